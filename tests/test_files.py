@@ -172,3 +172,15 @@ def test_the_nearest_path_is_hinted_at(tmp_path):
     assert nearest(tmp_path / "dem" / "index") == f" Did you mean {tmp_path / 'demo' / 'index'}?"
     assert nearest(tmp_path / "quite" / "other") == ""
     assert nearest(tmp_path / "demo") == ""
+
+
+def test_a_file_can_be_private_from_its_first_byte(tmp_path):
+    write_atomic(tmp_path / "secret", "x", mode=0o600)
+    write_atomic(tmp_path / "open", "x")
+    modes = [(tmp_path / name).stat().st_mode & 0o777 for name in ("secret", "open")]
+    assert modes == [0o600, 0o666 & ~umask()]
+
+
+def umask() -> int:
+    os.umask(before := os.umask(0))
+    return before

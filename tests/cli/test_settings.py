@@ -135,3 +135,24 @@ def test_a_damaged_record_of_the_project_names_the_way_on(begun):
     (begun / "run" / "project.json").write_text("[")
     with pytest.raises(RunError, match=r"evoseek train --run-dir .*run`"):
         trained()
+
+
+def test_the_test_set_of_a_project_is_used_from_its_first_day_and_feedback_by_new_runs_alone(begun):
+    for name in ("reviewed", "feedback"):
+        (begun / f"{name}.jsonl").touch()
+    settings = claim(trained())
+    assert (settings.evaluation.reviewed, settings.questions.feedback) == (f"{begun}/reviewed.jsonl", "")
+    assert claim(trained("evaluation.reviewed=")).evaluation.reviewed == ""
+    new = training_settings(begun / "new", (), options={}, sets=()).read()
+    assert (new.evaluation.reviewed, new.questions.feedback) == tuple(
+        f"{begun}/{name}.jsonl" for name in ("reviewed", "feedback")
+    )
+
+
+def test_what_the_project_file_names_goes_before_files_of_the_usual_names(begun):
+    for name in ("reviewed.jsonl", "feedback.jsonl", "mine.jsonl"):
+        (begun / name).touch()
+    edit(begun, "[search]", '[evaluation]\nreviewed = "mine.jsonl"\n\n[search]')
+    edit(begun, "[questions]", '[questions]\nfeedback = ""')
+    new = training_settings(begun / "new", (), options={}, sets=()).read()
+    assert (new.evaluation.reviewed, new.questions.feedback) == (f"{begun}/mine.jsonl", "")

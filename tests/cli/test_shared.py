@@ -65,6 +65,8 @@ LINES = {
     "train": "train --run-dir new --index index --questions q.jsonl",
     "propose": "propose index new.jsonl",
     "eval": "eval --index index --questions q.jsonl --out new",
+    "review": "review q.jsonl --index index",
+    "feedback": "feedback run --delete all",
     "ask": "ask who? --index index",
     "export": "export tiny new",
     "view": "view run --out new.html",

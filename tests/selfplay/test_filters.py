@@ -2,7 +2,9 @@ from dataclasses import replace
 
 import pytest
 
+from evoseek.reward.answer import normalise
 from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
+from evoseek.training.inputs import ReviewedQuestions
 from evoseek.types import Action, Passage, ProposerTask, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 QUESTION = "who is the mayor of Kalo ?"
@@ -244,3 +246,9 @@ def test_the_basic_rules_are_as_they_were() -> None:
     assert RuleFilter() == RuleFilter(rules="basic")
     assert RuleFilter()(from_passage("Amber Falls was discovered.", "Jane Miller", PASSAGE["en"])) is None
     assert RuleFilter()(proposal("What is the capital of Tunisia?", "Tunis")) is Rejection.ANSWER_IN_QUESTION
+
+
+def test_a_question_of_the_test_set_is_a_duplicate() -> None:
+    reserved = ReviewedQuestions(frozenset([normalise(QUESTION)]))
+    assert RuleFilter(reserved=reserved)(proposal(f" {QUESTION.upper()} ")) is Rejection.DUPLICATE
+    assert RuleFilter(reserved=reserved)(proposal("who is the mayor of Vesu ?")) is None

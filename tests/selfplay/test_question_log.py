@@ -105,3 +105,9 @@ def test_text_of_any_script_survives(log):
     log.append(20, [odd])
     assert log.read(20, 20)[0].golden_answers == ("Ünal", "雪")
     assert log.find("ö").text == odd.text
+
+
+def test_questions_of_the_test_set_are_not_given_to_train_on_and_stay_in_the_file(log):
+    reserved = QuestionLog(log.path, reserved={"who is a ?"})
+    assert reserved.read(1, 4) == [written("b", 1), written("c", 4)]
+    assert reserved.find("a") == written("a", 1)

@@ -150,9 +150,8 @@ def feedback_path(run: Path | None) -> Path:
     own = project()
     if own is None and run is None:
         raise ConfigError(
-            "Conversations with a verdict are kept in a project or in a run, and there is neither. Give a run, or "
-            + how_to_name(None, "")
-            + "."
+            "Conversations with a verdict are kept in a project or in a run, and there is neither. Make a project with "
+            "`evoseek init`, or give a run."
         )
     return own.feedback if own is not None else Path(str(run)) / FEEDBACK
 

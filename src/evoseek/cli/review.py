@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import webbrowser
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -133,8 +134,7 @@ def _has_browser() -> bool:
 
 
 def judge_in_terminal(review: Review, console: Console) -> bool:
-    """Show the questions one after another, and read a key for each; False if Ctrl-C ended that. Raises ConfigError
-    without a terminal."""
+    """Show the questions one after another, and read a key for each; False if Ctrl-C ended that."""
     number = review.next
     while number is not None:
         console.print(Rule(f"{number + 1} of {len(review.questions)}", align="left"))
@@ -147,23 +147,19 @@ def judge_in_terminal(review: Review, console: Console) -> bool:
             number = max(0, number - 1)
             continue
         review.judge(number, _KEYS[key])
-        say(console, f"-> {_KEYS[key]}")
+        say(console, f"-> {_KEYS[key]}\n")
         number = number + 1 if number + 1 < len(review.questions) else review.next
     return True
 
 
 def _key() -> str:
-    """The next key; "" at the end of the input. Raises ConfigError if there is nothing to read keys from."""
+    """The next key; "" at the end of the input."""
     try:
-        key = click.getchar()
+        key = click.getchar() if sys.stdin.isatty() else sys.stdin.read(1)
     except KeyboardInterrupt:
         return _INTERRUPTED
     except EOFError:
         return ""
-    except OSError as error:
-        raise ConfigError(
-            f"There is no terminal to read keys from ({error}). Run the command in one, or give --port for the page."
-        ) from error
     return key if key.startswith("\x1b") else key.lower()
 
 
@@ -181,7 +177,8 @@ def _shown(question: Mapping[str, Any]) -> Text:
 
 def _passage(passage: Mapping[str, Any]) -> Text:
     marked = [_marked(passage["title"], passage["title_spans"]), _marked(passage["text"], passage["spans"])]
-    return Text.assemble("\n", marked[0], f" ({passage['place']})\n", marked[1], "\n")
+    place = f" ({passage['place']})" if passage["place"] else ""
+    return Text.assemble("\n", marked[0], f"{place}\n", marked[1], "\n")
 
 
 def _marked(text: str, spans: Sequence[Sequence[int]]) -> Text:

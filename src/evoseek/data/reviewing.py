@@ -140,7 +140,7 @@ class Review:
             "passages": [
                 {
                     "title": passage.title,
-                    "place": passage.citation,
+                    "place": passage.citation if passage.file else "",
                     "text": passage.text,
                     "spans": spans(question.golden_answers, passage.text),
                     "title_spans": spans(question.golden_answers, passage.title),

@@ -52,12 +52,12 @@ class ReviewServer:
         ]
         app = Starlette(routes=[Mount(self.path[:-1], routes=routes)], exception_handlers={HTTPException: refused})
         self.app = Guard(CancelOnDisconnect(app, max_body=_MAX_BODY), keys=(), host=_HOST)
-        self._server = StoppableServer(self.app, drain_s=_DRAIN_S)
+        self.http = StoppableServer(self.app, drain_s=_DRAIN_S)
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve until the page says that the review is finished, or as `listen` does; `started` is called with the
         page's address."""
-        listen(self._server, _HOST, port, started=lambda url: started(url + self.path))
+        listen(self.http, _HOST, port, started=lambda url: started(url + self.path))
 
     async def _state(self, request: Request) -> Response:
         review = self._review
@@ -83,5 +83,5 @@ class ReviewServer:
         return await self._state(request)
 
     async def _end(self, request: Request) -> Response:
-        self._server.should_exit = True
+        self.http.should_exit = True
         return await self._state(request)

@@ -239,6 +239,7 @@ def check_training_sources(settings: TrainingSettings) -> None:
             "directory of a run that `evoseek train` made."
         )
     evaluation = settings.evaluation
+    ReviewedQuestions.of(settings)
     if evaluation.path:
         read_questions(evaluation.path, setting="evaluation.path")
         if settings.examines_index:  # an engine of a user's own reads its index in its own way

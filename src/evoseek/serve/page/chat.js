@@ -144,6 +144,7 @@ function judging(view) {
   said.setAttribute("role", "status");
   group.setAttribute("role", "group");
   group.setAttribute("aria-label", "Is the answer right?");
+  group.append(element("span", "", "Is the answer right?"));
   for (const button of [right, wrong, there]) button.type = "button";
   const judge = async (verdict, button, more = {}) => {
     try {

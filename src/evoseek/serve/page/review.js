@@ -74,6 +74,7 @@ function mark() {
     item.append(button);
     return item;
   }));
+  $("marks").querySelector("[aria-current]")?.scrollIntoView({ block: "nearest", inline: "center" });
   for (const verdict of Object.values(KEYS)) {
     $(verdict).disabled = shown >= count;
     $(verdict).setAttribute("aria-pressed", String(state.verdicts[shown] === verdict));
