@@ -29,6 +29,7 @@ from evoseek.systems.dr_zero import DrZero, Schedule
 from evoseek.train import training_loop
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
+from evoseek.training.inputs import ReviewedQuestions
 from evoseek.training.plan import TrainingContext
 from evoseek.types import (
     Invalid,
@@ -116,6 +117,7 @@ SSP = {
     "ssp.train": "solver",
     "ssp.fill": "resample",
 }
+TESTS = ReviewedQuestions(frozenset(["is it kalo"]))
 LIMITS = {"max_tool_calls": 3, "max_total_tokens": 400, "deadline_s": 50.0}
 
 
@@ -126,9 +128,11 @@ def places(tmp_path_factory):
     LexicalIndex.build(root / "index", world.passages())
     save_world_card(root / "world.json", world)
     save_questions(root / "q.jsonl", [Question(str(n), "kalo", ("kalo",)) for n in range(4)])
+    save_questions(root / "reviewed.jsonl", [Question("r", "Is it the Kalo?", ("kalo",))])
     return {
         "search.index": str(root / "index"),
         "evaluation.path": str(root / "q.jsonl"),
+        "evaluation.reviewed": str(root / "reviewed.jsonl"),
         "selfplay.world": str(root / "world.json"),
     }
 
@@ -162,7 +166,7 @@ def test_every_option_differs_from_its_default(system, own):
 def check_play(play, system):
     """What both systems have in common."""
     assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
-    assert play.rules == RuleFilter(5, min_searches=1, rules="full")
+    assert play.rules == RuleFilter(5, min_searches=1, rules="full", reserved=TESTS)
     assert play.evidence is supporting_passages
     assert isinstance(play.reward, EvidenceReward)
     assert play.reward._weight == 0.125
@@ -218,6 +222,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert (system.proposals_per_step, system.passages_per_writing_step, system.group_by) == (9, 5, "task")
     assert (system.tasks.copies, system.written_tasks.copies) == (2, 3)
     assert tuple(system.tasks.ratio) == (1.0, 0.0, 2.0)
+    assert system.questions.reserved == TESTS
     assert system.tasks.seed != system.written_tasks.seed
     assert system.tasks.pool is system.written_tasks.pool
     assert system.oracle is not None
@@ -248,6 +253,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     check_loop(ssp, 8)
     assert isinstance(system.play.proposer.env, AnswerProposerEnv)
     assert (system.proposals_per_step, system.seed) == (9, 11)
+    assert system.questions.reserved == TESTS
     assert (system.trained, system.fill, system.resample_limit) == (("solver",), "resample", 4)
     assert (system.tasks.copies, tuple(system.tasks.ratio)) == (2, (1.0, 0.0, 2.0))
     assert system.oracle is not None

@@ -32,7 +32,9 @@ from evoseek.training.demonstrations import (
     on_all_ranks,
     sample_of,
     summary,
+    without,
 )
+from evoseek.training.inputs import ReviewedQuestions
 from evoseek.types import Action, Invalid, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 TOKENIZER = tiny_tokenizer()
@@ -115,6 +117,16 @@ def test_the_summary_counts_and_tells_what_is_left_out_and_what_was_not_read(wri
     fine = demonstrations_of_file(written(demonstration("vesu")), roles_with())
     assert "left out" not in summary(fine, "")
     assert "none of the passages" not in summary(fine, "")
+
+
+def test_those_about_a_question_of_the_test_set_are_left_out(written):
+    played = demonstrations_of_file(written(demonstration("vesu"), demonstration("tora")), roles_with())
+    kept = without(played, ReviewedQuestions(frozenset(["what is vesu"])))
+    assert [trajectory.question.id for trajectory in kept.trajectories] == ["tora"]
+    assert "1 are left out; the most frequent reason (1 times): its question is in the test set" in summary(kept, "x")
+    assert without(played, ReviewedQuestions()) is played
+    with pytest.raises(DataError, match="None of the 2 demonstrations can be learnt"):
+        without(played, {"what is vesu ?", "what is tora ?"})
 
 
 def test_of_a_refusal_nothing_needs_to_be_read_and_what_is_hidden_is_not_shown(written):
