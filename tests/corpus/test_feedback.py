@@ -104,6 +104,7 @@ def test_each_question_comes_once_with_the_last_known_answer():
         replace(KEPT, id="d", question="when?", answer="1900", verdict="wrong"),
         replace(KEPT, id="e", question="when?", answer="1901", verdict="wrong"),
         replace(KEPT, id="f", question="where?", answer=None, verdict="wrong"),
+        replace(KEPT, id="i", question="whose?", answer=None, unsupported="Meri's", verdict="wrong"),
         replace(KEPT, id="g", question="why?", answer=None),
         replace(KEPT, id="h", question="and his wife?", earlier=2),
     ]
@@ -116,6 +117,7 @@ def test_each_question_comes_once_with_the_last_known_answer():
     assert [(one.text, one.golden_answers, one.is_answerable) for one in judged.wrong] == [
         ("when?", ("1901",), True),
         ("where?", (), False),
+        ("whose?", ("Meri's",), True),
     ]
     assert judged.not_alone == 1
 

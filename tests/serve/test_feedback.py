@@ -61,7 +61,7 @@ def test_another_verdict_replaces_it_and_a_right_answer_needs_no_other(judged, f
 def test_what_was_said_before_is_counted_and_an_unsupported_answer_is_none(judged, file):
     judge(judged, ask(judged, WHO, "Meri Tolu", "and say Lina"), "wrong")
     (kept,) = file.read()
-    assert (kept.answer, kept.earlier) == (None, 2)
+    assert (kept.answer, kept.unsupported, kept.earlier) == (None, "Lina", 2)
 
 
 @pytest.mark.parametrize(

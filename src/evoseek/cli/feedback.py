@@ -51,5 +51,5 @@ def _line(number: int, feedback: Feedback) -> Text:
     about = {"right answer": feedback.right_answer, "note": feedback.note}
     head = f"{number:>4}  {feedback.time}  {feedback.verdict}\n      "
     lines = [f"\n      {name}: {text}" for name, text in about.items() if text]
-    answer = feedback.answer or "(not found)"
+    answer = feedback.answer or f"(not found{f'; unsupported: {text}' if (text := feedback.unsupported) else ''})"
     return Text.assemble(head, (feedback.question, "bold"), f"\n      -> {answer}", *lines)

@@ -2,10 +2,11 @@
 
     {"id": "chatcmpl-...", "time": "...", "question": "...", "answer": "...", "verdict": "wrong", "right_answer": "...",
      "note": "...", "earlier": 0, "searches": [{"tool": "search", "arguments": {...}, "found": ["id", ...]}],
-     "citations": ["id", ...]}
+     "citations": ["id", ...], "unsupported": null}
 
-`answer` is null where there was none, or the documents were said not to hold it; `earlier` is the number of messages
-before the question that the model was given. A second verdict on an answer is a second line, which replaces the first
+`answer` is null where there was none, or the documents were said not to hold it; `unsupported` is then the model's
+answer that no passage supports, if there was one. `earlier` is the number of messages before the question that the
+model was given. A second verdict on an answer is a second line, which replaces the first
 one. The file takes at most 10,000 lines and 50 MB; beyond that new ones are refused until some are deleted. Servers and
 commands may write it at the same time.
 """
@@ -54,6 +55,7 @@ class Feedback:
     earlier: int = 0
     searches: tuple[Mapping[str, Any], ...] = ()
     citations: tuple[str, ...] = ()
+    unsupported: str | None = None
 
     @property
     def known_answer(self) -> str | None:
@@ -143,7 +145,7 @@ class JudgedQuestions:
             if (answer := feedback.known_answer) is not None:
                 answers[text] = answer
             else:
-                wrong[text] = feedback.answer or ""
+                wrong[text] = feedback.answer or feedback.unsupported or ""
         known = tuple(_question(alone[text], answer) for text, answer in answers.items())
         others = tuple(_question(alone[text], answer) for text, answer in wrong.items() if text not in answers)
         return cls(known, others, not_alone)

@@ -104,6 +104,7 @@ def judgeable(id: str, answered: Answered) -> Feedback:
         earlier=answered.earlier,
         searches=tuple({**one, "found": [passage["id"] for passage in one["found"]]} for one in found["searches"]),
         citations=tuple(str(passage["id"]) for passage in found["support"]),
+        unsupported=answered.trajectory.answer if answered.answer is None else None,
     )
 
 
