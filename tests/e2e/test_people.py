@@ -83,6 +83,13 @@ def test_the_plan_tells_of_both_and_writes_nothing(project, cli):
     assert not (project / "run").exists()
 
 
+def test_feedback_on_held_out_questions_is_not_trained_on(project, cli):
+    save_questions(project / "mine.jsonl", [Question("mine", "Gold river is?", ("x",))])
+    status, out, err = cli("train", "--dry-run", "--set", "evaluation.path=mine.jsonl")
+    assert status == 0, err
+    assert "1 are added from the feedback" in " ".join(out.split())
+
+
 def test_a_test_set_that_leaves_nothing_is_refused(project, cli, setting):
     shutil.copy(setting.questions, project / "reviewed.jsonl")
     status, _, err = cli("train")
@@ -116,6 +123,8 @@ def test_conversations_with_a_verdict_are_examined(project, cli):
     assert (found["n"], found["judged_wrong"]["same_again"]["n"]) == (4, 1)
     again = found["judged_wrong"]
     assert again["same_again"]["mean"] + again["another"]["mean"] == 1.0
+    low, high = again["same_again"]["interval_95"]
+    assert again["another"]["interval_95"] == [1 - high, 1 - low]
     assert (project / "out" / "judged_wrong" / "results.json").is_file()
     assert set(found["answers"]) == {"answerable", "unanswerable"}
 
