@@ -1,6 +1,8 @@
 """What answers: the policy or another model, its environment, and the messages that it is given before a question."""
 
+import asyncio
 import json
+import math
 import shutil
 
 import pytest
@@ -69,3 +71,19 @@ def test_without_searching_it_has_no_tools_and_is_not_told_of_any(context):
     env, _ = chat_environment(context, load_prompts("default"), context.held_out_engine, search=False)
     assert env.tools == {}
     assert "search" not in prompt(env)
+
+
+def test_the_certainty_of_a_greedy_answer_is_that_of_the_model_at_temperature_1(context):
+    """Computed again, by a forward pass over the whole rollout."""
+    answered = asyncio.run(Answerer.of(context).answer_alone("who is the mayor of Kalo ?"))
+    rolled, agent = answered.trajectory, context.agent
+    assert rolled.answer
+    with torch.no_grad():
+        logits = agent.policy.model(torch.tensor([rolled.token_ids])).logits[0].float()
+    logprobs = torch.log_softmax(logits, dim=-1)
+    turn = rolled.segments[-1].token_ids
+    first = len(rolled.token_ids) - len(turn)
+    own = [n for n, id in enumerate(turn) if agent.decode([id]).strip() in rolled.answer.split()]
+    chosen = [logprobs[first + n - 1, turn[n]].item() for n in own]
+    assert answered.certainty == pytest.approx(math.exp(sum(chosen) / len(chosen)), rel=1e-4)
+    assert answered.json["certainty"] in (answered.certainty, None)

@@ -20,6 +20,7 @@ from evoseek.registry import build
 from evoseek.report.answers import answer_json, answer_text
 from evoseek.rollout.agent import Agent, limits_of
 from evoseek.rollout.calls import Watch, unwatched
+from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import converse
@@ -31,13 +32,15 @@ from evoseek.types import Message, Question, Trajectory
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
-    messages that the model was not given, `earlier` of those that it was given."""
+    messages that the model was not given, `earlier` of those that it was given. `certainty` is that of the answer
+    (`rollout.certainty`; None: not known)."""
 
     trajectory: Trajectory
     support: Support
     refuses: bool
     dropped: int = 0
     earlier: int = 0
+    certainty: float | None = None
 
     @property
     def answer(self) -> str | None:
@@ -47,12 +50,12 @@ class Answered:
     @property
     def text(self) -> Text:
         """For a terminal."""
-        return answer_text(self.trajectory, self.support, refuses=self.refuses)
+        return answer_text(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
 
     @property
     def json(self) -> dict[str, object]:
         """As JSON values."""
-        return answer_json(self.trajectory, self.support, refuses=self.refuses)
+        return answer_json(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,11 +107,17 @@ class Answerer:
         kept = self._fitting(asked, history if self.reads_history else ())
         trajectory = await self.solver.after(kept).one(asked, trajectory_id, watch=watch)
         support = await self.check(trajectory)
-        return Answered(trajectory, support, self.refuses, len(history) - len(kept), len(kept))
+        certainty, dropped = self._certainty(trajectory), len(history) - len(kept)
+        return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty)
 
     async def answer_alone(self, question: str) -> Answered:
         """The same without a conversation, under an id of its own."""
         return await self.answer(question, f"ask-{secrets.token_hex(16)}")
+
+    def _certainty(self, trajectory: Trajectory) -> float | None:
+        if self.agent is None or isinstance(self.solver, ChatRoller):
+            return None
+        return certainty_of(trajectory, self.agent.decode, temperature=self.solver.temperature)
 
     def _fitting(self, question: Question, history: Sequence[Message]) -> Sequence[Message]:
         solver = self.solver

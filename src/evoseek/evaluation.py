@@ -8,25 +8,29 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from evoseek.answer import chat_roller, check_of, uses_chat_model
-from evoseek.errors import EvoseekError
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.evaluate import Score, examining
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results
+from evoseek.eval.risk import RiskCoverage
 from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
 from evoseek.registry import build
 from evoseek.report.evaluation import grids, markdown, note, results_json
+from evoseek.report.plots import plot_risk
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.agent import limits_of
+from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.runs import with_digests
 from evoseek.search.manifest import Manifest
@@ -100,7 +104,7 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
         _check_any_valid(results)
         evaluated = Evaluated(results, results_json(results, about), _title(about, context.metric))
         if folder:
-            _write(folder, evaluated)
+            _write(folder, evaluated, console)
     return evaluated
 
 
@@ -210,6 +214,7 @@ def _draw(
                 answer=model.answer,
                 metric=context.metric,
                 reward=examining(context.reward, context.metric, check_of(context)),
+                certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
                 keep=keep,
             )
         )
@@ -227,13 +232,23 @@ def _title(about: Mapping[str, object], metric: str) -> str:
     return f"{about['model']}{by}{on}: {metric}, {drawn}, search {search}"
 
 
-def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:
+def _write(folder: EvaluationFolder, evaluated: Evaluated, console: Console) -> None:
     results = evaluated.results
     made, said = grids(results, evaluated.title), note(results)
     seconds = {name: asdict(cost) for name, cost in results.seconds().items()}
     write_atomic(folder.timings, json.dumps(seconds, indent=1) + "\n")
     write_atomic(folder.markdown, markdown(made, said))
     write_atomic(folder.results, json.dumps(evaluated.json, indent=1, ensure_ascii=False) + "\n")
+    if curve := results.risk_coverage:
+        draw(curve, evaluated.title, folder.curve, console)
+
+
+def draw(curve: RiskCoverage, title: str, path: Path, console: Console) -> None:
+    """Draw the curve of risk over coverage; without matplotlib, print how to install it."""
+    try:
+        say(console, f"Risk over coverage: {plot_risk(curve, title, path)}")
+    except ConfigError as error:
+        say(console, str(error))
 
 
 def _check_any_valid(results: Results) -> None:

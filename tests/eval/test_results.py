@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.eval.results import Results, pass_at_k
+from evoseek.eval.risk import Answer, Point, RiskCoverage
 from evoseek.eval.sample import Sample
 from evoseek.statistics import score_interval, wilson_interval
 
@@ -127,3 +128,52 @@ def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
 def test_answers_whose_support_nobody_checked_have_no_share_of_it():
     assert set(results(sample("a", 0, 1.0), n=1, k=1).answers()) == {"answerable"}
     assert "supported" not in results(sample("a", 0, 1.0), n=1, k=1).answers()["answerable"]
+
+
+def test_risk_over_coverage_by_hand():
+    """Six samples: four answers (right .9, wrong .8, right .8, wrong .3), a refusal and one without an answer. At .9
+    the coverage is 1/6 and the risk 0; the two at .8 come together: 3/6 and 1/3; at .3 4/6 and 1/2. So the area is
+    (0 + 1/3 + 1/3 + 1/2) / 4."""
+    found = results(
+        sample("a", 0, 1.0, answer="Meri", certainty=0.9),
+        sample("b", 0, 0.0, answer="Tor", certainty=0.8),
+        sample("c", 0, 1.0, answer="Ane", certainty=0.8),
+        sample("d", 0, 0.0, answer="B", certainty=0.3, answerable=False),
+        sample("e", 0, 1.0, answer="unknown", certainty=0.99, answerable=False),
+        sample("f", 0, 0.0),
+        n=6,
+        k=1,
+    )
+    curve = found.risk_coverage
+    assert curve.points == [Point(0.9, 1 / 6, 0.0), Point(0.8, 3 / 6, 1 / 3), Point(0.3, 4 / 6, 1 / 2)]
+    assert curve.area == pytest.approx((0 + 1 / 3 + 1 / 3 + 1 / 2) / 4)
+    assert {share: (risk.mean, risk.n) for share, risk in found.risks().items()} == {
+        0.25: (0.0, 1), 0.5: (1 / 3, 3), 0.75: (1 / 3, 3), 1.0: (0.5, 4)
+    }  # fmt: skip
+    assert found.risks()[1.0].interval == wilson_interval(2, 4)
+
+
+def test_the_unit_of_a_risk_is_the_question():
+    """Of one question two of two answers are wrong, of another one of two: the mean is 3/4 of two questions."""
+    wrong = [sample("a", n, 0.0, answer="x", certainty=0.5) for n in range(2)]
+    mixed = [sample("b", n, float(n), answer="x", certainty=0.5) for n in range(2)]
+    risk = results(*wrong, *mixed, n=2, k=2).risks()[1.0]
+    assert (risk.mean, risk.n) == (0.75, 2)
+
+
+def test_without_certainties_there_is_no_curve():
+    found = results(sample("a", 0, 1.0, answer="x"), sample("b", 0, 0.0, answer="unknown", certainty=1.0), n=2, k=1)
+    assert (found.risk_coverage, found.risks()) == (None, {})
+
+
+@given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.booleans()), min_size=1, max_size=12), st.randoms())
+def test_the_order_of_answers_changes_nothing_and_the_area_lies_within_the_risks(answers, random):
+    made = [Answer(certainty, wrong, str(n)) for n, (certainty, wrong) in enumerate(answers)]
+    curve = RiskCoverage.of(len(made), made)
+    random.shuffle(made)
+    again = RiskCoverage.of(len(made), made)
+    assert (curve.points, curve.area) == (again.points, pytest.approx(again.area))
+    risks = [point.risk for point in curve.points]
+    assert min(risks) - 1e-9 <= curve.area <= max(risks) + 1e-9
+    assert curve.points[-1].coverage == 1.0
+    assert curve.points[-1].risk == pytest.approx(sum(wrong for _, wrong in answers) / len(answers))

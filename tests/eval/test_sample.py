@@ -2,7 +2,9 @@
 
 import asyncio
 import json
+import math
 from dataclasses import asdict
+from functools import partial
 
 import pytest
 from tools.tiny.tokenizer import tiny_tokenizer
@@ -27,6 +29,7 @@ from evoseek.eval.support import by_words
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.types import Passage, Question
@@ -109,6 +112,20 @@ def test_an_unanswerable_question_is_right_if_it_is_refused_and_wrong_if_it_is_a
     assert set(sample.scores) == {"f1", "set_f1", "exact_match", "substring_match", "guarded_substring_match"}
     assert (set(sample.scores.values()), sample.supported, sample.answerable) == ({value}, supported, False)
     assert sample_from_row(json.loads(json.dumps(asdict(sample)))) == sample
+
+
+def test_the_certainty_of_a_sample_is_that_of_its_rollout_and_of_an_invalid_one_there_is_none():
+    def drawn_with(script):
+        sampler = ScriptedSampler(script, TOKENIZER, logprob=-0.5)
+        answer = Roller(SolverEnv([], load_prompts("tiny")), TagRenderer(TOKENIZER), sampler, Limits()).one
+        certainty = partial(certainty_of, decode=TOKENIZER.decode, temperature=1.0)
+        made = draw(QUESTION, 0, answer=answer, metric="f1", reward=AnswerReward("f1"), certainty=certainty)
+        return asyncio.run(made)[0]
+
+    sure = drawn_with(lambda _: "<answer> meri kalo </answer>")
+    assert sure.certainty == pytest.approx(math.exp(-0.5))
+    assert sample_from_row(json.loads(json.dumps(asdict(sure)))) == sure
+    assert drawn_with({}).certainty is None
 
 
 def test_a_check_of_support_that_fails_is_no_score():

@@ -28,6 +28,18 @@ def test_only_passages_that_contain_the_words_are_named_as_such():
     assert "Vesu" not in support
 
 
+def test_the_certainty_of_an_answer_that_is_shown_is_said():
+    told = {"refuses": True, "certainty": 0.927}
+    right, wrong = answered("Meri"), answered("Lina")
+    assert answer_text(right, support_of(right), **told).plain.startswith(
+        "Answer: Meri  (sure 0.93: the probability that the model gives its words)\n"
+    )
+    assert answer_json(right, support_of(right), **told)["certainty"] == 0.927
+    assert "sure" not in answer_text(wrong, support_of(wrong), **told).plain
+    assert answer_json(wrong, support_of(wrong), **told)["certainty"] is None
+    assert answer_text(right, support_of(right), refuses=True).plain.startswith("Answer: Meri\n")
+
+
 def test_the_support_of_an_answer_is_cited():
     found = Passage("a.pdf#0", "a.pdf", "Kalo", "Its mayor is Meri.", 7, 25, file="a.pdf", page=3)
     result = ToolResult(ToolCall("search", {"query": "mayor"}), "", (found,))

@@ -74,6 +74,25 @@ def test_refusals_are_a_table_with_a_column_for_the_unanswerable_questions():
     assert results_json(results, {})["answers"]["unanswerable"]["refused"]["mean"] == 1.0
 
 
+def test_risk_and_coverage_are_a_table_and_numbers():
+    """Of four answers the surest is right and the others are not: risks of 0 of 1, 1 of 2, 2 of 3 and 3 of 4."""
+    results = made()
+    scores = ({"exact_match": float(n == 0), "f1": 1.0} for n in range(4))
+    samples = zip(results.samples, scores, strict=True)
+    some = tuple(replace(one, scores=s, answer="x", certainty=0.9 - n / 10) for n, (one, s) in enumerate(samples))
+    results = replace(results, samples=some)
+    shown = markdown(grids(results, "t"), note(results))
+    assert "| 50 % of the answers | 0.500 | 0.500 [0.095, 0.905] (n=2) |" in shown
+    assert "| AURC |  | 0.479 (n=4 answers) |" in shown  # (0 + 1/2 + 2/3 + 3/4) / 4
+    assert "El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017" in shown
+    found = results_json(results, {})["risk_coverage"]
+    assert (found["samples"], found["answers"], found["aurc"]) == (4, 4, pytest.approx(23 / 48))
+    assert found["points"][1] == {"certainty": 0.8, "coverage": 0.5, "risk": 0.5}
+    assert found["risk"]["1.0"]["mean"] == 0.75
+    assert "risk_coverage" not in results_json(made(), {})
+    assert "Risk" not in markdown(grids(made(), "t"), note(made()))
+
+
 def test_metrics_that_papers_define_differently_are_explained():
     names = ("guarded_substring_match", "substring_match", "f1", "set_f1")
     samples = tuple(replace(one, scores=dict.fromkeys(names, 1.0)) for one in made().samples)

@@ -14,6 +14,7 @@ from statistics import fmean
 
 from evoseek.corpus.language import is_refusal
 from evoseek.eval.evaluate import Score, lowest_of, score_of
+from evoseek.eval.risk import Answer, RiskCoverage
 from evoseek.eval.sample import Sample
 from evoseek.reward.answer import GRADED, RIGHT_FROM
 
@@ -118,6 +119,24 @@ class Results:
                 found[kind] = {name: share for name, share in shares.items() if share is not None}
         return found
 
+    @cached_property
+    def risk_coverage(self) -> RiskCoverage | None:
+        """Risk and coverage over all samples; None if the certainty of no answer is known."""
+        endings = ((sample, ending_of(sample, self.metric)) for sample in self.samples)
+        answers = [
+            Answer(sample.certainty, ending == "answered_wrong", sample.question)
+            for sample, ending in endings
+            if sample.certainty is not None and ending != "refused"
+        ]
+        return RiskCoverage.of(len(self.samples), answers) if answers else None
+
+    def risks(self) -> dict[float, Score]:
+        """The risk of the most certain quarter, half, three quarters of the answers, and of all; empty if there is no
+        curve."""
+        if self.risk_coverage is None:
+            return {}
+        return {share: _risk(self.risk_coverage.most_certain(share)) for share in (0.25, 0.5, 0.75, 1.0)}
+
     def costs(self) -> dict[str, Cost]:
         """Means and sums of the numbers of `COSTS` that are known."""
         return _costs(self.samples, COSTS)
@@ -168,6 +187,13 @@ def _score_of_known(samples: Iterable[Sample], value: Callable[[Sample], float |
             known.setdefault(sample.question, []).append(float(found))
             n_invalid += sample.invalid is not None
     return score_of([fmean(own) for own in known.values()], n_invalid) if known else None
+
+
+def _risk(answers: Iterable[Answer]) -> Score:
+    wrong: dict[str, list[float]] = {}
+    for answer in answers:
+        wrong.setdefault(answer.question, []).append(float(answer.is_wrong))
+    return score_of([fmean(own) for own in wrong.values()])
 
 
 def _costs(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, Cost]:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
@@ -22,6 +22,9 @@ from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajector
 Answerer = Callable[[Question, str], Awaitable[Trajectory]]
 """Answers a question; the text is the trajectory's id, which random numbers are derived from. `Roller.one` is one."""
 
+Certainty = Callable[[Trajectory], float | None]
+"""How certain the model is of a rollout's answer; None if that is not known."""
+
 Key = tuple[str, int]
 
 
@@ -36,7 +39,7 @@ class Sample:
     `read` are numbers of tokens, None for a model whose tokens are not known. `seconds` is the time from the first
     turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
     `answerable` is False for a question that is marked so. `supported`: whether the passages that were found
-    support the answer (None: it was not checked).
+    support the answer (None: it was not checked). `certainty` is that of `rollout.certainty` (None: not known).
     """
 
     question: str
@@ -60,6 +63,7 @@ class Sample:
     detail: str = ""
     answerable: bool = True
     supported: bool | None = None
+    certainty: float | None = None
 
     @property
     def key(self) -> Key:
@@ -86,7 +90,13 @@ def content_digest(question: Question) -> str:
 
 
 async def draw(
-    question: Question, number: int, *, answer: Answerer, metric: str, reward: RewardFn
+    question: Question,
+    number: int,
+    *,
+    answer: Answerer,
+    metric: str,
+    reward: RewardFn,
+    certainty: Certainty = lambda _: None,
 ) -> tuple[Sample, Trajectory, Outcome]:
     """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric. The
     rollout and its outcome come with the sample.
@@ -103,7 +113,10 @@ async def draw(
         if not isinstance(outcome, Invalid) or failures > REFILLS:
             break
     scores = {} if isinstance(outcome, Invalid) else _scores(trajectory, outcome, metric)
-    return _sample(question, number, trajectory, scores, outcome, begun), trajectory, outcome
+    sample = _sample(question, number, trajectory, scores, outcome, begun)
+    if not isinstance(outcome, Invalid):
+        sample = replace(sample, certainty=certainty(trajectory))
+    return sample, trajectory, outcome
 
 
 def _scores(trajectory: Trajectory, outcome: Scored, metric: str) -> dict[str, float]:
@@ -213,6 +226,7 @@ async def draw_missing(
     answer: Answerer,
     metric: str,
     reward: RewardFn,
+    certainty: Certainty = lambda _: None,
     keep: Callable[[Sample, Trajectory, Outcome], None],
 ) -> None:
     """Draw every sample that is not done, each once, `AT_ONCE` of them at a time; `keep` gets each as it is finished,
@@ -224,6 +238,7 @@ async def draw_missing(
 
     async def one(key: Key) -> None:
         async with places:
-            keep(*await draw(by_id[key[0]], key[1], answer=answer, metric=metric, reward=reward))
+            question = by_id[key[0]]
+            keep(*await draw(question, key[1], answer=answer, metric=metric, reward=reward, certainty=certainty))
 
     await asyncio.gather(*(one(key) for key in keys_of(questions, samples) if key not in done))

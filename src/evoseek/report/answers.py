@@ -13,12 +13,13 @@ from evoseek.eval.support import NOT_FOUND, Support, spans
 from evoseek.types import Outcome, Passage, Scored, ToolResult, Trajectory
 
 
-def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool) -> Text:
-    """The answer, the searches, and the passages that support it, with the words that were looked for in them in bold.
-    Without an answer: the model's output in every turn. An answer that nothing supports is left out if `refuses`, and
-    marked otherwise."""
+def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool, certainty: float | None = None) -> Text:
+    """The answer with its certainty, if that is known, the searches, and the passages that support it, with the words
+    that were looked for in them in bold. Without an answer: the model's output in every turn. An answer that nothing
+    supports is left out if `refuses`, and marked otherwise."""
     is_refused = trajectory.answer is not None and refuses and not support.is_given
-    answer = NOT_FOUND if is_refused else f"Answer: {trajectory.answer}"
+    sure = "" if certainty is None else f"  (sure {certainty:.2f}: the probability that the model gives its words)"
+    answer = NOT_FOUND if is_refused else f"Answer: {trajectory.answer}{sure}"
     lines = [f"No answer ({trajectory.stop_reason})." if trajectory.answer is None else answer, "Searches:"]
     for number, result in enumerate(trajectory.tool_results, start=1):
         titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
@@ -55,13 +56,17 @@ _SUPPORTS = {
 }
 
 
-def answer_json(trajectory: Trajectory, support: Support, *, refuses: bool) -> dict[str, object]:
-    """The same as JSON values; `answer` is null if there is none, or if it is refused. `spans` and `title_spans` of a
-    passage are the ranges of characters of its text and title where the words stand that were looked for."""
+def answer_json(
+    trajectory: Trajectory, support: Support, *, refuses: bool, certainty: float | None = None
+) -> dict[str, object]:
+    """The same as JSON values; `answer` is null if there is none, or if it is refused, and `certainty` then too, or if
+    it is not known. `spans` and `title_spans` of a passage are the ranges of characters of its text and title where the
+    words stand that were looked for."""
     is_refused, passages = refuses and not support.is_given, merged(support.passages)
     return {
         "question": trajectory.question.text,
         "answer": None if is_refused else trajectory.answer,
+        "certainty": None if is_refused else certainty,
         "stop_reason": trajectory.stop_reason.value,
         "failure": trajectory.failure,
         "supported": support.is_given,

@@ -14,6 +14,7 @@ from rich.table import Table
 from evoseek.eval.comparison import Compared
 from evoseek.eval.evaluate import Evaluation, Score
 from evoseek.eval.results import GROUPS, Cost, Results
+from evoseek.eval.risk import RiskCoverage
 from evoseek.report.metrics import MetricRow
 from evoseek.reward.answer import SPARE_WORDS
 from evoseek.statistics import wilson_interval
@@ -67,6 +68,7 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
         "answers": {
             kind: {name: score_json(one) for name, one in scores.items()} for kind, scores in results.answers().items()
         },
+        **({"risk_coverage": _risk_json(results, curve)} if (curve := results.risk_coverage) else {}),
         "evidence": {
             name: score_json(one)
             for name, one in (("recall", results.recall()), ("all_found", results.all_found()))
@@ -77,6 +79,16 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             {"question": one.question, "sample": one.number, "reason": one.invalid, "detail": one.detail}
             for one in results.invalid
         ],
+    }
+
+
+def _risk_json(results: Results, curve: RiskCoverage) -> dict[str, object]:
+    return {
+        "samples": curve.samples,
+        "answers": len(curve.answers),
+        "aurc": curve.area,
+        "risk": {str(share): score_json(risk) for share, risk in results.risks().items()},
+        "points": [asdict(point) | {"certainty": round(point.certainty, 3)} for point in curve.points],
     }
 
 
@@ -107,6 +119,7 @@ def grids(results: Results, title: str) -> list[Grid]:
     made = [
         score_grid(title, ("metric", head), scores),
         answers_grid(results.answers()),
+        *([risk_grid(results, curve)] if (curve := results.risk_coverage) else []),
         *groups,
         cost_grid(results.costs()),
     ]
@@ -128,6 +141,20 @@ def answers_grid(answers: Mapping[str, Mapping[str, Score]]) -> Grid:
     return Grid("Answers and refusals", ("", *(f"{kind} questions" for kind in answers)), tuple(rows))
 
 
+def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
+    """The risk of the most certain answers, and the area under the curve."""
+    rows = [
+        (
+            f"{100 * share:.0f} % of the answers",
+            f"{len(curve.most_certain(share)) / curve.samples:.3f}",
+            score_text(risk),
+        )
+        for share, risk in results.risks().items()
+    ]
+    head = ("the most certain", "coverage", "risk [95 % interval]")
+    return Grid("Risk and coverage", head, (*rows, ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")))
+
+
 def cost_grid(costs: Mapping[str, Cost]) -> Grid:
     """What samples took."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
@@ -136,12 +163,18 @@ def cost_grid(costs: Mapping[str, Cost]) -> Grid:
 
 def note(results: Results) -> str | None:
     """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
-    questions are unanswerable and which samples Invalid. None if there is nothing."""
+    questions are unanswerable, what risk is, and which samples are Invalid. None if there is nothing."""
     notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
     if unanswerable := len({one.question for one in results.samples if not one.answerable}):
         notes.append(
             f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
             "there and any answer wrong, as in SQuAD 2.0."
+        )
+    if results.risk_coverage:
+        notes.append(
+            "Coverage: share of all samples whose answer is given; risk: share of these answers that is wrong. AURC: "
+            "the area under the curve of risk over coverage, divided by the coverage at its end (El-Yaniv and Wiener "
+            "2010; Geifman and El-Yaniv 2017): if certainty said nothing, the risk of all answers."
         )
     if failed := results.invalid:
         shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])

@@ -223,6 +223,10 @@ function end(view, question, content) {
   view.answer.textContent = content;
   view.answer.removeAttribute("aria-busy");
   view.answer.classList.toggle("missing", !view.result.supported);
+  if (view.result.certainty !== null) {
+    const text = `Sure ${view.result.certainty.toFixed(2)}: the probability that the model gives these words.`;
+    view.answer.after(element("p", "sure", text));
+  }
   if (view.result.support.length) {
     const heads = {
       words: `Passages about the question that contain these words (no more was checked): ${view.result.words.join("; ")}`,
