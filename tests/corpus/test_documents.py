@@ -423,6 +423,7 @@ def test_the_title_of_a_pdf_is_its_own_unless_a_program_put_it_there(tmp_path: P
         ("railways.html", "<title>Railways of Kalo</title><h1>Trains</h1><p>x</p>", "Railways of Kalo"),
         ("railways.html", "<h1>Railways <a class='headerlink' href='#x'>#</a></h1><h2>Trains</h2><p>x</p>", "Railways"),
         ("railways.html", "<title>Untitled Document</title><h1>Trains</h1><p>x</p><h1>Buses</h1><p>x</p>", "railways"),
+        ("railways.html", "<title>No title</title><h1>Trains</h1><p>x</p>", "Trains"),
         ("railways.rst", "====\nRail\n====\n\nTrains\n------\nx\n\nBuses\n-----\nx", "Rail"),
         ("railways.rst", "Trains\n------\nx\n\nBuses\n-----\nx", "railways"),
         ("railways.org", "#+title: Rail\n* Trains\nx\n* Buses\nx", "Rail"),
@@ -528,6 +529,30 @@ def test_a_table_of_one_column_has_no_headings(tmp_path: Path) -> None:
     documents = {document.id: document for document in read_corpus(tmp_path, report=ReadReport())}
     assert [mark.heading for mark in documents["a.rst"].marks] == ["Mayors", "Towns"]
     assert documents["b.rst"].marks == ()
+
+
+PARAGRAPH = f"<p>{' '.join(f'Part {part} of the pump may run dry.' for part in range(40))}</p>"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        f"<h1>Pumps</h1>{PARAGRAPH}<h2>Valves</h2>{PARAGRAPH}",
+        f"<div class=fancy><h1>Pumps</h1>{PARAGRAPH}<h2>Valves</h2>{PARAGRAPH}</div>",
+        f"<div><div><h1><a name=p></a>Pumps</h1></div></div>{PARAGRAPH}"
+        f"<div><h2><a href='#v'>Valves</a></h2></div>{PARAGRAPH}",
+    ],
+)
+def test_a_page_keeps_its_headings_wherever_they_stand_and_leaves_out_the_menu(tmp_path: Path, part: str) -> None:
+    menu = "".join(f"<li><a href='{n}.html'>Page {n}</a></li>" for n in range(12))
+    write(tmp_path, a__html=f"<html><body><div class=menu><ul>{menu}</ul></div>{part}</body></html>")
+    (document,) = read_corpus(tmp_path, report=ReadReport())
+    assert [(mark.heading, mark.level) for mark in document.marks] == [("Pumps", 1), ("Valves", 2)]
+    assert (document.title, document.text.startswith("Pumps\nThe pump"), "Page" in document.text) == (
+        "Pumps",
+        True,
+        False,
+    )
 
 
 def test_compressed_pages_are_read_as_what_was_compressed(tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ _UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ADORNMENT = re.compile(r"([^\w\s])\1{2,}[ \t]*$")
 _ORG_HEADING = re.compile(r"(\*+) +(?:(?:TODO|DONE) +)?(.*?)(?: +:[\w@#%:]+:)?[ \t]*$")
 _ORG_TITLE = re.compile(r"^#\+TITLE:(.*)$", re.IGNORECASE | re.MULTILINE)
-_NO_TITLES = ("", "(anonymous)", "anonymous", "untitled", "untitled document", "powerpoint presentation")
+_NO_TITLES = ("", "(anonymous)", "anonymous", "untitled", "untitled document", "no title", "powerpoint presentation")
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
 _LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
 _ELEMENT = re.compile(r"<[a-z]\w*[\s/>]", re.IGNORECASE)
@@ -37,6 +37,7 @@ _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1
 _LISTED = 10  # pages
 _HEAD = 4096  # bytes in which a page declares its encoding
 _HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
+_MAIN = "//main|//article|//*[@role='main']"
 _HEADING_SIGN = re.compile("\u2e0e([1-6]) ?")  # before a heading's text while trafilatura takes out the main text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
@@ -203,8 +204,7 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
         tree = trafilatura.load_html(f"<html><body>{source}</body></html>")
     if tree is None:
         raise DataError("no HTML in it")
-    for link in tree.xpath(_HEADING_LINKS):
-        link.drop_tree()
+    _prepare(tree)
     title = tree.findtext(".//title")
     headings = {" ".join("".join(each.itertext()).split()): int(each.tag[1]) for each in tree.xpath(_HTML_HEADINGS)}
     _sign_headings(tree)
@@ -215,6 +215,20 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
     text = _HEADING_SIGN.sub("", signed)
     title = title_of(title, [Mark(0, heading=heading, level=level) for heading, level in headings.items()])
     return Parsed(title, text, guessed, marks)
+
+
+def _prepare(tree: Any) -> None:
+    """Change a page so that trafilatura keeps its headings: it leaves out those with links, and all of them where the
+    page does not say which part is its main text."""
+    for link in tree.xpath(_HEADING_LINKS):
+        link.drop_tree()
+    for link in tree.xpath(f"({_HTML_HEADINGS})//a"):
+        link.drop_tag()
+    if (body := tree.find(".//body")) is not None and not tree.xpath(_MAIN):
+        main = body.makeelement("main")
+        main.text, body.text = body.text, None
+        main.extend(list(body))
+        body.append(main)
 
 
 def _sign_headings(tree: Any) -> None:
