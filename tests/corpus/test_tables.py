@@ -9,11 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
-from evoseek.corpus.tables import number_text, parse_csv, parse_xlsx
+from evoseek.corpus.tables import number_text, parse_csv, parse_xlsx, table_rows
 
 
 def rows(path: Path) -> list[tuple[str, str | None]]:
@@ -132,6 +134,29 @@ def test_groups_of_columns_are_part_of_the_headings(top: str) -> None:
         ("North", "Region: North\n2023 Q1: 1\n2023 Q2: 2\n2024 Q1: 3\n2024 Q2: 4"),
         ("South", "Region: South\n2023 Q1: 5\n2023 Q2: 6\n2024 Q1: 7\n2024 Q2: 8"),
     ]
+
+
+def test_groups_of_groups_are_too() -> None:
+    top = ",Europe,,Asia,\nRegion,2023,,2024,\n,Q1,Q2,Q1,Q2\n"
+    assert read(f"{top}North,1,2,3,4\nSouth,5,6,7,8\n")[0][1] == (
+        "Region: North\nEurope 2023 Q1: 1\nEurope 2023 Q2: 2\nAsia 2024 Q1: 3\nAsia 2024 Q2: 4"
+    )
+
+
+CELLS = st.sampled_from(["", "", "Kalo", "Tor", "Meri", "2023", "2024", "3", "7.5", "a b.", "x@y.org"])
+
+
+@given(st.lists(st.lists(CELLS, max_size=5), max_size=9))
+def test_every_row_is_read_but_for_headings(table: list[list[str]]) -> None:
+    """Each cell of a row that is read stands in its text; the rows that are not read are headings, above others."""
+    found = {row.place: row.text.split("\n") for row in table_rows("", table)}
+    rows = {f"row {number}": row for number, row in enumerate(table, start=1) if any(row)}
+    assert list(found) == [place for place in rows if place in found]
+    for place, lines in found.items():
+        values = [line.rpartition(": ")[2] for line in lines]
+        assert values == [cell for cell in rows[place] if cell]
+    places = list(rows)
+    assert not places or places[-1] in found or rows[places[-1]] in list(rows.values())[:-1]
 
 
 def test_a_second_table_below_an_empty_row_has_its_own_headings() -> None:

@@ -152,17 +152,16 @@ def _tables(rows: list[_Numbered]) -> Iterator[_Table]:
     """
     filled = [sum(map(bool, row.cells)) for row in rows]
     place = next((place for place, count in enumerate(filled) if 2 * count > max(filled)), 0)
-    names, end = _headings(rows, place)
-    begin = end if names else place
+    names, begin = _headings(rows, place)
     if place:
-        yield _Table([], rows[: place - 1 if _is_group(rows, place) and names else place])
-    for at in range(begin + 1, len(rows)):
-        is_apart = rows[at].number > rows[at - 1].number + 1
-        if is_apart and filled[at] > 1 and _is_heading([row.cells for row in rows[at:]], surely=True):
-            yield _Table(names, rows[begin:at])
-            names, begin = _headings(rows, at)
-    headings = rows[begin - 1].cells if names else []
-    yield _Table(names, [row for row in rows[begin:] if row.cells != headings])
+        yield _Table([], rows[: place - 1 if names and _is_group(rows, place) else place])
+    for at in range(begin + 1, len(rows) + 1):
+        is_end = at == len(rows)
+        is_apart = not is_end and rows[at].number > rows[at - 1].number + 1
+        if is_end or (is_apart and filled[at] > 1 and _is_heading([row.cells for row in rows[at:]], surely=True)):
+            headings = rows[begin - 1].cells if names else []
+            yield _Table(names, [row for row in rows[begin:at] if row.cells != headings])
+            names, begin = ([], at) if is_end else _headings(rows, at)
 
 
 def _headings(rows: list[_Numbered], place: int) -> tuple[_Cells, int]:
@@ -170,10 +169,12 @@ def _headings(rows: list[_Numbered], place: int) -> tuple[_Cells, int]:
     row of groups of columns gives each of its columns its name, too."""
     cells = [row.cells for row in rows[place:]]
     if len(cells) > 2 and _has_groups(cells[0]) and _is_heading(cells[1:], surely=True):
-        return _joined(cells[0], cells[1]), place + 2
-    if not cells or not _is_heading(cells):
+        names, end = _joined(cells[0], cells[1]), place + 2
+    elif cells and _is_heading(cells):
+        names, end = cells[0], place + 1
+    else:
         return [], place
-    return (_joined(rows[place - 1].cells, cells[0]) if _is_group(rows, place) else _joined([], cells[0])), place + 1
+    return _joined(rows[place - 1].cells if _is_group(rows, place) else [], names), end
 
 
 def _is_group(rows: list[_Numbered], place: int) -> bool:
