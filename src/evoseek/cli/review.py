@@ -17,7 +17,7 @@ from rich.text import Text
 from evoseek.cli.options import FixedSeed, Index, finish, named_run, project, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.project import REVIEWED
-from evoseek.report.printable import say
+from evoseek.report.printable import printable, say
 from evoseek.runs import RunDirectory
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from evoseek.types import Question
 
 _COUNT = 30
+_WIDTH = 100  # longest line, in characters
 _KEYS = {"r": "right", "w": "wrong", "u": "unclear"}
 _INTERRUPTED = "\x03"
 _BACK, _QUIT = ("b", "\x1b[D", "\x1bOD"), ("q", _INTERRUPTED, "")
@@ -138,7 +139,9 @@ def judge_in_terminal(review: Review, console: Console) -> bool:
     number = review.next
     while number is not None:
         console.print(Rule(f"{number + 1} of {len(review.questions)}", align="left"))
-        say(console, _shown(review.json(number)))
+        shown = _shown(review.json(number))
+        shown.plain = printable(shown.plain)
+        console.print(shown, width=min(console.width, _WIDTH))
         while (key := _key()) not in (*_KEYS, *_BACK, *_QUIT):
             say(console, _HELP)
         if key in _QUIT:
@@ -164,12 +167,12 @@ def _key() -> str:
 
 
 def _shown(question: Mapping[str, Any]) -> Text:
-    """A question with its passages, as `Review.json` has it; the answer in them in bold."""
+    """A question below its passages, as `Review.json` has it; the answer in them in bold."""
     lines = [
-        Text(question["question"], "bold"),
-        Text.assemble("Answer: ", (" | ".join(question["answers"]), "bold")),
-        *([Text("It names no passage; a search for it finds these.")] if not question["named"] else []),
+        *([Text("The question names no passage; a search for it finds these.")] if not question["named"] else []),
         *map(_passage, question["passages"]),
+        Text(question["question"], "bold"),
+        Text.assemble("Answer: ", (" | ".join(question["answers"]), "bold"), "\n"),
         Text(_HELP + (f"   (judged {question['verdict']})" if question["verdict"] else ""), "dim"),
     ]
     return Text("\n").join(lines)
@@ -178,7 +181,7 @@ def _shown(question: Mapping[str, Any]) -> Text:
 def _passage(passage: Mapping[str, Any]) -> Text:
     marked = [_marked(passage["title"], passage["title_spans"]), _marked(passage["text"], passage["spans"])]
     place = f" ({passage['place']})" if passage["place"] else ""
-    return Text.assemble("\n", marked[0], f"{place}\n", marked[1], "\n")
+    return Text.assemble(marked[0], f"{place}\n", marked[1], "\n")
 
 
 def _marked(text: str, spans: Sequence[Sequence[int]]) -> Text:
