@@ -16,6 +16,7 @@ from rich.text import Text
 
 from evoseek.cli.options import FixedSeed, Index, finish, named_run, project, stop_if_dry
 from evoseek.errors import ConfigError
+from evoseek.files import nearest
 from evoseek.project import REVIEWED
 from evoseek.report.printable import printable, say
 from evoseek.runs import RunDirectory
@@ -61,6 +62,11 @@ def review(
     if terminal and port is not None:
         raise ConfigError("--terminal and --port were both given, but only the page has a port. Leave one out.")
     source = source or named_run()
+    if not source.exists():
+        raise ConfigError(
+            f"There is no {source}, so there are no questions to judge.{nearest(source)} Give a question file, or the "
+            "directory of a run that wrote some (`evoseek train`)."
+        )
     questions, log = _questions(source)
     own = project()
     log, tests = out or log, own.folder / REVIEWED if own else (out or log).parent / REVIEWED
