@@ -67,6 +67,8 @@ def test_ask_watch_the_searches_and_open_a_citation(serving, open_page):
         served.sampler.gate.set()
         expect(page.locator(".searches > li").first).to_contain_text("found)")
         expect(page.locator(".answer")).to_have_text("Meri Tolu")
+        sure = page.locator(".answer + .sure")
+        expect(sure).to_have_text("Sure 0.93: the probability that the model gives these words.")
         page.locator("article > .cited button").first.click()
         panel = page.get_by_label("Cited passage", exact=True)
         expect(panel).to_contain_text("The mayor of Kalo is Meri Tolu.")
@@ -78,6 +80,7 @@ def test_ask_watch_the_searches_and_open_a_citation(serving, open_page):
         expect(page.locator("article > .cited button").first).to_be_focused()
         ask(page, "and say Lina")
         expect(page.locator(".answer").last).to_have_text("Not found in the documents.")
+        expect(sure).to_have_count(1)  # of an answer that is not shown there is none
         assert served.sampler.prompts[-1].count("Meri Tolu") == 1  # the conversation
         assert page.told == []
 

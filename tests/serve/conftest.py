@@ -4,6 +4,7 @@ import asyncio
 import socket
 import threading
 from contextlib import contextmanager
+from types import SimpleNamespace
 
 import pytest
 
@@ -27,6 +28,7 @@ PASSAGES = [
     Passage("kalo#2", "kalo", "Kalo", "It rains often.", 54, 69, None, "kalo.md", None, "Weather"),
     Passage("vesu#0", "vesu", "Vesu", "Vesu is <img src=x onerror=alert(1)> old.", 0, 41, None, "vesu.md"),
 ]
+LOGPROB = -0.0726  # of every token: 0.93
 
 
 class Sampler(ScriptedSampler):
@@ -34,7 +36,7 @@ class Sampler(ScriptedSampler):
     `hang` hangs, one with `wait` waits until `gate` is set, one with `break` breaks."""
 
     def __init__(self, tokenizer):
-        super().__init__(self.turn, tokenizer)
+        super().__init__(self.turn, tokenizer, logprob=LOGPROB)
         self.gate = threading.Event()
         self.prompts = []
         self.hanging = []
@@ -84,7 +86,8 @@ def serving(made, library):
         sampler, prompts = Sampler(tokenizer), load_prompts("tiny")
         env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)
         roller = Roller(env, TagRenderer(tokenizer), sampler, Limits(max_total_tokens=1_000), 0.0)
-        answerer = Answerer("runs/a-policy", roller, by_words, refuses, history)
+        agent = SimpleNamespace(decode=tokenizer.decode)
+        answerer = Answerer("runs/a-policy", roller, by_words, refuses, history, agent)
         server = AgentServer(answerer, engine or library, limits=limits or AgentServerLimits(drain_s=1), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
             http = server.stoppable() if tells else StoppableServer(server.app, drain_s=1)

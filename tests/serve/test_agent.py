@@ -55,6 +55,7 @@ def test_a_whole_answer_with_its_evidence(served):
     told = reply.evoseek
     assert (told["answer"], told["supported"], told["rule"], told["support"]) == ("Meri Tolu", True, "words", [CITED])
     assert told["searches"][0]["arguments"] == {"query": WHO}
+    assert told["certainty"] == pytest.approx(0.93, abs=1e-4)  # as the logprob of every token is that of 0.93
 
 
 @pytest.fixture(scope="module")
@@ -158,6 +159,7 @@ def test_an_answer_that_the_documents_do_not_hold(serving, refuses, content):
         reply = ask(served, say("who is it? say Lina"))
         assert reply.choices[0].message.content.startswith(content)
         assert (reply.evoseek["supported"], reply.evoseek["answer"]) == (False, None if refuses else "Lina")
+        assert (reply.evoseek["certainty"] is None) is refuses
 
 
 def test_a_conversation_is_given_to_the_policy_without_the_system_message(served):
