@@ -46,6 +46,14 @@ def test_it_asks_with_question_answer_query_and_kind_and_gives_the_documents_as_
     assert engine.counts == {"queries": 1, "noisy": 0}
 
 
+def test_of_an_unanswerable_question_no_document_is_useful():
+    engine = engine_of(lambda messages, key: GOOD)
+    search(engine, "Koto", "Koto's employer", question=Question("q1", "Who is Koto?", (), {"answerable": False}))
+    prompts = [plain(asked.messages[0].content) for asked in engine.chat.asked]
+    assert all(prompt.startswith("simulate noisy documents") for prompt in prompts)
+    assert engine.counts == {"queries": 2, "noisy": 2}
+
+
 def test_it_is_bound_first_and_as_local_as_its_chat():
     engine = engine_of(lambda messages, key: GOOD)
     assert isinstance(engine, QuestionEngine)

@@ -52,7 +52,8 @@ class SimulatedEngine:
     """A `QuestionEngine`: `for_question` binds it to a rollout, so that no rollout is given another one's documents.
 
     `noise` is the probability that a query's documents are noisy, outside of `simulating`. The draw for a query is
-    determined by `seed`, the rollout's id and the number of the query in it. If a reply is cut or cannot be parsed, the
+    determined by `seed`, the rollout's id and the number of the query in it; for a question that is marked as
+    unanswerable all documents are noisy. If a reply is cut or cannot be parsed, the
     model is called once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
     """
 
@@ -109,7 +110,7 @@ class _BoundEngine:
     async def _simulate(self, query: str, number: int, k: int) -> list[Passage]:
         engine, key = self.engine, f"{self.trajectory_id}/search-{number}"
         noise, counts = engine.current
-        noisy = random.Random(f"{engine.seed}/noise/{key}").random() < noise
+        noisy = random.Random(f"{engine.seed}/noise/{key}").random() < noise or not self.question.is_answerable
         messages = engine.prompt(
             question=self.question.text,
             answers=self.question.golden_answers,
