@@ -1,6 +1,7 @@
 """`evoseek review`: in the terminal, on the page, and what it reads and writes where."""
 
 import json
+import sys
 
 import click
 import pytest
@@ -109,6 +110,14 @@ def test_in_a_project_the_test_set_is_the_projects(folder):
 def test_without_a_browser_it_runs_in_the_terminal(folder, monkeypatch):
     monkeypatch.setattr(module, "_has_browser", lambda: False)
     assert "1 of 1 judged" in review("questions.jsonl", "--count", 1, keys="r").output
+
+
+def test_without_the_extra_for_the_page_it_runs_in_the_terminal(folder, monkeypatch):
+    monkeypatch.setattr(module, "_has_browser", lambda: True)
+    monkeypatch.setitem(sys.modules, "evoseek.serve.review", None)
+    said = review("questions.jsonl", "--count", 1, keys="r").output
+    assert "pip install 'evoseek[serve]'" in said
+    assert "1 of 1 judged" in said
 
 
 def test_the_page_opens_in_the_browser(folder, monkeypatch):

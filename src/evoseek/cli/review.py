@@ -69,7 +69,7 @@ def review(
         )
     questions, log = _questions(source)
     own = project()
-    log, tests = out or log, own.folder / REVIEWED if own else (out or log).parent / REVIEWED
+    log, tests = out or log, own.reviewed if own else (out or log).parent / REVIEWED
     stop_if_dry(
         [f"Judge {min(count, len(questions))} of {len(questions)} questions of {source}", f"Write {log}, {tests}"]
     )

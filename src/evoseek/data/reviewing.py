@@ -30,7 +30,6 @@ from evoseek.report.evaluation import interval_text
 from evoseek.statistics import wilson_interval
 from evoseek.types import Passage, Question
 
-COUNT = 30
 VERDICTS = ("right", "wrong", "unclear")
 UNANSWERABLE = "(The documents do not answer it.)"
 _SHOWN = 5  # passages of a question
