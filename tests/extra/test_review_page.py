@@ -21,16 +21,18 @@ MERI = {
     "id": "meri",
     "title": "Meri Tolu",
     "text": "Meri Tolu (born 3 May 1961) has been the mayor of Kalo since 2014. Before that she was a shipwright in "
-    "Vesu, where she led the rebuilding of the lighthouse after the storm of 1998. <img src=x onerror=alert(1)>",
+    "Vesu, where she led the rebuilding of the lighthouse after the storm of 1998.",
 }
 KALO = {"id": "kalo", "title": "Kalo", "text": "Kalo is a town by the sea. Its mayor is Meri Tolu; its market is old."}
+HOSTILE = {"title": "<b>Vesu</b>", "text": "Vesu <img src=x onerror=alert(1)> is old."}
 QUESTIONS = [
     Question("q0", "When was the mayor of Kalo born?", ("3 May 1961",), {"evidence": [KALO, MERI]}),
     Question("q1", "Who is the mayor of Kalo?", ("Meri Tolu",), {"evidence": ["kalo#1"]}),
     Question("q2", "Who won the football cup?", (), {"answerable": False}),
+    Question("q3", "Is <i>Vesu</i> old?", ("<script>alert(2)</script>",), {"evidence": [HOSTILE]}),
     *(
         Question(f"q{n}", f"What is known of Vesu in {1990 + n}?", ("old",), {"evidence": ["vesu#0"]})
-        for n in range(3, 30)
+        for n in range(4, 30)
     ),
 ]
 
@@ -107,18 +109,29 @@ def test_a_review_by_the_keyboard_alone(review_page, tmp_path):
     assert page.told == []
 
 
-def test_a_question_is_shown_with_its_passages_as_text(review_page):
+def test_a_question_is_shown_with_its_passages(review_page):
     page, review, _ = review_page()
+    for number, key in enumerate("rrwu"):
+        page.keyboard.press(key)
+        expect(page.get_by_role("status")).to_have_text(f"{number + 1} of 30 judged")
     go(page, review, "q0")
     expect(page.locator("#answer")).to_have_text("3 May 1961")
     expect(page.locator(".passage")).to_have_count(2)
     expect(page.locator(".passage mark")).to_have_text("3 May 1961")
-    expect(page.locator(".passage").nth(1)).to_contain_text("<img src=x onerror=alert(1)>")
-    assert page.locator("img").count() == 0
     picture(page, "review-wide")
     go(page, review, "q2")
     expect(page.locator("#answer")).to_have_text("(The documents do not answer it.)")
     expect(page.locator("#searched")).to_be_visible()
+    assert page.told == []
+
+
+def test_texts_stay_texts(review_page):
+    page, review, _ = review_page()
+    go(page, review, "q3")
+    expect(page.locator("#answer")).to_have_text("<script>alert(2)</script>")
+    expect(page.locator(".passage")).to_contain_text("<b>Vesu</b>")
+    expect(page.locator(".passage")).to_contain_text("<img src=x onerror=alert(1)>")
+    assert page.locator("img, article script, article b, article i").count() == 0
     assert page.told == []
 
 
