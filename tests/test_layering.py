@@ -17,7 +17,7 @@ FOUNDATION = (
 LAYERS = (
     *("corpus", "manual", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
     *("training", "selfplay", "systems", "eval", "report", "answer", "evaluation", "data", "simulator", "tiny"),
-    *("prompt", "train", "run", "demo", "reference", "doctor", "serve"),
+    *("prompt", "train", "cold_start", "run", "demo", "reference", "doctor", "serve"),
     *("cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}

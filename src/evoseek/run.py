@@ -93,15 +93,26 @@ class Run:
 
         Raises EvoseekError.
         """
+        from evoseek.cold_start.phase import cold_start
         from evoseek.train import train_together
 
         if self.directory is None:
             raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
         if self.words:
             say(self.console, self.words)
-        ended = train_together(self.settings, self.directory, console=self.console, objects=self.objects)
+        settings = cold_start(self.settings, self.directory, console=self.console, learn=self._learn_demonstrations)
+        if settings is None:
+            self.is_interrupted = True
+            return 0
+        ended = train_together(settings, self.directory, console=self.console, objects=self.objects)
         self.is_interrupted = ended.interrupted
         return ended.step
+
+    def _learn_demonstrations(self, directory: Path, settings: Mapping[str, object]) -> bool:
+        """Fine-tune in a run of its own; False if Ctrl-C ended it early."""
+        warm = Run("sft", directory, settings=settings, console=self.console)
+        warm.train()
+        return not warm.is_interrupted
 
     def evaluate(
         self,

@@ -40,6 +40,10 @@ def propose(
     run_dir: Annotated[
         Path | None, typer.Option(help="Directory of a run of self-play: its proposer and solver are used.")
     ] = None,
+    cold: Annotated[
+        bool,
+        typer.Option("--cold", help="Write them by rules from sentences of the documents (English), without a model."),
+    ] = False,
     seed: Seed = None,
     config: ConfigFiles = None,
     set_: Sets = None,
@@ -59,6 +63,12 @@ def propose(
     )
     settings = given.read()
     check_index(settings.search.index, setting="search.index", engine=settings.search.name)
+    if cold:
+        stop_if_dry([f"Write {count} questions about {settings.search.index} to {out} by rules"], settings)
+        from evoseek.cold_start.phase import write_questions as write_cold
+
+        write_cold(settings, out, count, console=Console())
+        return
     with end_on_interrupt():
         from evoseek.data.proposing import propose as write_questions
 

@@ -157,7 +157,9 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     for number, stage in enumerate(lookup(settings, "stages") or (), 1):
         until = stage.until or ("the end of the run" if stage.steps is None else f"{stage.steps} steps are made")
         yield f"  Stage {number}, {stage.name}: until {until}"
-    if (path := lookup(settings, "questions.path")) is not None:
+    if number := lookup(settings, "cold_start.questions"):
+        yield f"Cold start: at most {number} questions written about {settings.search.index}, and demonstrations learnt"
+    elif (path := lookup(settings, "questions.path")) is not None:
         questions, changes = training_questions(settings, run)
         yield f"Questions: {len(questions)} of {path}, {lookup(settings, 'questions.per_step')} in a step"
         if changes:

@@ -39,7 +39,7 @@ from evoseek.selfplay.settings import GameSettings, ProposerSettings
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.rollout_metrics import StepReport, prefixed
-from evoseek.training.settings import RunSettings, StepQuestionSettings
+from evoseek.training.settings import ColdStartSettings, RunSettings, StepQuestionSettings
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
 from evoseek.world.world import Oracle
 
@@ -177,6 +177,7 @@ class DrZero:
         questions: StepQuestionSettings = StepQuestionSettings()
         proposer: PassageProposerSettings = table()  # pyright: ignore[reportIncompatibleVariableOverride]
         dr_zero: PhaseSettings = PhaseSettings()
+        cold_start: ColdStartSettings = ColdStartSettings()
 
         @property
         def searches(self) -> tuple[int, str]:

@@ -30,7 +30,7 @@ from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.training.pass_rates import PassRates
 from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
 from evoseek.training.rollout_metrics import StepReport, metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
-from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
+from evoseek.training.settings import ColdStartSettings, QuestionSettings, StageSettings, TrainingSettings
 from evoseek.types import Question, TrajectoryGroup
 
 if TYPE_CHECKING:
@@ -73,6 +73,7 @@ class SearchR1:
         """Settings of Search-R1."""
 
         questions: QuestionSettings = QuestionSettings()
+        cold_start: ColdStartSettings = ColdStartSettings()
         rollout: QuestionRolloutSettings = QuestionRolloutSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
         stages: tuple[StageSettings, ...] = Field(
             default=(),
@@ -81,8 +82,13 @@ class SearchR1:
         )
 
         def problems(self) -> Iterator[str]:
-            """Every stage but the last has an end."""
+            """A cold start reads an index, and writes the questions. Every stage but the last has an end."""
             yield from super().problems()
+            if self.cold_start.questions and not self.searches_index:
+                yield (
+                    f"cold_start.questions is {self.cold_start.questions}, which are written about the documents of an "
+                    "index, but training searches none. Set it to 0, or search.index and search.name."
+                )
             names = [stage.name for stage in self.stages]
             if twice := next((name for name in names if names.count(name) > 1), None):
                 yield f"Two stages have the name {twice}. Give each a name of its own."

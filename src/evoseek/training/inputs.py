@@ -220,7 +220,8 @@ def check_training_sources(settings: TrainingSettings) -> None:
     """Check that all sources of a training run exist. Raises the same errors as opening and reading them."""
     if settings.searches_index:
         check_index(settings.search.index, setting="search.index", engine=settings.search.name)
-    if lookup(settings, "questions.path") is not None:
+    path, is_written = lookup(settings, "questions.path"), bool(lookup(settings, "cold_start.questions"))
+    if path is not None and not (is_written and path == ""):
         training_questions(settings)
     for setting in ("selfplay.world", "ssp.answers"):
         path = lookup(settings, setting)

@@ -88,6 +88,19 @@ class QuestionSettings(StepQuestionSettings):
         return (Needs("shares", "balance_by"),)
 
 
+class ColdStartSettings(Section):
+    """What a policy learns before it is trained: questions that are written about the documents, without a label."""
+
+    questions: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Maximum number of questions that are written about the documents of the index. The policy first "
+        "learns demonstrations of a half of them, at most 480, and is then trained on all but the held-out ones. "
+        "0: no cold start.",
+    )
+
+
 class StageSettings(Section):
     """The stages of a run, in their order: tables of settings that differ from the run's, with a name and an end."""
 

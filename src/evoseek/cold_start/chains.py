@@ -1,0 +1,91 @@
+"""Questions of two hops without a label: the answer of one question is what the document of another one is about.
+
+    The Kite is a 1947 film directed by who?   -> Ada Birk          (document The Kite)
+    When was Ada Birk born?                    -> 16 June 1911      (document Ada Birk)
+    When was the one who directed The Kite born?
+
+Both documents are known, so the two searches are known, and each is checked by the engine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from evoseek.cold_start.clozes import Cloze, opened, subject, words
+from evoseek.cold_start.english import AGENT, PAST, VERB
+
+_MOST_WORDS, _MOST_OF_DESCRIPTION = 40, 12
+
+
+@dataclass(frozen=True, slots=True)
+class Chain:
+    """A question whose answer takes two searches: `first` leads to the document that `second` is about."""
+
+    question: str
+    first: Cloze
+    second: Cloze
+
+
+def chains(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[str, str]) -> Iterator[Chain]:
+    """The chains between documents, of each pair of documents at most one. `titles` are those of all documents, by
+    their ids: an answer has to name exactly one."""
+    about: dict[str, list[str]] = {}
+    for id, title in titles.items():
+        about.setdefault(_plain(subject(title)), []).append(id)
+    for id, questions in by_document.items():
+        linked = set[str]()
+        for first in questions:
+            found = about.get(_plain(first.answer), [])
+            if first.kind == "subject" or not first.query or len(found) != 1 or found[0] == id or found[0] in linked:
+                continue
+            made = (chained(first, second) for second in by_document.get(found[0], ()))
+            if chain := next((chain for chain in made if chain is not None), None):
+                linked.add(found[0])
+                yield chain
+
+
+def chained(first: Cloze, second: Cloze) -> Chain | None:
+    """The question of both hops, or None where it would name the bridge, or give its answer away."""
+    bridge = subject(second.title)
+    described = description(first)
+    if described is None or second.kind == "subject" or not second.query:
+        return None
+    ends = r"(?![\w-])" if described.startswith(f"{first.query}'s") else r"(?![\w'’-])"  # not "the one who wrote X's"
+    question, replaced = re.subn(rf"(?<!\w){re.escape(bridge)}{ends}", lambda _: described, second.question, count=1)
+    known = set(words(first.question)) | set(words(bridge))
+    if (
+        not replaced
+        or bridge.lower() in question.lower()
+        or len(words(question)) > _MOST_WORDS
+        or set(words(second.answer)) <= known
+        or set(words(second.answer)) <= set(words(question))
+    ):
+        return None
+    return Chain(opened(question), first, second)
+
+
+def description(cloze: Cloze) -> str | None:
+    """What describes the answer of a question by its statement: "the one who directed The Kite". None if its words
+    cannot stand in another sentence."""
+    name, before = cloze.query, cloze.before
+    if not name or not before.startswith(name):
+        return None
+    said = before[len(name) :].strip()
+    if found := re.match(r"['’]s ([\w -]+) (?:is|was)$", said):
+        return f"{name}'s {found[1]}"
+    if found := AGENT.match(f"{said} "):
+        verb = found["verb"]
+        return f"the one who {PAST.get(verb, verb)} {name}"
+    if not re.match(VERB, said) or re.search('[,"“:;]', said) or len(words(said)) > _MOST_OF_DESCRIPTION:
+        return None
+    noun = "the place" if re.search(r"\b(?:in|at|near)$", said) else "the one"
+    if kind := re.search(r" the (\w+)$", said):
+        noun, said = f"the {kind[1]}", said[: kind.start()]
+    tail = f" {cloze.after.strip()}" if cloze.after.strip() else ""
+    return f"{noun} that {name} {said}{tail}"
+
+
+def _plain(text: str) -> str:
+    return " ".join(words(text))

@@ -1,0 +1,272 @@
+"""Questions from statements: a span of a sentence is asked for in its place, and the span is the answer.
+
+"Marlow was founded by Ines Oduya in 1907." gives "Marlow was founded by who?" and "When was Marlow founded by Ines
+Oduya?". That is the cloze of unsupervised question answering (Lewis et al. 2019, arXiv 1906.04980), with the question
+word that fits the kind of the span. It needs no model: what a model of 135 million parameters writes about a passage is
+a question with its answer in 4 to 7 of 100 cases.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from evoseek.cold_start.english import (
+    BETWEEN,
+    BORN,
+    CLAUSE_END,
+    DEPENDS,
+    DESCRIBES,
+    LISTED,
+    LIVED,
+    NO_NAMES,
+    OF_PERSON,
+    OPEN_END,
+    OPENING,
+    PERSON,
+    PLACE,
+    PRONOUN,
+    REFERS,
+    SENTENCE_END,
+    SOMEBODY,
+    SPANS,
+    TIME,
+    VERB,
+)
+from evoseek.types import Passage
+
+_BRACKETS = re.compile(r"\s*\([^()]*\)")
+_WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(4, 33)
+_LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
+_CODE = re.compile(r">>>|[;*|={}<>]")
+_SENTENCES = 60  # of a document
+_WORDS_OF_SUBJECT = 8
+_WORDS_OF_SUBJECT_QUESTION = range(6, 23)
+
+
+@dataclass(frozen=True, slots=True)
+class Cloze:
+    """A question about a span of a statement.
+
+    `before` and `after` are the statement around the span, up to the clause's end. `query` finds the statement's
+    document: what it is about, or "" if the statement does not name that. `evidence` are the ids of the passages that
+    hold the statement and the answer.
+    """
+
+    question: str
+    answer: str
+    kind: str
+    query: str
+    before: str
+    after: str
+    document_id: str
+    title: str
+    evidence: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """A sentence of a document, with the document's subject in place of a pronoun and without brackets."""
+
+    text: str
+    subject: str
+    of_person: bool
+    passages: tuple[Passage, ...]
+
+    def asks(self, question: str, answer: str, kind: str, query: str, before: str = "", after: str = "") -> Cloze:
+        """The cloze of this statement."""
+        holding = [passage.id for passage in self.passages if answer in " ".join(passage.text.split())]
+        evidence = tuple(holding or [passage.id for passage in self.passages])
+        first = self.passages[0]
+        return Cloze(
+            f"{opened(question)}?", answer, kind, query, before, after, first.document_id, first.title, evidence
+        )
+
+
+def words(text: str) -> list[str]:
+    """The words of a text in lower case."""
+    return re.findall(r"\w+", text.lower())
+
+
+def opened(question: str) -> str:
+    """A question with a capital letter at its beginning, unless it begins with a name, such as `hasHandlers`."""
+    return f"{question[0].upper()}{question[1:]}" if OPENING.match(question) else question
+
+
+def subject(title: str) -> str:
+    """What a document is about: its title without what stands in brackets."""
+    return " ".join(_BRACKETS.sub("", title).split())
+
+
+def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
+    """The questions that the statements of a document give. `passages` are those of one document, in order."""
+    name = subject(passages[0].title)
+    if not name or len(words(name)) > _WORDS_OF_SUBJECT:
+        return
+    found = list(_sentences(passages))
+    of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or _has_lived(found)
+    for sentence, held in found:
+        text, brackets = _without_brackets(_with_subject(sentence, name), name)
+        statement = _Statement(text, name, of_person, held)
+        yield from _of_life(brackets, statement)
+        if _is_prose(text):
+            yield from _of_spans(statement)
+            yield from _of_subject(statement)
+
+
+def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage, ...]]]:
+    """The first sentences, also those that go over from one passage to the next, each with the passages that hold it.
+    What stood between passages is white space: one character, or a paragraph's end."""
+    first, text = passages[0].start, ""
+    for passage in passages:
+        gap = passage.start - first - len(text)
+        text += ("\n" * gap if gap > 1 else " " * gap) + passage.text
+    start = 0
+    for _ in range(_SENTENCES):
+        if start >= len(text):
+            return
+        end = SENTENCE_END.search(text, start)
+        stop, following = (end.start(), end.end()) if end else (len(text), len(text))
+        held = tuple(p for p in passages if p.start - first < stop and p.end - first > start)
+        yield " ".join(text[start:stop].split()), held
+        start = following
+
+
+def _has_lived(found: Sequence[tuple[str, tuple[Passage, ...]]]) -> bool:
+    """Whether the first sentence has dates of birth and death, and some sentence speaks of a person."""
+    first = found[0][0] if found else ""
+    at = max(first.find("("), 0)
+    return LIVED.match(first[at:]) is not None and any(SOMEBODY.search(sentence) for sentence, _ in found)
+
+
+def _is_prose(sentence: str) -> bool:
+    letters = sum(character.isalpha() or character == " " for character in sentence)
+    return (
+        len(words(sentence)) in _WORDS_OF_STATEMENT
+        and sentence[-1] in ".!\"'”’"
+        and letters >= _LEAST_LETTERS * len(sentence)
+        and not _CODE.search(sentence)
+        and not DEPENDS.match(sentence)
+    )
+
+
+def _with_subject(sentence: str, name: str) -> str:
+    """The sentence with the subject's name in place of the pronoun that it begins with."""
+    found = PRONOUN.match(sentence)
+    if found is None:
+        return sentence
+    return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
+
+
+def _without_brackets(sentence: str, name: str) -> tuple[str, str]:
+    """The sentence without what stands in brackets, and from the bracket on what follows the subject."""
+    text = re.sub(r"\s+([,.;:?!])", r"\1", _BRACKETS.sub("", sentence))
+    at = sentence.find("(")
+    opens = at > 0 and (sentence[:at].strip() == name or len(words(sentence[:at])) <= _WORDS_OF_SUBJECT)
+    return text, sentence[at:] if opens else ""
+
+
+def _of_life(brackets: str, statement: _Statement) -> Iterator[Cloze]:
+    """Birth and death, from "(born 16 June 1911)" or "(16 June 1911 - 3 May 1980)" after the name."""
+    found = BORN.match(brackets) or LIVED.match(brackets)
+    if found is not None and statement.of_person:
+        name = statement.subject
+        yield statement.asks(f"when was {name} born", found["born"], "date", name, f"{name} was born on ")
+        if died := found.groupdict().get("died"):
+            yield statement.asks(f"when did {name} die", died, "date", name, f"{name} died on ")
+
+
+def _of_spans(statement: _Statement) -> Iterator[Cloze]:
+    text, taken = statement.text, list[tuple[int, int]]()
+    for kind, pattern in SPANS:
+        for found in pattern.finditer(text):
+            start, end = found.span(1 if pattern.groups else 0)
+            if any(start < stop and begin < end for begin, stop in taken):
+                continue
+            taken.append((start, end))
+            answer = re.sub(r"['’]s$|[-.'’]+$", "", text[start:end])
+            if start > 0 and len(answer) > 1 and not NO_NAMES.fullmatch(answer) and not _within(statement, start, end):
+                yield from _of_span(answer, kind, text[:start], text[start + len(answer) :], statement)
+
+
+def _within(statement: _Statement, start: int, end: int) -> bool:
+    """Whether a range of the statement is part of the subject's name."""
+    named = re.finditer(re.escape(statement.subject), statement.text)
+    return any(start < found.end() and found.start() < end for found in named)
+
+
+def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Statement) -> Iterator[Cloze]:
+    """The question for a span, unless it would not say what it is about, hold its answer, or have other answers."""
+    name = statement.subject
+    describes = DESCRIBES.match(rest) is not None
+    if kind == "name" and (describes or LISTED.match(rest) or before.endswith((", ", " and ", " or "))):
+        return
+    if kind in ("year", "number") and (BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)):
+        return
+    cut = CLAUSE_END.search(rest)
+    after = (rest[: cut.start()] if cut else rest).rstrip(" .`\"'")
+    before = before.rstrip("`\"'")
+    if OPEN_END.search(after):
+        return
+    asked, stem = _asked(kind, before, after)
+    if kind == "year" and describes:
+        question = f"{before}{after.strip()} of what year"
+    elif kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
+        question = f"{before[: article.start()]}which{after}"
+    elif re.fullmatch("(?:The|An?) ", before):
+        question = f"{asked}{after}"
+    else:
+        question = _fronted(name, stem, asked, after) or f"{stem}{asked}{after}"
+    question = " ".join(question.replace("`", "").split())
+    known, own = set(words(question)), set(words(answer))
+    query = _query(name, known, own)
+    if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and (query or not REFERS.search(question)):
+        yield statement.asks(question, answer, kind, query, before, after)
+
+
+def _query(name: str, known: set[str], own: set[str]) -> str:
+    """What the question, of the words `known`, names of the subject: all of it, or what the answer, of the words `own`,
+    leaves of it: of the page `Tree.set`, which says of what class the method `set` is, the method. "" if nothing."""
+    if set(words(name)) <= known:
+        return name
+    left = [word for word in re.findall(r"[\w'’-]+", name) if not set(words(word)) <= own]
+    return " ".join(left) if set(words(" ".join(left))) <= known else ""
+
+
+def _asked(kind: str, before: str, after: str) -> tuple[str, str]:
+    """The question word, and the words before it without a preposition that it includes."""
+    if kind == "date" or (kind == "year" and TIME.search(before)):
+        return "when", TIME.sub("", before)
+    if kind == "year":
+        return "what year", before
+    if kind == "number":
+        return ("how many" if after.strip() else "what number"), before
+    if kind == "name" and PERSON.search(before):
+        return "who", before
+    if kind == "name" and PLACE.search(before):
+        return "where", PLACE.sub("", before)
+    return "what", before
+
+
+def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
+    """The natural order, where it is safe: "Marlow was founded when" to "When was Marlow founded"."""
+    if asked not in ("when", "where"):
+        return None
+    found = re.match(rf"{re.escape(name)} ({VERB}) (?!(?:a|an|the|one|not)\b)([^,;(]+)$", stem.rstrip())
+    return f"{asked} {found[1]} {name} {found[2]}{after}" if found else None
+
+
+def _of_subject(statement: _Statement) -> Iterator[Cloze]:
+    """The question for the subject itself, by what is said of it: "Who is the director of the Oro Press?"."""
+    name = statement.subject
+    found = re.match(rf"{re.escape(name)} ({VERB}\b.*)", statement.text)
+    if found is None or REFERS.search(found[1]):
+        return
+    end = CLAUSE_END.search(found[1], min(len(found[1]), 40))
+    description = (found[1][: end.start()] if end else found[1]).rstrip(" .")
+    said = words(description)
+    is_specific = re.search(r"[A-Z0-9]", description) is not None
+    if is_specific and len(said) in _WORDS_OF_SUBJECT_QUESTION and not set(words(name)) & set(said):
+        asked = "who" if statement.of_person else "what"
+        yield statement.asks(f"{asked} {description}", name, "subject", description, after=description)

@@ -1,0 +1,103 @@
+"""What a cold start knows of English: which spans of a statement can be asked for, and by which words.
+
+Another language is another table of this shape, and rules for the order of its words.
+"""
+
+from __future__ import annotations
+
+import re
+
+_MONTHS = "January|February|March|April|May|June|July|August|September|October|November|December"
+_DATE = (
+    rf"(?:\d{{1,2}} (?:{_MONTHS}),? \d{{4}}|(?:{_MONTHS}) \d{{1,2}},? \d{{4}}|(?:{_MONTHS}) \d{{4}}|\d{{4}}-\d\d-\d\d)"
+)
+_JOINTS = " of the | of | the | de | von | van | and | la | le | du | da | di | al-|-| "
+
+SPANS = (
+    ("date", re.compile(rf"\b{_DATE}\b")),
+    ("value", re.compile(r"(?:\bdefaults? (?:to|is|value is)|\b(?:is|are) equal to|\bequals) [\"'`]?([\w.+-]*\w)")),
+    ("code", re.compile(r"`([^`\s]{2,40})`")),
+    (
+        "code",
+        re.compile(
+            r"(?<![\w.@/-])(?:[A-Za-z]\w*_\w+|[a-zA-Z_]\w+(?:\.[a-zA-Z_]\w+)+(?:\(\))?|[a-z]+[A-Z]\w*"
+            r"|[a-z_]\w*\(\))(?![\w/])"
+        ),
+    ),
+    ("year", re.compile(r"\b(?:1[0-9]|20)\d\d\b(?! ?[–-])")),
+    ("name", re.compile(rf"\b[A-Z][\w'’-]*(?:(?:{_JOINTS})[A-Z][\w'’-]*)*")),
+    ("number", re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w%-]|[.,]\w)")),
+)
+"""Kinds of answers with the pattern of each (of the first group, if it has one), in the order in which they claim their
+characters."""
+
+NO_NAMES = re.compile(
+    "The|It|He|She|In|This|That|A|An|If|Its|His|Her|They|Their|We|You|Your|Our|I|For|On|At|As|When|While|Where|After|"
+    "Before|Since|During|Returns?|None|True|False|There|These|Those|Note|See|Each|All|Both|Some|Most|Many|Any|No|Not|But|"
+    "And|Or|So|To|By|From|With|Use|Although|However|Also|One|Two|Other|Another"
+)
+"""Words that open a sentence with a capital letter and name nothing."""
+
+PRONOUN = re.compile(
+    r"^(?:(?P<own>Its|His|Her|Their)|He|She|It|They|(?:This|The) (?:film|album|song|book|novel|town|"
+    r"village|city|company|function|method|class|module|command|option|package|program))\b "
+)
+"""How a sentence begins that goes on about the subject of its document."""
+
+REFERS = re.compile(
+    r"\b(?:this|these|those|such|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
+    re.IGNORECASE,
+)
+"""What a question refers to outside of itself."""
+
+SENTENCE_END = re.compile(
+    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bJr\.)(?<!\bvs\.)(?<!\bNo\.)"
+    r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)\s+(?=[A-Z\"'`])|\n\s*\n|\s(?:-|•|→)\s"
+)
+DEPENDS = re.compile(
+    r"^(?:If|When|While|Although|Though|Because|Since|Unless|Until|After|Before|For example|In other words|Similarly|"
+    r"However|Also|Only|Note|But|And|Or|So|Thus|Hence|Therefore|Then|Otherwise|Finally|Instead|Likewise|Moreover)\b"
+)
+"""How a sentence begins that says nothing by itself, or something on a condition."""
+
+OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
+VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
+CLAUSE_END = re.compile(r"[,;:]|\.$| and | or | who | which | where | that | but | when | for | with ")
+LISTED = re.compile(r"(?:,| and| or) [A-Z]")
+"""What follows a name that is one of several."""
+_OPEN = (
+    "a an the of in on at by to for from with as and or but not is was are were be been has had have that which who "
+    "whose his her its their into between during until since than about after before when where while also only"
+)
+DESCRIBES = re.compile(rf" (?!(?:{_OPEN.replace(' ', '|')})\b)\w")
+"""What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
+OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born)$")
+"""How a phrase ends that lacks its end."""
+TIME = re.compile(r"\b(?:on|in|from|since|until)( the)? $")
+PLACE = re.compile(r"\b(?:in|at|near) $")
+BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")
+"""What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`."""
+PERSON = re.compile(
+    r"\b(?:by|with|daughter of|son of|wife of|husband of|brother of|sister of|mother|father|starring|"
+    r"stars) $"
+)
+OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(born\b")
+SOMEBODY = re.compile(r"\b(?:[Hh]e|[Ss]he|[Hh]is|[Hh]er)\b")
+
+BORN = re.compile(rf"^\s*\((?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
+LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
+"""The dates of a life, in the brackets after a name."""
+
+AGENT = re.compile(r"^(?:.* )?(?P<verb>[a-z]+(?:ed|en|un|wn|ght|ung))(?: and [a-z]+ed)? by $")
+"""The participle of a passive whose agent is asked for: `... is a film directed by`."""
+
+PAST = {
+    participle: past
+    for past, participle in (
+        *(("began", "begun"), ("beat", "beaten"), ("chose", "chosen"), ("drew", "drawn"), ("drove", "driven")),
+        *(("ate", "eaten"), ("gave", "given"), ("hid", "hidden"), ("knew", "known"), ("rode", "ridden")),
+        *(("sang", "sung"), ("showed", "shown"), ("spoke", "spoken"), ("stole", "stolen"), ("took", "taken")),
+        ("wrote", "written"),
+    )
+}
+"""Past tenses of the participles that differ from them."""

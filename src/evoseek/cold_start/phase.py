@@ -1,0 +1,200 @@
+"""The cold start as the first phase of a run: questions are written about its documents, demonstrations of some of
+them are learnt, and the run then trains the policy that has learnt them, on the questions.
+
+    run/cold_start/
+      report.json           what was made, kept and left out; written last
+      demonstrations.jsonl  what is learnt first
+      questions.jsonl       what is trained on
+      held_out.jsonl        what is never trained on: for the score
+      sft/                  the run that learns the demonstrations
+
+Each part is made once; a run that was ended early goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.cold_start.writing import Written, write
+from evoseek.corpus.demonstrations import demonstration_row
+from evoseek.corpus.questions import save_questions
+from evoseek.errors import ConfigError, RunError
+from evoseek.files import json_digest, write_atomic
+from evoseek.report.printable import say
+from evoseek.runs import RunDirectory, flatten
+from evoseek.settings import lookup, with_setting
+from evoseek.training.context import Context
+from evoseek.training.inputs import inputs_of
+from evoseek.training.settings import TrainingSettings
+
+DEMONSTRATIONS = 480
+"""At most so many are learnt, and at most half of the questions: 29 steps of 16."""
+HELD_OUT = 0.1
+"""Share of the questions that nothing is trained on."""
+FOLDER = "cold_start"
+_WARM_UP = 4  # steps, of those 29
+_EXAMPLES = 6
+_LIMITS = ("max_turns", "max_tool_calls", "max_tokens_per_turn", "max_total_tokens")
+
+
+@dataclass(frozen=True, slots=True)
+class ColdStart:
+    """The files of a cold start."""
+
+    folder: Path
+
+    @property
+    def report(self) -> Path:
+        """What was written, and from what."""
+        return self.folder / "report.json"
+
+    @property
+    def demonstrations(self) -> Path:
+        """What is learnt first."""
+        return self.folder / "demonstrations.jsonl"
+
+    @property
+    def questions(self) -> Path:
+        """What is trained on."""
+        return self.folder / "questions.jsonl"
+
+    @property
+    def held_out(self) -> Path:
+        """What is never trained on."""
+        return self.folder / "held_out.jsonl"
+
+    @property
+    def model(self) -> Path:
+        """The run that learns the demonstrations."""
+        return self.folder / "sft"
+
+
+def cold_start(
+    settings: TrainingSettings,
+    run: RunDirectory,
+    *,
+    console: Console,
+    learn: Callable[[Path, Mapping[str, object]], bool],
+) -> TrainingSettings | None:
+    """The settings that the run trains with after its cold start, which is made or gone on with first; the same
+    settings where they ask for none. None if Ctrl-C ended it.
+
+    `learn` fine-tunes by a mapping of settings in a directory, and returns False if Ctrl-C ended that. Raises
+    EvoseekError, also if another cold start stands there.
+    """
+    number = lookup(settings, "cold_start.questions") or 0
+    if not number:
+        return settings
+    files = ColdStart(run.path / FOLDER)
+    after = with_setting(settings, "policy.model", str(files.model.absolute()))
+    if lookup(settings, "questions.path") == "":
+        after = with_setting(after, "questions.path", str(files.questions.absolute()))
+    if run.is_begun:
+        return after
+    if "RANK" in os.environ:
+        raise ConfigError(
+            "A cold start is made by one process, but this is one of several. Give the command without --processes "
+            f"until {files.model} is trained, end it there, and resume with --processes."
+        )
+    with run.locked():
+        _write_once(settings, files, number, console)
+        say(console, f"Cold start: learning {files.demonstrations.name} ...")
+        return after if learn(files.model, _warm(settings, files)) else None
+
+
+def _write_once(settings: TrainingSettings, files: ColdStart, number: int, console: Console) -> None:
+    """Write the questions, unless they are there."""
+    index = inputs_of(settings)["search.index"].sha256
+    identity = json_digest([index, number, settings.run.seed, settings.search.top_k])
+    if files.report.is_file():
+        report = _read(files.report)
+        if report.get("identity") != identity:
+            raise ConfigError(
+                f"{files.folder} was written about another index, or with another number of questions, seed or "
+                "search.top_k. Restore these settings, remove that folder, or give another --run-dir."
+            )
+        return
+    written = _written(settings, number, console)
+    _save(files, written, identity, proposes=lookup(settings, "proposer.show_source") is not None)
+
+
+def write_questions(settings: TrainingSettings, out: Path, number: int, *, console: Console) -> None:
+    """Write questions of a cold start to a file that is new. Raises EvoseekError."""
+    if out.exists():
+        raise ConfigError(f"{out} is there already. Give another file, or remove it.")
+    items = _written(settings, number, console).items
+    save_questions(out, [item.question for item in items])
+    say(console, f"{len(items)} questions in {out}.")
+
+
+def _written(settings: TrainingSettings, number: int, console: Console) -> Written:
+    say(console, f"Writing {number} questions about the documents of {settings.search.index} ...")
+    with Context(settings) as context:
+        engine: Any = context.engine  # that of an index is bound to no question
+        work = write(context.corpus, engine, number, k=settings.search.top_k, seed=settings.run.seed)
+        written = asyncio.run(work)
+    console.print(counts_table(written.counts))
+    for item in written.items[:_EXAMPLES]:
+        say(console, f"  {item.question.text}  ->  {item.solved.turns[-1].answer}")
+    if (made := len(written.items)) < number:
+        say(console, f"The documents gave {made} of {number} questions.")
+    return written
+
+
+def _save(files: ColdStart, written: Written, identity: str, *, proposes: bool) -> None:
+    """The report last: what it stands beside is complete."""
+    held = round(HELD_OUT * len(written.items))
+    trained, held_out = written.items[held:], written.items[:held]
+    shown = trained[: min(DEMONSTRATIONS, len(written.items) // 2)]
+    proposed = [item.proposed for item in shown if item.proposed] if proposes else []
+    demonstrations = [*(item.solved for item in shown), *proposed[: len(shown) // 2]]
+    files.folder.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(demonstration_row(one), ensure_ascii=False) + "\n" for one in demonstrations)
+    write_atomic(files.demonstrations, "".join(lines))
+    save_questions(files.questions, [item.question for item in trained])
+    save_questions(files.held_out, [item.question for item in held_out])
+    write_atomic(files.report, json.dumps({"identity": identity, "counts": written.counts}, indent=2) + "\n")
+
+
+def _read(report: Path) -> Mapping[str, object]:
+    try:
+        return dict(json.loads(report.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(
+            f"{report} is damaged ({error}). Remove the folder that it is in, and it is written anew."
+        ) from error
+
+
+def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
+    """The settings of the run that learns: the model, the search and the limits of rollouts are those of the run."""
+    shared = {name: table for name, table in settings.resolved().items() if name in ("policy", "search", "tools")}
+    return {
+        **flatten(shared),
+        **{f"rollout.{name}": getattr(settings.rollout, name) for name in _LIMITS},
+        "demonstrations.path": str(files.demonstrations),
+        "learner.warmup_steps": _WARM_UP,
+        "run.seed": settings.run.seed,
+        "run.keep_checkpoints": 1,
+    }
+
+
+def counts_table(counts: Mapping[str, int]) -> Table:
+    """Of each kind of question how many were made and kept."""
+    kinds = [name.partition("/")[2] for name in counts if name.startswith(("made/", "kept/"))]
+    table = Table("kind", "made", "kept", title=f"Questions about {counts['documents']} documents")
+    for kind in dict.fromkeys(kinds):
+        made = counts.get(f"made/{kind}")
+        table.add_row(kind, "" if made is None else str(made), str(counts.get(f"kept/{kind}", 0)))
+    left_out = ("not found", "duplicate")
+    for reason in left_out:
+        table.add_row(f"left out: {reason}", str(counts.get(reason, 0)), "")
+    return table

@@ -1,0 +1,241 @@
+"""The questions of a cold start, each with its demonstration: what the statements give, filtered by the search engine,
+without near-duplicates, and balanced.
+
+A question is kept if one search finds a passage of its document that holds the answer; that search is its
+demonstration. Of a chain both searches have to. Some questions are asked as if their document were not there
+(`hidden`), and demonstrate a refusal.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
+from typing import TypeVar
+
+from evoseek.cold_start.chains import Chain, chains
+from evoseek.cold_start.clozes import Cloze, clozes, subject
+from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
+from evoseek.errors import DataError
+from evoseek.protocols import PassageStore, SearchEngine
+from evoseek.reward.answer import normalise
+from evoseek.search.engines import search
+from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.types import Passage, Question
+
+_T = TypeVar("_T")
+
+REFUSAL = "Not found in the documents."
+CHAINS, UNANSWERABLE = 0.35, 0.25
+"""Shares of the questions; the rest has one hop. What there are too few chains for has one hop, too."""
+KINDS = {"name": 0.4, "date": 0.25, "year": 0.1, "number": 0.1, "value": 0.1, "code": 0.3, "subject": 0.1}
+"""The largest share of each kind among the questions of one hop, as long as there are others."""
+
+_DOCUMENTS = 20_000  # as many are read, drawn at random
+_OF_AN_ANSWER = 0.01  # at most this share of the questions of one hop has the same answer
+_LIKENESS = 0.8
+_AT_ONCE = 128  # questions whose searches are one call of the engine
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """A question with the demonstration of how it is answered, and that of how it is proposed from a passage (None if
+    the documents do not answer it)."""
+
+    solved: Demonstration
+    proposed: ProposerDemonstration | None = None
+
+    @property
+    def question(self) -> Question:
+        """The question."""
+        return self.solved.question
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """Questions in a random order; `counts` says how many were made of each kind, and what became of them."""
+
+    items: tuple[Item, ...]
+    counts: Mapping[str, int]
+
+
+async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: int, seed: int) -> Written:
+    """At most `number` questions about a corpus; `k` is the number of passages that a search finds. The same corpus,
+    engine and seed give the same ones. Raises DataError if there are none, ToolError if the engine fails."""
+    rng = random.Random(f"{seed}/cold start")
+    documents = _documents(corpus, rng)
+    by_document = {id: list(clozes(passages)) for id, passages in documents.items()}
+    linked = list(chains(by_document, {id: passages[0].title for id, passages in documents.items()}))
+    rng.shuffle(linked)
+    titled = Counter(passages[0].title for passages in documents.values())
+    writer = _Writer(engine, k, documents)
+    writer.counts.update(documents=len(documents), **{"made/chain": len(linked)})
+    writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
+    two = await writer.of_chains(linked, round(CHAINS * number))
+    alone = (cloze for cloze in _spread(by_document, rng) if cloze.kind != "subject" and titled[cloze.title] == 1)
+    none = await writer.unanswerable(alone, linked[::-1], round(UNANSWERABLE * number))
+    one = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
+    written = [*one, *two, *none]
+    if not one:
+        raise DataError(
+            f"No question could be written about the {len(documents)} documents of the index: "
+            f"{sum(map(len, by_document.values()))} were made of their sentences, and none was kept. Expected "
+            "documents of English sentences about what their titles name, and a search that finds them. Give questions "
+            "of your own (questions.path), or a model that writes questions by itself."
+        )
+    rng.shuffle(written)
+    return Written(tuple(_numbered(one, number) for number, one in enumerate(written)), writer.counts)
+
+
+def _documents(corpus: PassageStore, rng: random.Random) -> dict[str, list[Passage]]:
+    """The passages of each document, the documents in a random order."""
+    found: dict[str, list[Passage]] = {}
+    for passage in corpus.passages():
+        found.setdefault(passage.document_id, []).append(passage)
+    drawn = rng.sample(sorted(found), min(len(found), _DOCUMENTS))
+    return {id: sorted(found[id], key=lambda passage: passage.start) for id in drawn}
+
+
+def _spread(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Cloze]:
+    """Questions of every document in turn, first those that name what they are about."""
+    mixed = {id: rng.sample(found, len(found)) for id, found in by_document.items()}
+    for is_named in (True, False):
+        own = [[cloze for cloze in found if bool(cloze.query) is is_named] for found in mixed.values()]
+        for place in range(max(map(len, own), default=0)):
+            yield from (found[place] for found in own if place < len(found))
+
+
+@dataclass(slots=True)
+class _Writer:
+    """Keeps what the engine finds, each question once."""
+
+    engine: SearchEngine
+    k: int
+    documents: Mapping[str, Sequence[Passage]]
+    counts: Counter[str] = field(default_factory=Counter[str])
+    seen: NearDuplicates = field(default_factory=lambda: NearDuplicates(_LIKENESS))
+
+    async def of_clozes(self, candidates: Iterator[Cloze], number: int) -> list[Item]:
+        """One hop. Kinds that have reached their share fill up what the others leave."""
+        kept, spare = list[Item](), list[Item]()
+        kinds, answers = Counter[str](), Counter[str]()
+        for batch in _batches(candidates):
+            for cloze, query in zip(batch, await self._queries(batch), strict=True):
+                is_common = answers[cloze.answer] >= max(2, _OF_AN_ANSWER * number)
+                if query and not is_common and self._is_new(cloze.question):
+                    made = self._item(cloze.question, [cloze], [query])
+                    room = kinds[cloze.kind] < KINDS[cloze.kind] * number
+                    (kept if room else spare).append(made)
+                    kinds[cloze.kind] += room
+                    answers[cloze.answer] += 1
+            if len(kept) >= number:
+                break
+        return self._counted([*kept, *spare][:number])
+
+    async def of_chains(self, candidates: Sequence[Chain], number: int) -> list[Item]:
+        """Two hops, each found by a search of its own."""
+        kept = list[Item]()
+        for batch in _batches(candidates):
+            found = zip(
+                batch,
+                await self._queries([chain.first for chain in batch]),
+                await self._queries([replace(chain.second, query=subject(chain.second.title)) for chain in batch]),
+                strict=True,
+            )
+            for chain, first, second in found:
+                if len(kept) < number and first and second and self._is_new(chain.question):
+                    kept.append(self._item(chain.question, [chain.first, chain.second], [first, second]))
+        return self._counted(kept)
+
+    async def unanswerable(self, candidates: Iterator[Cloze], linked: Sequence[Chain], number: int) -> list[Item]:
+        """Questions whose document is taken out: a third of them, if there are as many, lack the second hop. No other
+        document may be about the same."""
+        kept = list[Item]()
+        for batch in _batches(linked):
+            without = await self._without([chain.second for chain in batch])
+            first = await self._queries([chain.first for chain in batch])
+            for chain, query, lacks in zip(batch, first, without, strict=True):
+                if len(kept) < number // 3 and query and lacks and self._is_new(chain.question):
+                    kept.append(_refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
+        for batch in _batches(candidates):
+            for cloze, lacks in zip(batch, await self._without(batch), strict=True):
+                if len(kept) < number and lacks and self._is_new(cloze.question):
+                    kept.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
+            if len(kept) >= number:
+                break
+        return self._counted(kept)
+
+    async def _queries(self, clozes: Sequence[Cloze]) -> list[str]:
+        """For each question the query that finds the answer in its document: its subject, or else the whole question;
+        "" if neither does. A question that does not name its subject has to find it first."""
+        queries = [query for cloze in clozes for query in (cloze.query or cloze.question, cloze.question)]
+        found = await search(self.engine, queries, self.k)
+        chosen: list[str] = []
+        for place, cloze in enumerate(clozes):
+            best = 1 if not cloze.query or cloze.kind == "subject" else self.k
+            tried = ((queries[i], found[i][:best]) for i in (2 * place, 2 * place + 1))
+            chosen.append(next((query for query, passages in tried if _holds(passages, cloze)), ""))
+        self.counts["not found"] += chosen.count("")
+        return chosen
+
+    async def _without(self, clozes: Sequence[Cloze]) -> list[bool]:
+        """Whether a search gives no passage with the answer once the question's document is taken out."""
+        most = max(len(self.documents[cloze.document_id]) for cloze in clozes)
+        found = await search(self.engine, [cloze.query or cloze.question for cloze in clozes], self.k + most)
+        left = ([p for p in ps if p.document_id != c.document_id] for c, ps in zip(clozes, found, strict=True))
+        return [not any(_contains(p, c.answer) for p in ps[: self.k]) for c, ps in zip(clozes, left, strict=True)]
+
+    def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str]) -> Item:
+        """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
+        second."""
+        source, last = hops[0], hops[-1]
+        kind = last.kind if len(hops) == 1 else "chain"
+        about = {"hops": len(hops), "kind": kind, "evidence": [id for hop in hops for id in hop.evidence]}
+        answered = (*map(_search, queries), DemonstratedTurn(answer=last.answer))
+        solved = Demonstration(Question("", question, (last.answer,), about), answered)
+        found = [_search(subject(hop.title)) for hop in hops[1:]]
+        stated = (*found, DemonstratedTurn(question=question, answer=last.answer))
+        held = self.documents[source.document_id]
+        passage = next(passage for passage in held if passage.id == source.evidence[0])
+        return Item(solved, ProposerDemonstration("", passage, len(hops), stated))
+
+    def _is_new(self, question: str) -> bool:
+        is_new = self.seen.is_new(question)
+        self.counts["duplicate"] += not is_new
+        return is_new
+
+    def _counted(self, kept: list[Item]) -> list[Item]:
+        self.counts.update(f"kept/{item.question.metadata['kind']}" for item in kept)
+        return kept
+
+
+def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
+    left = iter(items)
+    while batch := list(islice(left, _AT_ONCE)):
+        yield batch
+
+
+def _holds(passages: Sequence[Passage], cloze: Cloze) -> bool:
+    return any(passage.document_id == cloze.document_id and _contains(passage, cloze.answer) for passage in passages)
+
+
+def _contains(passage: Passage, answer: str) -> bool:
+    return f" {normalise(answer)} " in f" {normalise(passage.contents)} "
+
+
+def _refusal(question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
+    about = {"kind": "unanswerable", "answerable": False, "hidden": [cloze.document_id]}
+    turns = (*map(_search, queries), DemonstratedTurn(answer=REFUSAL))
+    return Item(Demonstration(Question("", question, (), about), turns))
+
+
+def _search(query: str) -> DemonstratedTurn:
+    return DemonstratedTurn(query=query)
+
+
+def _numbered(item: Item, number: int) -> Item:
+    id = f"cold-{number}"
+    solved = replace(item.solved, question=replace(item.question, id=id))
+    return Item(solved, item.proposed and replace(item.proposed, id=id))

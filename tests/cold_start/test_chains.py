@@ -1,0 +1,49 @@
+"""Questions of two hops."""
+
+from evoseek.cold_start.chains import chains
+from evoseek.cold_start.clozes import clozes
+from evoseek.corpus.passages import split_document
+from evoseek.types import Document
+
+PAGES = {
+    "kite": ("The Kite", "The Kite is a 1947 crime film directed by Ada Birk."),
+    "gull": ("The Gull", "The Gull is a play written by Ada Birk."),
+    "vale": ("Oro Vale", "Oro Vale is a valley in Marland."),
+    "birk": ("Ada Birk (actress)", "Ada Birk (born 16 June 1911) was an actress. She was born in Oro Vale."),
+    "set": ("Tree.set", "set is a method of the class Tree."),
+    "tree": ("Tree", "Tree is a class of the module tk.tree."),
+}
+
+
+def found(pages: dict[str, tuple[str, str]] = PAGES) -> list[tuple[str, str, str]]:
+    by_document = {
+        id: list(clozes(split_document(Document(id, title, text), max_words=40))) for id, (title, text) in pages.items()
+    }
+    titles = {id: title for id, (title, _) in pages.items()}
+    return [(chain.question, chain.first.answer, chain.second.answer) for chain in chains(by_document, titles)]
+
+
+def test_an_answer_that_another_page_is_about_leads_there():
+    assert set(found()) == {
+        ("When was the one who directed The Kite born?", "Ada Birk", "16 June 1911"),
+        ("When was the one who wrote The Gull born?", "Ada Birk", "16 June 1911"),
+        ("The place that Ada Birk was born in is a valley where?", "Oro Vale", "Marland"),
+        ("The class that set is a method of is a class of the module what?", "Tree", "tk.tree"),
+    }
+
+
+def test_a_name_that_two_pages_have_leads_nowhere():
+    twice = {**PAGES, "other": ("Ada Birk", "Ada Birk was a painter from Brill.")}
+    assert all(bridge != "Ada Birk" for _, bridge, _ in found(twice))
+
+
+def test_a_possessive_is_put_in_front_of_another():
+    pages = {
+        "moro": ("Moro", "Moro's first director is Neve Fuji."),
+        "fuji": ("Neve Fuji", "Neve Fuji's employer is Pohave."),
+    }
+    assert found(pages) == [("Moro's first director's employer is what?", "Neve Fuji", "Pohave")]
+
+
+def test_no_chain_names_its_bridge():
+    assert all(bridge.lower() not in question.lower() for question, bridge, _ in found())

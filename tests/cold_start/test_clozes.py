@@ -1,0 +1,91 @@
+"""Questions from statements."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from evoseek.cold_start.clozes import Cloze, clozes, words
+from evoseek.corpus.passages import split_document
+from evoseek.types import Document
+
+
+def of(title: str, text: str, *, max_words: int = 40) -> list[Cloze]:
+    return list(clozes(split_document(Document("d", title, text), max_words=max_words)))
+
+
+def asked(title: str, text: str) -> dict[str, str]:
+    return {cloze.question: cloze.answer for cloze in of(title, text)}
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question", "answer"),
+    [
+        ("Marlow was founded by Ines Oduya.", "Marlow was founded by who?", "Ines Oduya"),
+        ("Marlow was founded on 3 May 1907.", "When was Marlow founded?", "3 May 1907"),
+        ("Marlow was rebuilt in 1911 by settlers.", "When was Marlow rebuilt by settlers?", "1911"),
+        ("Marlow is a town near Port Adra.", "Marlow is a town where?", "Port Adra"),
+        ("Marlow was founded in Oro Vale.", "Where was Marlow founded?", "Oro Vale"),
+        ("Marlow has about 4,200 inhabitants today.", "Marlow has about how many inhabitants today?", "4,200"),
+        ("Marlow is a 1907 novel about a mine.", "Marlow is a novel about a mine of what year?", "1907"),
+        ("Marlow sets the option cache_size for all readers.", "Marlow sets the option what?", "cache_size"),
+        ("Marlow uses a timeout that defaults to 30 seconds.", "Marlow uses a timeout that defaults to what seconds?",
+         "30"),
+    ],
+)  # fmt: skip
+def test_a_span_is_asked_for_by_the_word_that_fits_it(sentence: str, question: str, answer: str):
+    assert asked("Marlow", sentence).get(question) == answer
+
+
+def test_a_pronoun_becomes_the_subject():
+    found = asked("Ada Birk (actress)", "She was taught by Lew Oman. Her mother came from the town of Brill.")
+    assert found["Ada Birk was taught by who?"] == "Lew Oman"
+    assert found["Ada Birk's mother came from the town of what?"] == "Brill"
+
+
+def test_the_dates_of_a_life_are_asked_for():
+    found = asked("Ada Birk", "Ada Birk (16 June 1911 – 3 May 1980) was an actress. She lived in Oro Vale in the north.")
+    assert found["When was Ada Birk born?"] == "16 June 1911"
+    assert found["When did Ada Birk die?"] == "3 May 1980"
+    assert asked("Tom Ark", "Tom Ark (born 2 March 1950) is a poet from Brill.")["When was Tom Ark born?"] == "2 March 1950"
+
+
+def test_what_a_subject_is_said_to_be_asks_for_it():
+    found = asked("The Kite", "The Kite is a 1947 crime film directed by Ada Birk and written by Tom Ark.")
+    assert found["What is a 1947 crime film directed by Ada Birk?"] == "The Kite"
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Marlow is an Italian town with a long history.",  # the word describes the next one
+        "Marlow was visited by Ada Birk, Tom Ark and Lew Oman.",  # one of several
+        "Marlow grew between 1912 and 1920 by a third.",
+        "In those years it was governed by Tom Ark of the north.",  # says not what it is about
+        ">>> Marlow.run(Tom) 12 13 {} [] = == != +++",
+        "Marlow grew.",
+    ],
+)
+def test_what_would_have_no_answer_or_several_is_not_asked(sentence: str):
+    assert [cloze.question for cloze in of("Marlow", sentence) if cloze.kind != "subject"] == []
+
+
+def test_a_statement_over_two_passages_has_both_as_evidence_and_the_answer_in_the_first_alone():
+    text = "Marlow was rebuilt by Tom Ark after the great flood of the river that runs below the old walls of the town."
+    (cloze,) = [one for one in of("Marlow", text, max_words=12) if one.answer == "Tom Ark"]
+    assert cloze.evidence == ("d#0",)
+    assert cloze.question.startswith("Marlow was rebuilt by who after the great flood")
+
+
+def test_a_name_is_not_opened_with_a_capital_letter():
+    found = of("Logger.hasHandlers", "hasHandlers is a method of the class Logger.")
+    assert [(one.question, one.answer, one.query) for one in found] == [
+        ("hasHandlers is a method of the class what?", "Logger", "hasHandlers")
+    ]
+
+
+@given(st.text(alphabet="AbcdeTom. ,()12\n'-", max_size=300))
+def test_whatever_the_text_no_question_holds_its_answer(text: str):
+    for cloze in of("Marlow", f"Marlow is {text}"):
+        assert not set(words(cloze.answer)) <= set(words(cloze.question))
+        assert cloze.question.endswith("?")
+        assert cloze.evidence

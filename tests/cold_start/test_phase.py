@@ -1,0 +1,130 @@
+"""The cold start of a run."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from evoseek.cold_start.phase import ColdStart, cold_start
+from evoseek.corpus.demonstrations import ProposerDemonstration, load_demonstrations
+from evoseek.corpus.questions import load_questions
+from evoseek.errors import ConfigError, RunError
+from evoseek.run import Run
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
+from evoseek.settings import check_settings, lookup
+from evoseek.training.given import load_settings
+from evoseek.training.settings import TrainingSettings
+from evoseek.world.world import World
+
+QUIET = Console(quiet=True)
+
+
+@pytest.fixture(scope="module")
+def index(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("world") / "index"
+    LexicalIndex.build(folder, World.generate(0, 200, "train").passages())
+    return folder
+
+
+def settings(index: Path, system: str = "search-r1", **sets: object) -> TrainingSettings:
+    options = {"search.index": str(index), "cold_start.questions": 60, **sets}
+    return load_settings(system=system, options=options)
+
+
+class Learner:
+    """Stands for the run that learns the demonstrations: it notes its settings, and is ended early the first time."""
+
+    def __init__(self) -> None:
+        self.given: list[Mapping[str, object]] = []
+
+    def __call__(self, directory: Path, given: Mapping[str, object]) -> bool:
+        self.given.append(given)
+        return len(self.given) > 1
+
+
+def test_a_run_trains_on_what_was_written_the_policy_that_learnt_the_demonstrations(index: Path, tmp_path: Path):
+    run, learner = RunDirectory(tmp_path / "run"), Learner()
+    assert cold_start(settings(index), run, console=QUIET, learn=learner) is None
+    files = ColdStart(run.path / "cold_start")
+    before = {path: path.read_bytes() for path in files.folder.iterdir()}
+    after = cold_start(settings(index), run, console=QUIET, learn=learner)
+    assert {path: path.read_bytes() for path in files.folder.iterdir()} == before  # written once
+    assert after is not None
+    assert lookup(after, "policy.model") == str(files.model)
+    assert lookup(after, "questions.path") == str(files.questions)
+    assert learner.given[0] == learner.given[1]
+    assert learner.given[0]["demonstrations.path"] == str(files.demonstrations)
+    assert learner.given[0]["policy.model"] == "tiny"
+
+
+def test_held_out_questions_are_neither_demonstrated_nor_trained_on(index: Path, tmp_path: Path):
+    cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+    files = ColdStart(tmp_path / "cold_start")
+    held, trained = ({question.text for question in load_questions(path)} for path in (files.held_out, files.questions))
+    shown = {one.question.text for one in load_demonstrations(files.demonstrations)}  # pyright: ignore[reportAttributeAccessIssue]
+    assert (len(held), len(trained), len(shown)) == (6, 54, 30)
+    assert not held & trained
+    assert shown <= trained
+
+
+def test_dr_zero_learns_both_roles(index: Path, tmp_path: Path):
+    cold_start(settings(index, "dr-zero"), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+    made = load_demonstrations(ColdStart(tmp_path / "cold_start").demonstrations)
+    assert sum(isinstance(one, ProposerDemonstration) for one in made) == 15
+
+
+def test_without_questions_nothing_is_written(index: Path, tmp_path: Path):
+    own = settings(index, **{"cold_start.questions": 0})
+    assert cold_start(own, RunDirectory(tmp_path / "run"), console=QUIET, learn=Learner()) is own
+    assert not (tmp_path / "run").exists()
+
+
+def test_another_number_of_questions_is_refused_and_nothing_is_lost(index: Path, tmp_path: Path):
+    run = RunDirectory(tmp_path)
+    cold_start(settings(index), run, console=QUIET, learn=Learner())
+    before = ColdStart(tmp_path / "cold_start").questions.read_bytes()
+    with pytest.raises(ConfigError, match=r"another index, or with another number of questions"):
+        cold_start(settings(index, **{"cold_start.questions": 70}), run, console=QUIET, learn=Learner())
+    assert ColdStart(tmp_path / "cold_start").questions.read_bytes() == before
+
+
+def test_a_damaged_report_is_named(index: Path, tmp_path: Path):
+    cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+    ColdStart(tmp_path / "cold_start").report.write_text("{")
+    with pytest.raises(RunError, match=r"report.json is damaged"):
+        cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+
+
+def test_a_system_without_an_index_is_refused():
+    with pytest.raises(ConfigError, match=r"cold_start.questions is 60"):
+        check_settings(load_settings(system="zerosearch", options={"cold_start.questions": 60}))
+
+
+def test_several_processes_are_refused(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("RANK", "0")
+    with pytest.raises(ConfigError, match=r"one of several"):
+        cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+
+
+def test_from_passages_alone_to_a_trained_policy_and_resumed(index: Path, tmp_path: Path):
+    options = {
+        "search.index": str(index),
+        "cold_start.questions": 120,
+        "questions.per_step": 4,
+        "rollout.group_size": 4,
+        "reward.wrong_penalty": 0.25,
+        "run.steps": 1,
+        "run.checkpoint_every": 1,
+    }
+    run = Run("search-r1", tmp_path / "run", settings=options, console=QUIET)
+    assert run.train() == 1
+    losses = [json.loads(line) for line in (tmp_path / "run" / "cold_start" / "sft" / "metrics.jsonl").open()]
+    assert losses[-1]["eval/loss"] < 0.9 * losses[0]["eval/loss"]
+    config = json.loads((tmp_path / "run" / "config.json").read_text())
+    assert config["policy"]["model"] == str(tmp_path / "run" / "cold_start" / "sft")
+    again = Run("search-r1", tmp_path / "run", settings={**options, "run.steps": 2}, console=QUIET)
+    assert again.train() == 2
+    assert Run(directory=tmp_path / "run", console=QUIET).train() == 2

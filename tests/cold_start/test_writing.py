@@ -1,0 +1,113 @@
+"""Which questions a cold start keeps."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evoseek.cold_start.writing import CHAINS, REFUSAL, UNANSWERABLE, Item, Written, write
+from evoseek.corpus.language import is_refusal
+from evoseek.corpus.passages import split_document
+from evoseek.errors import DataError
+from evoseek.search.lexical import LexicalIndex
+from evoseek.types import Document
+
+SYLLABLES = ("ka", "lo", "mi", "ren", "tas", "vor", "bel", "dun", "sha", "pri", "qua", "zen")
+
+
+def name(number: int) -> str:
+    first, second, third = number % 12, number // 12 % 12, number // 144 % 12
+    return (SYLLABLES[first] + SYLLABLES[second] + SYLLABLES[third]).capitalize()
+
+
+def pages(count: int) -> list[Document]:
+    """As many films as people, each film directed by one of them."""
+    made = list[Document]()
+    for number in range(count):
+        person, film = f"{name(7 * number)} {name(7 * number + 3)}", f"{name(5 * number + 1)} {name(11 * number + 2)}"
+        life = f"{person} was born on {number % 28 + 1} May {1800 + number}. He lived in {name(13 * number + 5)}."
+        made.append(Document(f"person-{number}", person, life))
+        made.append(Document(f"film-{number}", film, f"{film} is a {1900 + number} film directed by {person}."))
+    return made
+
+
+def index(folder: Path, documents: list[Document]) -> LexicalIndex:
+    passages = [passage for document in documents for passage in split_document(document, max_words=40)]
+    return LexicalIndex.build(folder / "index", passages)
+
+
+def written(engine: LexicalIndex, number: int, seed: int = 0) -> Written:
+    return asyncio.run(write(engine, engine, number, k=2, seed=seed))
+
+
+def of_kind(items: tuple[Item, ...], *kinds: str) -> list[Item]:
+    return [item for item in items if item.question.metadata["kind"] in kinds]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> LexicalIndex:
+    return index(tmp_path_factory.mktemp("corpus"), pages(60))
+
+
+def test_every_search_of_a_demonstration_finds_the_next_fact(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    assert len(items) == 80
+    for item in items:
+        *searches, last = item.solved.turns
+        found = {passage.id for turn in searches for passage in corpus.find(turn.query or "", 2)}
+        if item.question.is_answerable:
+            assert set(item.question.metadata["evidence"]) <= found  # pyright: ignore[reportArgumentType]
+            assert (last.answer,) == item.question.golden_answers
+        else:
+            assert last.answer == REFUSAL
+            assert is_refusal(last.answer)
+
+
+def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    assert len(of_kind(items, "chain")) == round(80 * CHAINS)
+    assert len(of_kind(items, "unanswerable")) == round(80 * UNANSWERABLE)
+    assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain"))
+
+
+def test_no_other_passage_that_a_search_gives_answers_what_is_hidden(corpus: LexicalIndex):
+    for item in of_kind(written(corpus, 80).items, "unanswerable"):
+        (hidden,) = item.question.metadata["hidden"]  # pyright: ignore[reportGeneralTypeIssues]
+        facts = {passage.text for passage in corpus.passages() if passage.document_id == hidden}
+        query = item.solved.turns[-2].query or ""
+        left = [passage for passage in corpus.find(query, 4) if passage.document_id != hidden][:2]
+        assert not facts & {passage.text for passage in left}
+        assert item.question.golden_answers == ()
+        assert item.proposed is None
+
+
+def test_a_question_of_two_hops_is_proposed_from_the_first_document_by_a_search_for_the_second(corpus: LexicalIndex):
+    for item in of_kind(written(corpus, 80).items, "chain"):
+        assert item.proposed is not None
+        assert item.proposed.hops == 2
+        search, stated = item.proposed.turns
+        assert search.query in item.proposed.passage.text
+        assert (stated.question, stated.answer) == (item.question.text, item.question.golden_answers[0])
+
+
+def test_the_seed_decides_and_nothing_else(corpus: LexicalIndex):
+    assert written(corpus, 40) == written(corpus, 40)
+    assert written(corpus, 40) != written(corpus, 40, seed=1)
+
+
+def test_questions_are_written_once_and_numbered(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    assert len({item.question.text for item in items}) == 80
+    assert [item.question.id for item in items] == [f"cold-{number}" for number in range(80)]
+
+
+def test_a_corpus_that_is_too_small_gives_what_it_has(tmp_path: Path):
+    made = written(index(tmp_path, pages(5)), 500)
+    assert 10 < len(made.items) < 100
+    assert made.counts["documents"] == 10
+
+
+def test_documents_without_statements_are_refused_with_the_remedy(tmp_path: Path):
+    nothing = [Document(str(number), f"table {number}", "12 13 14\n\n15 16 17") for number in range(9)]
+    with pytest.raises(DataError, match=r"No question could be written about the 9 documents.*questions.path"):
+        written(index(tmp_path, nothing), 10)
