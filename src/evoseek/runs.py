@@ -10,6 +10,7 @@
       samples.jsonl       the advantages of every rollout that was trained on
       questions.jsonl     the questions that self-play wrote
       feedback_questions.jsonl   the questions that were added from people's feedback when the run began
+      cold_start/         the questions and demonstrations that it began with (`evoseek.cold_start.phase`)
       checkpoints/        step-000010/, ...: complete or absent
       curves.png          the picture
       stopped.txt         why the run ended before its last step, if its process could write it
@@ -59,6 +60,7 @@ class RunDirectory:
         self.samples = path / "samples.jsonl"
         self.questions = path / "questions.jsonl"
         self.feedback = path / "feedback_questions.jsonl"
+        self.held_out = path / "cold_start" / "held_out.jsonl"
         self.curves = path / "curves.png"
         self.dump = path / "non_finite.json"
         self.stopped = path / "stopped.txt"

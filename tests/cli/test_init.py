@@ -49,7 +49,7 @@ def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch, is_type
     assert "pip install" not in done.stdout
     tree = tomllib.loads(file.read_text())
     assert tree["policy"] == {"model": "smollm2-135m"}
-    assert tree["project"]["recipe"] == "dr-zero/smollm2"
+    assert tree["project"]["recipe"] == ["search-r1/smollm2", "search-r1/documents"]
 
 
 @pytest.mark.parametrize("is_typed", [False, True])
@@ -66,7 +66,14 @@ def test_where_smollm2_is_not_installed_a_line_says_how(init, monkeypatch, is_ty
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        (["--model", "smollm2-135m"], {"recipe": "dr-zero/smollm2", "system": "dr-zero"}),
+        (
+            ["--model", "smollm2-135m"],
+            {"recipe": ["search-r1/smollm2", "search-r1/documents"], "system": "search-r1"},
+        ),
+        (
+            ["--model", "smollm2-135m", "--system", "dr-zero"],
+            {"recipe": ["dr-zero/smollm2", "dr-zero/documents"], "system": "dr-zero"},
+        ),
         (["--model", "Qwen/Qwen2.5-3B-Instruct", "--system", "ssp"], {"recipe": "ssp/3b", "system": "ssp"}),
         (["--model", "acme/model"], {"recipe": None, "system": "dr-zero"}),
         (["--questions", "q.jsonl"], {"recipe": "search-r1/tiny", "system": "search-r1", "questions": "q.jsonl"}),
@@ -157,14 +164,15 @@ def test_an_endpoint_has_nothing_of_a_config_in_this_folder(init, tmp_path):
     assert tomllib.loads(file.read_text())["project"].keys() == {"documents", "run"}
 
 
-def test_the_demonstrations_that_smollm2_needs_are_longer_where_it_proposes(init, monkeypatch):
+def test_smollm2_starts_cold_where_a_system_can_and_elsewhere_is_trained_first(init, monkeypatch):
     monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
-    asked = {
-        system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system, "--yes")[0].stdout
-        for system in ("dr-zero", "search-r1", "sft")
+    found = {
+        system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system, "--yes")
+        for system in ("dr-zero", "search-r1", "ssp", "sft")
     }
-    assert ["show it some first" in text for text in asked.values()] == [True, True, False]
-    assert ["max_tokens_per_turn=96" in text for text in asked.values()] == [True, False, False]
+    assert ["No question is needed" in done.stdout for done, _ in found.values()] == [True, True, False, False]
+    assert ["ssp has no cold start" in done.stdout for done, _ in found.values()] == [False, False, True, False]
+    assert "questions" not in tomllib.loads(found["search-r1"][1].read_text())
 
 
 @pytest.mark.parametrize("torn", [False, True])

@@ -43,10 +43,11 @@ def test_a_pronoun_becomes_the_subject():
 
 
 def test_the_dates_of_a_life_are_asked_for():
-    found = asked("Ada Birk", "Ada Birk (16 June 1911 – 3 May 1980) was an actress. She lived in Oro Vale in the north.")
+    found = asked("Ada Birk", "Ada Birk (16 June 1911 – 3 May 1980) was an actress. She lived in the north.")
     assert found["When was Ada Birk born?"] == "16 June 1911"
     assert found["When did Ada Birk die?"] == "3 May 1980"
-    assert asked("Tom Ark", "Tom Ark (born 2 March 1950) is a poet from Brill.")["When was Tom Ark born?"] == "2 March 1950"
+    living = asked("Tom Ark", "Tom Ark (born 2 March 1950) is a poet from Brill.")
+    assert living["When was Tom Ark born?"] == "2 March 1950"
 
 
 def test_what_a_subject_is_said_to_be_asks_for_it():

@@ -48,3 +48,17 @@ def test_if_none_was_written_there_is_no_score(tmp_path):
     with pytest.raises(ConfigError, match="self-play has written none") as error:
         held_out_questions(run)
     assert "--questions" in str(error.value)
+
+
+def test_what_a_cold_start_held_out_comes_first(tmp_path):
+    run = written(tmp_path / "run", ["a", "b"], [])
+    run.held_out.parent.mkdir()
+    rows = [
+        {"id": "cold-0", "question": "When was Ada Birk born?", "golden_answers": ["16 June 1911"]},
+        {"id": "cold-1", "question": "When did Ada Birk die?", "golden_answers": [], "answerable": False},
+    ]
+    run.held_out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    questions, words = held_out_questions(run)
+    assert [question.id for question in questions] == ["cold-0", "cold-1"]
+    assert "the 2 questions that the cold start" in words
+    assert "`evoseek review`" in words

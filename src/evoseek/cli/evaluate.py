@@ -210,13 +210,16 @@ def _empty_searches(results: Results) -> str | None:
 
 
 def _written(settings: TrainingSettings, run_dir: Path | None) -> list[Question] | None:
-    """The questions that self-play wrote in this run and held out, if none were named, which is printed. None without a
-    run, or for a run of another system."""
+    """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is printed.
+    None without a run, or for a run with other questions."""
+    from evoseek.runs import RunDirectory
     from evoseek.training.inputs import evaluation_path
 
-    if run_dir is None or evaluation_path(settings) or lookup(settings, "proposer") is None:
+    if run_dir is None or settings.evaluation.path:
         return None
-    from evoseek.runs import RunDirectory
+    is_cold = RunDirectory(run_dir).held_out.is_file()
+    if not is_cold and (evaluation_path(settings) or lookup(settings, "proposer") is None):
+        return None
     from evoseek.selfplay.question_log import held_out_questions
 
     questions, words = held_out_questions(RunDirectory(run_dir))

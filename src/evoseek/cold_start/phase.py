@@ -43,6 +43,7 @@ HELD_OUT = 0.1
 FOLDER = "cold_start"
 _WARM_UP = 4  # steps, of those 29
 _EXAMPLES = 6
+_ROLES = ("rollout", "proposer")
 _LIMITS = ("max_turns", "max_tool_calls", "max_tokens_per_turn", "max_total_tokens")
 
 
@@ -69,7 +70,7 @@ class ColdStart:
 
     @property
     def held_out(self) -> Path:
-        """What is never trained on."""
+        """What is never trained on: `RunDirectory.held_out`."""
         return self.folder / "held_out.jsonl"
 
     @property
@@ -179,7 +180,7 @@ def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
     shared = {name: table for name, table in settings.resolved().items() if name in ("policy", "search", "tools")}
     return {
         **flatten(shared),
-        **{f"rollout.{name}": getattr(settings.rollout, name) for name in _LIMITS},
+        **{f"rollout.{name}": max(lookup(settings, f"{role}.{name}") or 0 for role in _ROLES) for name in _LIMITS},
         "demonstrations.path": str(files.demonstrations),
         "learner.warmup_steps": _WARM_UP,
         "run.seed": settings.run.seed,
