@@ -7,6 +7,7 @@ import ast
 from collections.abc import Iterator, Mapping, Sequence
 from html import escape
 from itertools import accumulate, pairwise
+from math import fsum
 from pathlib import Path
 
 PICTURE = Path(__file__).with_suffix(".svg")
@@ -112,8 +113,8 @@ def ordered(graph: Graph) -> list[list[Place]]:
 
 
 def middle(values: Sequence[float], other: float) -> float:
-    """Their mean; `other` if there are none."""
-    return sum(values) / len(values) if values else other
+    """Their mean, which does not depend on their order; `other` if there are none."""
+    return fsum(values) / len(values) if values else other
 
 
 def width(place: Place) -> float:

@@ -92,14 +92,14 @@ def test_a_run_is_reviewed_by_what_its_cold_start_wrote_or_by_what_self_play_hel
     (run / "trajectories.jsonl").write_text(json.dumps(solved) + "\n")
     assert "2 of 2 judged" in review("run", "--terminal", keys="rr").output
     assert {row.id for row in load_questions(run / "reviewed.jsonl")} == {"q1", "q2"}
-    write(run / "cold_start" / "questions.jsonl", 4)
+    write(run / "cold_start" / "held_out.jsonl", 4)
     assert "4 of 4 judged" in review("run", "--terminal", keys="rr").output
     assert verdicts(run / "review.jsonl") == ["right"] * 4
 
 
 def test_in_a_project_the_test_set_is_the_projects(folder):
     (folder / "evoseek.toml").write_text('[project]\nrun = "runs/one"\n[search]\nindex = "index"\n')
-    write(folder / "runs" / "one" / "cold_start" / "questions.jsonl", 2)
+    write(folder / "runs" / "one" / "cold_start" / "held_out.jsonl", 2)
     assert "2 of 2 judged" in review("--terminal", keys="rw").output
     assert len(load_questions(folder / "reviewed.jsonl")) == 1
     assert (folder / "runs" / "one" / "review.jsonl").is_file()

@@ -210,8 +210,8 @@ def _empty_searches(results: Results) -> str | None:
 
 
 def _written(settings: TrainingSettings, run_dir: Path | None) -> list[Question] | None:
-    """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is printed.
-    None without a run, or for a run with other questions."""
+    """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is
+    printed. None without a run, or for a run with other questions."""
     from evoseek.runs import RunDirectory
     from evoseek.training.inputs import evaluation_path
 

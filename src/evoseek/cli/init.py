@@ -245,8 +245,8 @@ class ProjectOptions:
 
     @property
     def recipes(self) -> list[str]:
-        """The recipe that fits the system and the model, if there is one, and the one that lies over it for a cold start,
-        and where the questions say their hops. Raises DataError for questions that cannot be read."""
+        """The recipe that fits the system and the model, if there is one, and the one that lies over it for a cold
+        start, and where the questions say their hops. Raises DataError for questions that cannot be read."""
         name = self.origin
         found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
         fitting = [recipe for recipe in found if recipe in recipes()][:1]

@@ -102,17 +102,17 @@ def draw_again(questions: Iterable[Question], count: int, seed: str) -> list[Que
 
 
 def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
-    """The questions that a run's cold start held out, or else the written ones that its solver never met, or if there is
-    none, all of these; and in words what they are.
+    """The questions that a run's cold start held out, or else the written ones that its solver never met, or if
+    there is none, all of these; and in words what they are.
 
     Raises ConfigError if none was written, with what to do; DataError for a damaged file.
     """
     if run.held_out.is_file():
         questions = load_questions(run.held_out)
         return questions, (
-            f"No labelled questions were named. Scored on the {len(questions)} questions that the cold start of {run.path} "
-            "wrote and held out. Their answers were taken from the documents by rules: `evoseek review` says how many of "
-            "them are right."
+            f"No labelled questions were named. Scored on the {len(questions)} questions that the cold start of "
+            f"{run.path} wrote and held out. Their answers were taken from the documents by rules: `evoseek review` "
+            "says how many of them are right."
         )
     written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
     met = trained_on(run)
