@@ -15,6 +15,7 @@
       curves.png          the picture
       stopped.txt         why the run ended before its last step, if its process could write it
       non_finite.json     the last batch of a run that ended because of non-finite losses or gradients
+      review.jsonl        the verdicts of a person on its questions (`evoseek.data.reviewing`)
       lock                held by the process that writes here
 
 The .jsonl files, `RunDirectory.logs`, only ever grow. A checkpoint records their lengths; going back to it cuts them

@@ -73,6 +73,7 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
         (("serve", "agent", "tiny", "--host", "0.0.0.0"), "and there is no key"),
         (("serve", "agent", "tiny", "--key-file", "none"), "The keys in none cannot be read"),
         (("serve", "agent", "tiny", "--index", "none"), "There is no folder none"),
+        (("serve", "agent", "tiny", "--feedback"), "kept in a project or in a run, and there is neither"),
         (("serve", "agent", "@http://x"), "names no model at the endpoint"),
         (("serve", "agent", "tiny", "--set", "learner.learning_rate=1"), "`evoseek serve agent` does not use it"),
         (("serve", "mcp", "./nothing"), "./nothing"),
