@@ -70,6 +70,14 @@ def test_held_out_questions_are_neither_demonstrated_nor_trained_on(index: Path,
     assert shown <= trained
 
 
+def test_demonstrations_of_the_test_set_are_left_out_by_the_run_that_learns_them(index: Path, tmp_path: Path):
+    learner = Learner()
+    cold_start(
+        settings(index, **{"evaluation.reviewed": "mine.jsonl"}), RunDirectory(tmp_path), console=QUIET, learn=learner
+    )
+    assert learner.given[0]["evaluation.reviewed"] == "mine.jsonl"
+
+
 def test_dr_zero_learns_both_roles(index: Path, tmp_path: Path):
     cold_start(settings(index, "dr-zero"), RunDirectory(tmp_path), console=QUIET, learn=Learner())
     made = load_demonstrations(ColdStart(tmp_path / "cold_start").demonstrations)

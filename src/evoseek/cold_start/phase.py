@@ -182,6 +182,7 @@ def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
         **flatten(shared),
         **{f"rollout.{name}": max(lookup(settings, f"{role}.{name}") or 0 for role in _ROLES) for name in _LIMITS},
         "demonstrations.path": str(files.demonstrations),
+        "evaluation.reviewed": settings.evaluation.reviewed,
         "learner.warmup_steps": _WARM_UP,
         "run.seed": settings.run.seed,
         "run.keep_checkpoints": 1,
