@@ -93,20 +93,31 @@ class Run:
 
         Raises EvoseekError.
         """
-        from evoseek.cold_start.phase import cold_start
         from evoseek.train import train_together
 
-        if self.directory is None:
-            raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
         if self.words:
             say(self.console, self.words)
-        settings = cold_start(self.settings, self.directory, console=self.console, learn=self._learn_demonstrations)
-        if settings is None:
+        if not self.cold_start():
             self.is_interrupted = True
             return 0
-        ended = train_together(settings, self.directory, console=self.console, objects=self.objects)
+        ended = train_together(self.settings, self._writable, console=self.console, objects=self.objects)
         self.is_interrupted = ended.interrupted
         return ended.step
+
+    def cold_start(self) -> bool:
+        """Make the cold start that the settings ask for, if it is not made, as `train` does first; the settings then
+        name its policy and its questions. False if Ctrl-C ended it early. Raises EvoseekError."""
+        from evoseek.cold_start.phase import cold_start
+
+        made = cold_start(self.settings, self._writable, console=self.console, learn=self._learn_demonstrations)
+        self.settings = made or self.settings
+        return made is not None
+
+    @property
+    def _writable(self) -> RunDirectory:
+        if self.directory is None:
+            raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
+        return self.directory
 
     def _learn_demonstrations(self, directory: Path, settings: Mapping[str, object]) -> bool:
         """Fine-tune in a run of its own; False if Ctrl-C ended it early."""
