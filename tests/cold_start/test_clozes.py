@@ -64,6 +64,7 @@ def test_what_a_subject_is_said_to_be_asks_for_it():
         "In those years it was governed by Tom Ark of the north.",  # says not what it is about
         ">>> Marlow.run(Tom) 12 13 {} [] = == != +++",
         "Marlow grew.",
+        'Marlow was shown in the play "Storm at Brill" for weeks.',  # a part of a title
     ],
 )
 def test_what_would_have_no_answer_or_several_is_not_asked(sentence: str):

@@ -111,3 +111,13 @@ def test_documents_without_statements_are_refused_with_the_remedy(tmp_path: Path
     nothing = [Document(str(number), f"table {number}", "12 13 14\n\n15 16 17") for number in range(9)]
     with pytest.raises(DataError, match=r"No question could be written about the 9 documents.*questions.path"):
         written(index(tmp_path, nothing), 10)
+
+
+def test_a_question_with_two_answers_is_not_asked(tmp_path: Path):
+    methods = [("Tree", "set"), ("Grid", "set"), ("Grid", "size"), ("Font", "family"), ("Menu", "post")]
+    documents = [
+        Document(f"{of}.{name}", f"{of}.{name}", f"{name} is a method of the class {of}.") for of, name in methods
+    ]
+    made = written(index(tmp_path, documents), 50)
+    assert made.counts["made/name"] == 3
+    assert not [item for item in made.items if item.question.text.startswith("set ")]

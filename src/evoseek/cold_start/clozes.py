@@ -23,6 +23,7 @@ from evoseek.cold_start.english import (
     NO_NAMES,
     OF_PERSON,
     OPEN_END,
+    OPEN_QUOTE,
     OPENING,
     PERSON,
     PLACE,
@@ -202,6 +203,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     describes = DESCRIBES.match(rest) is not None
     if kind == "name" and (describes or LISTED.match(rest) or before.endswith((", ", " and ", " or "))):
         return
+    if OPEN_QUOTE.search(before) and not rest.lstrip(" .,").startswith(('"', "”")):
+        return  # a part of a title
     if kind in ("year", "number") and (BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)):
         return
     cut = CLAUSE_END.search(rest)
@@ -221,6 +224,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     question = " ".join(question.replace("`", "").split())
     known, own = set(words(question)), set(words(answer))
     query = _query(name, known, own)
+    if question.count('"') % 2:
+        return  # another part of a title
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and (query or not REFERS.search(question)):
         yield statement.asks(question, answer, kind, query, before, after)
 
@@ -260,7 +265,7 @@ def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
 def _of_subject(statement: _Statement) -> Iterator[Cloze]:
     """The question for the subject itself, by what is said of it: "Who is the director of the Oro Press?"."""
     name = statement.subject
-    found = re.match(rf"{re.escape(name)} ({VERB}\b.*)", statement.text)
+    found = re.match(rf"{re.escape(name)} ({VERB} (?:an?|the|one)\b.*)", statement.text)
     if found is None or REFERS.search(found[1]):
         return
     end = CLAUSE_END.search(found[1], min(len(found[1]), 40))

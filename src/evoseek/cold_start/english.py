@@ -73,6 +73,7 @@ DESCRIBES = re.compile(rf" (?!(?:{_OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
 OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born)$")
 """How a phrase ends that lacks its end."""
+OPEN_QUOTE = re.compile(r"[\"“]\s*$")
 TIME = re.compile(r"\b(?:on|in|from|since|until)( the)? $")
 PLACE = re.compile(r"\b(?:in|at|near) $")
 BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")

@@ -66,7 +66,8 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     engine and seed give the same ones. Raises DataError if there are none, ToolError if the engine fails."""
     rng = random.Random(f"{seed}/cold start")
     documents = _documents(corpus, rng)
-    by_document = {id: list(clozes(passages)) for id, passages in documents.items()}
+    by_document = _of_one_answer({id: list(clozes(passages)) for id, passages in documents.items()})
+    number = min(number, sum(map(len, by_document.values())))
     linked = list(chains(by_document, {id: passages[0].title for id, passages in documents.items()}))
     rng.shuffle(linked)
     titled = Counter(passages[0].title for passages in documents.values())
@@ -96,6 +97,18 @@ def _documents(corpus: PassageStore, rng: random.Random) -> dict[str, list[Passa
         found.setdefault(passage.document_id, []).append(passage)
     drawn = rng.sample(sorted(found), min(len(found), _DOCUMENTS))
     return {id: sorted(found[id], key=lambda passage: passage.start) for id in drawn}
+
+
+def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]]) -> dict[str, list[Cloze]]:
+    """Without questions that have another answer in another document, or another sentence."""
+    answers: dict[str, set[str]] = {}
+    for found in by_document.values():
+        for cloze in found:
+            answers.setdefault(normalise(cloze.question), set()).add(normalise(cloze.answer))
+    return {
+        id: [cloze for cloze in found if len(answers[normalise(cloze.question)]) == 1]
+        for id, found in by_document.items()
+    }
 
 
 def _spread(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Cloze]:
