@@ -42,6 +42,7 @@ HELD_OUT = 0.1
 """Share of the questions that nothing is trained on."""
 FOLDER = "cold_start"
 _WARM_UP = 4  # steps, of those 29
+_CHECKPOINT_EVERY = 5
 _EXAMPLES = 6
 _ROLES = ("rollout", "proposer")
 _LIMITS = ("max_turns", "max_tool_calls", "max_tokens_per_turn", "max_total_tokens")
@@ -185,6 +186,7 @@ def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
         "evaluation.reviewed": settings.evaluation.reviewed,
         "learner.warmup_steps": _WARM_UP,
         "run.seed": settings.run.seed,
+        "run.checkpoint_every": _CHECKPOINT_EVERY,
         "run.keep_checkpoints": 1,
     }
 
