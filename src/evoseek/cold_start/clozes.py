@@ -130,7 +130,7 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
         end = SENTENCE_END.search(text, start)
         stop, following = (end.start(), end.end()) if end else (len(text), len(text))
         held = tuple(p for p in passages if p.start - first < stop and p.end - first > start)
-        yield " ".join(text[start:stop].split()), held
+        yield " ".join(text[start:stop].split()).lstrip("-•*→ "), held
         start = following
 
 

@@ -43,6 +43,7 @@ HELD_OUT = 0.1
 FOLDER = "cold_start"
 _WARM_UP = 4  # steps, of those 29
 _CHECKPOINT_EVERY = 5
+_FEW = 200  # questions: fewer demonstrations than six steps have
 _EXAMPLES = 6
 _ROLES = ("rollout", "proposer")
 _LIMITS = ("max_turns", "max_tool_calls", "max_tokens_per_turn", "max_total_tokens")
@@ -148,7 +149,8 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
     for item in written.items[:_EXAMPLES]:
         say(console, f"  {item.question.text}  ->  {item.solved.turns[-1].answer}")
     if (made := len(written.items)) < number:
-        say(console, f"The documents gave {made} of {number} questions.")
+        few = " So few teach little: add documents, or give questions of your own." if made < _FEW else ""
+        say(console, f"The documents gave {made} of {number} questions.{few}")
     return written
 
 
