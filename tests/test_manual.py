@@ -4,10 +4,10 @@ import json
 
 import pytest
 
-from evoseek.corpus.demonstrations import demonstration_row
+from evoseek import manual
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import DataError
-from evoseek.manual import DEMONSTRATIONS, Entry, pages, questions, read_library, standard_library, write_manual
+from evoseek.manual import Entry, pages, questions, read_library, standard_library, write_manual
 
 BOATS = '''"""Boats and how they float."""
 import os
@@ -137,7 +137,7 @@ def test_ids_are_unique(library):
 
 
 def test_asks_only_what_has_one_answer(library):
-    answers = {one.question.text: one.question.golden_answers for one in questions(library)}
+    answers = {one.text: one.golden_answers for one in questions(library)}
     assert answers == {
         "Which module has the class Amphibian?": ("land.cars",),
         "What is the base class of the class Amphibian?": ("Ferry",),
@@ -150,21 +150,12 @@ def test_asks_only_what_has_one_answer(library):
     }  # two classes Boat, two methods sink, two bases of Raft
 
 
-def test_hops_lead_to_the_answer(library):
-    one = next(one for one in questions(library) if one.question.id == "method's base: Ferry.board")
-    assert one.question.metadata == {"hops": 2, "kind": "method's base"}
-    assert one.about == "Ferry"
-    assert demonstration_row(one.demonstration()) == {
-        "id": "method's base: Ferry.board",
-        "question": "What is the base class of the class that has the method board?",
-        "golden_answers": ["Boat"],
-        "metadata": {"hops": 2, "kind": "method's base"},
-        "turns": [
-            {"query": "board"},
-            {"think": "board is a method of Ferry.", "query": "class Ferry"},
-            {"think": "The base class of Ferry is Boat.", "answer": "Boat"},
-        ],
-    }
+def test_the_evidence_is_a_page_for_each_hop(library):
+    about = {one.id: one.metadata for one in questions(library)}
+    method, ferry = "method sea.boats.Ferry.board", "class sea.boats.Ferry"
+    assert about["class: Ferry.board"] == {"hops": 1, "kind": "class", "evidence": [method]}
+    assert about["method's base: Ferry.board"] == {"hops": 2, "kind": "method's base", "evidence": [method, ferry]}
+    assert {id for one in about.values() for id in one["evidence"]} <= {page.id for page in pages(library)}
 
 
 @pytest.fixture
@@ -184,29 +175,35 @@ def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_questions_are_split_by_class(large, tmp_path):
+def test_as_many_questions_of_one_hop_as_of_two_and_some_without_their_page(large, tmp_path):
     write_manual(tmp_path / "a", large)
-    train, dev = (load_questions(tmp_path / "a" / f"{name}.jsonl") for name in ("train", "dev"))
-    about = [{question.id.partition(": ")[2].partition(".")[0] for question in part} for part in (train, dev)]
-    assert not about[0] & about[1]
-    assert 0.1 < len(about[1]) / 400 < 0.3
-    hops = [question.metadata["hops"] for question in dev]
-    assert hops.count(1) == hops.count(2) == 150
+    dev = load_questions(tmp_path / "a" / "dev.jsonl")
+    hops = [question.metadata.get("hops") for question in dev]
+    assert (hops.count(1), hops.count(2), hops.count(None)) == (150, 150, 60)
+    assert [question.is_answerable for question in dev] == [hop is not None for hop in hops]
+    assert len({question.text for question in dev}) == 360
     assert len(rows(tmp_path / "a" / "corpus.jsonl")) == 800
 
 
-def test_demonstrations_are_of_training_questions(large, tmp_path):
-    write_manual(tmp_path / "a", large)
-    shown = rows(tmp_path / "a" / "demonstrations.jsonl")
-    train = {question.id: question for question in load_questions(tmp_path / "a" / "train.jsonl")}
-    counts = {n: sum(train[row["id"]].metadata["hops"] == n for row in shown) for n in (1, 2)}
-    assert counts == DEMONSTRATIONS
+def test_no_page_that_is_left_names_both_what_is_asked_about_and_its_answer(library, tmp_path, monkeypatch):
+    monkeypatch.setattr(manual, "DEV_QUESTIONS", 0)
+    write_manual(tmp_path / "a", library)
+    hidden = {row["id"]: row["metadata"]["hidden"] for row in rows(tmp_path / "a" / "dev.jsonl")}
+    assert hidden == {
+        "module: Amphibian": ["class land.cars.Amphibian"],
+        "base: Amphibian": ["class land.cars.Amphibian"],
+        "module: Ferry": ["class sea.boats.Ferry"],
+        "base: Ferry": ["class sea.boats.Ferry"],
+        "class: Ferry.board": ["method sea.boats.Ferry.board"],
+        "module: Raft": ["class sea.boats.Raft"],
+    }
+    assert not any(row["golden_answers"] for row in rows(tmp_path / "a" / "dev.jsonl"))
 
 
 def test_the_same_seed_gives_the_same_files(large, tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
         write_manual(tmp_path / name, large, seed=seed)
-    for name in ("corpus", "train", "dev", "demonstrations"):
+    for name in ("corpus", "dev"):
         first, again, other = ((tmp_path / run / f"{name}.jsonl").read_bytes() for run in "abc")
         assert first == again
         assert (first == other) == (name == "corpus")

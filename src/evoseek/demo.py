@@ -4,10 +4,9 @@ demo/train/        a generated world to train on: index, questions.jsonl
 demo/evaluation/   a world to evaluate on, with names that occur nowhere in training
 demo/run/          the run of the tiny policy: minutes, with no network and no GPU
 
-demo-real/data/    corpus.jsonl, train.jsonl, dev.jsonl, demonstrations.jsonl: the manual, unless a folder was given
+demo-real/data/    corpus.jsonl and, for the score, dev.jsonl: the manual, unless a folder was given
 demo-real/index/   passages of at most 40 words
-demo-real/sft/     the warm start of a real model
-demo-real/run/     reinforcement learning
+demo-real/run/     a real model's cold start and reinforcement learning, on questions written about the documents
 """
 
 from __future__ import annotations
@@ -26,6 +25,7 @@ from time import perf_counter
 from rich.console import Console
 
 from evoseek.checkpoints import latest_checkpoint
+from evoseek.cold_start.phase import FOLDER, ColdStart
 from evoseek.corpus.questions import save_questions
 from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.errors import ConfigError, DataError, TrainingError
@@ -33,13 +33,15 @@ from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.learner.distributed import run_together
 from evoseek.manual import read_library, standard_library, write_manual
 from evoseek.policy.lora import check_peft
+from evoseek.policy.source import SHIPPED
 from evoseek.recipes import find_recipe
 from evoseek.report.answers import trajectory_text
-from evoseek.report.evaluation import comparison_table, evaluation_table
+from evoseek.report.evaluation import answers_table, comparison_table, evaluation_table
 from evoseek.report.printable import say
 from evoseek.run import Run
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.settings import with_setting
 from evoseek.statistics import paired_test
 from evoseek.train import draw, seconds_left, trained_seconds
 from evoseek.training.context import Context
@@ -59,13 +61,12 @@ OTHER_PHRASING = 1
 RECIPE = "search-r1/tiny"
 
 MODEL = "smollm2-135m"
-RECIPES = (Path("search-r1/smollm2"), Path("search-r1/hops"))
 PASSAGE_WORDS = 40
-REAL_QUESTIONS = 100
-# A policy that has learnt to search twice is measured for longer than before: five minutes after three in the
-# transcript of docs/real-models.md.
+REAL_QUESTIONS = 120
+# A policy that has learnt to search twice is measured for longer than before.
 MEASURING = 1 + 1.75
-FILES = ("corpus.jsonl", "train.jsonl", "dev.jsonl", "demonstrations.jsonl")
+MINUTES = {"index and questions": 2.0, "demonstrations": 13.0, "first measurement": 4.0, "last measurement": 7.0}
+"""Estimates for SmolLM2-135M and the manual on two idle cores; what is left is for reinforcement learning."""
 SAMPLED, GREEDY = "sampled", "greedy"
 
 
@@ -183,51 +184,69 @@ def _trained(run: Run) -> bool:
 
 
 def _ask_line(directory: Path, question: str) -> str:
-    program = "evoseek" if shutil.which("evoseek") else os.path.relpath(sys.argv[0])
-    words = [program, "ask", "--run-dir", str(directory / "run"), "--index", str(directory / "evaluation" / "index")]
+    words = [_program(), "ask", "--run-dir", str(directory / "run"), "--index", str(directory / "evaluation" / "index")]
     quoted = shlex.quote(question) if set(question) & set('"$`\\!') else f'"{question}"'
     return f"{shlex.join(words)} {quoted}"
+
+
+def _program() -> str:
+    return "evoseek" if shutil.which("evoseek") else os.path.relpath(sys.argv[0])
 
 
 def run_real_demo(
     directory: Path, data: Path | None, *, model: str = MODEL, seed: int, max_minutes: float, console: Console
 ) -> bool:
-    """Train a model on a folder of real text, and print what changed, in about so many minutes for everything.
+    """Train a model on documents alone, and print what changed, in about so many minutes for everything.
 
-    What the warm start and both measurements leave is for reinforcement learning. `data` has the four files; without it
-    the manual of Python's standard library is used. A second call resumes. False if Ctrl-C ended it early. Raises
-    DataError for a folder without them.
+    `data` has the documents, corpus.jsonl, and for the score labelled questions, dev.jsonl, or else those that the cold
+    start holds out are scored. Without `data` the manual of Python's standard library is used. What the cold start and
+    both measurements leave is for reinforcement learning. A second call resumes. False if Ctrl-C ended it early. Raises
+    DataError for a folder without documents.
     """
+    say(console, plan(max_minutes))
     data = data or _manual(directory / "data", console)
-    _check(data)
-    if load_settings(RECIPES).lora.rank:
+    labelled = _labelled(data, console)
+    options = {"policy.model": model, "search.index": str(directory / "index"), "run.seed": seed}
+    path = RunDirectory(directory / "run")
+    recipes = (RECIPE if model in SHIPPED else "search-r1/smollm2", "search-r1/documents")
+    run = Run(directory=path, config=recipes, settings=options, console=console)
+    if run.settings.lora.rank:
         check_peft()
-    read_questions(str(data / "train.jsonl"), setting="train.jsonl")  # mistakes are reported before the warm start
-    questions = held_out(read_questions(str(data / "dev.jsonl"), setting="dev.jsonl"), REAL_QUESTIONS)
     build_index(data / "corpus.jsonl", directory / "index", IndexPlan(max_words=PASSAGE_WORDS), console=console)
-    shared = {"search.index": str(directory / "index"), "run.seed": seed}
-    say(console, "Warm start: supervised fine-tuning on demonstrations ...")
-    demonstrations = {"policy.model": model, "demonstrations.path": str(data / "demonstrations.jsonl"), **shared}
-    warm, path = directory / "sft", directory / "run"
-    settings = load_settings(Path("sft/smollm2"), options=demonstrations)
-    if not _trained(Run(directory=warm, settings=settings, console=console)):
+    if not run.cold_start():
         return False
-    options = {"policy.model": str(warm), "questions.path": str(data / "train.jsonl"), **shared}
-    say(console, f"Measuring the policy before reinforcement learning on {len(questions)} held-out questions ...")
-    started = perf_counter()
-    with Context(load_settings(RECIPES, options=options)) as context:
+    files = ColdStart(path.path / FOLDER)
+    questions = held_out(labelled or _read_labelled(files.held_out), REAL_QUESTIONS)
+    say(console, f"Measuring the policy of the cold start on {len(questions)} held-out questions ...")
+    begun = perf_counter()
+    with Context(run.settings) as context:
         before = measure(context, questions)
-    left = minutes_left(max_minutes, trained_seconds(RunDirectory(warm)), perf_counter() - started)
-    settings = load_settings(RECIPES, options={**options, "run.max_minutes": left})
-    run = Run(directory=path, settings=settings, console=console)
+    spent = files.writing_seconds + trained_seconds(RunDirectory(files.model))
+    left = minutes_left(max_minutes, spent, perf_counter() - begun)
+    run.settings = with_setting(run.settings, "run.max_minutes", left)
     say(console, f"Reinforcement learning for at most {left:.1f} minutes ...")
     if not _trained(run):
         return False
     say(console, "Measuring it after training ...")
     with run.context() as context:
-        _show(Learnt(before, measure(context, questions)), settings, console)
-    draw(RunDirectory(path), console)
+        learnt = Learnt(before, measure(context, questions))
+    sampled = {"before": learnt.before[SAMPLED], "after": learnt.after[SAMPLED]}
+    console.print(answers_table("Held-out answers, sampled", sampled))
+    _show(learnt, run.settings, console)
+    draw(path, console)
+    say(console, "Are the questions right that were written about the documents? Judge 30 that nothing was trained on:")
+    say(console, f"  {_program()} review {shlex.quote(str(path.path))}")
     return True
+
+
+def plan(max_minutes: float) -> str:
+    """What the phases take, in words."""
+    phases = [f"{name} {minutes:g}" for name, minutes in MINUTES.items()]
+    phases.insert(-1, f"reinforcement learning {max(max_minutes - sum(MINUTES.values()), 0):g}")
+    return (
+        f"Planned for at most {max_minutes:g} minutes; those of SmolLM2-135M on two idle cores: {', '.join(phases)}. "
+        "Ctrl-C ends it, and the same command resumes."
+    )
 
 
 def held_out(questions: Sequence[Question], number: int) -> list[Question]:
@@ -239,10 +258,10 @@ def held_out(questions: Sequence[Question], number: int) -> list[Question]:
     return [question for part in by_hops.values() for question in part[:share]]
 
 
-def minutes_left(max_minutes: float, training: float, measuring: float) -> float:
-    """What is left for reinforcement learning after `training` seconds of warm start and a first measurement of
-    `measuring` seconds, the second one set aside; a moment at least."""
-    return max(max_minutes - (training + MEASURING * measuring) / 60, 0.05)
+def minutes_left(max_minutes: float, cold_start: float, measuring: float) -> float:
+    """What is left for reinforcement learning after `cold_start` seconds and a first measurement of `measuring`
+    seconds, the second one set aside; a moment at least."""
+    return max(max_minutes - (cold_start + MEASURING * measuring) / 60, 0.05)
 
 
 def _manual(folder: Path, console: Console) -> Path:
@@ -253,13 +272,25 @@ def _manual(folder: Path, console: Console) -> Path:
     return folder
 
 
-def _check(data: Path) -> None:
-    if missing := [name for name in FILES if not (data / name).is_file()]:
+def _labelled(data: Path, console: Console) -> list[Question]:
+    """The questions for the score; none if the folder has documents alone."""
+    if not (data / "corpus.jsonl").is_file():
         raise DataError(
-            f"{data} has no {' and no '.join(missing)}. Expected a folder with {', '.join(FILES)}: documents, "
-            "questions to train on and held-out ones (with metadata.hops), and demonstrations as `evoseek sft` reads "
-            "them. Without --data the manual of Python's standard library is used."
+            f"{data} has no corpus.jsonl. Expected a folder with documents as JSON lines (corpus.jsonl: id, title, "
+            "text) and, for the score, labelled questions (dev.jsonl: question, golden_answers). Without --data the "
+            "manual of Python's standard library is used; for files of other types make a project (evoseek init)."
         )
+    if not (data / "dev.jsonl").exists():
+        say(
+            console,
+            f"{data} has no dev.jsonl: the score will be on questions that the cold start writes and holds out.",
+        )
+        return []
+    return _read_labelled(data / "dev.jsonl")
+
+
+def _read_labelled(path: Path) -> list[Question]:
+    return read_questions(str(path), setting="evaluation.path")
 
 
 def measure(

@@ -1,10 +1,8 @@
-"""The manual of Python's standard library: real text that lies on every machine, as documents with questions and
-demonstrations.
+"""The manual of Python's standard library: real text that lies on every machine, as documents with questions for a
+score, on which nothing is trained.
 
-corpus.jsonl          a page for each module, class, method and function, with its docstring
-train.jsonl           questions of one hop, or of two over the class of a method
-dev.jsonl             the same, of other classes
-demonstrations.jsonl  the searches that answer some of the training questions
+corpus.jsonl   a page for each module, class, method and function, with its docstring
+dev.jsonl      questions of one hop, of two over the class of a method, and of one whose pages no search finds
 
 A method's page names its class, but no module, and a class's page does not list its methods: to find where the class of
 a method is defined takes two searches. Sources are read, and neither imported nor executed.
@@ -18,22 +16,18 @@ import random
 import sysconfig
 import warnings
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from hashlib import sha256
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, demonstration_row
 from evoseek.corpus.questions import question_row
 from evoseek.errors import DataError
 from evoseek.files import replace_directory
 from evoseek.types import Document, Question
 
-HELD_OUT = 5  # one class in so many
-DEV_QUESTIONS = 300
-DEMONSTRATIONS = {1: 220, 2: 60}
-"""Number of demonstrations of questions by their hops: one hop is taught, two are hinted at."""
+DEV_QUESTIONS = 150
+"""Number of questions of one hop, and of two."""
+UNANSWERABLE = 60
 _LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages", "dist-packages", "__pycache__"}
 
 
@@ -64,50 +58,19 @@ class Library:
     functions: tuple[Entry, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Hop:
-    """A search on the way to an answer, a sentence with its finding, and what was looked for; of the last hop that is
-    the question's answer."""
-
-    query: str
-    finding: str
-    answer: str
-
-
-@dataclass(frozen=True, slots=True)
-class ManualQuestion:
-    """A question, the class that it is about (the unit of a split), and its hops."""
-
-    question: Question
-    about: str
-    hops: tuple[Hop, ...]
-
-    def demonstration(self) -> Demonstration:
-        """A search for every hop in turn, each after what the one before has found, then the answer."""
-        last = self.hops[-1]
-        turns = [DemonstratedTurn(query=self.hops[0].query)]
-        turns += [DemonstratedTurn(hop.finding, query=after.query) for hop, after in pairwise(self.hops)]
-        return Demonstration(self.question, (*turns, DemonstratedTurn(last.finding, answer=last.answer)))
-
-
 def write_manual(folder: Path, library: Library, *, seed: int = 0) -> None:
-    """Write the four files: all of them or, on an error, none.
-
-    Questions are split by class: all that are about one class are on one side. `dev.jsonl` has as many questions
-    of one hop as of two. The same library and seed give the same files. OSError if the disk does not take them.
-    """
-    every = list(questions(library))
-    random.Random(seed).shuffle(every)
-    train = [one for one in every if not _is_held_out(one)]
-    held_out = [one for one in every if _is_held_out(one)]
-    half = DEV_QUESTIONS // 2
+    """Write the two files: both or, on an error, none. The same library and seed give the same files. OSError if the
+    disk does not take them."""
+    rng, documents, every = random.Random(seed), list(pages(library)), list(questions(library))
+    rng.shuffle(every)
+    one, two = ([question for question in every if question.metadata["hops"] == hops] for hops in (1, 2))
+    lacking = (_taken_out(question, documents) for question in one[DEV_QUESTIONS:][:UNANSWERABLE])
+    dev = [*one[:DEV_QUESTIONS], *two[:DEV_QUESTIONS], *lacking]
+    rng.shuffle(dev)
     with replace_directory(folder) as unfinished:
-        documents = ({"id": page.id, "title": page.title, "text": page.text} for page in pages(library))
-        _write(unfinished / "corpus.jsonl", documents)
-        _write(unfinished / "train.jsonl", (question_row(one.question) for one in train))
-        shown = (demonstration_row(one.demonstration()) for one in _take(train, DEMONSTRATIONS))
-        _write(unfinished / "demonstrations.jsonl", shown)
-        _write(unfinished / "dev.jsonl", (question_row(one.question) for one in _take(held_out, {1: half, 2: half})))
+        rows = ({"id": page.id, "title": page.title, "text": page.text} for page in documents)
+        _write(unfinished / "corpus.jsonl", rows)
+        _write(unfinished / "dev.jsonl", map(question_row, dev))
 
 
 def standard_library() -> Path:
@@ -144,8 +107,9 @@ def pages(library: Library) -> Iterator[Document]:
             yield page
 
 
-def questions(library: Library) -> Iterator[ManualQuestion]:
-    """Every question that the manual answers in one way only: its class and its method have names of their own."""
+def questions(library: Library) -> Iterator[Question]:
+    """Every question that the manual answers in one way only, its class and its method having names of their own. The
+    evidence is a page for each hop."""
     classes = Counter(entry.name for entry in library.classes)
     methods = Counter(method.name for entry in library.classes for method in entry.methods)
     for entry in library.classes:
@@ -156,34 +120,42 @@ def questions(library: Library) -> Iterator[ManualQuestion]:
                     yield from _of_method(method.name, entry)
 
 
-def _of_class(entry: ClassEntry) -> Iterator[ManualQuestion]:
-    yield _question("module", entry, f"Which module has the class {entry.name}?", (_module(entry),))
+def _of_class(entry: ClassEntry) -> Iterator[Question]:
+    name, evidence = entry.name, [_class_page(entry)]
+    yield _question(f"module: {name}", f"Which module has the class {name}?", entry.module, evidence)
     if len(entry.bases) == 1:
-        yield _question("base", entry, f"What is the base class of the class {entry.name}?", (_base(entry),))
+        yield _question(f"base: {name}", f"What is the base class of the class {name}?", entry.bases[0], evidence)
 
 
-def _of_method(name: str, entry: ClassEntry) -> Iterator[ManualQuestion]:
-    first = Hop(name, f"{name} is a method of {entry.name}.", entry.name)
-    yield _question("class", entry, f"Which class has the method {name}?", (first,), name)
+def _of_method(name: str, entry: ClassEntry) -> Iterator[Question]:
+    place, evidence = f"{entry.name}.{name}", [_method_page(name, entry), _class_page(entry)]
+    yield _question(f"class: {place}", f"Which class has the method {name}?", entry.name, evidence[:1])
     text = f"Which module has the class with the method {name}?"
-    yield _question("method's module", entry, text, (first, _module(entry)), name)
+    yield _question(f"method's module: {place}", text, entry.module, evidence)
     if len(entry.bases) == 1:
         text = f"What is the base class of the class that has the method {name}?"
-        yield _question("method's base", entry, text, (first, _base(entry)), name)
+        yield _question(f"method's base: {place}", text, entry.bases[0], evidence)
 
 
-def _module(entry: ClassEntry) -> Hop:
-    return Hop(f"class {entry.name}", f"{entry.name} is in the module {entry.module}.", entry.module)
+def _question(id: str, text: str, answer: str, evidence: list[str]) -> Question:
+    kind = id.partition(":")[0]
+    return Question(id, text, (answer,), {"hops": len(evidence), "kind": kind, "evidence": evidence})
 
 
-def _base(entry: ClassEntry) -> Hop:
-    return Hop(f"class {entry.name}", f"The base class of {entry.name} is {entry.bases[0]}.", entry.bases[0])
+def _taken_out(question: Question, documents: Iterable[Document]) -> Question:
+    """A question of one hop as if the pages that name both what it is about and its answer were not there."""
+    name, answer = question.text.rstrip("?").split()[-1], question.golden_answers[0]
+    hidden = [page.id for page in documents if name in page.text and answer in page.text]
+    about = {"kind": question.metadata["kind"], "answerable": False, "hidden": hidden}
+    return replace(question, golden_answers=(), metadata=about)
 
 
-def _question(kind: str, entry: ClassEntry, text: str, hops: tuple[Hop, ...], method: str = "") -> ManualQuestion:
-    key = f"{kind}: {entry.name}{f'.{method}' if method else ''}"
-    metadata = {"hops": len(hops), "kind": kind}
-    return ManualQuestion(Question(key, text, (hops[-1].answer,), metadata), entry.name, hops)
+def _class_page(entry: ClassEntry) -> str:
+    return f"class {entry.module}.{entry.name}"
+
+
+def _method_page(name: str, entry: ClassEntry) -> str:
+    return f"method {entry.module}.{entry.name}.{name}"
 
 
 def _all_pages(library: Library) -> Iterator[Document]:
@@ -193,11 +165,10 @@ def _all_pages(library: Library) -> Iterator[Document]:
     for entry in library.classes:
         based = f" Its base class is {' and '.join(entry.bases)}." if entry.bases else ""
         text = f"{entry.name} is a class of the module {entry.module}.{based}\n\n{entry.text}"
-        yield Document(f"class {entry.module}.{entry.name}", entry.name, text)
+        yield Document(_class_page(entry), entry.name, text)
         for method in entry.methods:
             text = f"{method.name} is a method of the class {entry.name}.\n\n{method.signature}\n\n{method.text}"
-            name = f"{entry.name}.{method.name}"
-            yield Document(f"method {entry.module}.{name}", name, text)
+            yield Document(_method_page(method.name, entry), f"{entry.name}.{method.name}", text)
     for entry in library.functions:
         text = f"{entry.signature}: a function of the module {entry.module}.\n\n{entry.text}"
         yield Document(f"function {entry.module}.{entry.name}", entry.name, text)
@@ -240,19 +211,6 @@ def _functions(node: ast.Module | ast.ClassDef, module: str) -> Iterator[Entry]:
 
 def _docstring(node: ast.Module | _Definition) -> str:
     return ast.get_docstring(node) or ""
-
-
-def _take(every: Sequence[ManualQuestion], numbers: Mapping[int, int]) -> Iterator[ManualQuestion]:
-    """The first so many of each number of hops, in their order."""
-    left = Counter(numbers)
-    for one in every:
-        if left[len(one.hops)] > 0:
-            left[len(one.hops)] -= 1
-            yield one
-
-
-def _is_held_out(one: ManualQuestion) -> bool:
-    return sha256(one.about.encode()).digest()[0] % HELD_OUT == 0
 
 
 def _write(path: Path, rows: Iterable[Mapping[str, object]]) -> None:

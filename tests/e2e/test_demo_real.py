@@ -1,56 +1,90 @@
-"""The demonstration with a real model, on a small random one and a folder of a few documents."""
+"""The demonstration with a real model, on the tiny policy and on a small random one, and documents that the former can
+read."""
 
 import json
+from itertools import islice
 
 import pytest
+
+from evoseek import demo
+from evoseek.corpus.questions import save_questions
+from evoseek.training.interrupt import INTERRUPTED
+from evoseek.world.world import World
 
 pytestmark = pytest.mark.slow
 
 
 @pytest.fixture
 def data(tmp_path):
-    """Documents about rivers and hills, with questions."""
-    folder = tmp_path / "data"
+    """Documents of a generated world, with labelled questions, one of which they do not answer."""
+    folder, world = tmp_path / "data", World.generate(0, 200, "train")
     folder.mkdir()
-    names = [f"place{n}" for n in range(12)]
-    passages = [{"id": name, "title": name, "text": f"{name} lies in land{n}."} for n, name in enumerate(names)]
-    questions = [
-        {"id": f"{hops}/{name}", "question": f"Where is {name}?", "golden_answers": [f"land{n}"], "hops": hops}
-        for hops in (1, 2)
-        for n, name in enumerate(names)
-    ]
-    shown = [
-        {
-            "question": row["question"],
-            "turns": [{"query": row["id"].partition("/")[2]}, {"answer": row["golden_answers"][0]}],
-        }
-        for row in questions
-    ]
-    files = {"corpus": passages, "train": questions, "dev": questions[::6], "demonstrations": shown}
-    for name, rows in files.items():
-        (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    passages = list(islice(world.passages(), 40))
+    rows = ({"id": one.document_id, "title": one.title, "text": one.text} for one in passages)
+    (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    asked = world.questions(4, seed=1, hops=(1, 2))
+    save_questions(folder / "dev.jsonl", asked)
+    hidden = {"question": f"Where is {passages[0].title}?", "answerable": False, "hidden": [passages[0].document_id]}
+    with (folder / "dev.jsonl").open("a") as file:
+        file.write(json.dumps({"id": "hidden", "golden_answers": [], **hidden}) + "\n")
     return folder
 
 
-def test_it_trains_in_two_parts_and_shows_scores_by_hops(data, random_model, tmp_path, cli):
-    words = ("demo", "--real", "--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001)
-    model = random_model("tags", tmp_path / "model")
-    status, out, err = cli(*words, "--model", model)
-    assert status == 0, err
-    for phrase in ("before", "after", "greedy", "search off", "hops", "n=4", "run.max_minutes ended it"):
-        assert phrase in out
-    steps = [json.loads(line)["step"] for line in (tmp_path / "out/sft/metrics.jsonl").read_text().splitlines()]
-    assert steps[-1] == 2  # 24 demonstrations, one of them held out, 16 a step
+def files_of(folder):
+    return {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
-    status, again, err = cli(*words, "--model", model)
+
+def test_from_documents_alone_to_scores_with_an_interruption(data, tmp_path, cli, monkeypatch):
+    words = ("demo", "--real", "--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001, "--model", "tiny")
+    with monkeypatch.context() as patch:
+        patch.setattr(demo, "_trained", lambda _: False)  # as Ctrl-C in the first step
+        status, first, err = cli(*words)
+    assert status == INTERRUPTED, err
+    assert first.startswith("Planned for at most 0.001 minutes")
+    assert "Measuring the policy of the cold start on 5 held-out questions" in first
+    cold_start = tmp_path / "out/run/cold_start"
+    written = files_of(cold_start)
+    learnt = (cold_start / "sft/metrics.jsonl").read_bytes()
+
+    status, out, err = cli(*words)
     assert status == 0, err
+    assert "Writing" not in out
+    assert files_of(cold_start) == written
+    assert (cold_start / "sft/metrics.jsonl").read_bytes() == learnt
+    for phrase in ("before", "after", "greedy", "search off", "hops", "refused", "n=4", "n=1", "ended it"):
+        assert phrase in out
+    assert f"review {tmp_path}/out/run" in " ".join(out.split())
+
+    trained = (tmp_path / "out/run/metrics.jsonl").read_bytes()
+    status, again, err = cli(*words)
+    assert status == 0, err
+    assert (tmp_path / "out/run/metrics.jsonl").read_bytes() == trained
     assert again[again.index("Held-out") :] == out[out.index("Held-out") :]
 
 
-def test_a_folder_without_the_files_is_an_error(tmp_path, cli):
+def test_without_labelled_questions_those_that_were_held_out_are_the_score(data, random_model, tmp_path, cli):
+    (data / "dev.jsonl").unlink()
+    model = random_model("tags", tmp_path / "model")
+    words = ("demo", "--real", "--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001, "--model", model)
+    status, out, err = cli(*words)
+    assert status == 0, err
+    assert "has no dev.jsonl: the score will be on questions that the cold start writes and holds out" in out
+    held_out = (tmp_path / "out/run/cold_start/held_out.jsonl").read_text().splitlines()
+    assert f"on {len(held_out)} held-out questions" in out
+
+
+def test_a_folder_without_documents_is_an_error(tmp_path, cli):
     status, _, err = cli("demo", "--real", "--data", tmp_path, "--run-dir", tmp_path / "out")
     assert status == 2
-    assert "has no corpus.jsonl and no train.jsonl and no dev.jsonl and no demonstrations.jsonl" in err
+    assert "has no corpus.jsonl" in err
+    assert not (tmp_path / "out").exists()
+
+
+def test_documents_about_which_nothing_can_be_asked_are_an_error(data, tmp_path, cli):
+    (data / "corpus.jsonl").write_text('{"id": "a", "title": "Numbers", "text": "1 2 3 4 5 6"}\n')
+    status, _, err = cli("demo", "--real", "--data", data, "--run-dir", tmp_path / "out", "--model", "tiny")
+    assert status == 2
+    assert "No question could be written about the 1 documents" in err
 
 
 def test_data_is_for_the_real_demo(tmp_path, cli):
@@ -65,9 +99,9 @@ def test_a_real_model_is_trained_by_one_process(data, tmp_path, cli):
     assert "--processes is for the demo without --real" in err
 
 
-def test_mistakes_in_questions_are_told_before_the_warm_start(data, tmp_path, cli):
+def test_mistakes_in_questions_are_reported_before_the_cold_start(data, tmp_path, cli):
     (data / "dev.jsonl").write_text("{")
     status, _, err = cli("demo", "--real", "--data", data, "--run-dir", tmp_path / "out")
     assert status == 2
     assert "dev.jsonl" in err
-    assert not (tmp_path / "out" / "sft").exists()
+    assert not (tmp_path / "out").exists()

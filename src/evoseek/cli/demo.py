@@ -21,14 +21,14 @@ def demo(
     real: Annotated[
         bool,
         typer.Option(
-            "--real", help="A real model on real text instead (`make demo-real` installs what it needs; 45 minutes)."
+            "--real", help="A real model on real text instead (`make demo-real` installs what it needs; an hour)."
         ),
     ] = False,
     data: Annotated[
         Path | None,
         typer.Option(
-            help="With --real: a folder with corpus.jsonl, train.jsonl, dev.jsonl and demonstrations.jsonl. Default: "
-            "the manual of Python's standard library."
+            help="With --real: a folder with documents (corpus.jsonl) and, for the score, labelled questions "
+            "(dev.jsonl). Default: the manual of Python's standard library."
         ),
     ] = None,
     model: Annotated[
@@ -41,7 +41,7 @@ def demo(
     ] = None,
     max_minutes: Annotated[
         float | None,
-        typer.Option(help="Minutes of training, above 0. Default: 5. With --real: with both measurements, and 41."),
+        typer.Option(help="Minutes of training, above 0. Default: 5. With --real: of everything, and 60."),
     ] = None,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
@@ -54,7 +54,7 @@ def demo(
         raise ConfigError(
             "--processes is for the demo without --real: a real model is trained by one process on all cores."
         )
-    max_minutes = (41.0 if real else 5.0) if max_minutes is None else max_minutes
+    max_minutes = (60.0 if real else 5.0) if max_minutes is None else max_minutes
     if not (max_minutes > 0 and isfinite(max_minutes)):
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be a number above 0.")
     with end_on_interrupt():

@@ -19,6 +19,7 @@ import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 from rich.console import Console
@@ -80,6 +81,12 @@ class ColdStart:
         """The run that learns the demonstrations."""
         return self.folder / "sft"
 
+    @property
+    def writing_seconds(self) -> float:
+        """Seconds that writing the questions took. Raises RunError for a damaged report."""
+        seconds = _read(self.report).get("seconds")
+        return seconds if isinstance(seconds, float) else 0.0
+
 
 def cold_start(
     settings: TrainingSettings,
@@ -101,7 +108,7 @@ def cold_start(
     after = with_setting(settings, "policy.model", str(files.model.absolute()))
     if lookup(settings, "questions.path") == "":
         after = with_setting(after, "questions.path", str(files.questions.absolute()))
-    if run.is_begun:
+    if run.is_begun or settings == after:
         return after
     if "RANK" in os.environ:
         raise ConfigError(
@@ -126,8 +133,10 @@ def _write_once(settings: TrainingSettings, files: ColdStart, number: int, conso
                 "search.top_k. Restore these settings, remove that folder, or give another --run-dir."
             )
         return
+    begun = perf_counter()
     written = _written(settings, number, console)
-    _save(files, written, identity, proposes=lookup(settings, "proposer.show_source") is not None)
+    about = {"identity": identity, "counts": written.counts, "seconds": perf_counter() - begun}
+    _save(files, written, about, proposes=lookup(settings, "proposer.show_source") is not None)
 
 
 def write_questions(settings: TrainingSettings, out: Path, number: int, *, console: Console) -> None:
@@ -154,8 +163,8 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
     return written
 
 
-def _save(files: ColdStart, written: Written, identity: str, *, proposes: bool) -> None:
-    """The report last: what it stands beside is complete."""
+def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:
+    """The report, which is `about` it, last: what it stands beside is complete."""
     held = round(HELD_OUT * len(written.items))
     trained, held_out = written.items[held:], written.items[:held]
     shown = trained[: min(DEMONSTRATIONS, len(written.items) // 2)]
@@ -166,7 +175,7 @@ def _save(files: ColdStart, written: Written, identity: str, *, proposes: bool) 
     write_atomic(files.demonstrations, "".join(lines))
     save_questions(files.questions, [item.question for item in trained])
     save_questions(files.held_out, [item.question for item in held_out])
-    write_atomic(files.report, json.dumps({"identity": identity, "counts": written.counts}, indent=2) + "\n")
+    write_atomic(files.report, json.dumps(about, indent=2) + "\n")
 
 
 def _read(report: Path) -> Mapping[str, object]:

@@ -13,9 +13,9 @@ from math import comb
 from statistics import fmean
 
 from evoseek.corpus.language import is_refusal
-from evoseek.eval.evaluate import Score, lowest_of, score_of
+from evoseek.eval.evaluate import Evaluation, Score, lowest_of, score_of
 from evoseek.eval.risk import Answer, RiskCoverage
-from evoseek.eval.sample import Sample
+from evoseek.eval.sample import Sample, sample_of
 from evoseek.reward.answer import GRADED, RIGHT_FROM
 
 GROUPS: Mapping[str, Callable[[Sample], object]] = {
@@ -48,6 +48,14 @@ class Results:
     n: int
     per_question: int
     samples: tuple[Sample, ...]
+
+    @classmethod
+    def of(cls, evaluation: Evaluation) -> Results:
+        """Those of an evaluation with one sample of each question."""
+        metric = evaluation.metric
+        made = (sample_of(one.question, one.trajectory, one.outcome, metric=metric) for one in evaluation.results)
+        samples = tuple(sorted(made, key=lambda sample: sample.key))
+        return cls(metric, len(samples), 1, samples)
 
     @property
     def lacking(self) -> int:

@@ -17,7 +17,7 @@ from evoseek.files import json_digest
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import METRICS, answer_value
 from evoseek.rollout.roller import REFILLS, score, searches
-from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
+from evoseek.types import Invalid, Outcome, Passage, Question, Trajectory
 
 Answerer = Callable[[Question, str], Awaitable[Trajectory]]
 """Answers a question; the text is the trajectory's id, which random numbers are derived from. `Roller.one` is one."""
@@ -112,26 +112,27 @@ async def draw(
         failures += isinstance(outcome, Invalid)
         if not isinstance(outcome, Invalid) or failures > REFILLS:
             break
-    scores = {} if isinstance(outcome, Invalid) else _scores(trajectory, outcome, metric)
-    sample = _sample(question, number, trajectory, scores, outcome, begun)
+    seconds = time.monotonic() - begun
+    sample = sample_of(question, trajectory, outcome, number=number, metric=metric, seconds=seconds)
     if not isinstance(outcome, Invalid):
         sample = replace(sample, certainty=certainty(trajectory))
     return sample, trajectory, outcome
 
 
-def _scores(trajectory: Trajectory, outcome: Scored, metric: str) -> dict[str, float]:
-    others = {name: answer_value(name, trajectory) for name in METRICS if name != metric}
-    return {metric: outcome.reward} | others
-
-
-def _sample(
+def sample_of(
     question: Question,
-    number: int,
     trajectory: Trajectory,
-    scores: Mapping[str, float],
     outcome: Outcome,
-    begun: float,
+    *,
+    number: int = 0,
+    metric: str,
+    seconds: float = 0.0,
 ) -> Sample:
+    """The sample of a finished rollout, which `metric` has scored."""
+    scores: dict[str, float] = {}
+    if not isinstance(outcome, Invalid):
+        others = {name: answer_value(name, trajectory) for name in METRICS if name != metric}
+        scores = {metric: outcome.reward} | others
     passages = [passage for result in trajectory.tool_results for passage in result.passages]
     searched = searches([trajectory])
     queries = [one.call.arguments.get("query", one.call.arguments.get("queries")) for one in searched]
@@ -152,7 +153,7 @@ def _sample(
         searches=len(searched),
         written=written if trajectory.segments else None,
         read=len(trajectory.token_ids) - written if trajectory.segments else None,
-        seconds=round(time.monotonic() - begun, 3),
+        seconds=round(seconds, 3),
         hops=hops if isinstance(hops, int) else None,
         source=None if source is None else str(source),
         invalid=str(outcome.reason) if isinstance(outcome, Invalid) else None,

@@ -267,6 +267,16 @@ def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table
     return table
 
 
+def answers_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
+    """What became of the answerable and of the unanswerable questions; one column per evaluation."""
+    table = Table("questions", "", *evaluations, title=title)
+    answers = [Results.of(evaluation).answers() for evaluation in evaluations.values()]
+    for kind, scores in answers[0].items():
+        for name in scores:
+            table.add_row(kind, name.replace("_", " "), *(score_text(one[kind][name]) for one in answers))
+    return table
+
+
 def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mapping[str, Evaluation]) -> Table:
     """One row per way of asking, over all hops; columns before and after."""
     table = Table("", "before", "after", title=title)
