@@ -38,7 +38,7 @@ export GOMP_SPINCOUNT ?= 0
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
 
-# A real model on real text, for about 45 minutes; DATA is a folder of your own (evoseek demo --help).
+# A real model on documents alone, for an hour at most; DATA is a folder of your own (evoseek demo --help).
 demo-real: $(REAL_INSTALLED)
 	$(BIN)/evoseek demo --real $(if $(DATA),--data $(DATA))
 
