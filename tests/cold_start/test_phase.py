@@ -60,6 +60,16 @@ def test_a_run_trains_on_what_was_written_the_policy_that_learnt_the_demonstrati
     assert learner.given[0]["policy.model"] == "tiny"
 
 
+def test_a_cold_start_that_was_made_is_made_no_second_time(index: Path, tmp_path: Path):
+    run, learner = RunDirectory(tmp_path / "run"), Learner()
+    cold_start(settings(index), run, console=QUIET, learn=learner)
+    after = cold_start(settings(index), run, console=QUIET, learn=learner)
+    assert after is not None
+    assert cold_start(after, run, console=QUIET, learn=learner) == after
+    assert len(learner.given) == 2
+    assert ColdStart(run.path / "cold_start").writing_seconds > 0
+
+
 def test_held_out_questions_are_neither_demonstrated_nor_trained_on(index: Path, tmp_path: Path):
     cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
     files = ColdStart(tmp_path / "cold_start")

@@ -9,6 +9,7 @@ from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate, examining
+from evoseek.eval.results import Results
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
@@ -50,6 +51,21 @@ def test_failures_are_counted_and_wrong_and_none_is_dropped():
     assert evaluation.rewards() == {"q0": 1.0, "q1": 0.0, "q2": 1.0, "q3": 0.0}
     assert score.interval == wilson_interval(2, 4)
     assert evaluation.metrics()["eval/n_invalid"] == 1.0
+
+
+def test_what_became_of_the_questions():
+    """Of the answerable ones q0 is right, q1 wrong, q2 failed; of the others q3 is refused, and q4 answered."""
+    marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in (3, 4)]
+    evaluation, _ = run(answers("meri", "kalo", None, "unknown", "meri"), [*QUESTIONS[:3], *marked])
+    shares = {
+        kind: {name: score.mean for name, score in scores.items()}
+        for kind, scores in Results.of(evaluation).answers().items()
+    }
+    assert shares["answerable"] == pytest.approx(
+        {"answered_right": 1 / 3, "answered_wrong": 2 / 3, "refused": 0, "supported": 0}
+    )
+    assert shares["unanswerable"] == {"answered_right": 0, "answered_wrong": 0.5, "refused": 0.5}
+    assert Results.of(evaluation).score("exact_match") == evaluation.score
 
 
 def test_in_training_too_an_unanswerable_question_is_right_if_it_is_refused():

@@ -11,7 +11,15 @@ from evoseek.eval.evaluate import Evaluation, Result, Score
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Sample
 from evoseek.report.answers import trajectory_text
-from evoseek.report.evaluation import evaluation_table, grids, markdown, note, results_json, score_text
+from evoseek.report.evaluation import (
+    answers_table,
+    evaluation_table,
+    grids,
+    markdown,
+    note,
+    results_json,
+    score_text,
+)
 from evoseek.report.printable import printable
 from evoseek.report.progress import TrainingProgress, curve
 from evoseek.statistics import Interval
@@ -150,6 +158,18 @@ def test_table_by_hops():
     assert rows[1][2] == "no score (n=1, 1 invalid)"
     assert "(n=2, 1 invalid)" in rows[2][2]
     assert "wrong" not in shown(evaluation_table("title", {"before": before}))
+
+
+def test_what_became_of_the_questions_before_and_after():
+    before, after = (
+        Evaluation("exact_match", 0.0, tuple(result(n, 1, Scored(float(n < right), {})) for n in range(4)))
+        for right in (1, 3)
+    )
+    text = shown(answers_table("Answers", {"before": before, "after": after}))
+    rows = [
+        [cell.strip()[:5] for cell in line.split("│")[3:5]] for line in text.splitlines() if "answered right" in line
+    ]
+    assert rows == [["0.250", "0.750"]]
 
 
 def test_a_trajectory_as_text():
