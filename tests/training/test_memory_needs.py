@@ -1,14 +1,14 @@
 """Memory of a run, by hand: a model of 1000 parameters that keeps 10 numbers of each token, and leaves 20 for the
-backward pass; 5 words, so that 2048 tokens have 10,240 logits."""
+backward pass; 5 words, so that 2048 tokens have 10,240 logits. An adapter has 30 parameters a rank."""
 
 import pytest
 
 from evoseek.policy.machine import Machine
 from evoseek.policy.shape import ModelShape
 from evoseek.training.given import load_settings
-from evoseek.training.memory_needs import describe_needs, memory_needs
+from evoseek.training.memory_needs import describe_needs, memory_needs, training_needs
 
-SHAPE = ModelShape(parameters=1000, kv_numbers=10, longest=64, activations=20, vocabulary=5)
+SHAPE = ModelShape(parameters=1000, kv_numbers=10, longest=64, activations=20, vocabulary=5, layers=2, adapted=30)
 SMALL = {"sampler.slots": 3, "rollout.max_total_tokens": 50, "learner.token_budget": 2048, "policy.device": "meta"}
 SERVED = {
     "sampler.name": "vllm",
@@ -32,7 +32,16 @@ PASS = {"activations": 2048 * (20 * 4 + 5 * 12)}
             1,
             {"learner": 16_000, "reference": 4_000, "keys and values": 4 * CACHE},
         ),
-        (SMALL | {"policy.device": "cpu"}, 1, {"process": 450 << 20, "learner": 16_000, "keys and values": 4 * CACHE}),
+        (
+            SMALL | {"policy.device": "cpu"},
+            1,
+            {
+                "process": 450 << 20,
+                "learner": 16_000,
+                "keys and values": 4 * CACHE,
+                "freed memory": (4 * CACHE + 2048 * 140) // 4,  # of 140 bytes a token in PASS
+            },
+        ),
         (SERVED, 2, {"learner": 8_000}),
         (SERVED | {"rollout.max_staleness": 1}, 1, {"learner": 16_000}),
     ],
@@ -45,7 +54,7 @@ def test_an_adapter_keeps_more_for_the_backward_pass_and_checkpointing_less():
     adapter = memory_needs(load_settings(options=SMALL | {"lora.rank": 4}), SHAPE, 2)
     logits = 2048 * 5 * 12
     assert adapter["activations"] == 2048 * 28 * 4 + logits
-    assert (adapter["learner"], adapter["sampler"]) == (2_000, 4_000)
+    assert (adapter["learner"], adapter["sampler"]) == ((4_000 + 4 * 30 * 16) // 2, 4_000)
     less = memory_needs(load_settings(options=SMALL | {"learner.gradient_checkpointing": True}), SHAPE)
     assert less["activations"] == int(2048 * 20 / 12 * 4) + logits
 
@@ -65,8 +74,32 @@ def test_keys_and_values_are_those_of_the_rollouts_that_run_at_once_and_not_of_e
 
 def test_an_agent_that_only_answers_needs_its_weights_and_the_rollouts_of_its_questions():
     settings = load_settings(options=SMALL)
-    assert memory_needs(settings, SHAPE, answers=2) == {"weights": 4_000, "keys and values": 2 * 50 * 10 * 4}
+    assert memory_needs(settings, SHAPE, answers=2) == {
+        "weights": 4_000,
+        "keys and values": 2 * 50 * 10 * 4,
+        "prefill": 2 * 50 * (10 * 4 + 50 * 17),  # 100 tokens, of which each sees 50
+    }
     assert memory_needs(settings, SHAPE, answers=16)["keys and values"] == 4 * CACHE  # three slots
+
+
+def test_a_process_that_answers_on_a_cpu_prefills_at_most_2048_tokens_at_once():
+    settings = load_settings(options=SMALL | {"policy.device": "cpu", "rollout.max_total_tokens": 1000})
+    assert memory_needs(settings, SHAPE, answers=3) == {
+        "process": 490 << 20,
+        "weights": 4_000,
+        "keys and values": 3 * 1000 * 10 * 4,
+        "prefill": 2048 * (10 * 4 + 1000 * 17),
+        "freed memory": 3 * 1000 * 10 * 4 // 4,
+    }
+
+
+def test_a_cold_start_trains_all_weights_in_micro_batches_of_the_usual_size():
+    options = SMALL | {"lora.rank": 4, "learner.token_budget": 64}
+    after = {"learner": 4_000 + 4 * 30 * 16, "activations": 64 * (28 * 4 + 5 * 12), "keys and values": 4 * CACHE}
+    assert memory_needs(load_settings(options=options), SHAPE) == after
+    cold = load_settings(options=options | {"cold_start.questions": 100})
+    assert memory_needs(cold, SHAPE) == {"learner": 16_000} | PASS
+    assert training_needs(cold, SHAPE) == after
 
 
 def test_two_players_need_twice_as_much():

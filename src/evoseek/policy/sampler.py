@@ -25,7 +25,7 @@ from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens, turn_uniforms
 from evoseek.policy.packed import SHARED, Span, find_longest, packed_logits
 from evoseek.policy.policy import Policy, SamplerContext, eos_ids
-from evoseek.policy.settings import TorchSamplerSettings
+from evoseek.policy.settings import CPU_PREFILL_TOKENS, GPU_PREFILL_TOKENS, TorchSamplerSettings
 from evoseek.policy.slots import SlotCache
 from evoseek.policy.stops import PassTimes, StopRule, StopRules, check_request
 from evoseek.types import Completion, SampleRequest
@@ -33,9 +33,6 @@ from evoseek.types import Completion, SampleRequest
 # Single tokens attend over slots 0 .. last one that decodes. When fewer than this share of them decode, slots are
 # exchanged so that those that do come first.
 _COMPACT_BELOW = 0.75
-# The most tokens prefilled in one pass by default: a CPU is fully busy with a small batch, a GPU needs a large one.
-CPU_PREFILL_TOKENS = 2048
-GPU_PREFILL_TOKENS = 16384
 # How often to yield after turns have finished, so that short chains of callbacks come back with their next request.
 _YIELDS_AFTER_FINISH = 4
 

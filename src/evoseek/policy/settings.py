@@ -10,6 +10,9 @@ from pydantic import BeforeValidator, Field, SerializeAsAny
 from evoseek.settings import MANY, Chosen, Count, Needs, PartSettings, Section
 
 Dtype = Literal["float32", "bfloat16", "float16"]
+# The most tokens prefilled in one pass by default: a CPU is fully busy with a small batch, a GPU needs a large one.
+CPU_PREFILL_TOKENS = 2048
+GPU_PREFILL_TOKENS = 16384
 
 
 class PolicySettings(Section):

@@ -21,13 +21,16 @@ _BASE = "base_model_name_or_path"
 @dataclass(frozen=True, slots=True)
 class ModelShape:
     """Sizes of a decoder. `kv_numbers` are those that are kept of each token: keys and values of all layers;
-    `activations` are those that it leaves for the backward pass."""
+    `activations` are those that it leaves for the backward pass, in all `layers`; an adapter has `adapted` parameters
+    for each rank, if it changes every linear layer of the body."""
 
     parameters: int
     kv_numbers: int
     longest: int | None
     activations: int = 0
     vocabulary: int = 0
+    layers: int = 1
+    adapted: int = 0
 
 
 def read_config(name_or_dir: str) -> Mapping[str, object]:
@@ -88,6 +91,7 @@ def shape_of(config: Mapping[str, object]) -> ModelShape | None:
     attention = 2 * hidden * head * (heads + kv_heads)
     used = inner * sizes.get("num_experts_per_tok", 1)
     layer = attention + 3 * hidden * inner * experts + 2 * hidden
+    widths = 2 * hidden + 2 * head * (heads + kv_heads) + 2 * hidden + 3 * (hidden + inner) * experts
     embeddings = vocabulary * hidden * (1 if config.get("tie_word_embeddings") else 2)
     return ModelShape(
         parameters=embeddings + layers * layer + hidden,
@@ -95,6 +99,8 @@ def shape_of(config: Mapping[str, object]) -> ModelShape | None:
         longest=sizes.get("max_position_embeddings"),
         activations=layers * (14 * hidden + 4 * used),  # measured: 13.1 and 14.5 times the hidden size
         vocabulary=vocabulary,
+        layers=layers,
+        adapted=layers * widths,
     )
 
 

@@ -2,13 +2,17 @@
 
     process          Python with its libraries, where the model computes on the CPU
     learner          weights, gradients and AdamW's moments: 16 bytes a parameter in float32, 18 in bfloat16 (with
-                     float32 masters); of an adapter the base alone. Several processes share them
+                     float32 masters); with an adapter, the adapter's beside the base's weights. Several processes
+                     share them
     weights          of a policy that is not trained
     activations      what `learner.token_budget` tokens leave for the backward pass, and their logits
     sampler          a whole copy of the policy, where the sampler computes in the process and cannot use the learner's
     reference        the frozen copy of a KL penalty; an adapter's base is its own
     keys and values  of the rollouts that are held at once, if each reaches `rollout.max_total_tokens`
+    prefill          of a policy that is not trained: one layer of the longest pass, with its masks
+    freed memory     gaps between blocks, which a process on a CPU keeps (policy.machine.keep_freed_memory)
 
+A cold start trains all weights before the run trains: the needs are those of the phase that has the larger sum.
 docs/measured.md has estimates beside measured peaks (`bench/memory.py`).
 
 While it loads a model, a process holds all of its weights for a moment; of several that share the weights each reads
@@ -20,18 +24,22 @@ from __future__ import annotations
 import sys
 from collections.abc import Mapping
 
-from evoseek.learner.settings import MAX_LOGITS
+from evoseek.learner.settings import MAX_LOGITS, LearnerSettings
 from evoseek.policy.machine import Machine
-from evoseek.policy.settings import EngineSettings
+from evoseek.policy.settings import CPU_PREFILL_TOKENS, GPU_PREFILL_TOKENS, EngineSettings
 from evoseek.policy.shape import ModelShape
-from evoseek.settings import lookup
+from evoseek.settings import lookup, with_setting
 from evoseek.training.settings import TrainingSettings
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _PROCESS = 450 << 20  # measured: torch, transformers and what else a run imports
+_SERVER = 40 << 20  # measured: what a server imports beside that
 _PER_LOGIT = 12  # bytes: the logits, their logprobs and their gradient
 _RECOMPUTED = 12  # with gradient checkpointing an activation in so many is kept
 _ADAPTED = 1.4  # times the activations without an adapter: measured
+_TRAINED = 16  # bytes of a trained parameter in float32: weight, gradient and two moments
+_PER_PAIR = 17  # bytes of the masks of a query and a key: 1 as a condition, 4 as a number, 4 for each of 3 heads
+_FREED = 0.25  # of what comes and goes: measured, up to 0.3 after a few steps
 
 
 def memory_needs(
@@ -39,28 +47,73 @@ def memory_needs(
 ) -> Mapping[str, int]:
     """Bytes in each process by what needs them; only what is needed. With `answers` the policy is not trained, but
     answers so many questions at once."""
+    if answers:
+        return _answering_needs(settings, shape, answers)
+    needs = training_needs(settings, shape, processes)
+    if not lookup(settings, "cold_start.questions") or settings.learner.is_remote:
+        return needs
+    return max(needs, _cold_start_needs(settings, shape), key=lambda phase: sum(phase.values()))
+
+
+def training_needs(settings: TrainingSettings, shape: ModelShape, processes: int = 1) -> Mapping[str, int]:
+    """The same while the run trains, after its cold start."""
     number, adapted = _BYTES[settings.policy.dtype], settings.lora.rank > 0
     whole = shape.parameters * number
     served = isinstance(settings.sampler, EngineSettings)
-    held = 0 if served else min(lookup(settings, "sampler.slots") or 0, answers or _max_rollouts(settings))
-    own = {"process": _PROCESS * (settings.policy.device == "cpu")}
-    rollouts = held * rollout_bytes(settings, shape)
-    if answers:
-        return {name: size for name, size in {**own, "weights": whole, "keys and values": rollouts}.items() if size}
     two = settings.run.system == "dr-zero" and not lookup(settings, "dr_zero.one_policy")
     players = 2 if two and not adapted else 1
-    each = whole if adapted else shape.parameters * (16 if number == 4 else 18)
+    adapter = settings.lora.rank * shape.adapted * _TRAINED
+    each = whole + adapter if adapted else _all_weights(settings, shape)
     copies = int(not served and (processes > 1 or settings.max_staleness > 0))
     referred = settings.algorithm.kl_coefficient > 0 and not adapted
     needs = {
-        **own,
         "learner": players * each // processes,
         "activations": _activations(settings, shape),
         "sampler": players * whole * copies,
         "reference": whole * referred,
-        "keys and values": players * rollouts,
+        "keys and values": players * _held(settings, _max_rollouts(settings)) * rollout_bytes(settings, shape),
     }
-    return {name: size for name, size in needs.items() if size}
+    return _in_process(settings, needs)
+
+
+def _cold_start_needs(settings: TrainingSettings, shape: ModelShape) -> Mapping[str, int]:
+    """Of the run that learns the demonstrations of a cold start."""
+    warm = with_setting(settings, "lora.rank", 0)
+    warm = with_setting(warm, "learner.token_budget", LearnerSettings().token_budget)
+    needs = {"learner": _all_weights(warm, shape), "activations": _activations(warm, shape)}
+    return _in_process(warm, needs)
+
+
+def _answering_needs(settings: TrainingSettings, shape: ModelShape, answers: int) -> Mapping[str, int]:
+    number, on_cpu = _BYTES[settings.policy.dtype], settings.policy.device == "cpu"
+    held = _held(settings, answers)
+    longest = settings.rollout.max_total_tokens
+    computed = min(CPU_PREFILL_TOKENS if on_cpu else GPU_PREFILL_TOKENS, held * longest)
+    needs = {
+        "weights": shape.parameters * number,
+        "keys and values": held * rollout_bytes(settings, shape),
+        "prefill": computed * (shape.activations // shape.layers * number + longest * _PER_PAIR),
+    }
+    return _in_process(settings, needs, _SERVER)
+
+
+def _in_process(settings: TrainingSettings, needs: Mapping[str, int], server: int = 0) -> Mapping[str, int]:
+    """What a process needs, with its own memory and the gaps, and without what it needs nothing for."""
+    on_cpu = settings.policy.device == "cpu"
+    changing = sum(needs.get(name, 0) for name in ("activations", "keys and values"))
+    whole = {"process": (_PROCESS + server) * on_cpu, **needs, "freed memory": int(_FREED * changing) * on_cpu}
+    return {name: size for name, size in whole.items() if size}
+
+
+def _all_weights(settings: TrainingSettings, shape: ModelShape) -> int:
+    masters = 0 if settings.policy.dtype == "float32" else 2
+    return shape.parameters * (_TRAINED + masters)
+
+
+def _held(settings: TrainingSettings, most: int) -> int:
+    """Rollouts whose keys and values are held in this process at once."""
+    served = isinstance(settings.sampler, EngineSettings)
+    return 0 if served else min(lookup(settings, "sampler.slots") or 0, most)
 
 
 def rollout_bytes(settings: TrainingSettings, shape: ModelShape) -> int:

@@ -45,7 +45,7 @@ from evoseek.policy.shape import ModelShape, read_config, shape_of
 from evoseek.registry import find
 from evoseek.runs import flatten
 from evoseek.settings import is_given, lookup, with_setting
-from evoseek.training.memory_needs import memory_needs, rollout_bytes, step_rollouts
+from evoseek.training.memory_needs import memory_needs, rollout_bytes, step_rollouts, training_needs
 from evoseek.training.settings import TrainingSettings
 
 _RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below so many parameters
@@ -54,7 +54,7 @@ _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement lear
 _ADAPTER_RATE = 10.0  # times that of all weights
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
-_LATER = ("activations", "keys and values")  # what takes of the memory that is left
+_LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
 
 
 def apply_model_defaults(
@@ -98,7 +98,7 @@ def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -
 
 def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape, answers: int = 0) -> int:
     """How many rollouts' keys and values are held at once; `answers` as in `apply_model_defaults`."""
-    needs = memory_needs(settings, shape, answers=answers)
+    needs = memory_needs(settings, shape, answers=answers) if answers else training_needs(settings, shape)
     left = machine.free_bytes - sum(size for name, size in needs.items() if name not in _LATER)
     fit = int((_ANSWERING_SHARE if answers else _SHARE) * left / rollout_bytes(settings, shape))
     if answers:
