@@ -43,6 +43,7 @@ class ParseProcess:
         self._lock = threading.Lock()
         self._running: list[subprocess.Popen[bytes]] = []  # one at most
         self._end = weakref.finalize(self, _kill_all, self._running)
+        _OPEN.add(self)
 
     def parse(self, header: Mapping[str, object], body: bytes) -> Mapping[str, object]:
         """The answer; one with `problem` if the input cannot be parsed within the limits, and with `is_slow` if the
@@ -59,15 +60,24 @@ class ParseProcess:
         """End the process. What is being parsed fails with ToolError."""
         self._end()
 
+    def forget(self) -> None:
+        """In a forked child: what runs is its parent's, and so are the answers in its pipes."""
+        self._lock = threading.Lock()
+        self._running.clear()
+
     def _tried_twice(self, header: bytes, body: bytes) -> Mapping[str, object]:
         status = 0
         for _ in range(2):
             process = self._started()
-            reply, is_late = _exchange(process, self._wall_s, header, body)
+            reply: bytes | None = None
+            try:
+                reply, is_late = _exchange(process, self._wall_s, header, body)
+            finally:
+                if reply is None:
+                    with suppress(ValueError):  # `close` took it out
+                        self._running.remove(process)
             if reply is not None:
                 return json.loads(reply)
-            with suppress(ValueError):  # `close` took it out
-                self._running.remove(process)
             status = process.returncode
             self._check_open()
             if is_late:
@@ -109,6 +119,17 @@ class ParseProcess:
             raise ToolError("The parser process is already closed. Parse before calling close().")
 
 
+_OPEN: weakref.WeakSet[ParseProcess] = weakref.WeakSet()
+
+
+def _forget_all() -> None:
+    for process in list(_OPEN):
+        process.forget()
+
+
+os.register_at_fork(after_in_child=_forget_all)
+
+
 def _exchange(process: subprocess.Popen[bytes], wall_s: float, *frames: bytes) -> tuple[bytes | None, bool]:
     """The next frame from a process, after these were sent; None, and the process is gone, if there is none in time.
     And whether it was killed for taking too long."""
@@ -128,6 +149,9 @@ def _exchange(process: subprocess.Popen[bytes], wall_s: float, *frames: bytes) -
         reply = _read_frame(process.stdout, _MAX_REPLY)
     except (OSError, ValueError):  # its pipe is broken, or was closed
         reply = None
+    except BaseException:  # Ctrl-C: its answer would be taken for that to the next request
+        _kill_all([process])
+        raise
     finally:
         timer.cancel()
     if reply is None:  # ended by itself, with a status that gives the reason, or else killed
