@@ -1,12 +1,14 @@
 """Questions from statements."""
 
+import time
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.cold_start.clozes import Cloze, clozes, words
 from evoseek.corpus.passages import split_document
-from evoseek.types import Document
+from evoseek.types import Document, Passage
 
 
 def of(title: str, text: str, *, max_words: int = 40) -> list[Cloze]:
@@ -76,6 +78,29 @@ def test_a_statement_over_two_passages_has_both_as_evidence_and_the_answer_in_th
     (cloze,) = [one for one in of("Marlow", text, max_words=12) if one.answer == "Tom Ark"]
     assert cloze.evidence == ("d#0",)
     assert cloze.question.startswith("Marlow was rebuilt by who after the great flood")
+
+
+def test_passages_without_places_are_read_one_after_the_other():
+    texts = ("Marlow was founded by Ines Oduya.", "Marlow was rebuilt by Tom Ark.")
+    found = clozes([Passage(f"d#{number}", "d", "Marlow", text) for number, text in enumerate(texts)])
+    assert [(one.answer, one.evidence) for one in found if one.kind == "name"] == [
+        ("Ines Oduya", ("d#0",)),
+        ("Tom Ark", ("d#1",)),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("title", "text"),
+    [
+        ("Ann Lee", f"Ann Lee (1 May 1900 {'-' * 100_000} was a poet. He was born in Brill."),
+        ("Ann Lee", f"Ann Lee is the name of {'aaaaaaaaa_' * 50_000}/ in Brill."),
+        (f"Ann{' ' * 100_000}Lee", "Ann Lee is a poet from Brill."),
+    ],
+)
+def test_a_long_run_of_one_character_takes_no_time(title: str, text: str):
+    begin = time.process_time()
+    list(clozes([Passage("d#0", "d", title, text, 0, len(text))]))
+    assert time.process_time() - begin < 5
 
 
 def test_a_name_is_not_opened_with_a_capital_letter():

@@ -42,6 +42,7 @@ _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(4, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>]")
 _SENTENCES = 60  # of a document
+_LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
 _WORDS_OF_SUBJECT = 8
 _WORDS_OF_SUBJECT_QUESTION = range(6, 23)
 
@@ -97,7 +98,7 @@ def opened(question: str) -> str:
 
 def subject(title: str) -> str:
     """What a document is about: its title without what stands in brackets."""
-    return " ".join(_BRACKETS.sub("", title).split())
+    return " ".join(_BRACKETS.sub("", " ".join(title.split())).split())
 
 
 def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
@@ -118,19 +119,23 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage, ...]]]:
     """The first sentences, also those that go over from one passage to the next, each with the passages that hold it.
-    What stood between passages is white space: one character, or a paragraph's end."""
-    first, text = passages[0].start, ""
+    What stood between passages is white space: one character, or a paragraph's end, as between those whose places are
+    not known."""
+    text, places = "", list[tuple[int, int]]()
     for passage in passages:
-        gap = passage.start - first - len(text)
-        text += ("\n" * gap if gap > 1 else " " * gap) + passage.text
+        gap = passage.start - passages[0].start - len(text)
+        text += "\n\n" if gap < 0 else "\n" * gap if gap > 1 else " " * gap
+        places.append((len(text), len(text) + len(passage.text)))
+        text += passage.text
     start = 0
     for _ in range(_SENTENCES):
         if start >= len(text):
             return
         end = SENTENCE_END.search(text, start)
         stop, following = (end.start(), end.end()) if end else (len(text), len(text))
-        held = tuple(p for p in passages if p.start - first < stop and p.end - first > start)
-        yield " ".join(text[start:stop].split()).lstrip("-•*→ "), held
+        held = tuple(p for p, (begin, last) in zip(passages, places, strict=True) if begin < stop and last > start)
+        if held:
+            yield " ".join(text[start:stop].split())[:_LONGEST_SENTENCE].lstrip("-•*→ "), held
         start = following
 
 
