@@ -1,6 +1,7 @@
 """Which questions a cold start keeps."""
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from evoseek.corpus.language import is_refusal
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
 from evoseek.search.lexical import LexicalIndex
-from evoseek.types import Document
+from evoseek.types import Document, Passage
 
 SYLLABLES = ("ka", "lo", "mi", "ren", "tas", "vor", "bel", "dun", "sha", "pri", "qua", "zen")
 
@@ -121,3 +122,37 @@ def test_a_question_with_two_answers_is_not_asked(tmp_path: Path):
     made = written(index(tmp_path, documents), 50)
     assert made.counts["made/name"] == 3
     assert not [item for item in made.items if item.question.text.startswith("set ")]
+
+
+class Counting:
+    """An engine that counts its queries."""
+
+    is_local = True
+
+    def __init__(self, engine: LexicalIndex) -> None:
+        self.engine, self.queries = engine, 0
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        self.queries += len(queries)
+        return await self.engine.search(queries, k)
+
+
+def test_no_more_is_searched_for_than_is_needed(tmp_path: Path):
+    corpus = index(tmp_path, pages(400))
+    engine = Counting(corpus)
+    made = asyncio.run(write(corpus, engine, 20, k=2, seed=0))
+    assert len(made.items) == 20
+    assert made.counts["made/name"] > 700
+    assert engine.queries < 2000  # batches of 128, not all of what was made
+
+
+def test_a_name_of_two_documents_leads_nowhere_also_if_one_of_them_is_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    people = [Document(f"person-{number}", "Ada Birk", f"She was born in {name(number)}.") for number in range(2)]
+    films = [Document(f"film-{n}", name(n + 5), f"{name(n + 5)} is a film directed by Ada Birk.") for n in range(8)]
+    corpus = index(tmp_path, [*people, *films])
+    monkeypatch.setattr("evoseek.cold_start.writing._DOCUMENTS", 9)
+    made = [written(corpus, 40, seed).counts for seed in range(8)]
+    assert {counts["documents"] for counts in made} == {9}
+    assert {counts["made/chain"] for counts in made} == {0}

@@ -112,8 +112,8 @@ def cold_start(
         return after
     if "RANK" in os.environ:
         raise ConfigError(
-            "A cold start is made by one process, but this is one of several. Give the command without --processes "
-            f"until {files.model} is trained, end it there, and resume with --processes."
+            "A cold start is made by one process, but this is one of several. Give the command without --processes, "
+            "end it by Ctrl-C after a step of the run itself, and resume with --processes."
         )
     with run.locked():
         _write_once(settings, files, number, console)

@@ -65,12 +65,15 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     """At most `number` questions about a corpus; `k` is the number of passages that a search finds. The same corpus,
     engine and seed give the same ones. Raises DataError if there are none, ToolError if the engine fails."""
     rng = random.Random(f"{seed}/cold start")
-    documents = _documents(corpus, rng)
+    titles: dict[str, str] = {}
+    for passage in corpus.passages():
+        titles.setdefault(passage.document_id, passage.title)
+    documents = _documents(corpus, rng.sample(sorted(titles), min(len(titles), _DOCUMENTS)))
     by_document = _of_one_answer({id: list(clozes(passages)) for id, passages in documents.items()})
     number = min(number, sum(map(len, by_document.values())))
-    linked = list(chains(by_document, {id: passages[0].title for id, passages in documents.items()}))
+    linked = list(chains(by_document, titles))
     rng.shuffle(linked)
-    titled = Counter(passages[0].title for passages in documents.values())
+    titled = Counter(titles.values())
     writer = _Writer(engine, k, documents)
     writer.counts.update(documents=len(documents), **{"made/chain": len(linked)})
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
@@ -90,13 +93,13 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     return Written(tuple(_numbered(one, number) for number, one in enumerate(written)), writer.counts)
 
 
-def _documents(corpus: PassageStore, rng: random.Random) -> dict[str, list[Passage]]:
-    """The passages of each document, the documents in a random order."""
-    found: dict[str, list[Passage]] = {}
+def _documents(corpus: PassageStore, drawn: Sequence[str]) -> dict[str, list[Passage]]:
+    """The passages of these documents."""
+    found: dict[str, list[Passage]] = {id: [] for id in drawn}
     for passage in corpus.passages():
-        found.setdefault(passage.document_id, []).append(passage)
-    drawn = rng.sample(sorted(found), min(len(found), _DOCUMENTS))
-    return {id: sorted(found[id], key=lambda passage: passage.start) for id in drawn}
+        if passage.document_id in found:
+            found[passage.document_id].append(passage)
+    return {id: sorted(passages, key=lambda passage: passage.start) for id, passages in found.items()}
 
 
 def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]]) -> dict[str, list[Cloze]]:
@@ -134,7 +137,11 @@ class _Writer:
         """One hop. Kinds that have reached their share fill up what the others leave."""
         kept, spare = list[Item](), list[Item]()
         kinds, answers = Counter[str](), Counter[str]()
-        for batch in _batches(candidates):
+
+        def is_of_use(cloze: Cloze) -> bool:
+            return kinds[cloze.kind] < KINDS[cloze.kind] * number or len(kept) + len(spare) < number
+
+        for batch in _batches(filter(is_of_use, candidates)):
             for cloze, query in zip(batch, await self._queries(batch), strict=True):
                 is_common = answers[cloze.answer] >= max(2, _OF_AN_ANSWER * number)
                 if query and not is_common and self._is_new(cloze.question):
@@ -160,6 +167,8 @@ class _Writer:
             for chain, first, second in found:
                 if len(kept) < number and first and second and self._is_new(chain.question):
                     kept.append(self._item(chain.question, [chain.first, chain.second], [first, second]))
+            if len(kept) >= number:
+                break
         return self._counted(kept)
 
     async def unanswerable(self, candidates: Iterator[Cloze], linked: Sequence[Chain], number: int) -> list[Item]:
@@ -172,6 +181,8 @@ class _Writer:
             for chain, query, lacks in zip(batch, first, without, strict=True):
                 if len(kept) < number // 3 and query and lacks and self._is_new(chain.question):
                     kept.append(_refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
+            if len(kept) >= number // 3:
+                break
         for batch in _batches(candidates):
             for cloze, lacks in zip(batch, await self._without(batch), strict=True):
                 if len(kept) < number and lacks and self._is_new(cloze.question):
