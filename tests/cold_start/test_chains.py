@@ -47,3 +47,11 @@ def test_a_possessive_is_put_in_front_of_another():
 
 def test_no_chain_names_its_bridge():
     assert all(bridge.lower() not in question.lower() for question, bridge, _ in found())
+
+
+def test_two_documents_are_linked_once():
+    pages = {
+        "kite": ("The Kite", "The Kite was directed by Ada Birk. The Kite was written by Ada Birk."),
+        "birk": ("Ada Birk", "Ada Birk was born on 16 June 1911 in the north."),
+    }
+    assert [bridge for _, bridge, _ in found(pages)] == ["Ada Birk"]

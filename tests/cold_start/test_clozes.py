@@ -52,6 +52,14 @@ def test_the_dates_of_a_life_are_asked_for():
     assert living["When was Tom Ark born?"] == "2 March 1950"
 
 
+def test_dates_in_brackets_are_a_life_only_of_a_person():
+    assert "When was Marlow born?" not in asked("Marlow", "Marlow (16 June 1911 – 3 May 1980) was a station. It stood.")
+
+
+def test_a_part_of_the_subjects_name_is_not_asked_for():
+    assert "Brill" not in asked("Port of Brill", "The old Port of Brill was rebuilt in 1911.").values()
+
+
 def test_what_a_subject_is_said_to_be_asks_for_it():
     found = asked("The Kite", "The Kite is a 1947 crime film directed by Ada Birk and written by Tom Ark.")
     assert found["What is a 1947 crime film directed by Ada Birk?"] == "The Kite"
@@ -66,6 +74,8 @@ def test_what_a_subject_is_said_to_be_asks_for_it():
         "In those years it was governed by Tom Ark of the north.",  # says not what it is about
         ">>> Marlow.run(Tom) 12 13 {} [] = == != +++",
         "Marlow grew.",
+        "Marlow was seen as the town that Brill was modelled on and is a part of.",  # lacks its end
+        "Marlow was found by The settlers.",  # no name
         'Marlow was shown in the play "Storm at Brill" for weeks.',  # a part of a title
     ],
 )

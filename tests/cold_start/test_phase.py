@@ -10,7 +10,7 @@ from rich.console import Console
 from evoseek.cold_start.phase import ColdStart, cold_start
 from evoseek.corpus.demonstrations import ProposerDemonstration, load_demonstrations
 from evoseek.corpus.questions import load_questions
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, RunError, RunLockedError
 from evoseek.run import Run
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -107,6 +107,33 @@ def test_another_number_of_questions_is_refused_and_nothing_is_lost(index: Path,
     with pytest.raises(ConfigError, match=r"another index, or with another number of questions"):
         cold_start(settings(index, **{"cold_start.questions": 70}), run, console=QUIET, learn=Learner())
     assert ColdStart(tmp_path / "cold_start").questions.read_bytes() == before
+
+
+@pytest.mark.parametrize("changed", [{"search.top_k": 4}, {"run.seed": 1}, {"search.index": "other"}])
+def test_questions_of_other_settings_are_refused(index: Path, tmp_path: Path, changed: dict[str, object]):
+    if "search.index" in changed:
+        changed = {"search.index": str(tmp_path / "other")}
+        LexicalIndex.build(tmp_path / "other", World.generate(1, 200, "train").passages())
+    run = RunDirectory(tmp_path / "run")
+    cold_start(settings(index), run, console=QUIET, learn=Learner())
+    with pytest.raises(ConfigError, match=r"another index, or with another number of questions"):
+        cold_start(settings(index, **changed), run, console=QUIET, learn=Learner())
+
+
+def test_questions_of_a_users_own_are_trained_on(index: Path, tmp_path: Path):
+    run, learner = RunDirectory(tmp_path), Learner()
+    cold_start(settings(index), run, console=QUIET, learn=learner)
+    mine = tmp_path / "mine.jsonl"
+    mine.write_text('{"question": "Who?", "answer": "Ada"}\n')
+    after = cold_start(settings(index, **{"questions.path": str(mine)}), run, console=QUIET, learn=learner)
+    assert after is not None
+    assert lookup(after, "questions.path") == str(mine)
+
+
+def test_two_processes_do_not_write_into_one_directory(index: Path, tmp_path: Path):
+    run = RunDirectory(tmp_path)
+    with run.locked(), pytest.raises(RunLockedError):
+        cold_start(settings(index), run, console=QUIET, learn=Learner())
 
 
 def test_a_damaged_report_is_named(index: Path, tmp_path: Path):

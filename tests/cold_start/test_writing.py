@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cold_start.writing import CHAINS, REFUSAL, UNANSWERABLE, Item, Written, write
+from evoseek.cold_start.writing import CHAINS, KINDS, REFUSAL, UNANSWERABLE, Item, Written, write
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
@@ -156,3 +156,19 @@ def test_a_name_of_two_documents_leads_nowhere_also_if_one_of_them_is_not_drawn(
     made = [written(corpus, 40, seed).counts for seed in range(8)]
     assert {counts["documents"] for counts in made} == {9}
     assert {counts["made/chain"] for counts in made} == {0}
+
+
+def test_what_another_document_says_too_is_not_refused(tmp_path: Path):
+    documents = pages(30)
+    again = [Document(f"note-{n}", f"note {n}", d.text.replace("He ", f"{d.title} ")) for n, d in enumerate(documents)]
+    corpus = index(tmp_path, [*documents, *again])
+    made = asyncio.run(write(corpus, corpus, 80, k=10, seed=0))
+    assert of_kind(made.items, "chain")
+    assert of_kind(made.items, "unanswerable") == []
+
+
+def test_the_largest_share_of_a_kind_is_kept_while_there_are_others(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    one = [item for item in items if item.question.is_answerable and item.question.metadata["hops"] == 1]
+    assert len(of_kind(one, "date")) >= round(KINDS["date"] * len(one))
+    assert len(of_kind(one, "name")) >= round(KINDS["name"] * len(one))

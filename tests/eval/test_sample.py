@@ -175,3 +175,8 @@ def test_evidence_is_read_from_the_metadata():
 
 def test_what_is_missing():
     assert missing(("d2", "THE WITCH'S CURSE"), document_names(PASSAGES)) == ["d2"]
+
+
+def test_questions_that_hide_different_documents_differ():
+    one, other = (Question("q", "who?", (), {"answerable": False, "hidden": hidden}) for hidden in (["a"], ["b"]))
+    assert content_digest(one) != content_digest(other)
