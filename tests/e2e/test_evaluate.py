@@ -64,7 +64,8 @@ def test_questions_that_the_documents_do_not_answer_are_evaluated(evaluate, sett
     assert {kind: own["refused"]["n"] for kind, own in found["answers"].items()} == {"answerable": 6, "unanswerable": 1}
     for own in found["answers"].values():
         assert sum(own[name]["mean"] for name in ("answered_right", "answered_wrong", "refused")) == pytest.approx(1)
-        assert own["supported"]["n"] == own["refused"]["n"]
+        assert sum(own[name]["mean"] for name in ("shown_right", "shown_wrong", "not_shown")) == pytest.approx(1)
+        assert own["not_shown"]["n"] == own["refused"]["n"]
     assert "unanswerable questions" in (tmp_path / "out" / "results.md").read_text()
 
 

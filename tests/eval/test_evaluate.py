@@ -62,7 +62,8 @@ def test_what_became_of_the_questions():
         for kind, scores in Results.of(evaluation).answers().items()
     }
     assert shares["answerable"] == pytest.approx(
-        {"answered_right": 1 / 3, "answered_wrong": 2 / 3, "refused": 0, "supported": 0}
+        {"answered_right": 1 / 3, "answered_wrong": 2 / 3, "refused": 0}
+        | {"shown_right": 0, "shown_wrong": 0, "not_shown": 1}
     )
     assert shares["unanswerable"] == {"answered_right": 0, "answered_wrong": 0.5, "refused": 0.5}
     assert Results.of(evaluation).score("exact_match") == evaluation.score

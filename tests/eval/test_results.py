@@ -117,8 +117,10 @@ def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
     )
     shares = {kind: {name: one.mean for name, one in own.items()} for kind, own in found.answers().items()}
     assert shares == {
-        "answerable": {"answered_right": 0.4, "answered_wrong": 0.4, "refused": 0.2, "supported": 0.4},
-        "unanswerable": {"answered_right": 0.0, "answered_wrong": 0.5, "refused": 0.5, "supported": 0.5},
+        "answerable": {"answered_right": 0.4, "answered_wrong": 0.4, "refused": 0.2}
+        | {"shown_right": 0.2, "shown_wrong": 0.2, "not_shown": 0.6},
+        "unanswerable": {"answered_right": 0.0, "answered_wrong": 0.5, "refused": 0.5}
+        | {"shown_right": 0.0, "shown_wrong": 0.5, "not_shown": 0.5},
     }
     wrong = found.answers()["answerable"]["answered_wrong"]
     assert (wrong.interval, wrong.n, wrong.n_invalid) == (wilson_interval(2, 5), 5, 1)
@@ -127,7 +129,7 @@ def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
 
 def test_answers_whose_support_nobody_checked_have_no_share_of_it():
     assert set(results(sample("a", 0, 1.0), n=1, k=1).answers()) == {"answerable"}
-    assert "supported" not in results(sample("a", 0, 1.0), n=1, k=1).answers()["answerable"]
+    assert "not_shown" not in results(sample("a", 0, 1.0), n=1, k=1).answers()["answerable"]
 
 
 def test_risk_over_coverage_by_hand():

@@ -114,9 +114,13 @@ LATER = Passage("f#7", "f", "Iron Kiwi (film)", "It was shot in Vesu.")
         ("Who directed the film Iron Kiwi?", "Ana Tolu", (FILM, LINA), ["f#0"]),
         # The stems of words count: direct, produce of iron, kiwi (twice each), directing, producing: 5 of 6
         ("Who was directing or producing Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
-        # kiwi of Stone Kiwi, silent, drama, stone: 2 + 1 of 6, which is half; without drama 2 of 5
-        ("Who directed the silent drama Stone Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
-        ("Who made the silent Stone Kiwi?", "Ana Tolu", (FILM,), []),
+        # iron and kiwi, but not big, noisy, silent, tragedy: 4 of 8, which is half; with loud 4 of 9
+        ("Who made the big noisy silent tragedy Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("Who made the big noisy loud silent tragedy Iron Kiwi?", "Ana Tolu", (FILM,), []),
+        # directed, drama, kiwi: 4 of 6, and of the names one of two; of Iron Kiwi Hills two of three
+        ("Who directed the drama Stone Kiwi?", "Ana Tolu", (FILM,), []),
+        ("Who directed the drama Iron Kiwi Hills?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("Who directed the drama Iron Kiwi of 1974 in Kalo or in the Vesu Hills?", "Ana Tolu", (FILM,), []),  # 3 of 6
         # Two hops: that of the director does not name the film, which names her
         ("When was the director of the film Iron Kiwi born?", "1931", (FILM, ANA), ["a#0"]),
         ("When was the director of the film Iron Kiwi born?", "1931", (ANA, FILM), ["a#0"]),

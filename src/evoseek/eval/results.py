@@ -112,9 +112,9 @@ class Results:
         return _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
 
     def answers(self) -> dict[str, dict[str, Score]]:
-        """For the answerable and the unanswerable questions, if there are any, the share of each ending (`ending_of`),
-        and the share `supported`: of the samples that were checked, those whose passages support the answer, right or
-        wrong."""
+        """For the answerable and the unanswerable questions, if there are any, the share of each ending (`ending_of`);
+        and of the samples that were checked, what `evoseek ask` shows by default: the answers that their passages
+        support, `shown_right` and `shown_wrong`, and the others, `not_shown`."""
         found: dict[str, dict[str, Score]] = {}
         for kind, is_answerable in (("answerable", True), ("unanswerable", False)):
             own = [sample for sample in self.samples if sample.answerable is is_answerable]
@@ -122,7 +122,11 @@ class Results:
                 ending: _score_of_known(own, lambda sample, ending=ending: ending_of(sample, self.metric) == ending)
                 for ending in ("answered_right", "answered_wrong", "refused")
             }
-            shares["supported"] = _score_of_known(own, lambda sample: sample.supported)
+            checked = [sample for sample in own if sample.supported is not None]
+            shares |= {
+                shown: _score_of_known(checked, lambda sample, shown=shown: shown_of(sample, self.metric) == shown)
+                for shown in ("shown_right", "shown_wrong", "not_shown")
+            }
             if own:
                 found[kind] = {name: share for name, share in shares.items() if share is not None}
         return found
@@ -185,6 +189,14 @@ def ending_of(sample: Sample, metric: str) -> str:
     if sample.answerable and value_of(sample, metric) >= RIGHT_FROM:
         return "answered_right"
     return "refused" if sample.invalid is None and is_refusal(sample.answer) else "answered_wrong"
+
+
+def shown_of(sample: Sample, metric: str) -> str:
+    """What `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` if its passages support
+    the answer, else `not_shown`."""
+    if not sample.supported:
+        return "not_shown"
+    return "shown_right" if ending_of(sample, metric) == "answered_right" else "shown_wrong"
 
 
 def _score_of_known(samples: Iterable[Sample], value: Callable[[Sample], float | None]) -> Score | None:

@@ -14,10 +14,11 @@ By words (the default): the first rule that applies decides.
     words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
             words of the question, and without empty words at their ends
 
-By words, the passages also have to be about the question: at least half of its significant words, by their stems, stand
-in the passages that hold the answer, or in those that are connected with them (of the same document, or one names the
-title of the other, as the page of a film names its director). Names and numbers count twice, words of the answer not.
-That is not asked of a question that has no more than one significant word, or is in a script without spaces.
+By words, the passages also have to be about the question: at least half of its significant words, by their stems, and
+two thirds of those that are names or numbers, stand in the passages that hold the answer, or in those that are
+connected with them (of the same document, or one names the title of the other, as the page of a film names its
+director). Names and numbers count twice, words of the answer not. That is not asked of a question that has no more than
+one significant word, or is in a script without spaces.
 
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
 question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
@@ -155,13 +156,17 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
 
 
 def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool:
-    """Whether what holds the answer, and what is connected with it, has half of a question's significant words."""
+    """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
+    thirds of its names and numbers."""
     weights = _significant(question, without=support.words)
-    total = sum(weights.values())
-    if total < 2 or is_unspaced(question):
+    if sum(weights.values()) < 2 or is_unspaced(question):
         return True
     held = {stem for p in _connected(support.passages, found) for stem in _stems(f"{p.contents}\n{p.heading or ''}")}
-    return sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * total
+    names = {stem: weight for stem, weight in weights.items() if weight > 1}
+    return all(
+        sum(weight for stem, weight in wanted.items() if stem in held) >= share * sum(wanted.values())
+        for wanted, share in ((weights, _ABOUT), (names, _COVERED))
+    )
 
 
 def _significant(question: str, *, without: Sequence[str]) -> dict[str, int]:
