@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cold_start.writing import CHAINS, KINDS, REFUSAL, UNANSWERABLE, Item, Written, write
+from evoseek.cold_start.writing import KINDS, REFUSAL, TWO_HOPS, UNANSWERABLE, Item, Written, write
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
@@ -66,7 +66,7 @@ def test_every_search_of_a_demonstration_finds_the_next_fact(corpus: LexicalInde
 
 def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
     items = written(corpus, 80).items
-    assert len(of_kind(items, "chain")) == round(80 * CHAINS)
+    assert len(of_kind(items, "chain")) == round(80 * TWO_HOPS)
     assert len(of_kind(items, "unanswerable")) == round(80 * UNANSWERABLE)
     assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain"))
 

@@ -17,6 +17,7 @@ from evoseek.cold_start.clozes import Cloze, opened, subject, words
 from evoseek.cold_start.english import AGENT, PAST, VERB
 
 _MOST_WORDS, _MOST_OF_DESCRIPTION = 40, 12
+_FIRST = ("date", "nationality")  # kinds whose questions are the plainest
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,17 @@ class Chain:
     first: Cloze
     second: Cloze
 
+    @property
+    def answer(self) -> str:
+        """That of the second question."""
+        return self.second.answer
+
 
 def chains(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[str, str]) -> Iterator[Chain]:
-    """The chains between documents, of each pair of documents at most one. `titles` are those of all documents, by
-    their ids: an answer has to name exactly one."""
+    """The chains between documents, of each pair of documents at most one: with the second questions of the kinds
+    `_FIRST` in turn, or else with the first one. `titles` are those of all documents, by their ids: an answer has to
+    name exactly one."""
+    turn = 0
     about: dict[str, list[str]] = {}
     for id, title in titles.items():
         about.setdefault(_plain(subject(title)), []).append(id)
@@ -40,10 +48,12 @@ def chains(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[str, str]
             found = about.get(_plain(first.answer), [])
             if first.kind == "subject" or not first.query or len(found) != 1 or found[0] == id or found[0] in linked:
                 continue
-            made = (chained(first, second) for second in by_document.get(found[0], ()))
-            if chain := next((chain for chain in made if chain is not None), None):
+            made = [chain for second in by_document.get(found[0], ()) if (chain := chained(first, second))]
+            if made:
+                best = [chain for chain in made if chain.second.kind in _FIRST] or made[:1]
                 linked.add(found[0])
-                yield chain
+                yield best[turn % len(best)]
+                turn += 1
 
 
 def chained(first: Cloze, second: Cloze) -> Chain | None:

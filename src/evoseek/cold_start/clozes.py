@@ -20,6 +20,7 @@ from evoseek.cold_start.english import (
     DESCRIBES,
     LISTED,
     LIVED,
+    NATIONALITY,
     NO_NAMES,
     OF_PERSON,
     OPEN_END,
@@ -29,6 +30,7 @@ from evoseek.cold_start.english import (
     PLACE,
     PRONOUN,
     REFERS,
+    RELEASED,
     SENTENCE_END,
     SOMEBODY,
     SPANS,
@@ -112,6 +114,7 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         text, brackets = _without_brackets(_with_subject(sentence, name), name)
         statement = _Statement(text, name, of_person, held)
         yield from _of_life(brackets, statement)
+        yield from _of_introduction(statement)
         if _is_prose(text):
             yield from _of_spans(statement)
             yield from _of_subject(statement)
@@ -181,6 +184,22 @@ def _of_life(brackets: str, statement: _Statement) -> Iterator[Cloze]:
         yield statement.asks(f"when was {name} born", found["born"], "date", name, f"{name} was born on ")
         if died := found.groupdict().get("died"):
             yield statement.asks(f"when did {name} die", died, "date", name, f"{name} died on ")
+
+
+def _of_introduction(statement: _Statement) -> Iterator[Cloze]:
+    """The nationality of a person and the year of a work, from "Ada Birk was a Danish actress", "The Kite is a 1947
+    film"."""
+    name = statement.subject
+    said = statement.text.removeprefix(name)
+    if said == statement.text:
+        return
+    if statement.of_person and (found := NATIONALITY.match(said)):
+        yield statement.asks(f"what is the nationality of {name}", found["nation"], "nationality", name)
+    if found := RELEASED.match(said):
+        question = (
+            f"when was the {found['noun'] or found['text']} {name} {'released' if found['noun'] else 'published'}"
+        )
+        yield statement.asks(question, found["year"], "year", name)
 
 
 def _of_spans(statement: _Statement) -> Iterator[Cloze]:

@@ -89,6 +89,27 @@ BORN = re.compile(rf"^\s*\((?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
 LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
 """The dates of a life, in the brackets after a name."""
 
+_NATIONS = (
+    "Afghan Albanian Algerian American Angolan Argentine Argentinian Armenian Australian Austrian Azerbaijani "
+    "Bahraini Bangladeshi Belarusian Belgian Bolivian Bosnian Brazilian British Bulgarian Burmese Cambodian "
+    "Cameroonian Canadian Chilean Chinese Colombian Croatian Cuban Cypriot Czech Danish Dominican Dutch "
+    "Ecuadorian Egyptian English Estonian Ethiopian Filipino Finnish French Georgian German Ghanaian Greek "
+    "Guatemalan Haitian Hungarian Icelandic Indian Indonesian Iranian Iraqi Irish Israeli Italian Jamaican "
+    "Japanese Jordanian Kazakh Kenyan Korean Kuwaiti Latvian Lebanese Liberian Libyan Lithuanian Macedonian "
+    "Malaysian Maltese Mexican Moldovan Mongolian Moroccan Mozambican Namibian Nepalese Nicaraguan Nigerian "
+    "Norwegian Pakistani Palestinian Panamanian Paraguayan Peruvian Polish Portuguese Romanian Russian Rwandan "
+    "Salvadoran Saudi Scottish Senegalese Serbian Singaporean Slovak Slovenian Somali Soviet Spanish Sudanese "
+    "Swedish Swiss Syrian Taiwanese Tanzanian Thai Tunisian Turkish Ugandan Ukrainian Uruguayan Uzbek Venezuelan "
+    "Vietnamese Welsh Yemeni Yugoslav Zambian Zimbabwean"
+)
+NATIONALITY = re.compile(rf" (?:is|was) an? (?:[a-z]+ ){{0,2}}(?P<nation>{_NATIONS.replace(' ', '|')}) [a-z]")
+"""What follows the name of a person of one nationality."""
+
+RELEASED = re.compile(
+    r" (?:is|was) an? (?P<year>\d{4}) (?:[\w'’-]+ ){0,6}?(?:(?P<noun>film|album|song|single)|(?P<text>novel|book))\b"
+)
+"""What follows the name of a work that is dated by its kind: `is a 1947 crime film`."""
+
 AGENT = re.compile(r"^(?:.* )?(?P<verb>[a-z]+(?:ed|en|un|wn|ght|ung))(?: and [a-z]+ed)? by $")
 """The participle of a passive whose agent is asked for: `... is a film directed by`."""
 

@@ -17,6 +17,7 @@ from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, chains
 from evoseek.cold_start.clozes import Cloze, clozes, subject
+from evoseek.cold_start.comparisons import Comparison, comparisons
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
@@ -28,9 +29,19 @@ from evoseek.types import Passage, Question
 _T = TypeVar("_T")
 
 REFUSAL = "Not found in the documents."
-CHAINS, UNANSWERABLE = 0.35, 0.25
-"""Shares of the questions; the rest has one hop. What there are too few chains for has one hop, too."""
-KINDS = {"name": 0.4, "date": 0.25, "year": 0.1, "number": 0.1, "value": 0.1, "code": 0.3, "subject": 0.1}
+TWO_HOPS, COMPARISONS, UNANSWERABLE = 0.35, 0.1, 0.25
+"""Shares of the questions: two hops are chains but for the comparisons, and the rest has one hop. What comparisons there
+are too few of is made up by chains, and those by questions of one hop."""
+KINDS = {
+    "name": 0.4,
+    "date": 0.25,
+    "year": 0.1,
+    "number": 0.1,
+    "value": 0.1,
+    "nationality": 0.1,
+    "code": 0.3,
+    "subject": 0.1,
+}
 """The largest share of each kind among the questions of one hop, as long as there are others."""
 
 _DOCUMENTS = 20_000  # as many are read, drawn at random
@@ -73,11 +84,14 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     number = min(number, sum(map(len, by_document.values())))
     linked = list(chains(by_document, titles))
     rng.shuffle(linked)
+    compared = list(comparisons(by_document, rng))
+    rng.shuffle(compared)
     titled = Counter(titles.values())
     writer = _Writer(engine, k, documents)
-    writer.counts.update(documents=len(documents), **{"made/chain": len(linked)})
+    writer.counts.update(documents=len(documents), **{"made/chain": len(linked), "made/comparison": len(compared)})
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
-    two = await writer.of_chains(linked, round(CHAINS * number))
+    two = await writer.of_two_hops(compared, "comparison", round(COMPARISONS * number))
+    two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
     alone = (cloze for cloze in _spread(by_document, rng) if cloze.kind != "subject" and titled[cloze.title] == 1)
     none = await writer.unanswerable(alone, linked[::-1], round(UNANSWERABLE * number))
     one = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
@@ -145,7 +159,7 @@ class _Writer:
             for cloze, query in zip(batch, await self._queries(batch), strict=True):
                 is_common = answers[cloze.answer] >= max(2, _OF_AN_ANSWER * number)
                 if query and not is_common and self._is_new(cloze.question):
-                    made = self._item(cloze.question, [cloze], [query])
+                    made = self._item(cloze.question, [cloze], [query], answer=cloze.answer, kind=cloze.kind)
                     room = kinds[cloze.kind] < KINDS[cloze.kind] * number
                     (kept if room else spare).append(made)
                     kinds[cloze.kind] += room
@@ -154,7 +168,7 @@ class _Writer:
                 break
         return self._counted([*kept, *spare][:number])
 
-    async def of_chains(self, candidates: Sequence[Chain], number: int) -> list[Item]:
+    async def of_two_hops(self, candidates: Sequence[Chain | Comparison], kind: str, number: int) -> list[Item]:
         """Two hops, each found by a search of its own."""
         kept = list[Item]()
         for batch in _batches(candidates):
@@ -166,7 +180,8 @@ class _Writer:
             )
             for chain, first, second in found:
                 if len(kept) < number and first and second and self._is_new(chain.question):
-                    kept.append(self._item(chain.question, [chain.first, chain.second], [first, second]))
+                    hops = [chain.first, chain.second]
+                    kept.append(self._item(chain.question, hops, [first, second], answer=chain.answer, kind=kind))
             if len(kept) >= number:
                 break
         return self._counted(kept)
@@ -211,16 +226,15 @@ class _Writer:
         left = ([p for p in ps if p.document_id != c.document_id] for c, ps in zip(clozes, found, strict=True))
         return [not any(_contains(p, c.answer) for p in ps[: self.k]) for c, ps in zip(clozes, left, strict=True)]
 
-    def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str]) -> Item:
+    def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str], *, answer: str, kind: str) -> Item:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
         second."""
-        source, last = hops[0], hops[-1]
-        kind = last.kind if len(hops) == 1 else "chain"
+        source = hops[0]
         about = {"hops": len(hops), "kind": kind, "evidence": [id for hop in hops for id in hop.evidence]}
-        answered = (*map(_search, queries), DemonstratedTurn(answer=last.answer))
-        solved = Demonstration(Question("", question, (last.answer,), about), answered)
+        answered = (*map(_search, queries), DemonstratedTurn(answer=answer))
+        solved = Demonstration(Question("", question, (answer,), about), answered)
         found = [_search(subject(hop.title)) for hop in hops[1:]]
-        stated = (*found, DemonstratedTurn(question=question, answer=last.answer))
+        stated = (*found, DemonstratedTurn(question=question, answer=answer))
         held = self.documents[source.document_id]
         passage = next(passage for passage in held if passage.id == source.evidence[0])
         return Item(solved, ProposerDemonstration("", passage, len(hops), stated))
