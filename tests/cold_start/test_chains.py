@@ -49,6 +49,26 @@ def test_no_chain_names_its_bridge():
     assert all(bridge.lower() not in question.lower() for question, bridge, _ in found())
 
 
+def test_the_second_questions_of_chains_take_turns():
+    """The director was born, died and was Danish; what else is said of her is asked only where that is not known."""
+    pages = {
+        "birk": (
+            "Ada Birk",
+            "Ada Birk (16 June 1911 - 3 May 1980) was a Danish actress. She lived in Brill.",
+        ),
+        "vale": ("Oto Vale", "Oto Vale was an actor in the north of Marland."),
+        **{f"kite{n}": (f"Kite {n}", f"Kite {n} is a crime film directed by Ada Birk.") for n in range(4)},
+        "gull": ("The Gull", "The Gull is a play written by Oto Vale."),
+    }
+    assert [(question, answer) for question, _, answer in found(pages)] == [
+        ("When was the one who directed Kite 0 born?", "16 June 1911"),
+        ("When did the one who directed Kite 1 die?", "3 May 1980"),
+        ("What is the nationality of the one who directed Kite 2?", "Danish"),
+        ("When was the one who directed Kite 3 born?", "16 June 1911"),
+        ("The one who wrote The Gull was an actor in the north of what?", "Marland"),
+    ]
+
+
 def test_two_documents_are_linked_once():
     pages = {
         "kite": ("The Kite", "The Kite was directed by Ada Birk. The Kite was written by Ada Birk."),

@@ -48,8 +48,29 @@ def test_the_dates_of_a_life_are_asked_for():
     found = asked("Ada Birk", "Ada Birk (16 June 1911 – 3 May 1980) was an actress. She lived in the north.")
     assert found["When was Ada Birk born?"] == "16 June 1911"
     assert found["When did Ada Birk die?"] == "3 May 1980"
+    assert asked("Ada Birk", "Ada Birk (16 June 1911 - 3 May 1980) was an actress. She lived in the north.") == found
     living = asked("Tom Ark", "Tom Ark (born 2 March 1950) is a poet from Brill.")
     assert living["When was Tom Ark born?"] == "2 March 1950"
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "expected"),
+    [
+        ("Ada Birk", "Ada Birk was a Danish actress. She lived in Brill.", {"What is the nationality of Ada Birk?"}),
+        ("Ada Birk", "Ada Birk is a retired Danish actress. She rides.", {"What is the nationality of Ada Birk?"}),
+        # Of two nationalities, of a thing, of nobody's
+        ("Ada Birk", "Ada Birk was a Danish-Irish actress. She lived in Brill.", set()),
+        ("Ada Birk", "Ada Birk was a ship of a Danish owner. She sank in Brill.", set()),
+        ("Oro", "Oro is a Danish river that has two banks.", set()),
+        ("The Kite", "The Kite is a 1947 Danish crime film of the north.", {"When was the film The Kite released?"}),
+        ("The Kite", "The Kite was a 1947 novel, read by all.", {"When was the novel The Kite published?"}),
+        ("The Kite", "The Kite is a 1947 adaptation of a novel and a play.", set()),
+        ("The Kite", "A Kite is a 1947 film of the north.", set()),
+    ],
+)
+def test_how_a_subject_is_introduced_gives_its_nationality_or_its_year(title: str, text: str, expected: set[str]):
+    opening = ("What is the nationality", "When was the")
+    assert {question for question in asked(title, text) if question.startswith(opening)} == expected
 
 
 def test_dates_in_brackets_are_a_life_only_of_a_person():

@@ -1,12 +1,13 @@
 """Which questions a cold start keeps."""
 
 import asyncio
+import re
 from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
 
-from evoseek.cold_start.writing import KINDS, REFUSAL, TWO_HOPS, UNANSWERABLE, Item, Written, write
+from evoseek.cold_start.writing import COMPARISONS, KINDS, REFUSAL, TWO_HOPS, UNANSWERABLE, Item, Written, write
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
@@ -66,9 +67,19 @@ def test_every_search_of_a_demonstration_finds_the_next_fact(corpus: LexicalInde
 
 def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
     items = written(corpus, 80).items
-    assert len(of_kind(items, "chain")) == round(80 * TWO_HOPS)
+    assert len(of_kind(items, "comparison")) == round(80 * COMPARISONS)
+    assert len(of_kind(items, "chain", "comparison")) == round(80 * TWO_HOPS)
     assert len(of_kind(items, "unanswerable")) == round(80 * UNANSWERABLE)
-    assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain"))
+    assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain", "comparison"))
+
+
+def test_too_few_comparisons_are_made_up_for_by_chains(tmp_path: Path):
+    """Without dates of birth and years of films there is nothing to compare."""
+    texts = [Document(page.id, page.title, page.text.replace("born on", "seen before")) for page in pages(60)]
+    undated = [Document(page.id, page.title, re.sub(r" \d{4} film", " crime film", page.text)) for page in texts]
+    items = written(index(tmp_path, undated), 40).items
+    assert not of_kind(items, "comparison")
+    assert len(of_kind(items, "chain")) == round(40 * TWO_HOPS)
 
 
 def test_no_other_passage_that_a_search_gives_answers_what_is_hidden(corpus: LexicalIndex):

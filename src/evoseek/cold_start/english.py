@@ -52,7 +52,7 @@ REFERS = re.compile(
 
 SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bJr\.)(?<!\bvs\.)(?<!\bNo\.)"
-    r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)\s+(?=[A-Z\"'`])|\n\s*\n|\s(?:-|•|→)\s"
+    r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)\s+(?=[A-Z\"'`])|\n\s*\n|\s(?:-|•|→)\s(?!\d)"
 )
 DEPENDS = re.compile(
     r"^(?:If|When|While|Although|Though|Because|Since|Unless|Until|After|Before|For example|In other words|Similarly|"
@@ -106,7 +106,8 @@ NATIONALITY = re.compile(rf" (?:is|was) an? (?:[a-z]+ ){{0,2}}(?P<nation>{_NATIO
 """What follows the name of a person of one nationality."""
 
 RELEASED = re.compile(
-    r" (?:is|was) an? (?P<year>\d{4}) (?:[\w'’-]+ ){0,6}?(?:(?P<noun>film|album|song|single)|(?P<text>novel|book))\b"
+    r" (?:is|was) an? (?P<year>\d{4}) (?:(?!of |by |about )[\w'’-]+ ){0,6}?"
+    r"(?:(?P<noun>film|album|song|single)|(?P<text>novel|book))\b"
 )
 """What follows the name of a work that is dated by its kind: `is a 1947 crime film`."""
 

@@ -30,8 +30,8 @@ _T = TypeVar("_T")
 
 REFUSAL = "Not found in the documents."
 TWO_HOPS, COMPARISONS, UNANSWERABLE = 0.35, 0.1, 0.25
-"""Shares of the questions: two hops are chains but for the comparisons, and the rest has one hop. What comparisons there
-are too few of is made up by chains, and those by questions of one hop."""
+"""Shares of the questions: two hops are chains but for the comparisons, and the rest has one hop. Too few comparisons
+are made up for by chains, and too few chains by questions of one hop."""
 KINDS = {
     "name": 0.4,
     "date": 0.25,
