@@ -84,6 +84,11 @@ def test_a_part_of_the_subjects_name_is_not_asked_for():
 def test_what_a_subject_is_said_to_be_asks_for_it():
     found = asked("The Kite", "The Kite is a 1947 crime film directed by Ada Birk and written by Tom Ark.")
     assert found["What is a 1947 crime film directed by Ada Birk?"] == "The Kite"
+    many = [
+        asked("Ada Birk", f"Ada Birk was a {of_what} writer of plays and poems. She lived.")
+        for of_what in ("Danish", "Brill")
+    ]
+    assert [list(found.values()).count("Ada Birk") for found in many] == [0, 1]  # there is more than one Danish writer
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,7 @@ from evoseek.cold_start.english import (
     DESCRIBES,
     LISTED,
     LIVED,
+    NATION,
     NATIONALITY,
     NO_NAMES,
     OF_PERSON,
@@ -295,7 +296,7 @@ def _of_subject(statement: _Statement) -> Iterator[Cloze]:
     end = CLAUSE_END.search(found[1], min(len(found[1]), 40))
     description = (found[1][: end.start()] if end else found[1]).rstrip(" .")
     said = words(description)
-    is_specific = re.search(r"[A-Z0-9]", description) is not None
+    is_specific = re.search(r"[A-Z0-9]", NATION.sub("", description)) is not None
     if is_specific and len(said) in _WORDS_OF_SUBJECT_QUESTION and not set(words(name)) & set(said):
         asked = "who" if statement.of_person else "what"
         yield statement.asks(f"{asked} {description}", name, "subject", description, after=description)

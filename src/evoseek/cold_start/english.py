@@ -102,7 +102,8 @@ _NATIONS = (
     "Swedish Swiss Syrian Taiwanese Tanzanian Thai Tunisian Turkish Ugandan Ukrainian Uruguayan Uzbek Venezuelan "
     "Vietnamese Welsh Yemeni Yugoslav Zambian Zimbabwean"
 )
-NATIONALITY = re.compile(rf" (?:is|was) an? (?:[a-z]+ ){{0,2}}(?P<nation>{_NATIONS.replace(' ', '|')}) [a-z]")
+NATION = re.compile(rf"\b(?:{_NATIONS.replace(' ', '|')})\b")
+NATIONALITY = re.compile(rf" (?:is|was) an? (?:[a-z]+ ){{0,2}}(?P<nation>{NATION.pattern}) [a-z]")
 """What follows the name of a person of one nationality."""
 
 RELEASED = re.compile(
