@@ -10,7 +10,7 @@ from evoseek.cli.main import app
 from evoseek.cli.train import outline
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError
-from evoseek.policy.machine import cores
+from evoseek.policy.machine import Machine, cores
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
@@ -51,6 +51,24 @@ def test_it_says_what_would_be_done_and_does_nothing(words, tmp_path, monkeypatc
         )
         assert "--enable-lora --max-loras 2 --max-lora-rank 8" in line
     assert len(servers) == 2
+
+
+@pytest.mark.parametrize(("clock", "dtype"), [((0, 3, 3, 4), "bfloat16"), ((0, 4, 4, 8), "float32")])
+def test_the_data_type_that_the_machine_would_decide_on_is_shown(words, tmp_path, monkeypatch, clock, dtype):
+    sizes = {"hidden_size": 576, "intermediate_size": 1536, "num_hidden_layers": 30, "num_attention_heads": 9}
+    (tmp_path / "model").mkdir()
+    (tmp_path / "model" / "config.json").write_text(json.dumps(sizes | {"vocab_size": 49152}))
+    words = [str(tmp_path / "model") if word == "tiny" else word for word in words]
+    readings = iter([*clock, *clock, *clock, *clock, *clock, *clock])
+    machine = Machine("cpu", 2**36, clock=lambda: float(next(readings)))
+    monkeypatch.setattr("evoseek.policy.machine.find_machine", lambda _: machine)
+    lines = said([*words, "--dry-run"], monkeypatch)
+    assert [line.partition("  #")[0] for line in lines if "dtype" in line][:1] == [f'  policy.dtype = "{dtype}"']
+    assert f"Model: {tmp_path / 'model'} ({dtype}, all weights) on cpu" in lines
+    given = said([*words, "--set", f"policy.dtype={dtype}", "--dry-run"], monkeypatch)
+    assert not any("times as fast" in line for line in given)
+    together = said([*words, "--processes", "2", "--dry-run"], monkeypatch)
+    assert '  policy.dtype = "float32"  # 2 processes share the weights in it' in together
 
 
 def test_more_processes_than_cores_are_warned_of(words, monkeypatch):

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.policy.machine import FEWEST_ROWS, WideLinear, widen_products
+from evoseek.policy.machine import FEWEST_ROWS, Machine, WideLinear, find_machine, widen_products
 
 CHILD = """
 import resource
@@ -90,3 +90,35 @@ def test_the_bfloat16_layers_of_a_model_are_widened():
     with torch.inference_mode():
         difference = half(ids).logits.float() - model.bfloat16().float()(ids).logits
     assert difference.abs().max() < 0.02
+
+
+def test_products_are_timed_in_both_types_forward_backward_and_few_at_a_time(monkeypatch: pytest.MonkeyPatch):
+    seen: list[tuple[str, torch.dtype]] = []
+    forward = nn.Linear.forward
+
+    def told(layer: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
+        product = forward(layer, rows)
+        seen.append((f"{len(rows)} x {layer.in_features} x {layer.out_features}", layer.weight.dtype))
+        if product.requires_grad:
+            product.register_hook(lambda _: seen.append(("backward", layer.weight.dtype)))
+        return product
+
+    monkeypatch.setattr(nn.Linear, "forward", told)
+    monkeypatch.setattr("evoseek.policy.machine.is_slow_with_bfloat16", lambda: False)
+    torch.manual_seed(5)
+    before = torch.get_rng_state()
+    readings: list[int] = []
+    gain = Machine("cpu", 0, clock=lambda: float(readings.append(len(seen)) or sum(readings))).bfloat16_gain(24, 40)
+    once = ["128 x 24 x 40", "backward", *["32 x 24 x 40"] * 4]
+    types = [torch.float32, torch.bfloat16] * 4  # once before the clock runs, and in three rounds
+    assert seen == [(name, dtype) for dtype in types for name in once]
+    assert readings == [12, 18, 18, 24, 24, 30, 30, 36, 36, 42, 42, 48]
+    assert gain == 18 / 24  # the first round's: each reading adds what was seen by then
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_machine_knows_how_many_processes_train_together(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("WORLD_SIZE", raising=False)
+    assert find_machine("cpu").processes == 1
+    monkeypatch.setenv("WORLD_SIZE", "4")
+    assert find_machine("cpu").processes == 4

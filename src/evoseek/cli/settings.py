@@ -187,16 +187,27 @@ def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
 
 
 def chosen_for_model(
-    settings: TrainingSettings, *, console: Console, run: RunDirectory | None = None, answers: int = 0
+    settings: TrainingSettings,
+    *,
+    console: Console,
+    run: RunDirectory | None = None,
+    answers: int = 0,
+    processes: int | None = None,
 ) -> TrainingSettings:
     """The settings with those that were not given chosen for the model; those that the command reads are printed. For a
-    resumed run, as they were chosen at its beginning. With `answers` it only answers, so many questions at once."""
+    resumed run, as they were chosen at its beginning. With `answers` it only answers, so many questions at once.
+    `processes` would train together, if this is none of them."""
     with end_on_interrupt():
-        from evoseek.policy.machine import find_machine
+        from evoseek.policy.machine import Machine, find_machine
         from evoseek.training.model_defaults import apply_model_defaults
 
     saved = run.read_config() if run is not None and run.is_begun else None
-    settings, words = apply_model_defaults(settings, find_machine, saved, shown=is_read, answers=answers)
+
+    def machine(device: str | None) -> Machine:
+        found = find_machine(device)
+        return found if processes is None else replace(found, processes=processes)
+
+    settings, words = apply_model_defaults(settings, machine, saved, shown=is_read, answers=answers)
     if words:
         say(console, words)
     return settings

@@ -136,7 +136,7 @@ def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None
     from evoseek.training.inputs import inputs_of
 
     console = Console()
-    settings = chosen_for_model(given.read(), run=run, console=console)
+    settings = chosen_for_model(given.read(), run=run, console=console, processes=processes if processes > 1 else None)
     check_run(settings, run)
     defaults = defaults_of(settings).resolved()
     may_differ = changeable(settings, "on_resume")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BeforeValidator, Field, SerializeAsAny
+from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
 from evoseek.settings import MANY, Chosen, Count, Needs, PartSettings, Section
 
@@ -37,8 +37,17 @@ class PolicySettings(Section):
     dtype: Dtype = Field(
         default="float32",
         description="Data type of the weights; all of them can be trained in float32, or in bfloat16 with float32 "
-        "masters.",
+        "masters. `auto`, as if it was left out: float32 for the policies of the package; for any other model the one "
+        "that suits the machine on which the run is begun.",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _leave_out_auto(cls, given: Any) -> Any:
+        """What is chosen for a model is what was not given, so nothing else has to know `auto`."""
+        if isinstance(given, dict) and given.get("dtype") == "auto":
+            return {key: value for key, value in given.items() if key != "dtype"}
+        return given
 
 
 class LoraSettings(Section):

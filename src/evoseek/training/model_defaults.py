@@ -4,8 +4,9 @@ Values set by the user, a config file or the system stay. Of the rest, those of 
 million parameters; a larger model gets these:
 
     policy.device                 the CUDA device, if there is one, or else the CPU
-    policy.dtype                  bfloat16 for an adapter's frozen base on an accelerator, or else float32; all
-                                  weights can be trained in bfloat16, too
+    policy.dtype                  bfloat16 on an accelerator that has it; on a CPU where products of this model's sizes
+                                  are timed to be 1.5 times as fast in it; otherwise float32, as for several processes
+                                  (they share the weights in nothing else) and below 20 million parameters
     learner.bf16                  on an accelerator
     learner.learning_rate         all weights: 1.5e-5 below 0.3 billion parameters (measured: SmolLM2-135M on Wikipedia,
                                   GRPO; with 3e-5 one of two seeds collapsed); 1e-6 from 2.5 billion (published for 3B
@@ -52,6 +53,8 @@ _RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below so many parame
 _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
 _ADAPTER_RATE = 10.0  # times that of all weights
+_FEWEST_TIMED = 20_000_000  # parameters; below, the products are not what takes the time
+_LEAST_GAIN = 1.5  # of products, which take half of a pass, while the rest is no faster (bench/real_speed.py)
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
 _LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
@@ -113,14 +116,21 @@ class _Choice:
     settings: TrainingSettings
     before: Mapping[str, object]
     chosen: dict[str, object] = field(default_factory=dict[str, object])
+    reasons: dict[str, str] = field(default_factory=dict[str, str])
 
-    def __call__(self, key: str, value: object) -> None:
+    def __call__(self, key: str, value: object, reason: str = "") -> None:
         """Set what was not given, if the settings have it."""
         table, _, name = key.rpartition(".")
         if is_given(self.settings, key) or name not in getattr(type(lookup(self.settings, table)), "model_fields", ()):
             return
         self.chosen[key] = value = self.before.get(key, value)
         self.settings = with_setting(self.settings, key, value)
+        if reason:
+            self.reasons[key] = reason
+
+    def needs(self, key: str) -> bool:
+        """Whether a value is neither given nor known from before."""
+        return not is_given(self.settings, key) and key not in self.before
 
 
 def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers: int = 0) -> None:
@@ -131,7 +141,7 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers
     longest = (shape.longest if shape else None) or 4096
     choose("policy.device", machine.device)
     if not remote:
-        choose("policy.dtype", "bfloat16" if adapter and not cpu else "float32")
+        choose("policy.dtype", *(_dtype(machine, shape) if choose.needs("policy.dtype") else ("float32",)))
         choose("learner.bf16", not cpu)
         choose("learner.token_budget", 2048 if cpu else 8192)
     asks = lookup(settings, "questions.per_step") is not None
@@ -151,6 +161,21 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers
         choose("sampler.slots", slots(choose.settings, machine, shape, answers))
 
 
+def _dtype(machine: Machine, shape: ModelShape | None) -> tuple[str, str]:
+    """The data type of the weights, and why."""
+    if machine.processes > 1:
+        return "float32", f"{machine.processes} processes share the weights in it"
+    if not machine.is_cpu:
+        return ("bfloat16", "") if machine.has_bfloat16 else ("float32", f"{machine.device} has no bfloat16")
+    if shape is None or shape.parameters < _FEWEST_TIMED:
+        return "float32", ""
+    gain = machine.bfloat16_gain(shape.hidden, shape.inner)
+    return (
+        "bfloat16" if gain >= _LEAST_GAIN else "float32",
+        f"products in bfloat16 are {gain:.1f} times as fast on this CPU, and {_LEAST_GAIN} are worth it",
+    )
+
+
 def _choose_bounds(choose: _Choice) -> None:
     """How many calls and turns a rollout has."""
     choose("rollout.max_tool_calls", 4)
@@ -161,7 +186,11 @@ def _choose_bounds(choose: _Choice) -> None:
 
 
 def _words(choice: _Choice, machine: Machine, shape: ModelShape | None, shown: Callable[[str], bool]) -> str:
-    lines = [f"  {key} = {json.dumps(value)}" for key, value in choice.chosen.items() if shown(key)]
+    lines = [
+        f"  {key} = {json.dumps(value)}" + (f"  # {reason}" if (reason := choice.reasons.get(key)) else "")
+        for key, value in choice.chosen.items()
+        if shown(key)
+    ]
     if not lines:
         return ""
     size = (
