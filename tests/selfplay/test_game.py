@@ -22,7 +22,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
-from evoseek.selfplay.game import PassageGame, load_players
+from evoseek.selfplay.game import load_players
 from evoseek.selfplay.tasks import answer_tasks, sample_passages
 from evoseek.settings import lookup
 from evoseek.systems.dr_zero import DrZero, Schedule
@@ -261,8 +261,9 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     assert (update.mini_batches, update.seed) == (2, 11)
     check_learner(update.learner, 1e-5, 0.75)
     assert update.roles["proposer"].loss == ReinforceLoss("sequence-sum")
-    assert update.roles["solver"].loss == ClippedLoss(0.15, 0.35)
-    proposing, solving = (update.roles[name].samples.__self__ for name in ("proposer", "solver"))
+    assert update.roles["solver"].loss is None  # the learner's
+    assert update.learner.loss == ClippedLoss(0.15, 0.35)
+    proposing, solving = (update.roles[name] for name in ("proposer", "solver"))
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
     assert (proposing.distillation, solving.distillation.coefficient) == (None, 0.0625)
@@ -274,7 +275,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
 def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
     settings = {"search.index": places["search.index"], "algorithm.kl_coefficient": 0.5, "algorithm.kl_in": "reward"}
     roles = loop_of("ssp", tmp_path / "run", settings).system.update.roles
-    proposing, solving = (roles[name].samples.__self__ for name in ("proposer", "solver"))
+    proposing, solving = (roles[name] for name in ("proposer", "solver"))
     assert (proposing.penalty, proposing.transforms) == (None, [])
     assert solving.penalty.coefficient == 0.5
     assert solving.transforms
@@ -335,7 +336,7 @@ def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, sy
     groups = list(proposals(2))
     if system == "ssp":
         roles = found.update.roles
-        proposing, losses = roles["proposer"].samples.__self__, [role.loss for role in roles.values()]
+        proposing, losses = roles["proposer"], [roles["proposer"].loss, found.update.learner.loss]
         metrics = found.update(1, {"proposer": groups})
     else:
         proposing = found.proposer_update
@@ -445,7 +446,7 @@ def test_what_is_off_by_default_is_not_there(places, tmp_path):
     assert loop.system.writing == loop.system.play
     raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"]}).system
     assert (raw.trained, raw.fill, raw.reset_every) == (("proposer", "solver"), "replay-reset", 10)
-    assert raw.update.roles["proposer"].samples.__self__.credit([0.5, None], ["a", "b"]) == [0.5, None]
+    assert raw.update.roles["proposer"].credit([0.5, None], ["a", "b"]) == [0.5, None]
 
 
 def test_an_engine_that_is_handed_in_is_searched_by_both_roles(places, tmp_path):
@@ -493,10 +494,10 @@ def test_two_adapters_share_one_model(places):
 def test_a_source_passage_is_cut_and_its_end_is_not_shown(places, monkeypatch):
     index = open_index(places["search.index"], setting="search.index")
     with TrainingContext(load_settings(system="dr-zero", options=places)) as context:
-        game = PassageGame.between(context.settings, context, context.agent, context.agent)
-        (whole, *_) = game.tasks("training", 1)(0, 5, "k")
+        game, tasks = DrZero.proposing(context.settings, context)
+        (whole, *_) = tasks(0, 5, "k")
         monkeypatch.setattr("evoseek.selfplay.tasks.SOURCE_TOKENS", 3)
-        (cut, *_) = game.tasks("training", 1)(0, 5, "k")
+        (cut, *_) = tasks(0, 5, "k")
     stored = index.get(cut.task.passage.id)
     assert whole.task.passage.text == stored.text  # as it stands in the corpus, letter case and all
     shown = cut.task.passage.text

@@ -12,7 +12,7 @@ from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.training.update import GroupUpdate, RoleUpdate, TwoRoleUpdate
+from evoseek.training.update import GroupUpdate, TwoRoleUpdate
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 UNIFORM = -math.log(4)
@@ -71,11 +71,10 @@ def group(key, *members):
 
 def two_roles(learner, **options):
     """REINFORCE for the proposer, GRPO without std for the solver."""
-    proposer = GroupUpdate(learner, lambda rewards, _: raw_advantages(rewards), seed=0)
-    solver = GroupUpdate(learner, partial(group_advantages, scale="none"), seed=0)
+    raw, scaled = ReinforceLoss("sequence-sum"), ClippedLoss(aggregate="token-mean")
     roles = {
-        "proposer": RoleUpdate(proposer.samples, ReinforceLoss("sequence-sum")),
-        "solver": RoleUpdate(solver.samples, ClippedLoss(aggregate="token-mean")),
+        "proposer": GroupUpdate(learner, lambda rewards, _: raw_advantages(rewards), seed=0, loss=raw),
+        "solver": GroupUpdate(learner, partial(group_advantages, scale="none"), seed=0, loss=scaled),
     }
     return TwoRoleUpdate(learner, roles, seed=0, **options)
 

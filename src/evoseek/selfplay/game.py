@@ -2,19 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Protocol, TypeVar
 
 from evoseek.checkpoints import Checkpoint
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv
 from evoseek.errors import ConfigError
-from evoseek.learner.base import LearnerBase
-from evoseek.learner.checkpoint import Part
-from evoseek.learner.learner import LearnerContext
-from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.terms import corrected
 from evoseek.policy.policy import Policy
 from evoseek.protocols import RewardFn
@@ -27,41 +22,34 @@ from evoseek.rollout.roller import Roller
 from evoseek.selfplay.distillation import self_distillation
 from evoseek.selfplay.episode import SelfPlay, relabel
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
-from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings
-from evoseek.selfplay.tasks import SearchChain, answer_tasks, passage_pool, passage_tasks
+from evoseek.selfplay.tasks import passage_pool
 from evoseek.selfplay.verify import Verifier
 from evoseek.training.context import load_run_policy
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.run_state import State
-from evoseek.training.samples import old_logprobs, record_samples
-from evoseek.training.settings import TrainingSettings
-from evoseek.training.trainer import forward_of, load_trainable, ratio_transforms, save_trained, sync
-from evoseek.training.update import GroupUpdate, RoleUpdate, TwoRoleUpdate
+from evoseek.training.trainer import Objective, Trainer
+from evoseek.training.update import GroupUpdate, TwoRoleUpdate
 from evoseek.types import Passage
 from evoseek.world.world import Oracle, load_world, world_oracle
 
-_Settings = TypeVar("_Settings", bound=GameSettings)
-_Any = TypeVar("_Any", bound=TrainingSettings)
 
-
-def make_play(
+def _play(
     settings: GameSettings,
     context: TrainingContext,
     proposer: Agent,
-    solver: Agent,
     env: type[AnswerProposerEnv | PassageProposerEnv],
 ) -> SelfPlay:
-    """Episodes between two agents (or one in both roles) that search the context's engine. `env` is the proposer's."""
+    """Episodes between the proposer and the context's agent, who search the context's engine."""
     tools = context.tools(proposer.prompts, context.engine)
     own, filters, game = settings.proposer, settings.filters, settings.selfplay
     limits = replace(proposer.limits, max_turns=own.max_turns, max_tokens_per_turn=own.max_tokens_per_turn)
     weight, metric = game.evidence_weight, context.metric
     return SelfPlay(
         proposer=proposer.proposer(tools, env, limits=limits, temperature=own.temperature),
-        solver=context.solver(context.engine, solver),
+        solver=context.solver(context.engine),
         rules=RuleFilter(
             min_words=filters.min_words,
             min_searches=filters.min_searches,
@@ -77,7 +65,7 @@ def make_play(
         ),
         attempts=own.attempts,
         metric=metric,
-        verifier=_verifier(settings, solver, context.reward, exact=metric in GRADED),
+        verifier=_verifier(settings, context.agent, context.reward, exact=metric in GRADED),
         evidence=supporting_passages if settings.verification.passages == "supporting" else seen_passages,
         near_duplicates=filters.near_duplicates,
         label=partial(relabel, metric=metric) if game.label == "majority" else None,
@@ -109,8 +97,8 @@ def _verifier(settings: GameSettings, agent: Agent, correct: RewardFn, *, exact:
 
 
 @dataclass(frozen=True)
-class _Game:
-    """The players, and the episodes between them."""
+class Game:
+    """The players, the episodes between them, and how each role is trained."""
 
     settings: GameSettings
     context: TrainingContext
@@ -118,22 +106,84 @@ class _Game:
     solver: Agent
     play: SelfPlay
 
+    @classmethod
+    def load(
+        cls,
+        settings: GameSettings,
+        context: TrainingContext,
+        env: type[AnswerProposerEnv | PassageProposerEnv],
+        *,
+        one_policy: bool = True,
+    ) -> Game:
+        """The policy of the context in both roles; or two that begin as the same model, as the checkpoint has them.
+        `env` is the proposer's. Raises PolicyError, ConfigError for several processes with servers."""
+        if not one_policy and context.ranks.size > 1 and settings.sampler.name != "torch":
+            raise ConfigError(
+                f"{settings.run.system} trains two policies in {context.ranks.size} processes, which only the sampler "
+                f"torch can follow, but sampler.name is {settings.sampler.name}. Set it to torch, or train in one "
+                "process."
+            )
+        if one_policy:
+            proposer = context.agent
+        else:
+            solver, proposing = load_players(settings, context.checkpoint, context.device)
+            context.agent = context.agent_of(solver)  # the one that the context's trainer trains
+            proposer = context.agent_of(proposing)
+        play = _play(settings, context, proposer, env)
+        return cls(settings, context, proposer, context.agent, play)
+
+    @property
+    def has_one_policy(self) -> bool:
+        """Whether one policy plays both roles."""
+        return self.proposer is self.solver
+
     @property
     def oracle(self) -> Oracle | None:
         """The oracle for questions, if the corpus is a generated world."""
         world = self.settings.selfplay.world
         return world_oracle(load_world(Path(world))) if world else None
 
-    def plan(
-        self,
-        system: System,
-        parts: Mapping[str, Part],
-        *,
-        resumed: Callable[[int], None],
-        steps: int | None = None,
-        is_due: Callable[[int], bool] | None = None,
-        state: State | None = None,
-    ) -> TrainingPlan:
+    @cached_property
+    def pool(self) -> list[Passage]:
+        """The passages that questions begin with."""
+        return passage_pool(self.context.corpus, self.settings.run.seed)
+
+    @cached_property
+    def proposer_trainer(self) -> Trainer:
+        """The trainer of the proposer's policy: the run's own where it plays both roles."""
+        if self.has_one_policy:
+            return self.context.trainer
+        return self.context.trainer_of(self.proposer, self._objective(), part="proposer")
+
+    def _objective(self) -> Objective:
+        """What the proposer learns by: its own credit and loss."""
+        own, context = self.settings.proposer, self.context
+        loss = corrected(build("loss", own.loss, context), self.settings.algorithm)
+        return Objective(loss, build("credit", own.credit, context), own.temperature)
+
+    def solver_update(self, questions: QuestionLog) -> GroupUpdate:
+        """The update that trains the solver on written questions."""
+        trainer, corpus = self.context.trainer, self.context.corpus
+        distillation = self.settings.selfplay.distillation
+        return trainer.group_update(self_distillation(distillation, trainer, self.solver, corpus, questions))
+
+    def proposer_update(self) -> GroupUpdate:
+        """The update that trains the proposer: one optimizer step on a batch."""
+        return self.proposer_trainer.update_by(self._objective())
+
+    def update(self, questions: QuestionLog) -> TwoRoleUpdate:
+        """Both roles of one policy in the same optimizer steps."""
+        trainer, algorithm = self.context.trainer, self.settings.algorithm
+        many, masked = algorithm.mini_batches, algorithm.mask_observations
+        proposing = trainer.update_by(self._objective(), mini_batches=many, mask_observations=masked)
+        roles = {"proposer": proposing, "solver": self.solver_update(questions)}
+        return TwoRoleUpdate(trainer.learner, roles, self.settings.run.seed, many)
+
+    def publish_proposer(self, step: int) -> None:
+        """Hand the proposer's weights of a step to its sampler."""
+        self.proposer_trainer.publish(self.proposer.sampler, step)
+
+    def plan(self, system: System, state: State) -> TrainingPlan:
         """The plan of a system. Held-out questions are answered by the solver."""
         context = self.context
         context.report_models()
@@ -142,160 +192,8 @@ class _Game:
         context.warn_unknown_words(
             (passage.text for passage in context.corpus.passages()), what="the passages of the index"
         )
-        eval_roller = self.play.solver
-        if self.settings.evaluation.path:
-            eval_roller = context.solver(context.held_out_engine, self.solver)
-        return TrainingPlan(
-            system, self.settings, parts, resumed, eval_roller, steps, is_due, is_game=True, state=state
-        )
-
-    def _proposer_loss(self) -> LossFn[LossInputs]:
-        return corrected(build("loss", self.settings.proposer.loss, self.context), self.settings.algorithm)
-
-
-class AnswerGame(_Game):
-    """One policy in both roles; its questions begin with answers."""
-
-    @classmethod
-    def load(cls, settings: GameSettings, context: TrainingContext) -> AnswerGame:
-        """The policy of the context."""
-        agent = context.agent
-        return cls(settings, context, agent, agent, make_play(settings, context, agent, agent, AnswerProposerEnv))
-
-    def tasks(self, answers: str) -> TaskSource[SearchChain]:
-        """Tasks from a file of answers, or from those of the corpus ("")."""
-        return answer_tasks(self.settings, self.context.corpus, answers)
-
-    def update(self, questions: QuestionLog) -> TwoRoleUpdate:
-        """Both roles in the same optimizer steps."""
-        trainer, settings = self.context.trainer, self.settings
-        distillation = settings.selfplay.distillation
-        solving = trainer.group_update(
-            self_distillation(distillation, trainer, self.solver, self.context.corpus, questions)
-        )
-        credit = build("credit", settings.proposer.credit, self.context)
-        transforms = trainer.corrections()
-        proposing = replace(solving, credit=credit, transforms=transforms, penalty=None, distillation=None)
-        roles = {
-            "proposer": RoleUpdate(proposing.samples, self._proposer_loss()),
-            "solver": RoleUpdate(solving.samples, trainer.learner.loss),
-        }
-        return TwoRoleUpdate(trainer.learner, roles, settings.run.seed, settings.algorithm.mini_batches)
-
-
-class _PassageSettings(Protocol):
-    """How a passage is shown to the proposer, and how fast the proposer learns."""
-
-    show_source: bool
-
-
-class PassageGame(_Game):
-    """Two policies that begin as the same model, or one in both roles; questions begin with passages."""
-
-    @classmethod
-    def load(cls, settings: GameSettings, context: TrainingContext, *, one_policy: bool) -> PassageGame:
-        """Both as the checkpoint has them, or both begun. Raises PolicyError, ConfigError for several processes with
-        servers."""
-        if one_policy:
-            return cls.between(settings, context, context.agent, context.agent)
-        if context.ranks.size > 1 and settings.sampler.name != "torch":
-            raise ConfigError(
-                f"{settings.run.system} trains two policies in {context.ranks.size} processes, which only the sampler "
-                f"torch can follow, but sampler.name is {settings.sampler.name}. Set it to torch, or train in one "
-                "process."
-            )
-        solver, proposer = load_players(settings, context.checkpoint, context.device)
-        context.agent = context.agent_of(solver)  # the one that the context's trainer trains
-        return cls.between(settings, context, context.agent_of(proposer), context.agent)
-
-    @classmethod
-    def between(cls, settings: GameSettings, context: TrainingContext, proposer: Agent, solver: Agent) -> PassageGame:
-        """The game between two loaded agents."""
-        play = make_play(settings, context, proposer, solver, PassageProposerEnv)
-        return cls(settings, context, proposer, solver, play)
-
-    @cached_property
-    def pool(self) -> list[Passage]:
-        """The passages that questions begin with."""
-        return passage_pool(self.context.corpus, self.settings.run.seed)
-
-    def tasks(self, purpose: str, copies: int) -> TaskSource[Passage]:
-        """Tasks from passages; `purpose` keeps draws apart."""
-        own: _PassageSettings = self.settings.proposer  # pyright: ignore[reportAssignmentType]
-        return passage_tasks(
-            self.settings,
-            self.proposer,
-            self.pool,
-            purpose=purpose,
-            copies=copies,
-            shown=own.show_source,
-        )
-
-    def solver_update(self, questions: QuestionLog) -> GroupUpdate:
-        """The step that trains the solver on written questions."""
-        trainer, corpus = self.context.trainer, self.context.corpus
-        distillation = self.settings.selfplay.distillation
-        return trainer.group_update(self_distillation(distillation, trainer, self.solver, corpus, questions))
-
-    @property
-    def has_one_policy(self) -> bool:
-        """Whether one policy plays both roles."""
-        return self.proposer is self.solver
-
-    def proposer_update(self) -> GroupUpdate:
-        """The update that trains the proposer: by its own credit and loss, also with the solver's learner."""
-        settings, context = self.settings, self.context
-        learner = context.trainer.learner if self.has_one_policy else self.proposer_learner
-        credit = build("credit", settings.proposer.credit, context)
-        own = old_logprobs(learner, settings, context.ranks, self.trained_proposer.active)
-        transforms = ratio_transforms(settings, context.ranks, own)
-        return GroupUpdate(learner, credit, settings.run.seed, transforms=transforms, loss=self._proposer_loss())
-
-    @cached_property
-    def trained_proposer(self) -> Policy:
-        """The proposer that is trained: a copy of the sampler's where several ranks share the weights."""
-        context = self.context
-        if self.has_one_policy:
-            return context.trainer.policy
-        if context.ranks.size == 1:
-            return self.proposer.policy
-        return load_trainable(
-            self.settings, context.checkpoint, device=context.device, part="proposer", ranks=context.ranks
-        )
-
-    def publish_proposer(self, step: int) -> None:
-        """Hand the proposer's weights of a step to its sampler."""
-        if self.has_one_policy:
-            self.context.publish(step)
-            return
-        sync(self.trained_proposer, self.proposer.policy)
-        self.proposer.sampler.update_weights(step)
-
-    @cached_property
-    def proposer_learner(self) -> LearnerBase[LossInputs]:
-        """The proposer's learner."""
-        policy = self.trained_proposer
-        forward = forward_of(self.settings, policy, temperature=self.settings.proposer.temperature)
-        context = LearnerContext(
-            forward,
-            self._proposer_loss(),
-            ranks=self.context.ranks,
-            dump=self.context.run.dump,
-            active=policy.active,
-            deferred_weights=policy.deferred_weights,
-        )
-        learner = build("learner", self.settings.learner, context)
-        record_samples(learner, self.settings, self.context.run, self.context.ranks, policy.active)
-        return learner
-
-    @property
-    def parts(self) -> dict[str, Part]:
-        """The parts of a checkpoint."""
-        if self.has_one_policy:
-            return dict(self.context.trainer.parts)
-        save = partial(save_trained, self.trained_proposer, ranks=self.context.ranks)
-        proposer = Part(save, self.proposer_learner)
-        return {**self.context.trainer.parts, "proposer": proposer}
+        parts = {**context.trainer.parts, **self.proposer_trainer.parts}
+        return replace(context.plan(system, self.play.solver, state=state), parts=parts, is_game=True)
 
 
 def load_players(

@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evoseek.env.environments import task_of
+from evoseek.env.environments import PassageProposerEnv, task_of
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.settings import GroupRolloutSettings
@@ -44,7 +44,7 @@ from evoseek.types import Episode, Invalid, Passage, Question, Scored, Trajector
 from evoseek.world.world import Oracle
 
 if TYPE_CHECKING:
-    from evoseek.selfplay.game import PassageGame
+    from evoseek.selfplay.game import Game
     from evoseek.training.plan import TrainingContext, TrainingPlan
     from evoseek.training.update import Update
 
@@ -218,10 +218,10 @@ class DrZero:
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings: two policies that begin as the same model."""
-        from evoseek.selfplay.game import PassageGame  # imports torch, which the settings do not need
+        from evoseek.selfplay.game import Game  # imports torch, which the settings do not need
 
         own = settings.dr_zero
-        game = PassageGame.load(settings, context, one_policy=own.one_policy)
+        game = Game.load(settings, context, PassageProposerEnv, one_policy=own.one_policy)
         solver = game.solver
         schedule = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
         questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
@@ -233,8 +233,8 @@ class DrZero:
             schedule=schedule,
             play=game.play,
             writing=replace(game.play, proposer=game.play.proposer.at(own.writing_temperature)),
-            tasks=game.tasks("training", settings.proposer.per_task),
-            written_tasks=game.tasks("writing", own.questions_per_passage),
+            tasks=_tasks(settings, game, "training", settings.proposer.per_task),
+            written_tasks=_tasks(settings, game, "writing", own.questions_per_passage),
             solving=SearchR1([], rollouts, game.solver_update(questions), context.publish, settings.questions.per_step),
             proposer_update=game.proposer_update(),
             publish_proposer=game.publish_proposer,
@@ -266,21 +266,18 @@ class DrZero:
             last = place.number == schedule.solver_steps
             return step == 0 or (place.phase == "solve" and (last or (every > 0 and place.number % every == 0)))
 
-        return game.plan(
-            system, game.parts, resumed=resumed, steps=schedule.steps, is_due=is_due, state=system.solving.rates
-        )
+        plan = game.plan(system, system.solving.rates)
+        return replace(plan, resumed=resumed, steps=schedule.steps, is_due=is_due)
 
     @classmethod
-    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[PassageGame, TaskSource[Passage]]:
+    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[Game, TaskSource[Passage]]:
         """The game for writing questions without training: with the two policies of a run, or with one in both
         roles."""
-        from evoseek.selfplay.game import PassageGame
+        from evoseek.selfplay.game import Game
 
-        if context.checkpoint is not None:
-            game = PassageGame.load(settings, context, one_policy=settings.dr_zero.one_policy)
-        else:
-            game = PassageGame.between(settings, context, context.agent, context.agent)
-        return game, game.tasks("proposing", settings.proposer.per_task)
+        one_policy = settings.dr_zero.one_policy or context.checkpoint is None
+        game = Game.load(settings, context, PassageProposerEnv, one_policy=one_policy)
+        return game, _tasks(settings, game, "proposing", settings.proposer.per_task)
 
     _solving: tuple[int, SearchR1] | None = field(default=None, init=False)
 
@@ -407,6 +404,14 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
         "whose proposals "
         "are valid more often."
     )
+
+
+def _tasks(settings: DrZero.Settings, game: Game, purpose: str, copies: int) -> TaskSource[Passage]:
+    """Tasks from passages; `purpose` keeps draws apart."""
+    from evoseek.selfplay.tasks import passage_tasks
+
+    shown = settings.proposer.show_source
+    return passage_tasks(settings, game.proposer, game.pool, purpose=purpose, copies=copies, shown=shown)
 
 
 def _report(

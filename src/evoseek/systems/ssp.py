@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Literal, Protocol
 
 from pydantic import Field
 
+from evoseek.env.environments import AnswerProposerEnv
 from evoseek.policy.settings import PolicySettings
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import failed_if_nothing_found
@@ -41,7 +42,7 @@ from evoseek.types import Episode, TrajectoryGroup
 from evoseek.world.world import Oracle
 
 if TYPE_CHECKING:
-    from evoseek.selfplay.game import AnswerGame
+    from evoseek.selfplay.game import Game
     from evoseek.selfplay.tasks import SearchChain
     from evoseek.training.plan import TrainingContext, TrainingPlan
 
@@ -149,13 +150,12 @@ class SSP:
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings: one policy in both roles."""
-        from evoseek.selfplay.game import AnswerGame  # imports torch, which the settings do not need
-
-        game, own = AnswerGame.load(settings, context), settings.ssp
+        own = settings.ssp
+        game, tasks = cls.proposing(settings, context)
         questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
         system = cls(
             play=game.play,
-            tasks=game.tasks(own.answers),
+            tasks=tasks,
             update=game.update(questions),
             publish=context.publish,
             questions=questions,
@@ -166,15 +166,16 @@ class SSP:
             fill=own.fill,
             oracle=game.oracle,
         )
-        return game.plan(system, context.trainer.parts, resumed=context.publish, state=system.given)
+        return game.plan(system, system.given)
 
     @classmethod
-    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[AnswerGame, TaskSource[SearchChain]]:
-        """The game for writing questions without training."""
-        from evoseek.selfplay.game import AnswerGame
+    def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[Game, TaskSource[SearchChain]]:
+        """The game and the proposer's tasks: all that writing questions without training needs."""
+        from evoseek.selfplay.game import Game  # imports torch, which the settings do not need
+        from evoseek.selfplay.tasks import answer_tasks
 
-        game = AnswerGame.load(settings, context)
-        return game, game.tasks(settings.ssp.answers)
+        game = Game.load(settings, context, AnswerProposerEnv)
+        return game, answer_tasks(settings, context.corpus, settings.ssp.answers)
 
     async def step(self, step: int) -> StepReport:
         """Propose, verify, solve, and one update of both roles."""

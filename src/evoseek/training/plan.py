@@ -26,7 +26,7 @@ from evoseek.training.loop import Evaluate, System, do_nothing
 from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.trainer import Trainer, load_trainable, samples_apart
+from evoseek.training.trainer import Objective, Trainer, load_trainable, samples_apart
 from evoseek.types import Question, TrajectoryGroup
 
 
@@ -129,7 +129,7 @@ class TrainingContext(Context):
     @cached_property
     def trainer(self) -> Trainer:
         """The trainer of the run's own policy."""
-        return self._trainer(self.objects.loss)
+        return self._trainer(self.objects.loss, None)
 
     def learn_supervised(self, total_steps: int) -> Trainer:
         """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
@@ -137,22 +137,28 @@ class TrainingContext(Context):
         self.trainer = self._trainer(CrossEntropyLoss() if given is None else given, total_steps)
         return self.trainer
 
-    def _trainer(self, loss: LossFn[LossInputs] | None, total_steps: int | None = None) -> Trainer:
+    def _trainer(self, loss: LossFn[LossInputs] | None, total_steps: int | None) -> Trainer:
+        objective = Objective.of(self.settings, loss, self.objects.credit)
+        return self.trainer_of(self.agent, objective, total_steps=total_steps)
+
+    def trainer_of(
+        self, agent: Agent, objective: Objective, *, part: str = "policy", total_steps: int | None = None
+    ) -> Trainer:
+        """The trainer of an agent's policy, of this name in checkpoints."""
         return Trainer.load(
             self.settings,
-            self.agent.policy,
+            agent.policy,
             self.run,
             self.checkpoint,
             self.ranks,
-            loss=loss,
-            credit=self.objects.credit,
+            objective=objective,
+            part=part,
             total_steps=total_steps,
         )
 
     def publish(self, step: int) -> None:
         """Hand the weights of a step to the sampler; a collective."""
-        self.trainer.sync()
-        self.agent.sampler.update_weights(step, self.trainer.whole_weights())
+        self.trainer.publish(self.agent.sampler, step)
 
     @property
     def trajectories(self) -> TrajectoryWriter:

@@ -12,16 +12,12 @@ rollout's own mini-batch.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import compress
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.learner.base import LearnerBase
-from evoseek.learner.distributed import Ranks
-from evoseek.learner.reference import Scoring, with_scores
 from evoseek.loss.base import LossInputs
 from evoseek.runs import RunDirectory
 from evoseek.training.settings import TrainingSettings
@@ -55,27 +51,15 @@ def record_samples(
     learner: LearnerBase[LossInputs],
     settings: TrainingSettings,
     run: RunDirectory,
-    ranks: Ranks,
-    active: Callable[[], AbstractContextManager[object]],
+    complete: SampleTransform,
+    *,
+    is_first: bool,
 ) -> None:
-    """Make a learner record the samples of every step, as the settings say."""
+    """Make a learner record the samples of every step, as the settings say. `complete` sets `old_logprobs`."""
     recorded = settings.run.record_samples
-    if recorded == "no":
-        return
-    complete = old_logprobs(learner, settings, ranks, active) if recorded == "tokens" else None
-    learner.record = SampleRecord(ResumableJsonl(run.samples, _COMPACT), ranks.is_first, complete)
-
-
-def old_logprobs(
-    learner: LearnerBase[LossInputs],
-    settings: TrainingSettings,
-    ranks: Ranks,
-    active: Callable[[], AbstractContextManager[object]],
-) -> SampleTransform:
-    """Sets `old_logprobs` to the logprobs of the learner's current policy."""
-    own = settings.learner
-    how: Scoring = {"token_budget": own.token_budget, "bf16": own.bf16, "ranks": ranks, "active": active}
-    return partial(with_scores, "old_logprobs", forward=learner.forward, **how)
+    if recorded != "no":
+        file = ResumableJsonl(run.samples, _COMPACT)
+        learner.record = SampleRecord(file, is_first, complete if recorded == "tokens" else None)
 
 
 def _row(sample: TrainingSample) -> Mapping[str, object]:

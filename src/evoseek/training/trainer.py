@@ -1,4 +1,8 @@
-"""The trainer of a run: a policy, for PPO its critic, and the update from a step's rollouts."""
+"""The trainer of a policy: its learner, for PPO its critic, and the update from a step's rollouts.
+
+A run has one for its policy, and a self-play of two policies another one for its proposer. What the ratios of a loss
+are taken to is decided here alone (`Trainer.ratios`).
+"""
 
 from __future__ import annotations
 
@@ -28,21 +32,46 @@ from evoseek.policy.deferred_weights import load_deferred
 from evoseek.policy.load import load_critic, load_policy, prepare_process, save_critic, save_policy
 from evoseek.policy.policy import Policy, RemotePolicy, base_of
 from evoseek.policy.settings import EngineSettings
+from evoseek.protocols import Sampler
 from evoseek.registry import build, find
 from evoseek.runs import RunDirectory
 from evoseek.training.context import load_run_policy, loader_of
-from evoseek.training.samples import old_logprobs, record_samples
+from evoseek.training.samples import record_samples
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import Credit, GroupUpdate, KLPenalty, PPOUpdate, SampleTransform, TokenAdvantages, Update
 from evoseek.types import TrainingSample
 
 
 @dataclass(frozen=True, slots=True)
-class Trainer:
-    """A policy with its learner, the loss and the credit of the settings; for PPO a critic with its own learner.
+class Objective:
+    """What a role learns by: a loss with all of its terms, a credit, and the temperature of its rollouts.
+    `entropy_gradient` if the loss has a term of entropy."""
 
-    `sampled` is the sampler's policy: the same object or, where the sampler computes in this process and several ranks
-    share the weights or rollouts go on while it is trained, another copy.
+    loss: LossFn[LossInputs]
+    credit: Any
+    temperature: float
+    entropy_gradient: bool = False
+
+    @classmethod
+    def of(
+        cls, settings: TrainingSettings, loss: LossFn[LossInputs] | None = None, credit: Credit | None = None
+    ) -> Objective:
+        """That of the settings; `loss` and `credit` replace theirs."""
+        algorithm = settings.algorithm
+        return cls(
+            wrapped(loss or build("loss", settings.loss, settings), algorithm),
+            credit or build("credit", settings.credit, settings),
+            settings.learnt_temperature,
+            algorithm.entropy_coefficient > 0,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trainer:
+    """A policy with its learner and credit; for PPO a critic with its own learner.
+
+    `part` is the policy's name in checkpoints. `sampled` is the sampler's policy: the same object or, where the sampler
+    computes in this process and several ranks share the weights or rollouts go on while it is trained, another copy.
     """
 
     settings: TrainingSettings
@@ -52,6 +81,7 @@ class Trainer:
     credit: Any
     critic: LearnerBase[ValueInputs] | None
     ranks: Ranks
+    part: str
 
     @classmethod
     def load(
@@ -62,45 +92,40 @@ class Trainer:
         checkpoint: Checkpoint | None = None,
         ranks: Ranks = ALONE,
         *,
-        loss: LossFn[LossInputs] | None = None,
-        credit: Credit | None = None,
+        objective: Objective | None = None,
+        part: str = "policy",
         total_steps: int | None = None,
     ) -> Trainer:
-        """Make the learners of the settings; `loss` and `credit` replace those of the settings. With `total_steps` the
+        """Make the learners of the settings; `objective` replaces that of the settings. With `total_steps` the
         learning rate falls to 0 by then. A sampler in this process whose rollouts go on during an update keeps its
         policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
         PolicyError or ConfigError."""
         check_dtype(settings, sampled, ranks)
         policy = sampled
         if samples_apart(settings, ranks):
-            policy = load_trainable(settings, checkpoint, device=str(sampled.model.device), ranks=ranks)
-        surrogate = loss or build("loss", settings.loss, settings)
-        forward = forward_of(
-            settings,
-            policy,
-            temperature=settings.learnt_temperature,
-            entropy_gradient=settings.algorithm.entropy_coefficient > 0,
-        )
+            policy = load_trainable(settings, checkpoint, device=str(sampled.model.device), part=part, ranks=ranks)
+        own = objective or Objective.of(settings)
+        forward = forward_of(settings, policy, temperature=own.temperature, entropy_gradient=own.entropy_gradient)
         context = LearnerContext(
             forward,
-            wrapped(surrogate, settings.algorithm),
+            own.loss,
             total_steps=total_steps,
             ranks=ranks,
             dump=run.dump,
             active=policy.active,
             deferred_weights=policy.deferred_weights,
         )
-        credit = credit or build("credit", settings.credit, settings)
-        critic = _load_critic(settings, run, checkpoint, ranks) if needs_critic(credit) else None
+        critic = _load_critic(settings, run, checkpoint, ranks) if needs_critic(own.credit) else None
         learner = build("learner", settings.learner, context)
         prepare_process(policy)  # where it had no weights, and was on no device, when its agent was made
-        record_samples(learner, settings, run, ranks, policy.active)
-        return cls(settings, policy, sampled, learner, credit, critic, ranks)
+        trainer = cls(settings, policy, sampled, learner, own.credit, critic, ranks, part)
+        record_samples(learner, settings, run, trainer.old_logprobs(), is_first=ranks.is_first)
+        return trainer
 
     @property
     def parts(self) -> dict[str, Part]:
         """The parts of a checkpoint."""
-        parts = {"policy": Part(partial(save_trained, self.policy, ranks=self.ranks), self.learner)}
+        parts = {self.part: Part(self._save_policy, self.learner)}
         return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
 
     def __str__(self) -> str:
@@ -115,11 +140,13 @@ class Trainer:
         layout = f" {forward.layout}" if isinstance(forward, LogprobModel) else ""
         return f"Training {what} in {dtype} on {model.device}{masters}.{layout}"
 
-    def sync(self) -> None:
-        """Copy the trained weights to the sampler's policy, if that is a separate copy."""
-        sync(self.policy, self.sampled)
+    def publish(self, sampler: Sampler, step: int) -> None:
+        """Hand the weights of a step to the policy's sampler; a collective."""
+        if self.policy.model is not self.sampled.model:
+            copy_weights(self.policy.model, self.sampled.model)
+        sampler.update_weights(step, self._whole_weights())
 
-    def whole_weights(self) -> dict[str, Any] | None:
+    def _whole_weights(self) -> dict[str, Any] | None:
         """The weights to be handed to a sampler elsewhere, where several ranks share them: put together on the first,
         and empty on the others. None: the sampler's policy has them. A collective."""
         shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
@@ -157,13 +184,25 @@ class Trainer:
             distillation=distillation,
         )
 
+    def update_by(self, objective: Objective, *, mini_batches: int = 1, mask_observations: bool = True) -> GroupUpdate:
+        """The update by another objective, without penalty, reference or distillation: a proposer's."""
+        return GroupUpdate(
+            learner=self.learner,
+            credit=objective.credit,
+            seed=self.settings.run.seed,
+            mini_batches=mini_batches,
+            transforms=self.ratios(ahead=mini_batches > 1, unrecorded=not mask_observations),
+            mask_observations=mask_observations,
+            loss=objective.loss,
+        )
+
     def own_logprobs(self) -> SampleTransform:
         """Sets `ref_logprobs` to the logprobs of the current policy."""
         return partial(with_scores, "ref_logprobs", forward=self.learner.forward, **self._scoring(self.policy.active))
 
     def old_logprobs(self) -> SampleTransform:
         """Sets `old_logprobs` to the logprobs of the current policy."""
-        return old_logprobs(self.learner, self.settings, self.ranks, self.policy.active)
+        return partial(with_scores, "old_logprobs", forward=self.learner.forward, **self._scoring(self.policy.active))
 
     def _penalty(self) -> KLPenalty | None:
         algorithm = self.settings.algorithm
@@ -172,16 +211,26 @@ class Trainer:
 
     def _transforms(self, *, distilled: bool = False) -> list[SampleTransform]:
         """The logprobs that loss and advantages need besides the sampler's."""
-        transforms = self.corrections(is_read=distilled or self._penalty() is not None)
-        if self.settings.algorithm.kl_coefficient > 0:
+        algorithm = self.settings.algorithm
+        ahead = distilled or self._penalty() is not None or algorithm.mini_batches > 1
+        transforms = self.ratios(ahead=ahead, unrecorded=not algorithm.mask_observations)
+        if algorithm.kl_coefficient > 0:
             transforms.append(self._reference())
         return transforms
 
-    def corrections(self, *, is_read: bool = False) -> list[SampleTransform]:
-        """`ratio_transforms` of the policy; `is_read` if more than a loss reads the samples' `old_logprobs`."""
-        algorithm = self.settings.algorithm
-        ahead, unrecorded = is_read or algorithm.mini_batches > 1, not algorithm.mask_observations
-        return ratio_transforms(self.settings, self.ranks, self.old_logprobs(), ahead=ahead, unrecorded=unrecorded)
+    def ratios(self, *, ahead: bool, unrecorded: bool) -> list[SampleTransform]:
+        """What replaces the sampler's record as the samples' `old_logprobs`: the one decision on what ratios are taken
+        to.
+
+        Nothing, where sampler and learner compute alike. Elsewhere, the learner's own before the batch's first
+        optimizer step; or None, so that they are those of the step's own forward pass, unless they are needed `ahead`
+        of it. Importance weights, and tokens that the sampler has not written (`unrecorded`), need the learner's own
+        anyway.
+        """
+        alike = computes_alike(self.settings, self.ranks)
+        if self.settings.algorithm.importance != "none" or unrecorded or (ahead and not alike):
+            return [self.old_logprobs()]
+        return [] if alike else [without_old_logprobs]
 
     def _reference(self) -> SampleTransform:
         """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""
@@ -196,6 +245,17 @@ class Trainer:
     def _scoring(self, active: Callable[[], AbstractContextManager[object]] = nullcontext) -> Scoring:
         settings, ranks = self.settings.learner, self.ranks
         return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": active}
+
+    def _save_policy(self, directory: Path) -> None:
+        """As `save_policy`; of a policy whose weights are at a service, where they are. One that is spread over several
+        ranks is put together on the first, which writes it; a collective."""
+        policy, ranks = self.policy, self.ranks
+        if isinstance(policy, RemotePolicy):
+            policy.save(directory)
+            return
+        weights = full_state_dict(policy.model, ranks) if ranks.size > 1 else None
+        if ranks.is_first:
+            save_policy(policy, directory, weights)
 
     def _save_critic(self, directory: Path) -> None:
         model = cast("LearnerBase[ValueInputs]", self.critic).model
@@ -234,23 +294,6 @@ def reads_rows(settings: TrainingSettings, ranks: Ranks) -> bool:
     return ranks.size > 1 and own and settings.lora.rank == 0 and settings.policy.dtype == "float32"
 
 
-def sync(trained: Policy, sampled: Policy) -> None:
-    """Copy the trained weights to the sampler's policy, if that is a separate copy. A collective."""
-    if trained.model is not sampled.model:
-        copy_weights(trained.model, sampled.model)
-
-
-def save_trained(policy: Policy, directory: Path, *, ranks: Ranks = ALONE) -> None:
-    """Write a policy as `save_policy` does; of one whose weights are at a service, where they are. One that is spread
-    over several ranks is put together on the first, which writes it; a collective."""
-    if isinstance(policy, RemotePolicy):
-        policy.save(directory)
-        return
-    weights = full_state_dict(policy.model, ranks) if ranks.size > 1 else None
-    if ranks.is_first:
-        save_policy(policy, directory, weights)
-
-
 def forward_of(settings: TrainingSettings, policy: Policy, **how: Any) -> Forward[LossInputs]:
     """The forward pass of a policy, with the options of LogprobModel: by `forward_of` of the learner's class, if it has
     that."""
@@ -264,21 +307,6 @@ def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
     of policy."""
     in_process = settings.sampler.name == "torch" and ranks.size == 1
     return in_process and settings.policy.dtype == "float32" and not settings.learner.bf16
-
-
-def ratio_transforms(
-    settings: TrainingSettings, ranks: Ranks, score: SampleTransform, *, ahead: bool = False, unrecorded: bool = False
-) -> list[SampleTransform]:
-    """What replaces the sampler's record as the samples' `old_logprobs`: the one decision on what ratios are taken to.
-
-    Nothing, where sampler and learner compute alike. Elsewhere, the learner's own before the batch's first optimizer
-    step, by `score`; or None, so that they are those of the step's own forward pass, unless they are needed `ahead` of
-    it. Importance weights, and tokens that the sampler has not written (`unrecorded`), need the learner's own anyway.
-    """
-    alike = computes_alike(settings, ranks)
-    if settings.algorithm.importance != "none" or unrecorded or (ahead and not alike):
-        return [score]
-    return [] if alike else [without_old_logprobs]
 
 
 def without_old_logprobs(samples: Sequence[TrainingSample]) -> list[TrainingSample]:

@@ -236,23 +236,15 @@ def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) ->
 
 
 @dataclass(frozen=True, slots=True)
-class RoleUpdate:
-    """How a role's groups become samples with advantages (the `samples` of a GroupUpdate), and the loss of these."""
-
-    samples: Callable[[Sequence[TrajectoryGroup]], list[TrainingSample]]
-    loss: LossFn[LossInputs]
-
-
-@dataclass(frozen=True, slots=True)
 class TwoRoleUpdate:
     """A step on the groups of several roles by name. A role without samples is left out of it.
 
-    There are no more mini-batches than any role that is in it has groups, so that all of them are in each. A role's
-    metrics are named <role>/...
+    A role's own update makes its samples with advantages, and has its loss. There are no more mini-batches than any
+    role that is in it has groups, so that all of them are in each. A role's metrics are named <role>/...
     """
 
     learner: LearnerBase[LossInputs]
-    roles: Mapping[str, RoleUpdate]
+    roles: Mapping[str, GroupUpdate]
     seed: int
     mini_batches: int = 1
 
@@ -268,7 +260,9 @@ class TwoRoleUpdate:
             for name, own in samples.items()
         }
         updates = [
-            self.learner.update_together([(own[part], self.roles[name].loss) for name, own in batches.items()])
+            self.learner.update_together(
+                [(own[part], self.roles[name].loss or self.learner.loss) for name, own in batches.items()]
+            )
             for part in range(parts)
         ]
         metrics = mean_metrics([whole for whole, _ in updates])
