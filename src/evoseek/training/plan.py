@@ -179,20 +179,15 @@ class TrainingContext(Context):
         return QuestionRollouts(solver, given, self.trajectories, group_size, self.ranks, label)
 
     def plan(
-        self,
-        system: System,
-        solver: Roller,
-        *,
-        eval_roller: Roller | None = None,
-        state: State | None = None,
-        ahead: Ahead[Any] | None = None,
+        self, system: System, solver: Roller, *, state: State | None = None, ahead: Ahead[Any] | None = None
     ) -> TrainingPlan:
         """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
-        engine unless another roller is given. `state` is what checkpoints keep of the system, `ahead` holds its
-        rollouts of later steps."""
-        if eval_roller is None and self.settings.evaluation.path and self.settings.has_engine:
+        engine, where there is one. `state` is what checkpoints keep of the system, `ahead` holds its rollouts of later
+        steps."""
+        eval_roller = solver
+        if self.settings.evaluation.path and self.settings.has_engine:
             eval_roller = self.solver(self.held_out_engine)
         drop = ahead.drop if ahead is not None else do_nothing
         return TrainingPlan(
-            system, self.settings, self.trainer.parts, self.publish, eval_roller or solver, state=state, drop=drop
+            system, self.settings, self.trainer.parts, self.publish, eval_roller, state=state, drop=drop
         )
