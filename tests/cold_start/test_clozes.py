@@ -129,6 +129,7 @@ def test_passages_without_places_are_read_one_after_the_other():
     ("title", "text"),
     [
         ("Ann Lee", f"Ann Lee (1 May 1900 {'-' * 100_000} was a poet. He was born in Brill."),
+        ("Ann Lee", f"Ann Lee (1 May 1900 {'-' * 970}\n\n" * 60 + "He was a poet."),
         ("Ann Lee", f"Ann Lee is the name of {'aaaaaaaaa_' * 50_000}/ in Brill."),
         (f"Ann{' ' * 100_000}Lee", "Ann Lee is a poet from Brill."),
     ],
@@ -136,7 +137,7 @@ def test_passages_without_places_are_read_one_after_the_other():
 def test_a_long_run_of_one_character_takes_no_time(title: str, text: str):
     begin = time.process_time()
     list(clozes([Passage("d#0", "d", title, text, 0, len(text))]))
-    assert time.process_time() - begin < 5
+    assert time.process_time() - begin < 1
 
 
 def test_a_name_is_not_opened_with_a_capital_letter():

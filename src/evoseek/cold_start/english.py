@@ -86,7 +86,7 @@ OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(born\b")
 SOMEBODY = re.compile(r"\b(?:[Hh]e|[Ss]he|[Hh]is|[Hh]er)\b")
 
 BORN = re.compile(rf"^\s*\((?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
-LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
+LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d–—-]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
 """The dates of a life, in the brackets after a name."""
 
 _NATIONS = (
