@@ -56,7 +56,7 @@ _PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|
 
 _ABOUT, _COVERED = Fraction(1, 2), Fraction(2, 3)  # of a question's significant words
 _STEMS = Analyser("english")  # which cuts words of other languages too, the same in questions and passages
-_QUALIFIER = re.compile(r"\s*\([^()]*\)$")  # of a title: Alien (film)
+_QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)$")  # of a title: Alien (film)
 _COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
 _DECIMAL = re.compile(r"(?<![\d.,])(\d+)[.,](?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
 _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
