@@ -10,16 +10,22 @@ from rich.console import Console
 from evoseek.cold_start.phase import ColdStart, cold_start
 from evoseek.corpus.demonstrations import ProposerDemonstration, load_demonstrations
 from evoseek.corpus.questions import load_questions
-from evoseek.errors import ConfigError, RunError, RunLockedError
+from evoseek.errors import ConfigError, DataError, RunError, RunLockedError
 from evoseek.run import Run
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import check_settings, lookup
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
+from evoseek.types import Passage
 from evoseek.world.world import World
 
 QUIET = Console(quiet=True)
+
+
+def index_of(folder: Path, *texts: str) -> Path:
+    LexicalIndex.build(folder, [Passage(f"d#{n}", "d", "Marlow", text) for n, text in enumerate(texts)])
+    return folder
 
 
 @pytest.fixture(scope="module")
@@ -68,6 +74,26 @@ def test_a_cold_start_that_was_made_is_made_no_second_time(index: Path, tmp_path
     assert cold_start(after, run, console=QUIET, learn=learner) == after
     assert len(learner.given) == 2
     assert ColdStart(run.path / "cold_start").writing_seconds > 0
+
+
+def test_of_two_questions_one_is_learnt_and_one_is_held_out(tmp_path: Path):
+    few = index_of(tmp_path / "index", "Marlow was founded by Ines Oduya.", "Marlow was rebuilt by Tom Ark.")
+    assert (
+        cold_start(
+            settings(few, **{"cold_start.questions": 2}), RunDirectory(tmp_path / "run"), console=QUIET, learn=Learner()
+        )
+        is None
+    )
+    files = ColdStart(tmp_path / "run" / "cold_start")
+    assert [len(load_questions(path)) for path in (files.held_out, files.questions)] == [1, 1]
+    assert len(load_demonstrations(files.demonstrations)) == 1
+
+
+def test_one_question_is_too_few(tmp_path: Path):
+    one = index_of(tmp_path / "index", "Marlow was founded by Ines Oduya.")
+    with pytest.raises(DataError, match=r"gave one question.*at least two"):
+        cold_start(settings(one), RunDirectory(tmp_path / "run"), console=QUIET, learn=Learner())
+    assert not ColdStart(tmp_path / "run" / "cold_start").report.exists()
 
 
 def test_held_out_questions_are_neither_demonstrated_nor_trained_on(index: Path, tmp_path: Path):

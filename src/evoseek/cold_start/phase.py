@@ -28,7 +28,7 @@ from rich.table import Table
 from evoseek.cold_start.writing import Written, write
 from evoseek.corpus.demonstrations import demonstration_row
 from evoseek.corpus.questions import save_questions
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.files import json_digest, write_atomic
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
@@ -135,6 +135,11 @@ def _write_once(settings: TrainingSettings, files: ColdStart, number: int, conso
         return
     begun = perf_counter()
     written = _written(settings, number, console)
+    if len(written.items) == 1:
+        raise DataError(
+            f"The documents of {settings.search.index} gave one question. A cold start takes at least two: one to "
+            "learn, one to hold out. Add documents, or give questions of your own (questions.path)."
+        )
     about = {"identity": identity, "counts": written.counts, "seconds": perf_counter() - begun}
     _save(files, written, about, proposes=lookup(settings, "proposer.show_source") is not None)
 
@@ -165,7 +170,7 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
 
 def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:
     """The report, which is `about` it, last: what it stands beside is complete."""
-    held = round(HELD_OUT * len(written.items))
+    held = max(1, round(HELD_OUT * len(written.items)))
     trained, held_out = written.items[held:], written.items[:held]
     shown = trained[: min(DEMONSTRATIONS, len(written.items) // 2)]
     proposed = [item.proposed for item in shown if item.proposed] if proposes else []
