@@ -89,6 +89,8 @@ def test_deleting_without_a_file_makes_none(file):
         (replace(KEPT, answer=None), ""),
         (replace(KEPT, answer="Not found in the documents."), ""),
         (replace(KEPT, verdict="wrong", right_answer="Lina"), "Lina"),
+        (replace(KEPT, verdict="wrong", right_answer="Not found in the documents."), ""),
+        (replace(KEPT, verdict="wrong", right_answer="?"), "?"),
         (replace(KEPT, verdict="wrong", note="see page 3"), None),
     ],
 )

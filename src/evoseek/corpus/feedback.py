@@ -26,6 +26,7 @@ from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.corpus.scripts import fold
 from evoseek.errors import DataError, RunError, disk_text
 from evoseek.files import write_atomic
 from evoseek.types import Question
@@ -61,7 +62,8 @@ class Feedback:
     def known_answer(self) -> str | None:
         """The right answer; "" where the documents do not hold one, None where it is unknown."""
         if self.verdict == "wrong":
-            return self.right_answer or None
+            is_none = bool(fold(self.right_answer)) and is_refusal(self.right_answer)
+            return "" if is_none else self.right_answer or None
         return "" if self.answer is None or is_refusal(self.answer) else self.answer
 
 
