@@ -5,6 +5,7 @@ import shutil
 import pytest
 from tests.search.spelling import LetterEncoder
 
+from evoseek.corpus.feedback import Feedback, FeedbackFile
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.policy.load import load_policy, save_policy
@@ -15,7 +16,7 @@ from evoseek.search.dense import DenseIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import lookup
 from evoseek.training.given import load_settings
-from evoseek.training.inputs import inputs_of
+from evoseek.training.inputs import inputs_of, training_questions
 from evoseek.types import Passage, Question
 
 SYSTEMS = ("zerosearch", "deepresearcher", "ssp")
@@ -149,3 +150,16 @@ def test_what_cannot_be_read_is_said(tmp_path):
         inputs_of(load_settings(options={"questions.path": str(tmp_path / "none.jsonl")}))
     with pytest.raises(SearchIndexError, match="no search index"):
         inputs_of(load_settings(options={"search.index": str(tmp_path)}))
+
+
+def test_what_a_cold_start_held_out_is_not_trained_on_because_people_judged_it(settings, tmp_path):
+    run, file = RunDirectory(tmp_path / "run"), FeedbackFile(tmp_path / "feedback.jsonl")
+    run.held_out.parent.mkdir(parents=True)
+    save_questions(run.held_out, [Question("h", "Who rules Kalo?", ("Meri",))])
+    file.add(Feedback("a", "2026-01-01T00:00:00Z", "who rules  Kalo", "Meri", "right"))
+    file.add(Feedback("b", "2026-01-01T00:00:00Z", "Who rules Vesu?", "Tor", "right"))
+    paths = {"questions.path": str(tmp_path / "here" / "q.jsonl"), "questions.feedback": str(file.path)}
+    asked = [question.text for question in training_questions(load_settings(system="search-r1", options=paths), run)[0]]
+    assert asked == ["who ?", "Who rules Vesu?"]
+    run.held_out.write_text("")
+    assert len(training_questions(load_settings(system="search-r1", options=paths), run)[0]) == 3

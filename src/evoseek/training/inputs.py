@@ -147,7 +147,7 @@ class ReviewedQuestions:
     def of(cls, settings: TrainingSettings) -> ReviewedQuestions:
         """Those of the settings. Raises DataError if it cannot be read."""
         path = Path(settings.evaluation.reviewed)
-        if not settings.evaluation.reviewed or (path.is_file() and not path.stat().st_size):
+        if not settings.evaluation.reviewed or (path.is_file() and not _has_lines(path)):
             return cls()
         return cls(frozenset(normalise(question.text) for question in load_questions(path)))
 
@@ -160,8 +160,9 @@ def training_questions(
     settings: TrainingSettings, run: RunDirectory | None = None, *, reward: str | None = None
 ) -> tuple[list[Question], str]:
     """The questions of `questions.path` and those of `questions.feedback` whose right answer is known, without those of
-    the test set; and in words what was left out or added ("": nothing). A run that was begun has the feedback that it
-    began with. `reward` is the name of the reward that scores them (None: that of the settings).
+    the test set, and without feedback on what the run's cold start held out; and in words what was left out or added
+    ("": nothing). A run that was begun has the feedback that it began with. `reward` is the name of the reward that
+    scores them (None: that of the settings).
 
     Raises ConfigError if there are none, DataError for a file that cannot be used.
     """
@@ -175,7 +176,8 @@ def training_questions(
             "trained on. Give others (questions.path), or take questions out of the test set."
         )
     held_out = settings.evaluation.path and read_questions(settings.evaluation.path, setting="evaluation.path")
-    known = {normalise(question.text) for question in (*asked, *(held_out or ()))}
+    cold = load_questions(run.held_out) if run is not None and _has_lines(run.held_out) else []
+    known = {normalise(question.text) for question in (*asked, *(held_out or ()), *cold)}
     judged = _run_feedback(settings, run)
     usable = [question for question in judged if question.is_answerable or reward in METRICS]
     added = [question for question in usable if normalise(question.text) not in known and question.text not in tests]
@@ -187,6 +189,10 @@ def training_questions(
     if added:
         words.append(f"{len(added)} are added from the feedback in {lookup(settings, 'questions.feedback')}")
     return kept + added, f"Training questions: {len(kept) + len(added)}; {'; '.join(words)}." if words else ""
+
+
+def _has_lines(path: Path) -> bool:
+    return path.is_file() and path.stat().st_size > 0
 
 
 def keep_feedback(settings: TrainingSettings, run: RunDirectory) -> None:
