@@ -102,6 +102,12 @@ def test_a_config_file_lies_over_a_run_that_was_begun(words, tmp_path, monkeypat
     assert f"Questions: 3 of {questions}, 20 in a step" in lines
 
 
+def test_questions_that_are_given_are_told_beside_a_cold_start(words, tmp_path, monkeypatch):
+    lines = said([*words, "--set", "cold_start.questions=30", "--dry-run"], monkeypatch)
+    at = lines.index(f"Questions: 3 of {tmp_path / 'q.jsonl'}, 20 in a step")
+    assert lines[at - 1].startswith("Cold start: at most 30 questions written about ")
+
+
 def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
     lines = said([*words, "--processes", "2", "--set", "run.pause_s=0", "--dry-run"], monkeypatch)
     rest = " ".join([*words, "--processes", "2", "--set", "run.pause_s=0"])

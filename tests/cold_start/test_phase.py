@@ -10,7 +10,7 @@ from rich.console import Console
 from evoseek.cold_start.phase import ColdStart, cold_start
 from evoseek.corpus.demonstrations import ProposerDemonstration, load_demonstrations
 from evoseek.corpus.questions import load_questions
-from evoseek.errors import ConfigError, DataError, RunError, RunLockedError
+from evoseek.errors import ConfigError, DataError, PolicyError, RunError, RunLockedError
 from evoseek.run import Run
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
@@ -64,6 +64,13 @@ def test_a_run_trains_on_what_was_written_the_policy_that_learnt_the_demonstrati
     assert learner.given[0] == learner.given[1]
     assert learner.given[0]["demonstrations.path"] == str(files.demonstrations)
     assert learner.given[0]["policy.model"] == "tiny"
+
+
+def test_a_model_that_is_not_there_is_named_before_anything_is_written(index: Path, tmp_path: Path):
+    run = RunDirectory(tmp_path / "run")
+    with pytest.raises(PolicyError, match="nowhere"):
+        cold_start(settings(index, **{"policy.model": "./nowhere"}), run, console=QUIET, learn=Learner())
+    assert not run.path.exists()
 
 
 def test_a_cold_start_that_was_made_is_made_no_second_time(index: Path, tmp_path: Path):

@@ -320,3 +320,9 @@ def test_a_line_that_is_no_question_is_named(path: Path) -> None:
         path.write_text("{}\n")
         with pytest.raises(DataError, match=r"questions\.jsonl:1: The key `question`"):
             file.questions()
+
+
+def test_a_table_without_the_headings_is_named_with_what_is_expected(tmp_path):
+    (tmp_path / "q.csv").write_text("q,a\nWho?,Ann\n")
+    with pytest.raises(DataError, match=r"first row of .*q\.csv is 'q', 'a'\. Expected .*`question` and `golden_ans"):
+        load_questions(tmp_path / "q.csv")

@@ -71,6 +71,15 @@ def test_a_healthy_run_has_no_fault_and_what_is_trained_is_told(found):
     assert "solver: 11 of 1600 tokens" in told["prompt"] or "solver: " in told["prompt"]
 
 
+def test_questions_that_a_cold_start_writes_are_not_missing(found):
+    faults, diagnoses = found({"questions.path": "", "cold_start.questions": 40})
+    assert faults == {}
+    told = {diagnosis.about: diagnosis.words for diagnosis in diagnoses}
+    assert told["questions"] == "at most 40 are written about the documents (a cold start), a tenth held out"
+    assert "evaluation.path" not in told
+    assert "questions.path" in found({"questions.path": "none.jsonl", "cold_start.questions": 40})[0]
+
+
 def remove_index(folder):
     shutil.rmtree(folder / "index")
 

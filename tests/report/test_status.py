@@ -130,3 +130,21 @@ def test_another_folder_is_refused(tmp_path):
     (tmp_path / "runs" / "mine").mkdir(parents=True)
     with pytest.raises(RunError, match=r"is no run\. Did you mean .*runs/mine"):
         status(tmp_path / "runs" / "mins")
+
+
+def test_a_run_whose_cold_start_is_made_says_so(tmp_path):
+    made = RunDirectory(tmp_path / "run")
+    with made.locked():
+        lines = status(made.path)
+    assert words(lines, "Run")[0].startswith(f"{made.path}: running (process ")
+    assert words(lines, "Run")[0].endswith("; its cold start writes questions")
+    assert words(lines, "Next") == []
+    learning = RunDirectory(made.path / "cold_start" / "sft")
+    with learning.locked():
+        learning.claim(load_settings(system="sft").resolved())
+    learning.metrics.write_text('{"step": 3, "loss": 1.5}\n')
+    assert status(made.path) == [
+        ("Run", f"{made.path}: stopped; its cold start learns its demonstrations"),
+        ("Step", "3 of learning"),
+        ("Next", "the command that began it, which goes on where it was"),
+    ]

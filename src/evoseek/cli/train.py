@@ -157,9 +157,10 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     for number, stage in enumerate(lookup(settings, "stages") or (), 1):
         until = stage.until or ("the end of the run" if stage.steps is None else f"{stage.steps} steps are made")
         yield f"  Stage {number}, {stage.name}: until {until}"
-    if number := lookup(settings, "cold_start.questions"):
+    number, path = lookup(settings, "cold_start.questions"), lookup(settings, "questions.path")
+    if number:
         yield f"Cold start: at most {number} questions written about {settings.search.index}, and demonstrations learnt"
-    elif (path := lookup(settings, "questions.path")) is not None:
+    if path is not None and not (number and path == ""):
         questions, changes = training_questions(settings, run)
         yield f"Questions: {len(questions)} of {path}, {lookup(settings, 'questions.per_step')} in a step"
         if changes:

@@ -30,6 +30,7 @@ from evoseek.corpus.demonstrations import demonstration_row
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.files import json_digest, write_atomic
+from evoseek.policy.load import load_tokenizer
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.settings import lookup, with_setting
@@ -115,6 +116,7 @@ def cold_start(
             "A cold start is made by one process, but this is one of several. Give the command without --processes, "
             "end it by Ctrl-C after a step of the run itself, and resume with --processes."
         )
+    load_tokenizer(settings.policy.model)  # a name that is wrong, before minutes of writing
     with run.locked():
         _write_once(settings, files, number, console)
         say(console, f"Cold start: learning {files.demonstrations.name} ...")

@@ -116,6 +116,11 @@ def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
     first = [] if text.lstrip().startswith("{") else next(csv_rows(text[:_BEGINNING]), [])
     if "question" in [name.strip().lower() for name in first]:
         return _table(path, text)
+    if path.suffix.lower() in (".csv", ".tsv") and first:
+        raise DataError(
+            f"The first row of {path} is {', '.join(map(repr, first[:MAX_LISTED]))}. Expected the headings of its "
+            f"columns, with the keys {keys} among them: rename the columns, or add such a row."
+        )
     return iter(enumerate(text.split("\n"), start=1))
 
 

@@ -254,6 +254,9 @@ def _searched(context: DoctorContext, setting: str, directory: Path) -> Diagnosi
 def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
     """The files that the run reads: questions, demonstrations, a world, answers."""
     settings = context.settings
+    written = 0 if lookup(settings, "questions.path") else lookup(settings, "cold_start.questions") or 0
+    if written:
+        yield fine("questions", f"at most {written} are written about the documents (a cold start), a tenth held out")
     readers: dict[str, tuple[str, Callable[[str], Sized]]] = {
         "questions.path": ("questions", partial(read_questions, setting="questions.path", reward=settings.reward.name)),
         "evaluation.path": ("questions", partial(read_questions, setting="evaluation.path")),
@@ -261,12 +264,12 @@ def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
     }
     for setting, (noun, read) in readers.items():
         path = lookup(settings, setting)
-        if path or (setting == "questions.path" and path is not None):
+        if path or (setting == "questions.path" and path is not None and not written):
             try:
                 yield fine(setting, f"{len(read(path))} {noun} in {path}")
             except EvoseekError as error:
                 yield refused(setting, error)
-    if not settings.evaluation.path:
+    if not settings.evaluation.path and not written:
         words = "No held-out questions: training is not evaluated."
         yield warning("evaluation.path", words, "Name labelled questions as evaluation.path, if there are any.")
     for setting in ("selfplay.world", "ssp.answers"):

@@ -41,10 +41,24 @@ def status(folder: Path) -> list[Line]:
     """Where a run stands. Raises RunError for a folder that is no run, and as reading its files does."""
     if (folder / "config.json").is_file() and ((folder / "lock").is_file() or (folder / "checkpoints").is_dir()):
         return RunStatus.read(RunDirectory(folder)).lines()
+    if (folder / "lock").is_file():
+        return list(_cold_start(RunDirectory(folder)))
     raise RunError(
         f"{folder} is no run.{nearest(folder)} Give the directory of a run that `evoseek train` made. (Scores of an "
         "evaluation are in its results.md.)"
     )
+
+
+def _cold_start(run: RunDirectory) -> Iterator[Line]:
+    """Where a run stands that has not begun itself, but its cold start."""
+    learning, holder = run.path / "cold_start" / "sft", run.holder()
+    doing = "learns its demonstrations" if (is_learning := (learning / "config.json").is_file()) else "writes questions"
+    state = f"running (process {holder})" if holder else "stopped"
+    yield "Run", f"{run.path}: {state}; its cold start {doing}"
+    if is_learning:
+        yield "Step", f"{RunStatus.read(RunDirectory(learning)).step} of learning"
+    if not holder:
+        yield "Next", "the command that began it, which goes on where it was"
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,7 +131,8 @@ def read_questions(path: str, *, setting: str, reward: str = "") -> list[Questio
     the name of the reward that scores them is one of `METRICS`. Raises ConfigError if `setting` was left empty,
     DataError if unusable."""
     if not path:
-        raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.")
+        written = "" if setting == "questions.path" else " A run that writes its own (`evoseek train`) holds some out."
+        raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.{written}")
     is_scored = setting.startswith("evaluation.path") or reward in METRICS
     return load_questions(Path(path), check=evaluable_question if is_scored else usable_question)
 
