@@ -5,6 +5,7 @@
     {"pids": [...]}                                         the answer: they have begun
     {"wait": [...], "end": path}                            the next order
     {"statuses": [...], "events": ["row", ...], "torch": true}   the answer: all have ended (and had loaded torch)
+    {"size": 2, "scenario": "save", "options": {}}          another order, to a warm server: see learner/ranks_child.py
 
 For each order a child is forked for every rank (the settings are imported already, and all the rest in a warm server,
 so this is cheap), with the variables that torchrun would set if there are several. It runs the command, and sends
@@ -137,6 +138,13 @@ def warm_up():
     torch.optim.AdamW(model.parameters()).step()
     with tempfile.TemporaryDirectory() as directory:
         model.save_pretrained(directory)
+    importlib.import_module("learner.ranks_child").warm_up()
+
+
+def answer(order):
+    if "scenario" in order:
+        return sys.modules["learner.ranks_child"].answer(order)
+    return wait(order) if "wait" in order else start(order)
 
 
 def serve(warm):
@@ -147,8 +155,7 @@ def serve(warm):
     gc.collect()
     gc.freeze()  # no child goes through all of it again, and copies it by that
     for line in sys.stdin:
-        order = json.loads(line)
-        print(json.dumps(wait(order) if "wait" in order else start(order)), flush=True)
+        print(json.dumps(answer(json.loads(line))), flush=True)
 
 
 if __name__ == "__main__":

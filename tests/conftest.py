@@ -187,32 +187,6 @@ def made():
     return cache(lambda name: makers[name]())
 
 
-@pytest.fixture(scope="session")
-def run_ranks():
-    """`run_ranks(size, scenario, **options)` runs a function of learner/ranks_child.py in so many processes.
-
-    Gives {"statuses", "results", "output"}; expects every process to end well unless `fails` is given.
-    """
-    server = subprocess.Popen(
-        [sys.executable, str(Path(__file__).parent / "learner" / "ranks_child.py")],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-
-    def run(size, scenario, *, fails=False, **options):
-        server.stdin.write(json.dumps({"size": size, "scenario": scenario, "options": options}) + "\n")
-        server.stdin.flush()
-        answer = json.loads(server.stdout.readline())
-        assert fails or answer["statuses"] == [0] * size, answer
-        return answer
-
-    yield run
-    server.stdin.close()
-    server.wait(timeout=30)
-
-
 class Command:
     """A command of the command line in a process of its own, or in several."""
 
@@ -262,13 +236,14 @@ class ForkServer:
         path = next(self._outputs)
         order = {"words": [str(word) for word in words], "folder": str(folder or os.getcwd()), "ranks": ranks}
         files = {"out": path, "err": f"{path}.err" if apart else path, "end": f"{path}.end"}
-        return Command(self._ask, {**order, **files, "watch": watch, "kill_at": kill_at, "moment": moment})
+        return Command(self.ask, {**order, **files, "watch": watch, "kill_at": kill_at, "moment": moment})
 
     def end(self) -> None:
         self._process.stdin.close()
         self._process.wait(timeout=30)
 
-    def _ask(self, order) -> dict:
+    def ask(self, order) -> dict:
+        """The answer to an order."""
         self._process.stdin.write(json.dumps(order) + "\n")
         self._process.stdin.flush()
         return json.loads(self._process.stdout.readline())
@@ -288,6 +263,21 @@ def fork_server(tmp_path_factory):
     yield shared
     for server in servers.values():
         server.end()
+
+
+@pytest.fixture(scope="session")
+def run_ranks(fork_server):
+    """`run_ranks(size, scenario, **options)` runs a function of learner/ranks_child.py in so many processes.
+
+    Gives {"statuses", "results", "output"}; expects every process to end well unless `fails` is given.
+    """
+
+    def run(size, scenario, *, fails=False, **options):
+        answer = fork_server("warm").ask({"size": size, "scenario": scenario, "options": options})
+        assert fails or answer["statuses"] == [0] * size, answer
+        return answer
+
+    return run
 
 
 def pytest_make_parametrize_id(val):

@@ -1,4 +1,4 @@
-"""`evoseek train --processes 2`: Ctrl-C finishes the step in both, and the run is resumed."""
+"""`evoseek train --processes 2`: Ctrl-C finishes the step in both, and both resume the run."""
 
 import json
 import os
@@ -21,7 +21,7 @@ def start(setting, run_dir, *more):
     )
 
 
-def test_ctrl_c_finishes_the_step_and_the_same_command_resumes(setting, tmp_path):
+def test_ctrl_c_finishes_the_step_and_the_same_processes_resume(setting, processes, tmp_path):
     process = start(setting, tmp_path / "run", "--steps", "200")
     said = []
     for line in process.stdout:
@@ -36,7 +36,6 @@ def test_ctrl_c_finishes_the_step_and_the_same_command_resumes(setting, tmp_path
     made = rows[-1]["step"]
     assert (tmp_path / "run" / "checkpoints" / f"step-{made:06d}" / "state.json").exists()
 
-    process = start(setting, tmp_path / "run", "--steps", str(made + 1))
-    output, _ = process.communicate(timeout=300)
-    assert process.returncode == 0, output
-    assert f"Resuming {tmp_path / 'run'} after step {made}." in output
+    command = processes.start(*setting.train(tmp_path / "run", "--steps", made + 1), ranks=2)
+    assert command.wait() == [0, 0], command.said()
+    assert f"Resuming {tmp_path / 'run'} after step {made}." in command.said()

@@ -1,4 +1,4 @@
-"""A fork server that runs scenarios in one or several ranks: `python ranks_child.py`, a JSON order a line on stdin.
+"""Scenarios in one or several ranks, which the warm fork server of commands_child.py runs, too: a JSON order each.
 
     {"size": 2, "scenario": "collectives", "options": {}}
     {"statuses": [0, 0], "results": [..., ...], "output": ""}      the answer
@@ -9,8 +9,6 @@ The scenario "evoseek" is the command line, of the words that are given; as unde
 in which the ranks meet.
 """
 
-import gc
-import importlib
 import json
 import os
 import random
@@ -333,8 +331,6 @@ def run(order: dict, rank: int, port: int, output: Path) -> None:
 
 def warm_up() -> None:
     """Fill what libraries keep after their first use, which each child would else do for itself."""
-    importlib.import_module("torch._dynamo")
-    importlib.import_module("evoseek.train")
     model = make_model("plain")
     with tempfile.TemporaryDirectory() as directory:
         model.save_pretrained(directory)
@@ -342,32 +338,26 @@ def warm_up() -> None:
     make_learner(model, ALONE).update(make_samples(3, seed=0))
 
 
-def serve() -> None:
-    torch.set_num_threads(1)
-    warm_up()
-    gc.collect()
-    gc.freeze()  # no child goes through all of it again, and copies it by that
-    for line in sys.stdin:
-        order = json.loads(line)
-        with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
-            free.bind(("127.0.0.1", 0))
-            port = free.getsockname()[1]
-            free.close()
-            output, children = Path(folder), []
-            if order["scenario"] == "evoseek":
-                store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)  # noqa: F841, until the end
-            for rank in range(order["size"]):
-                children.append(os.fork())
-                if children[-1] == 0:
-                    run(order, rank, port, output)
-            statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
-            files = [output / f"{rank}.json" for rank in range(order["size"])]
-            answer = {
-                "statuses": statuses,
-                "results": [json.loads(file.read_text()) if file.exists() else None for file in files],
-                "output": "".join(file.read_text() for file in sorted(output.glob("*.log"))),
-            }
-        print(json.dumps(answer), flush=True)
+def answer(order: dict) -> dict:
+    """Run the ranks of an order to their end."""
+    with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        output, children = Path(folder), []
+        if order["scenario"] == "evoseek":
+            store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)  # noqa: F841, until the end
+        for rank in range(order["size"]):
+            children.append(os.fork())
+            if children[-1] == 0:
+                run(order, rank, port, output)
+        statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        files = [output / f"{rank}.json" for rank in range(order["size"])]
+        return {
+            "statuses": statuses,
+            "results": [json.loads(file.read_text()) if file.exists() else None for file in files],
+            "output": "".join(file.read_text() for file in sorted(output.glob("*.log"))),
+        }
 
 
 SCENARIOS = {
@@ -388,6 +378,3 @@ SCENARIOS = {
         export,
     )
 }
-
-if __name__ == "__main__":
-    serve()
