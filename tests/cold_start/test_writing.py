@@ -183,3 +183,13 @@ def test_the_largest_share_of_a_kind_is_kept_while_there_are_others(corpus: Lexi
     one = [item for item in items if item.question.is_answerable and item.question.metadata["hops"] == 1]
     assert len(of_kind(one, "date")) >= round(KINDS["date"] * len(one))
     assert len(of_kind(one, "name")) >= round(KINDS["name"] * len(one))
+
+
+def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path: Path):
+    stated = Document("a", "Opening", "The sqlite3_open interface returns SQLITE_OK on success.")
+    nearer = Document("b", "The interface sqlite3_open", "sqlite3_open interface: what it returns on success")
+    alone, both = (written(index(tmp_path / str(len(of)), of), 8).items for of in ([stated], [stated, nearer]))
+    assert {"SQLITE_OK", "sqlite3_open"} == {
+        one.question.golden_answers[0] for one in alone if one.question.is_answerable
+    }
+    assert {"sqlite3_open"} == {one.question.golden_answers[0] for one in both if one.question.is_answerable}
