@@ -24,6 +24,15 @@ def slow(tmp_path, monkeypatch):
     process.close()
 
 
+@pytest.fixture
+def interruptible():
+    """Ctrl-C raises here, too, where these tests were started in the background and so with SIGINT ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interruptible")
 def test_an_interrupted_request_leaves_no_answer_for_the_next(slow):
     main = threading.main_thread().ident
     interrupt = threading.Timer(0.3, signal.pthread_kill, (main, signal.SIGINT))
