@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.policy.machine import FEWEST_ROWS, Machine, WideLinear, find_machine, widen_products
+from evoseek.policy.machine import FEWEST_ROWS, Machine, WideLinear, find_machine, is_slow_with_bfloat16, widen_products
 
 CHILD = """
 import resource
@@ -90,6 +90,24 @@ def test_the_bfloat16_layers_of_a_model_are_widened():
     with torch.inference_mode():
         difference = half(ids).logits.float() - model.bfloat16().float()(ids).logits
     assert difference.abs().max() < 0.02
+
+
+@pytest.mark.parametrize(
+    ("machine", "tiles", "vectors", "slow"),
+    [
+        ("x86_64", False, False, True),
+        ("x86_64", True, False, False),
+        ("AMD64", False, True, False),
+        ("aarch64", False, False, False),
+    ],
+)
+def test_either_unit_for_bfloat16_is_enough(
+    monkeypatch: pytest.MonkeyPatch, machine: str, tiles: bool, vectors: bool, slow: bool
+):
+    monkeypatch.setattr("platform.machine", lambda: machine)
+    monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: tiles)
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: vectors)
+    assert is_slow_with_bfloat16() == slow
 
 
 def test_products_are_timed_in_both_types_forward_backward_and_few_at_a_time(monkeypatch: pytest.MonkeyPatch):

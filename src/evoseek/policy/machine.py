@@ -1,8 +1,8 @@
 """The device and free memory of this machine, and how this process uses it.
 
-A product of bfloat16 numbers is summed in float32 in any case. Without a matrix unit (AMX), an x86 processor multiplies
-bfloat16 numbers at half the rate of float32 ones or less, so products with many rows run in float32 there: both ways
-give the same but for the order of the sum.
+A product of bfloat16 numbers is summed in float32 in any case. Without instructions for it (AMX or AVX-512 BF16), an
+x86 processor multiplies bfloat16 numbers at half the rate of float32 ones or less, so products with many rows run in
+float32 there: both ways give the same but for the order of the sum.
 """
 
 from __future__ import annotations
@@ -164,8 +164,11 @@ def widen_products(model: nn.Module) -> None:
 
 
 def is_slow_with_bfloat16() -> bool:
-    """Whether this is an x86 processor without a matrix unit for bfloat16."""
-    return platform.machine() in ("x86_64", "AMD64") and not torch.cpu._is_amx_tile_supported()  # pyright: ignore[reportPrivateUsage]
+    """Whether this is an x86 processor without instructions that multiply bfloat16 numbers."""
+    return platform.machine() in ("x86_64", "AMD64") and not (
+        torch.cpu._is_amx_tile_supported()  # pyright: ignore[reportPrivateUsage]
+        or torch.cpu._is_avx512_bf16_supported()  # pyright: ignore[reportPrivateUsage]
+    )
 
 
 class _Product(Function):
