@@ -54,7 +54,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.training.pass_rates import Passes
+from evoseek.training.question_order import Passes
 from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.update import GroupUpdate
 from search_task import SEED, SearchTask, teach

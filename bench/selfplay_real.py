@@ -45,7 +45,6 @@ from evoseek.rollout.record import TrajectoryRecord, read_trajectories
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.statistics import paired_test, wilson_interval
-from evoseek.systems.dr_zero import Schedule
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.inputs import read_questions
@@ -144,10 +143,9 @@ class Bench:
 
     def _judged(self, directory: RunDirectory, name: str) -> dict[str, object]:
         """The proposals by step, what became of them, and the texts of the questions that the solver learnt from."""
-        facts, own = self.facts(), load_settings(directory.config).dr_zero
-        schedule = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
+        facts, phases = self.facts(), load_settings(directory.config).dr_zero
         proposals = [
-            {"phase": schedule.place(record.step).phase, **proposal_of(record, facts)}
+            {"phase": phases.place(record.step).phase, **proposal_of(record, facts)}
             for record in read_trajectories(directory.trajectories)
             if record.trajectory.role == "proposer"
         ]

@@ -9,7 +9,6 @@ from evoseek.recipes import FOLDER, purpose, recipes
 from evoseek.runs import flatten
 from evoseek.settings import check_settings, lookup, read_settings
 from evoseek.settings_tree import read_tree
-from evoseek.systems.dr_zero import Schedule
 from evoseek.training.given import load_settings
 
 RECIPES = sorted(recipes().values())
@@ -56,15 +55,13 @@ def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_name
 def test_dr_zeros_phases_are_all_reached(path):
     for files in (path, [path.with_name("3b.toml"), path]):
         config = load_settings(files)
-        made = config.dr_zero
-        phases = Schedule(made.iterations, made.proposer_steps, made.writing_steps, made.solver_steps)
-        assert config.run.steps >= phases.steps
+        assert config.run.steps >= config.dr_zero.steps
 
 
 def test_self_play_of_the_small_model_is_worked_out_for_two_cores_and_begins_as_its_warm_start():
     config, warm = (load_settings(FOLDER / name) for name in ("dr-zero/smollm2.toml", "sft/smollm2.toml"))
     phases = config.dr_zero
-    assert Schedule(phases.iterations, phases.proposer_steps, phases.writing_steps, phases.solver_steps).steps == 18
+    assert phases.steps == 18
     proposals, attempts = config.selfplay.proposals_per_step, config.proposer.attempts
     trained = phases.proposer_steps * proposals * (1 + attempts)
     written = phases.writing_steps * phases.passages_per_writing_step * phases.questions_per_passage

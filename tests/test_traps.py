@@ -6,6 +6,7 @@ import random
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import fields
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,7 +47,7 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import parse_verdict
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.training.update import group_samples
+from evoseek.training.update import GroupUpdate
 from evoseek.types import (
     Completion,
     Invalid,
@@ -90,7 +91,7 @@ def rewards_of(group: TrajectoryGroup) -> list[float | None]:
 
 
 def samples_of(group: TrajectoryGroup, **options: str) -> list[TrainingSample]:
-    return group_samples(group, group_advantages(rewards_of(group), [group.key] * len(group.outcomes), **options))
+    return GroupUpdate(None, partial(group_advantages, **options), seed=0).samples([group])
 
 
 class TestTrap1AFailureIsNoReward:

@@ -18,12 +18,12 @@ from evoseek.policy.source import origin
 from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine
 from evoseek.registry import build
 from evoseek.report.answers import answer_json, answer_text
-from evoseek.rollout.agent import Agent, limits_of
 from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import converse
+from evoseek.training.agent import Agent, limits_of
 from evoseek.training.context import Context
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Message, Question, Trajectory

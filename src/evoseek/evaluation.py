@@ -29,12 +29,12 @@ from evoseek.report.evaluation import grids, markdown, note, results_json
 from evoseek.report.plots import plot_risk
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
-from evoseek.rollout.agent import limits_of
 from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.runs import with_digests
 from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, defaults_of
+from evoseek.training.agent import limits_of
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.settings import TrainingSettings

@@ -15,8 +15,8 @@ from evoseek.policy.shape import prompts_for
 from evoseek.policy.tool_calls import make_renderer
 from evoseek.protocols import Environment, Tool
 from evoseek.registry import build
-from evoseek.rollout.agent import limits_of
 from evoseek.settings import lookup
+from evoseek.training.agent import limits_of
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Passage, Question
 

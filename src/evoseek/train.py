@@ -230,7 +230,7 @@ def training_loop(
             evaluate=evaluation,
             probe=WeightsProbe(
                 plan.eval_roller.at(settings.learnt_temperature),
-                context.trainer.old_logprobs(),
+                context.trainer.own_logprobs(),
                 probe_bound(own),
                 ranks,
             ),

@@ -26,8 +26,8 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
-from evoseek.rollout.agent import Agent
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.agent import Agent
 from evoseek.training.given import load_settings
 from evoseek.training.plan import TrainingContext
 from evoseek.training.settings import TrainingSettings

@@ -13,8 +13,8 @@ from evoseek.corpus.questions import load_questions
 from evoseek.data.proposing import propose
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
-from evoseek.rollout.agent import Agent
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.agent import Agent
 from evoseek.training.given import load_settings
 from evoseek.training.plan import TrainingContext
 from evoseek.world.world import World

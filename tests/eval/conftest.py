@@ -12,9 +12,9 @@ from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.registry import find
-from evoseek.rollout.agent import Agent
 from evoseek.rollout.limits import Limits
 from evoseek.search.settings import SearchSettings
+from evoseek.training.agent import Agent
 from evoseek.training.given import gather
 from evoseek.types import Passage, Question
 

@@ -9,10 +9,10 @@ from evoseek.env.environments import PassageProposerEnv, passage_task
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.scripted import ScriptedSampler
-from evoseek.rollout.demonstrated import Roles, demonstration_of, play
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory
+from evoseek.training.demonstrations import Roles, demonstration_of, play
 from evoseek.types import Passage, Question, StopReason
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))

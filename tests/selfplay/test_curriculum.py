@@ -19,11 +19,3 @@ def test_it_goes_from_start_to_end_and_stays_there():
     assert noise_probability(0, 10, 0.2, 0.8) == 0.2
     assert noise_probability(5, 10, 0.2, 0.8) == pytest.approx(0.4)
     assert noise_probability(10, 10, 0.2, 0.8) == noise_probability(99, 10, 0.2, 0.8) == 0.8
-
-
-@pytest.mark.parametrize(
-    "wrong", [(-1, 10, 0.0, 1.0), (1, 0, 0.0, 1.0), (1, 10, -0.1, 1.0), (1, 10, 0.0, 1.1), (1, 10, 0.0, 1.0, 1.0)]
-)
-def test_what_has_no_probability_is_refused(wrong):
-    with pytest.raises(ValueError, match="No noise probability"):
-        noise_probability(*wrong)

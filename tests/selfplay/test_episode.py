@@ -15,7 +15,7 @@ from evoseek.rollout.record import TrajectoryRecord, row_of
 from evoseek.selfplay.episode import SelfPlay, Stages, relabel
 from evoseek.selfplay.filters import supporting_passages
 from evoseek.selfplay.proposals import proposal_groups, solver_groups
-from evoseek.training.update import scored_rewards, scored_samples
+from evoseek.training.update import scored_samples
 from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason
 
 MERI, TOLU = "<answer> meri </answer>", "<answer> tolu </answer>"
@@ -289,15 +289,15 @@ class TestTrap1AFailureIsNoReward:
         assert isinstance(episode.outcome, Invalid)
         assert episode.outcome.detail.startswith("3 of 6 of the solver's attempts failed")
         assert episode.question is not None
-        assert scored_rewards(episode.solvers) == [1.0, 1.0, 0.0]
+        assert scored_samples([episode.solvers])[1] == [1.0, 1.0, 0.0]
 
     def test_and_out_of_the_solvers_baseline_and_loss(self, stage):
         (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4))
         rewards = [getattr(outcome, "reward", None) for outcome in episode.solvers.outcomes]
         advantages = group_advantages(rewards, ["q"] * 4, scale="none")
         assert advantages == [pytest.approx(1 / 3), pytest.approx(1 / 3), None, pytest.approx(-2 / 3)]
-        assert scored_rewards(episode.solvers) == [1.0, 1.0, 0.0]
-        assert len(scored_samples([episode.solvers], [], mask_observations=True)) == 3
+        samples, rewards = scored_samples([episode.solvers])
+        assert (len(samples), rewards) == (3, [1.0, 1.0, 0.0])
 
     @pytest.mark.parametrize("difficulty", ["linear", "failure", "between", "parabolic", "uncertainty"])
     def test_a_question_whose_attempts_all_failed_is_not_one_that_nobody_could_answer(self, stage, difficulty):
@@ -332,8 +332,8 @@ class TestTrap1AFailureIsNoReward:
         assert rewards == [0.0, 0.5, 1.0, None, None, None]
         assert group_advantages(rewards, [0] * 6, scale="none") == [-0.5, 0.0, 0.5, None, None, None]
         assert raw_advantages(rewards) == rewards
-        assert scored_rewards(group) == [0.0, 0.5, 1.0]
-        assert len(scored_samples([group], [], mask_observations=True)) == 3
+        samples, rewards = scored_samples([group])
+        assert (len(samples), rewards) == (3, [0.0, 0.5, 1.0])
         reasons = [outcome.reason for outcome in group.outcomes[3:]]
         assert reasons == [StopReason.TOOL_FAILED, StopReason.TOOL_FAILED, StopReason.SAMPLER_FAILED]
 

@@ -25,7 +25,7 @@ from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passa
 from evoseek.selfplay.game import load_players
 from evoseek.selfplay.tasks import answer_tasks, sample_passages
 from evoseek.settings import lookup
-from evoseek.systems.dr_zero import DrZero, Schedule
+from evoseek.systems.dr_zero import DrZero
 from evoseek.train import training_loop
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
@@ -215,11 +215,12 @@ def check_learner(learner, rate, temperature):
 def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     system = dr_zero.system
     check_play(system.play, "dr-zero")
-    assert system.schedule == Schedule(2, 3, 1, 4)
+    own = system.phases
+    assert (own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps) == (2, 3, 1, 4)
     check_loop(dr_zero, 8)  # run.steps; the phases would be 16
     assert isinstance(system.play.proposer.env, PassageProposerEnv)
     assert system.writing.proposer.temperature == 0.25
-    assert (system.proposals_per_step, system.passages_per_writing_step, system.group_by) == (9, 5, "task")
+    assert (system.proposals_per_step, own.passages_per_writing_step, system.group_by) == (9, 5, "task")
     assert (system.tasks.copies, system.written_tasks.copies) == (2, 3)
     assert tuple(system.tasks.ratio) == (1.0, 0.0, 2.0)
     assert system.questions.reserved == TESTS
@@ -276,8 +277,8 @@ def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
     settings = {"search.index": places["search.index"], "algorithm.kl_coefficient": 0.5, "algorithm.kl_in": "reward"}
     roles = loop_of("ssp", tmp_path / "run", settings).system.update.roles
     proposing, solving = (roles[name] for name in ("proposer", "solver"))
-    assert (proposing.penalty, proposing.transforms) == (None, [])
-    assert solving.penalty.coefficient == 0.5
+    assert (proposing.kl_coefficient, proposing.transforms) == (0.0, [])
+    assert solving.kl_coefficient == 0.5
     assert solving.transforms
 
 
@@ -395,7 +396,7 @@ def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_po
     assert solving.learner.loss == ClippedLoss(0.15, 0.35)
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
-    assert (proposing.distillation, proposing.transforms, proposing.penalty) == (None, [], None)
+    assert (proposing.distillation, proposing.transforms, proposing.kl_coefficient) == (None, [], 0.0)
     assert solving.distillation.coefficient == 0.0625
     assert system.play.proposer.sampler is system.play.solver.sampler is system.solving.rollouts.roller.sampler
     assert loop.checkpoints.parts.keys() == {"policy"}

@@ -4,6 +4,7 @@ import asyncio
 
 from evoseek.systems.deepresearcher import DeepResearcher, browsing_metrics
 from evoseek.systems.search_r1 import SearchR1
+from evoseek.training.rollout_metrics import metrics_by
 from evoseek.types import Action, Question, Scored, StopReason, ToolCall, ToolResult, Trajectory, TrajectoryGroup
 
 
@@ -28,9 +29,9 @@ def test_the_numbers_by_hand():
     groups = [
         group(rollout(2, ["web_search"], hops=1), rollout(4, ["web_search", "browse", "browse"], hops=1)),
         group(rollout(5, ["browse"], hops=2), rollout(3, ["search"], hops=2)),
-        group(rollout(1, []), rollout(3, ["web_search", "browse"], hops="many")),
+        group(rollout(1, []), rollout(3, ["web_search", "browse"])),
     ]
-    assert browsing_metrics(groups) == {
+    assert browsing_metrics(groups) | metrics_by(groups, "hops", browsing_metrics) == {
         "browsing/share": 3 / 6,
         "browsing/turns": 18 / 6,
         "browsing/share/hops_1": 1 / 2,

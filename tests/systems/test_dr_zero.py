@@ -17,7 +17,7 @@ from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
-from evoseek.systems.dr_zero import DrZero, Schedule, ScheduledStep, best_questions
+from evoseek.systems.dr_zero import DrZero, PhaseSettings, ScheduledStep, best_questions
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.types import (
     Episode,
@@ -32,18 +32,25 @@ from evoseek.types import (
 )
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
-SCHEDULE = Schedule(iterations=2, proposer_steps=2, writing_steps=2, solver_steps=3)
+
+
+def phases(iterations, proposer, writing, solver):
+    steps = {"proposer_steps": proposer, "writing_steps": writing, "solver_steps": solver}
+    return PhaseSettings(iterations=iterations, passages_per_writing_step=3, **steps)
+
+
+PHASES = phases(2, 2, 2, 3)
 counts = st.integers(1, 4)
 
 
 @given(counts, st.integers(0, 4), counts, counts)
 def test_the_schedule_is_the_phases_one_after_the_other(iterations, proposer, writing, solver):
-    schedule = Schedule(iterations, proposer, writing, solver)
-    phases = {"propose": proposer, "write": writing, "solve": solver}
+    schedule = phases(iterations, proposer, writing, solver)
+    own = {"propose": proposer, "write": writing, "solve": solver}
     expected = [
         ScheduledStep(iteration, phase, number)
         for iteration in range(1, iterations + 1)
-        for phase, steps in phases.items()
+        for phase, steps in own.items()
         for number in range(1, steps + 1)
     ]
     assert schedule.steps == len(expected)
@@ -52,8 +59,8 @@ def test_the_schedule_is_the_phases_one_after_the_other(iterations, proposer, wr
 
 def test_the_last_step_of_a_phase_is_known_at_any_step():
     """Two of proposing, two of writing, three of solving, twice."""
-    assert [SCHEDULE.last("propose", step) for step in range(15)] == [0, 1, *[2] * 6, 8, *[9] * 6]
-    assert [SCHEDULE.last("solve", step) for step in range(15)] == [*[0] * 5, 5, 6, *[7] * 5, 12, 13, 14]
+    assert [PHASES.last("propose", step) for step in range(15)] == [0, 1, *[2] * 6, 8, *[9] * 6]
+    assert [PHASES.last("solve", step) for step in range(15)] == [*[0] * 5, 5, 6, *[7] * 5, 12, 13, 14]
 
 
 def make_task(id, passage, requested):
@@ -99,11 +106,11 @@ class Attempts:
 def dr_zero(tmp_path, played):
     """`dr_zero(says, ...)`: a system whose doubles keep what came; with `events` in order."""
 
-    def make(says=lambda task: (f"who is {task.text} ?", 1.0), schedule=SCHEDULE, **options):
+    def make(says=lambda task: (f"who is {task.text} ?", 1.0), own=PHASES, **options):
         events = []
         play, writing = played(says), played(options.pop("writes", says))
         system = DrZero(
-            schedule=schedule,
+            phases=own,
             play=play,
             writing=writing,
             tasks=source("training"),
@@ -115,7 +122,6 @@ def dr_zero(tmp_path, played):
             questions=QuestionLog(tmp_path / "questions.jsonl"),
             trajectories=TrajectoryWriter(tmp_path / "trajectories.jsonl", str),
             proposals_per_step=4,
-            passages_per_writing_step=3,
             **options,
         )
         return system, events
@@ -167,7 +173,7 @@ class TestTrap13TheQuestionOrderFollowsThePhase:
     @pytest.mark.parametrize("per_step", [1, 2, 3, 4, 5, 6])
     def test_every_written_question_is_asked_once_before_any_is_asked_again(self, dr_zero, per_step):
         """Six are written in each of two iterations, whose solver phases begin at steps 5 and 17."""
-        system, _ = dr_zero(schedule=Schedule(iterations=2, proposer_steps=2, writing_steps=2, solver_steps=8))
+        system, _ = dr_zero(own=phases(2, 2, 2, 8))
         system.solving = replace(system.solving, questions_per_step=per_step)
         steps(system, range(1, 25))
         for writing, first in (((3, 4), 5), ((15, 16), 17)):
@@ -181,7 +187,7 @@ class TestTrap13TheQuestionOrderFollowsThePhase:
 
 def test_passages_are_fresh_over_the_steps_and_iterations(dr_zero):
     """Until all of them were met; what is written about is drawn apart from what is trained on."""
-    system, _ = dr_zero(schedule=Schedule(3, 2, 2, 1))
+    system, _ = dr_zero(own=phases(3, 2, 2, 1))
     steps(system, range(1, 16))
     proposed = [task.text for _, tasks, _ in system.play.calls for task in tasks]
     written = [task.text for _, tasks, _ in system.writing.calls for task in tasks]

@@ -7,8 +7,7 @@ import pytest
 
 from evoseek.reward.shaping import OverlongReward
 from evoseek.systems.dspo import DSPO
-from evoseek.training.pass_rates import PassRates
-from evoseek.training.question_order import BalancedOrder, UniformOrder
+from evoseek.training.question_order import BalancedOrder, PassRates, UniformOrder
 
 
 class Update:

@@ -223,9 +223,9 @@ def test_resampling_is_bound_and_the_next_step_begins_after_all_that_it_drew(ssp
     ids = [task.id for _, tasks, _ in system.play.calls for task in tasks]
     assert len(set(ids)) == len(ids)
     again, _ = ssp(lambda _: said, fill="resample", resample_limit=limit)
-    again.given.restore({"tasks": 4 * limit})  # as in a checkpoint after step 1
+    again.restore({"tasks": 4 * limit})  # as in a checkpoint after step 1
     steps(again, 2)
-    assert again.given.state() == system.given.state() == {"tasks": 8 * limit}
+    assert again.state() == system.state() == {"tasks": 8 * limit}
     assert again.play.calls == system.play.calls[limit:]
 
 

@@ -20,11 +20,12 @@ from evoseek.env.tools import SearchTool
 from evoseek.errors import DataError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
-from evoseek.rollout.demonstrated import Played, Roles
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.training.demonstrations import (
+    Played,
+    Roles,
     demonstrations_of_file,
     demonstrations_of_run,
     hold_out,

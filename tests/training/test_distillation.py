@@ -52,7 +52,7 @@ def test_numbers_by_hand():
         return {3: -0.25, 4: -1.5, 6: -9.0}[token]
 
     distillation = SelfDistillation(score_by(told), lambda _: (9, 8, 7), coefficient=0.1, clip=3.0)
-    (row,) = distillation.tokens([SAMPLE])
+    (row,) = distillation([SAMPLE])
     assert row == pytest.approx([0.0, 0.0, 0.025, -0.05, 0.0, -0.3])
     assert seen == [((9, 8, 7), 3), ((9, 8, 7, 3), 4), ((9, 8, 7, 3, 4, 5), 6)]
 
@@ -67,9 +67,9 @@ def test_without_a_path_there_is_no_pull_and_nothing_is_scored():
     samples = [replace(SAMPLE, group=name) for name in ("known", "unknown", "known")]
     distillation = SelfDistillation(score, lambda s: (9,) if s.group == "known" else None, coefficient=1.0)
     pull, none = [0.0, 0.0, -0.5, 0.0, 0.0, 1.0], [0.0] * 6
-    assert distillation.tokens(samples) == [pull, none, pull]
+    assert distillation(samples) == [pull, none, pull]
     assert [sample.token_ids for sample in scored] == [(9, 3, 4, 5, 6)] * 2
-    assert distillation.tokens([]) == []
+    assert distillation([]) == []
 
 
 @given(
@@ -84,8 +84,8 @@ def test_where_the_teacher_sees_no_more_nothing_is_pulled(prompt, rest, coeffici
     score = score_by(by_context)
     (own,) = score([TrainingSample(ids, mask, (0.0,) * len(ids), (0.0,) * len(ids))])
     sample = replace(own, old_logprobs=own.ref_logprobs, ref_logprobs=None)
-    assert SelfDistillation(score, lambda _: prompt, coefficient).tokens([sample]) == [[0.0] * len(ids)]
-    (row,) = SelfDistillation(score, lambda _: (*prompt, 5), coefficient).tokens([sample])
+    assert SelfDistillation(score, lambda _: prompt, coefficient)([sample]) == [[0.0] * len(ids)]
+    (row,) = SelfDistillation(score, lambda _: (*prompt, 5), coefficient)([sample])
     assert not any(value for value, acts in zip(row, mask, strict=True) if not acts)
 
 
@@ -98,7 +98,7 @@ def test_its_expectation_is_the_gradient_of_the_reverse_kl():
     rows = [(0.0, student[a].item()) for a in range(4)]
     samples = [TrainingSample((0, a), (False, True), rows[a], (0.0, 0.0), old_logprobs=rows[a]) for a in range(4)]
     score = score_by(lambda _, token: teacher[token].item())
-    rows = SelfDistillation(score, lambda _: (1,), coefficient=0.3).tokens(samples)
+    rows = SelfDistillation(score, lambda _: (1,), coefficient=0.3)(samples)
     objective = sum(student[a].exp().detach() * rows[a][1] * student[a] for a in range(4))
     (got,) = torch.autograd.grad(objective, logits)
     torch.testing.assert_close(got, -0.3 * expected, atol=1e-12, rtol=1e-12)

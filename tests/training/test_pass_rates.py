@@ -5,7 +5,7 @@ import pytest
 
 from evoseek.errors import RunError
 from evoseek.reward.shaping import UNSHAPED
-from evoseek.training.pass_rates import PassRates
+from evoseek.training.question_order import PassRates
 from evoseek.types import Scored
 
 

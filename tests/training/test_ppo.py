@@ -6,7 +6,7 @@ from itertools import compress
 import pytest
 
 from evoseek.credit.advantages import CriticCredit
-from evoseek.training.update import KLPenalty, PPOUpdate
+from evoseek.training.update import PPOUpdate
 
 TEXTS = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 
@@ -20,8 +20,15 @@ def actions(sample, values):
     return list(compress(values, sample.loss_mask))
 
 
-def update(recorder, critic, groups, step=1, **options):
-    return PPOUpdate(recorder, critic, predict, seed=0, **options)(step, groups)
+def update(recorder, critic, groups, step=1, lam=1.0, transforms=(), **options):
+    own = {
+        "learner": recorder,
+        "critic": critic,
+        "credit": CriticCredit(lam=lam),
+        "transforms": [*transforms, predict],
+        "seed": 0,
+    }
+    return PPOUpdate(**own, **options)(step, groups)
 
 
 @pytest.fixture
@@ -48,7 +55,7 @@ def test_with_gamma_and_lambda_1_returns_are_the_reward_and_advantages_are_white
 
 def test_lambda_0_trusts_the_critic_one_token_ahead(groups_of, recorder, critic):
     """Deltas are 0.5 - 0.5 = 0 before the last token and reward - 0.5 on it; returns are then 0.5 and the reward."""
-    update(recorder, critic, groups_of(TEXTS), estimate=CriticCredit(lam=0.0))
+    update(recorder, critic, groups_of(TEXTS), lam=0.0)
     first = recorder.batches[0][0]
     assert actions(first, first.returns) == pytest.approx([0.5] * (sum(first.loss_mask) - 1) + [1.0])
 
@@ -59,7 +66,7 @@ def test_a_penalty_is_taken_off_each_token(groups_of, recorder, critic):
     def complete(samples):
         return [replace(s, ref_logprobs=tuple(-0.7 if acts else 0.0 for acts in s.loss_mask)) for s in samples]
 
-    update(recorder, critic, groups_of(TEXTS), transforms=[complete], penalty=KLPenalty(0.1))
+    update(recorder, critic, groups_of(TEXTS), transforms=[complete], kl_coefficient=0.1)
     first = recorder.batches[0][0]
     n = sum(first.loss_mask)
     assert actions(first, first.returns) == pytest.approx([1.0 - 0.02 * left for left in range(n, 0, -1)])

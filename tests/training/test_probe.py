@@ -7,7 +7,7 @@ import torch
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_scores
 from evoseek.policy.load import load_policy
-from evoseek.rollout.agent import Agent
+from evoseek.training.agent import Agent
 from evoseek.training.given import load_settings
 from evoseek.training.probe import QUESTIONS, TOKENS, WeightsProbe
 

@@ -6,10 +6,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError
-from evoseek.training.pass_rates import Passes, PassRates
 from evoseek.training.question_order import (
     BalancedOrder,
     DifficultyOrder,
+    Passes,
+    PassRates,
     UniformOrder,
     apportioned,
     chosen,

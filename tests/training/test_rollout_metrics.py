@@ -10,6 +10,7 @@ from evoseek.training.rollout_metrics import (
     StepReport,
     metrics_by,
     rollout_metrics,
+    signal_metrics,
     staleness_metrics,
     tool_latency_s,
 )
@@ -174,7 +175,7 @@ def test_metrics_of_each_number_of_hops():
         replace(group, trajectories=tuple(replace(t, question=question) for t in group.trajectories))
         for group, question in zip(GROUPS, (one, two), strict=True)
     ]
-    assert metrics_by(asked, "hops") == {
+    assert metrics_by(asked, "hops", signal_metrics) == {
         "reward/hops_1": 0.5,
         "frac_reward_zero_std/hops_1": 0.0,
         "tools/call_frequency/hops_1": pytest.approx(2 / 3),
@@ -182,11 +183,11 @@ def test_metrics_of_each_number_of_hops():
         "frac_reward_zero_std/hops_2": 1.0,
         "tools/call_frequency/hops_2": 1.0,
     }
-    assert metrics_by(asked, "kind")["reward/kind_a_b"] == 0.25
+    assert metrics_by(asked, "kind", signal_metrics)["reward/kind_a_b"] == 0.25
     marked = [asked[0], replace(asked[1], trajectories=tuple(map(unanswerable, asked[1].trajectories)))]
-    shares = metrics_by(marked, "answerable")
+    shares = metrics_by(marked, "answerable", signal_metrics)
     assert (shares["reward/answerable_True"], shares["reward/answerable_False"]) == (0.5, 0.0)
-    assert metrics_by(asked, "depth") == metrics_by(asked, "") == {}
+    assert metrics_by(asked, "depth", signal_metrics) == metrics_by(asked, "", signal_metrics) == {}
 
 
 def unanswerable(trajectory):

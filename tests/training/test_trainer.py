@@ -58,7 +58,7 @@ def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
     loop = loop_of(places, tmp_path, **options)
     update = loop.system.update
     assert isinstance(update, PPOUpdate)
-    assert (update.estimate, update.critic_warmup_steps, update.mini_batches) == (CriticCredit(0.9, 0.8), 2, 3)
+    assert (update.credit, update.critic_warmup_steps, update.mini_batches) == (CriticCredit(0.9, 0.8), 2, 3)
     assert update.critic.loss == ValueLoss()
     assert (update.critic.base_rates[0], update.critic.warmup_steps) == (7e-4, 5)
     assert update.learner.base_rates[0] == load_settings().learner.learning_rate
@@ -134,7 +134,7 @@ IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
     [
         ({"algorithm__mini_batches": 1}, [without_old_logprobs]),
         ({"algorithm__mini_batches": 2}, [("old_logprobs",)]),
-        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, [("old_logprobs",)]),
+        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, [("old_logprobs",), ("values",)]),
         (IN_REWARD, [("old_logprobs",), ("ref_logprobs",)]),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from evoseek.credit.advantages import group_advantages
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.training.update import GroupUpdate, KLPenalty, group_samples, mean_metrics, split_groups
+from evoseek.training.update import GroupUpdate, mean_metrics, scored_samples, split_groups
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
@@ -75,7 +75,7 @@ def test_a_penalty_in_the_reward_is_taken_off_before_the_baseline(groups_of, rec
         return [replace(s, ref_logprobs=tuple(-0.75 if acts else 0.0 for acts in s.loss_mask)) for s in samples]
 
     texts = {"q0/0": "meri", "q0/1": "kalo , kalo", "q1/0": "meri", "q1/1": "meri"}
-    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, transforms=[complete], penalty=KLPenalty(0.1))
+    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, transforms=[complete], kl_coefficient=0.1)
     update(1, groups_of(texts))
     first, second = [sample for sample in recorder.batches[0] if sample.group.endswith("q0")]
     rewards = [1 - 0.025 * sum(first.loss_mask), -0.025 * sum(second.loss_mask)]
@@ -91,7 +91,7 @@ def test_a_penalty_is_taken_from_the_learners_own_logprobs_where_the_samples_hav
         own = [tuple(-0.75 if acts else 0.0 for acts in s.loss_mask) for s in samples]
         return [replace(s, old_logprobs=row, ref_logprobs=row) for s, row in zip(samples, own, strict=True)]
 
-    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, transforms=[complete], penalty=KLPenalty(0.1))
+    update = GroupUpdate(recorder, MEAN_ONLY, seed=0, transforms=[complete], kl_coefficient=0.1)
     update(1, groups_of({"q0/0": "meri", "q0/1": "kalo , kalo", "q1/0": "meri", "q1/1": "meri"}))
     assert advantages(recorder.batches[0]) == {"q0": [0.5, -0.5], "q1": [0.0, 0.0]}
 
@@ -195,8 +195,9 @@ SEARCHED = trajectory(
 )
 
 
-def test_the_advantage_lies_on_action_tokens_only():
-    (sample,) = group_samples(TrajectoryGroup("k", (SEARCHED,), (Scored(1.0),)), [0.5])
+def test_the_advantage_lies_on_action_tokens_only(recorder):
+    group = TrajectoryGroup("k", (SEARCHED,), (Scored(0.5),))
+    (sample,) = GroupUpdate(recorder, lambda rewards, _: rewards, seed=0).samples([group])
     assert sample.token_ids == (5, 9, 20, 21, 30, 40)
     assert sample.loss_mask == (False, False, True, True, False, True)
     assert sample.advantages == (0.0, 0.0, 0.5, 0.5, 0.0, 0.5)
@@ -204,20 +205,8 @@ def test_the_advantage_lies_on_action_tokens_only():
     assert (sample.role, sample.group, sample.policy_version, sample.weight) == ("solver", "k", 7, 1.0)
 
 
-def test_members_without_an_advantage_or_an_action_are_left_out():
+def test_trap_invalid_members_and_those_without_an_action_make_no_sample():
     prompt_only = trajectory(Segment("prompt", (5,)))
-    group = TrajectoryGroup(
-        "k", (SEARCHED, SEARCHED, prompt_only), (Scored(1.0), Invalid(StopReason.DEADLINE), Scored(0))
-    )
-    assert len(group_samples(group, [1.0, None, -1.0])) == 1
-
-
-def test_trap_an_invalid_member_cannot_have_an_advantage():
-    group = TrajectoryGroup("k", (SEARCHED,), (Invalid(StopReason.TOOL_FAILED),))
-    with pytest.raises(ValueError, match="tool_failed"):
-        group_samples(group, [0.0])
-
-
-def test_one_advantage_for_each_member():
-    with pytest.raises(ValueError, match="argument"):
-        group_samples(TrajectoryGroup("k", (SEARCHED,), (Scored(1.0),)), [1.0, 2.0])
+    outcomes = (Scored(1.0), Invalid(StopReason.DEADLINE), Scored(0.0))
+    samples, rewards = scored_samples([TrajectoryGroup("k", (SEARCHED, SEARCHED, prompt_only), outcomes)])
+    assert (len(samples), rewards) == (1, [1.0])

@@ -18,10 +18,10 @@ from evoseek.eval.evaluate import examining
 from evoseek.protocols import RewardFn
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
-from evoseek.rollout.demonstrated import demonstration_of
 from evoseek.rollout.roller import score
 from evoseek.statistics import surely_more
 from evoseek.training.context import Context
+from evoseek.training.demonstrations import demonstration_of
 from evoseek.training.inputs import evaluation_path, identity, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Invalid, Outcome, Question, Trajectory

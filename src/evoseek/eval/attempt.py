@@ -18,13 +18,13 @@ from evoseek.env.prompts import PromptSet
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError
 from evoseek.protocols import Chat, Environment, QuestionEngine, Renderer, Sampler, SearchEngine, Tool
-from evoseek.rollout.agent import Agent
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import converse
 from evoseek.search.engines import retried
 from evoseek.search.settings import SearchSettings
+from evoseek.training.agent import Agent
 from evoseek.types import (
     Action,
     Completion,

@@ -108,8 +108,8 @@ def kl_k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
 
     It is unbiased and never negative. As a loss it pulls the policy back, though not exactly along the gradient of the
     KL; where the reference gives a token a far higher probability than the policy, exp(d) makes one token outweigh all
-    others. (k1, logprob - ref_logprob, is for a reward, `training.update.KLPenalty`: as a loss it is useless, since its
-    gradient is that of the logprobs, whose expectation is 0.)
+    others. (k1, logprob - ref_logprob, is for a reward, `training.update.kl_penalties`: as a loss it is useless, since
+    its gradient is that of the logprobs, whose expectation is 0.)
     """
     difference = ref_logprobs - logprobs
     return difference.exp() - difference - 1.0

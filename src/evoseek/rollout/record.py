@@ -7,18 +7,18 @@ texts for a reader. A text that is the same as a segment's is not written twice.
 from __future__ import annotations
 
 import json
-import struct
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.types import Action, Outcome, ProposerTask, Scored, Segment, ToolResult, Trajectory, TrajectoryGroup
 
-_COMPACT = json.JSONEncoder(separators=(",", ":"))
+COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TrajectoryWriter:
         """
         if self.path is None:
             return
-        ResumableJsonl(self.path, _COMPACT).append(
+        ResumableJsonl(self.path, COMPACT).append(
             row_of(TrajectoryRecord(step, group.key, trajectory, outcome), self._decode)
             for group in groups
             for trajectory, outcome in group.attempts
@@ -125,7 +125,7 @@ def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:
         row["policy_version"] = segment.policy_version
     if not segment.logprobs:
         return row
-    if any(_float32(value) != value for value in segment.logprobs):
+    if _float32(segment.logprobs) != [*segment.logprobs]:
         return {**row, "logprobs": segment.logprobs}
     # Nine digits name a float32 exactly, where the same number as a float64 takes seventeen.
     return {**row, "float32": True, "logprobs": [float(f"{value:.9g}") for value in segment.logprobs]}
@@ -137,12 +137,10 @@ def _action_row(action: Action, segment_text: str) -> Mapping[str, object]:
 
 
 def _logprobs(segment: Mapping[str, Any]) -> Mapping[str, object]:
-    return {"logprobs": [_float32(value) for value in segment["logprobs"]]} if "float32" in segment else {}
+    return {"logprobs": _float32(segment["logprobs"])} if "float32" in segment else {}
 
 
-def _float32(value: float) -> float:
-    """The nearest number of single precision."""
-    try:
-        return float(struct.unpack("<f", struct.pack("<f", value))[0])
-    except OverflowError:
-        return float("inf")
+def _float32(values: Sequence[float]) -> list[float]:
+    """The nearest numbers of single precision."""
+    with np.errstate(over="ignore"):  # beyond its range they are infinite
+        return np.asarray(values, np.float32).tolist()

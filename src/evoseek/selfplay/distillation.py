@@ -26,8 +26,8 @@ from typing import Literal, cast
 
 from evoseek.env.prompts import PromptSet
 from evoseek.protocols import PassageStore
-from evoseek.rollout.agent import Agent
 from evoseek.selfplay.question_log import QuestionLog
+from evoseek.training.agent import Agent
 from evoseek.training.trainer import Trainer
 from evoseek.training.update import SampleTransform
 from evoseek.types import Message, Passage, Question, TrainingSample
@@ -49,7 +49,7 @@ class SelfDistillation:
     coefficient: float
     clip: float = 5.0
 
-    def tokens(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
+    def __call__(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
         """The advantages of each sample's tokens: [T], 0.0 off the mask and in samples without distillation."""
         prompts = [self.privileged_prompt(sample) for sample in samples]
         pairs = [(sample, prompt) for sample, prompt in zip(samples, prompts, strict=True) if prompt is not None]
@@ -102,7 +102,7 @@ def self_distillation(
         written = len(sample.token_ids) - sample.loss_mask.index(True)
         return ids if len(ids) + written <= agent.limits.max_total_tokens else None
 
-    return SelfDistillation(trainer.own_logprobs(), prompt, coefficient)
+    return SelfDistillation(trainer.own_logprobs("ref_logprobs"), prompt, coefficient)
 
 
 class TeacherEnv:

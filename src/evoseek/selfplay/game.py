@@ -17,7 +17,6 @@ from evoseek.registry import build
 from evoseek.reward.answer import GRADED
 from evoseek.reward.proposer import ProposerReward
 from evoseek.reward.shaping import EvidenceReward
-from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.distillation import self_distillation
 from evoseek.selfplay.episode import SelfPlay, relabel
@@ -26,6 +25,7 @@ from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings
 from evoseek.selfplay.tasks import passage_pool
 from evoseek.selfplay.verify import Verifier
+from evoseek.training.agent import Agent
 from evoseek.training.context import load_run_policy
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingContext, TrainingPlan
@@ -165,7 +165,7 @@ class Game:
         """The update that trains the solver on written questions."""
         trainer, corpus = self.context.trainer, self.context.corpus
         distillation = self.settings.selfplay.distillation
-        return trainer.group_update(self_distillation(distillation, trainer, self.solver, corpus, questions))
+        return trainer.update(self_distillation(distillation, trainer, self.solver, corpus, questions))
 
     def proposer_update(self) -> GroupUpdate:
         """The update that trains the proposer: one optimizer step on a batch."""

@@ -20,9 +20,9 @@ from evoseek.corpus.answers import TitleFinder, load_answers, mine_answers
 from evoseek.env.environments import answer_task, passage_task
 from evoseek.errors import ConfigError
 from evoseek.protocols import PassageStore
-from evoseek.rollout.agent import Agent
 from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.settings import GameSettings
+from evoseek.training.agent import Agent
 from evoseek.types import Passage, Question
 
 

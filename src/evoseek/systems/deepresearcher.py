@@ -11,7 +11,7 @@ can read a page, the policy sees a note; whatever fails for other reasons ends t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
@@ -24,6 +24,7 @@ from evoseek.search.settings import SearchPart
 from evoseek.search.web.settings import BrowseSettings, WebSettings
 from evoseek.settings import Needs, part, parts
 from evoseek.systems.search_r1 import Rollouts, SearchR1
+from evoseek.training.rollout_metrics import metrics_by
 from evoseek.training.settings import RunSettings
 from evoseek.types import Trajectory, TrajectoryGroup
 
@@ -39,6 +40,8 @@ class DeepResearcher(SearchR1):
         """Settings of DeepResearcher."""
 
         on_resume = f"{SearchR1.Settings.on_resume} search.attempts search.wait_s"
+        searches_engine = False
+        has_engine = False
         run: RunSettings = RunSettings(system="deepresearcher")
         search: SearchPart = part("auto", top_k=10)
         tools: tuple[ToolPart, ...] = parts("web_search", "browse")
@@ -71,16 +74,6 @@ class DeepResearcher(SearchR1):
                     "web.record out."
                 )
 
-        @property
-        def searches_engine(self) -> bool:
-            """Training searches no index."""
-            return False
-
-        @property
-        def has_engine(self) -> bool:
-            """Held-out questions are answered on the web, too."""
-            return False
-
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
         """From settings: held-out questions are answered on the web, too."""
@@ -89,31 +82,21 @@ class DeepResearcher(SearchR1):
     async def collect(self, step: int) -> Rollouts:
         """The step's rollouts; all of them are trained on."""
         rollouts = await SearchR1.collect(self, step)
-        return replace(rollouts, metrics={**rollouts.metrics, **browsing_metrics(rollouts.groups)})
+        groups = rollouts.groups
+        browsing = browsing_metrics(groups) | metrics_by(groups, "hops", browsing_metrics)
+        return replace(rollouts, metrics={**rollouts.metrics, **browsing})
 
 
 def browsing_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-    """How rollouts use the web; `/hops_<n>` for questions whose metadata state their number of hops.
+    """How rollouts use the web:
 
     browsing/share            share of rollouts that requested a page, whatever the result
     browsing/turns            completions a rollout
     """
-    every = [trajectory for group in groups for trajectory in group.trajectories]
-    by_hops: dict[int, list[Trajectory]] = {}
-    for trajectory in every:
-        hops = trajectory.question.metadata.get("hops")
-        if isinstance(hops, int):
-            by_hops.setdefault(hops, []).append(trajectory)
-    metrics = dict(_of(every))
-    for hops, trajectories in sorted(by_hops.items()):
-        metrics |= {f"{name}/hops_{hops}": value for name, value in _of(trajectories).items()}
-    return metrics
-
-
-def _of(trajectories: Sequence[Trajectory]) -> Mapping[str, float]:
+    rollouts = [trajectory for group in groups for trajectory in group.trajectories]
     return {
-        "browsing/share": fmean(browsed(trajectory) for trajectory in trajectories),
-        "browsing/turns": fmean(len(trajectory.actions) for trajectory in trajectories),
+        "browsing/share": fmean(map(browsed, rollouts)),
+        "browsing/turns": fmean(len(trajectory.actions) for trajectory in rollouts),
     }
 
 

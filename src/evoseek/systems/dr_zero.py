@@ -38,7 +38,7 @@ from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings, ProposerSettings
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.training.rollout_metrics import StepReport, prefixed
+from evoseek.training.rollout_metrics import StepReport, describe_failures, prefixed
 from evoseek.training.settings import ColdStartSettings, RunSettings, StepQuestionSettings
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
 from evoseek.world.world import Oracle
@@ -61,40 +61,6 @@ class ScheduledStep:
     iteration: int
     phase: Phase
     number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """How many steps each phase of each iteration has."""
-
-    iterations: int
-    proposer_steps: int
-    writing_steps: int
-    solver_steps: int
-
-    @property
-    def iteration_steps(self) -> int:
-        """Steps of one iteration."""
-        return self.proposer_steps + self.writing_steps + self.solver_steps
-
-    @property
-    def steps(self) -> int:
-        """Steps of all iterations."""
-        return self.iterations * self.iteration_steps
-
-    def place(self, step: int) -> ScheduledStep:
-        """The place of step number `step` (from 1) in the schedule."""
-        iteration, index = divmod(step - 1, self.iteration_steps)
-        if index < self.proposer_steps:
-            return ScheduledStep(iteration + 1, "propose", index + 1)
-        index -= self.proposer_steps
-        if index < self.writing_steps:
-            return ScheduledStep(iteration + 1, "write", index + 1)
-        return ScheduledStep(iteration + 1, "solve", index - self.writing_steps + 1)
-
-    def last(self, phase: Phase, step: int) -> int:
-        """The last step of a phase among the first `step` steps; 0 if it has had none yet."""
-        return next((number for number in range(step, 0, -1) if self.place(number).phase == phase), 0)
 
 
 class PassageProposerSettings(ProposerSettings):
@@ -140,6 +106,30 @@ class PhaseSettings(Section):
         default=None, description="Sampling temperature of written questions; 0 is greedy. Default: the proposer's."
     )
 
+    @property
+    def iteration_steps(self) -> int:
+        """Steps of one iteration."""
+        return self.proposer_steps + self.writing_steps + self.solver_steps
+
+    @property
+    def steps(self) -> int:
+        """Steps of all iterations."""
+        return self.iterations * self.iteration_steps
+
+    def place(self, step: int) -> ScheduledStep:
+        """The place of step number `step` (from 1) in the schedule."""
+        iteration, index = divmod(step - 1, self.iteration_steps)
+        if index < self.proposer_steps:
+            return ScheduledStep(iteration + 1, "propose", index + 1)
+        index -= self.proposer_steps
+        if index < self.writing_steps:
+            return ScheduledStep(iteration + 1, "write", index + 1)
+        return ScheduledStep(iteration + 1, "solve", index - self.writing_steps + 1)
+
+    def last(self, phase: Phase, step: int) -> int:
+        """The last step of a phase among the first `step` steps; 0 if it has had none yet."""
+        return next((number for number in range(step, 0, -1) if self.place(number).phase == phase), 0)
+
 
 @dataclass(slots=True)
 class DrZero:
@@ -151,7 +141,7 @@ class DrZero:
     (None: the optimizer is kept).
     """
 
-    schedule: Schedule
+    phases: PhaseSettings
     play: SelfPlay
     writing: SelfPlay
     tasks: TaskSource[Passage]
@@ -163,7 +153,6 @@ class DrZero:
     questions: QuestionLog
     trajectories: TrajectoryWriter
     proposals_per_step: int
-    passages_per_writing_step: int
     group_by: Literal["requested", "task"] = "requested"
     frozen_after: int | None = None
     oracle: Oracle | None = None
@@ -201,9 +190,7 @@ class DrZero:
         @property
         def planned_steps(self) -> int:
             """The phases end the run."""
-            own = self.dr_zero
-            phases = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
-            return min(self.run.steps, phases.steps)
+            return min(self.run.steps, self.dr_zero.steps)
 
         @property
         def proposer_learns(self) -> bool:
@@ -223,14 +210,13 @@ class DrZero:
         own = settings.dr_zero
         game = Game.load(settings, context, PassageProposerEnv, one_policy=own.one_policy)
         solver = game.solver
-        schedule = Schedule(own.iterations, own.proposer_steps, own.writing_steps, own.solver_steps)
         questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
         rollouts = context.rollouts(
             game.play.solver, settings.rollout.group_size, reward=game.play.reward, label=game.play.label
         )
         restart = context.trainer.learner.restart if own.fresh_optimizer else None
         system = cls(
-            schedule=schedule,
+            phases=own,
             play=game.play,
             writing=replace(game.play, proposer=game.play.proposer.at(own.writing_temperature)),
             tasks=_tasks(settings, game, "training", settings.proposer.per_task),
@@ -242,7 +228,6 @@ class DrZero:
             questions=questions,
             trajectories=rollouts.trajectories,
             proposals_per_step=settings.selfplay.proposals_per_step,
-            passages_per_writing_step=own.passages_per_writing_step,
             group_by=settings.group_by,
             frozen_after=settings.proposer.frozen_after,
             oracle=game.oracle,
@@ -251,8 +236,8 @@ class DrZero:
 
         def resumed(step: int) -> None:
             after = system.frozen_after
-            learning = step if after is None else min(step, schedule.iteration_steps * after)
-            solved, proposed = schedule.last("solve", step), schedule.last("propose", learning)
+            learning = step if after is None else min(step, own.iteration_steps * after)
+            solved, proposed = own.last("solve", step), own.last("propose", learning)
             if game.has_one_policy:
                 context.publish(max(solved, proposed))
                 return
@@ -262,12 +247,12 @@ class DrZero:
         def is_due(step: int) -> bool:
             """An evaluation is due before training, and while the solver learns: at the given interval and at the end
             of its phase."""
-            place, every = schedule.place(max(1, step)), settings.evaluation.every
-            last = place.number == schedule.solver_steps
+            place, every = own.place(max(1, step)), settings.evaluation.every
+            last = place.number == own.solver_steps
             return step == 0 or (place.phase == "solve" and (last or (every > 0 and place.number % every == 0)))
 
         plan = game.plan(system, system.solving.rates)
-        return replace(plan, resumed=resumed, steps=schedule.steps, is_due=is_due)
+        return replace(plan, resumed=resumed, steps=own.steps, is_due=is_due)
 
     @classmethod
     def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[Game, TaskSource[Passage]]:
@@ -283,7 +268,7 @@ class DrZero:
 
     async def step(self, step: int) -> StepReport:
         """Make a step of the phase that is due."""
-        place = self.schedule.place(step)
+        place = self.phases.place(step)
         if place.phase == "propose":
             report = await self._propose(step, place)
         elif place.phase == "write":
@@ -309,17 +294,17 @@ class DrZero:
 
     def _drawn(self, place: ScheduledStep) -> int:
         """Number of earlier steps of the same phase: no passage is used twice before all were used."""
-        phase_steps = self.schedule.proposer_steps if place.phase == "propose" else self.schedule.writing_steps
+        phase_steps = self.phases.proposer_steps if place.phase == "propose" else self.phases.writing_steps
         return (place.iteration - 1) * phase_steps + place.number - 1
 
     async def _write(self, step: int, place: ScheduledStep) -> StepReport:
         """Write questions for the solver: of every passage the best one."""
-        started, stages, count = perf_counter(), Stages(), self.passages_per_writing_step
+        started, stages, count = perf_counter(), Stages(), self.phases.passages_per_writing_step
         tasks = self.written_tasks(self._drawn(place) * count, count, f"{step:06d}")
         episodes = await self._written(step, tasks, stages)
         earlier = self.questions.read(step - place.number + 1, step - 1)
         written = best_questions(episodes, earlier, self.writing.near_duplicates)
-        if place.number == self.schedule.writing_steps and not (earlier or written):
+        if place.number == self.phases.writing_steps and not (earlier or written):
             raise TrainingError(_no_question(place, episodes))
         self.questions.append(step, written)
         metrics = self._metrics(episodes)
@@ -351,7 +336,7 @@ class DrZero:
         return replace(report, metrics=prefixed("solver", report.metrics))
 
     def _begin_solving(self, step: int, place: ScheduledStep) -> SearchR1:
-        first = step - place.number - self.schedule.writing_steps + 1
+        first = step - place.number - self.phases.writing_steps + 1
         questions = self.questions.read(first, step - place.number)
         per_step = min(self.solving.questions_per_step, len(questions))
         return replace(self.solving, questions=questions, questions_per_step=per_step)
@@ -384,12 +369,9 @@ def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], nea
 
 
 def _outage(step: int, failures: Sequence[Invalid], proposals: int) -> str:
-    reason, count = Counter(failure.reason for failure in failures).most_common(1)[0]
-    detail = next(failure.detail for failure in failures if failure.reason == reason)
     return (
-        f"Training stopped at step {step}, which writes questions: it was tried {_WRITING_TRIES} times, and the last "
-        f"time {len(failures)} of {proposals} proposals were invalid. The most frequent reason is {reason} ({count} "
-        f"proposals): {detail.rstrip('.') or 'no detail'}. Nothing of them was written or trained on. Repair what "
+        f"Training stopped at step {step}, which writes questions and was tried {_WRITING_TRIES} times. The last time "
+        f"{describe_failures(failures, proposals, 'proposals')} Nothing of them was written or trained on. Repair what "
         "failed and give the same command again: it resumes from the last checkpoint."
     )
 
@@ -401,8 +383,7 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
         f"The proposer wrote no valid question in iteration {place.iteration}, so the solver has nothing to learn "
         f"from. Of the {len(episodes)} proposals of its last writing step were rejected, the most frequent reason "
         f"first: {reasons}. Loosen the filter or the verification that rejects most, or begin with a model "
-        "whose proposals "
-        "are valid more often."
+        "whose proposals are valid more often."
     )
 
 

@@ -27,9 +27,15 @@ from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.registry import build
 from evoseek.rollout.settings import QuestionRolloutSettings
-from evoseek.training.pass_rates import PassRates
-from evoseek.training.question_order import Order, UniformOrder, chosen, ordered
-from evoseek.training.rollout_metrics import StepReport, metrics_by, rollout_metrics, staleness_metrics, tool_latency_s
+from evoseek.training.question_order import Order, PassRates, UniformOrder, chosen, ordered
+from evoseek.training.rollout_metrics import (
+    StepReport,
+    metrics_by,
+    rollout_metrics,
+    signal_metrics,
+    staleness_metrics,
+    tool_latency_s,
+)
 from evoseek.training.settings import ColdStartSettings, QuestionSettings, StageSettings, TrainingSettings
 from evoseek.types import Question, TrajectoryGroup
 
@@ -141,7 +147,7 @@ class SearchR1:
         self.rollouts.record(step, groups)
         metrics = {
             **rollout_metrics(groups),
-            **metrics_by(groups, self.report_by),
+            **metrics_by(groups, self.report_by, signal_metrics),
             **rollouts.metrics,
             **await self._updated(step, rollouts.trained),
         }

@@ -5,7 +5,7 @@
         one optimizer step on the cross-entropy of the tokens that the policy would write: prompts and passages are
         masked
 
-A demonstration has the tokens that a rollout would have had (`evoseek.rollout.demonstrated`), with what its queries
+A demonstration has the tokens that a rollout would have had (`evoseek.training.demonstrations`), with what its queries
 find today; a rollout of an earlier run keeps its own. With the rewarded rollouts of the policy itself this is rejection
 sampling (RAFT, arXiv 2304.06767). A file may also hold demonstrations of proposing: the two policies of Dr. Zero begin
 as the same model. What a policy never tries, reinforcement learning cannot reinforce: a model that does not write the
@@ -27,13 +27,13 @@ from pydantic import Field
 from evoseek.env.environments import PassageProposerEnv
 from evoseek.runs import RunDirectory
 from evoseek.settings import MANY, Count, Needs, Section
-from evoseek.training.pass_rates import Passes
+from evoseek.training.question_order import Passes
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import EvaluationSettings, RunSettings, TrainingSettings
 from evoseek.types import TrainingSample
 
 if TYPE_CHECKING:
-    from evoseek.rollout.demonstrated import Played, Roles
+    from evoseek.training.demonstrations import Played
     from evoseek.training.plan import TrainingContext, TrainingPlan
     from evoseek.training.update import SampleTransform
 
@@ -107,6 +107,7 @@ class SFT:
     class Settings(TrainingSettings):
         """Settings of supervised fine-tuning."""
 
+        is_supervised = True
         run: RunSettings = RunSettings(system="sft", steps=MANY)  # the epochs end it
         demonstrations: DemonstrationSettings = DemonstrationSettings()
         evaluation: SFTEvaluationSettings = SFTEvaluationSettings()  # pyright: ignore[reportIncompatibleVariableOverride]
@@ -116,20 +117,32 @@ class SFT:
             """There is no algorithm of reinforcement learning."""
             return *super().effects(), Needs("loss.name credit.* algorithm.*", "", instead=_NO_REWARDS)
 
-        @property
-        def is_supervised(self) -> bool:
-            """It is."""
-            return True
-
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings. The demonstrations are played with the search engine and the limits of rollouts."""
-        from evoseek.training.demonstrations import hold_out, sample_of, summary, without
+        from evoseek.training.demonstrations import (
+            Roles,
+            demonstrations_of_file,
+            demonstrations_of_run,
+            hold_out,
+            on_all_ranks,
+            sample_of,
+            summary,
+            without,
+        )
 
-        own, seed = settings.demonstrations, settings.run.seed
+        own, seed, agent = settings.demonstrations, settings.run.seed, context.agent
         context.report_models()
-        roles = _roles(context)
-        played = without(_demonstrations(own, roles, context), context.reviewed)
+        tools = context.tools(agent.prompts, context.engine)
+        roles = Roles(agent.solver(tools), agent.proposer(tools, PassageProposerEnv))
+
+        def play() -> Played:
+            if own.path:
+                return demonstrations_of_file(Path(own.path), roles)
+            record = RunDirectory(Path(own.from_run)).trajectories
+            return demonstrations_of_run(record, own.min_reward, roles, agent.decode)
+
+        played = without(on_all_ranks(play, context.ranks), context.reviewed)
         context.warn_unknown_words((t.question.text for t in played.trajectories), what="the demonstrations")
         context.notify(summary(played, own.path or own.from_run))
         trained, held_out = hold_out(played.trajectories, own.held_out, seed)
@@ -140,7 +153,7 @@ class SFT:
             samples=[sample_of(trajectory) for trajectory in trained],
             held_out=[sample_of(trajectory) for trajectory in held_out],
             update=trainer.learner.update,
-            score=trainer.old_logprobs(),
+            score=trainer.own_logprobs(),
             publish=context.publish,
             per_step=per_step,
             seed=seed,
@@ -172,21 +185,3 @@ class SFT:
         tokens = sum(sum(sample.loss_mask) for sample in scored)
         loss = -sum(sum(sample.old_logprobs or ()) for sample in scored) / tokens
         return {"eval/loss": loss, "eval/loss_n": float(len(scored))}
-
-
-def _roles(context: TrainingContext) -> Roles:
-    """The policy as a solver and as a proposer, with the same limits."""
-    from evoseek.rollout.demonstrated import Roles
-
-    agent = context.agent
-    tools = context.tools(agent.prompts, context.engine)
-    return Roles(agent.solver(tools), agent.proposer(tools, PassageProposerEnv))
-
-
-def _demonstrations(own: DemonstrationSettings, roles: Roles, context: TrainingContext) -> Played:
-    from evoseek.training.demonstrations import demonstrations_of_file, demonstrations_of_run, on_all_ranks
-
-    if own.path:
-        return on_all_ranks(lambda: demonstrations_of_file(Path(own.path), roles), context.ranks)
-    record, decode = RunDirectory(Path(own.from_run)).trajectories, context.agent.decode
-    return on_all_ranks(lambda: demonstrations_of_run(record, own.min_reward, roles, decode), context.ranks)

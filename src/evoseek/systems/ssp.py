@@ -20,9 +20,9 @@ for questions that nobody can answer.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from time import perf_counter
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
@@ -50,12 +50,8 @@ Fill = Literal["dummy", "resample", "replay", "replay-reset"]
 Role = Literal["proposer", "solver"]
 
 
-class RolesUpdate(Protocol):
-    """The update from the groups of both roles."""
-
-    def __call__(self, step: int, groups: Mapping[str, Sequence[TrajectoryGroup]]) -> dict[str, float]:
-        """Make the step's optimizer steps; returns their metrics, prefixed by role."""
-        ...
+RolesUpdate = Callable[[int, Mapping[str, Sequence[TrajectoryGroup]]], dict[str, float]]
+"""Makes the optimizer steps of a step from the groups of both roles; returns their metrics, prefixed by role."""
 
 
 class FillSettings(Section):
@@ -73,26 +69,12 @@ class FillSettings(Section):
 
 
 @dataclass(slots=True)
-class TaskCount:
-    """The number of answers that proposers were given so far in a run: the next one is new to the pass over them."""
-
-    number: int = 0
-
-    def state(self) -> dict[str, int]:
-        """The number as plain JSON."""
-        return {"tasks": self.number}
-
-    def restore(self, state: Mapping[str, int]) -> None:
-        """Become what `state` gave; of an empty mapping, as new."""
-        self.number = state.get("tasks", 0)
-
-
-@dataclass(frozen=True, slots=True)
 class SSP:
     """One step of Search Self-play; `training.loop.TrainingLoop` repeats it.
 
     `trained` are the roles that learn. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions
-    for replay are taken from `questions`, so a resumed run replays the same ones.
+    for replay are taken from `questions`, so a resumed run replays the same ones. `given` is the number of answers that
+    proposers were given so far in a run: the next one is new to the pass over them.
     """
 
     play: SelfPlay
@@ -108,7 +90,7 @@ class SSP:
     reset_every: int = 10
     resample_limit: int = 4
     oracle: Oracle | None = None
-    given: TaskCount = field(default_factory=TaskCount)
+    given: int = 0
 
     class Settings(GameSettings):
         """Settings of Search Self-play."""
@@ -166,7 +148,7 @@ class SSP:
             fill=own.fill,
             oracle=game.oracle,
         )
-        return game.plan(system, system.given)
+        return game.plan(system, system)
 
     @classmethod
     def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[Game, TaskSource[SearchChain]]:
@@ -176,6 +158,14 @@ class SSP:
 
         game = Game.load(settings, context, AnswerProposerEnv)
         return game, answer_tasks(settings, context.corpus, settings.ssp.answers)
+
+    def state(self) -> dict[str, int]:
+        """What a checkpoint keeps of the steps so far."""
+        return {"tasks": self.given}
+
+    def restore(self, state: Mapping[str, int]) -> None:
+        """Become what `state` gave; of an empty mapping, as new."""
+        self.given = state.get("tasks", 0)
 
     async def step(self, step: int) -> StepReport:
         """Propose, verify, solve, and one update of both roles."""
@@ -214,10 +204,10 @@ class SSP:
         most, drawn, wanted = self.proposals_per_step * rounds, 0, self.proposals_per_step
         episodes: list[Episode] = []
         while wanted > 0:
-            tasks = self.tasks(self.given.number, wanted, f"{step:06d}-{drawn:04d}")
+            tasks = self.tasks(self.given, wanted, f"{step:06d}-{drawn:04d}")
             episodes += await self.play(tasks, f"step-{step:06d}", stages=stages)
             drawn += wanted
-            self.given.number += wanted
+            self.given += wanted
             missing = -(-(self._full_batch - _count_valid(episodes)) // self.tasks.copies)
             wanted = min(missing, most - drawn)
         return episodes

@@ -28,10 +28,10 @@ from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, Re
 from evoseek.registry import build, check_part, find
 from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
-from evoseek.rollout.agent import Agent
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
+from evoseek.training.agent import Agent
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question
 

@@ -1,35 +1,73 @@
-"""Demonstrations as training samples: those of a file, or the best rollouts of an earlier run."""
+"""Demonstrations as training samples: those of a file, or the best rollouts of an earlier run.
+
+Each is played by the rollout loop itself, with its turns in place of a sampler. So its prompt, its observations and its
+tokens are those that a rollout would have had, and it is within the same limits. A proposer's has the prompt of a
+proposal. A rollout of an earlier run keeps its own tokens where it can.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import math
 import random
+import re
 from collections import Counter
-from collections.abc import Callable, Container, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Container, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from evoseek.corpus.demonstrations import Demonstration, ProposerDemonstration, load_demonstrations
+from evoseek.corpus.demonstrations import (
+    DemonstratedTurn,
+    Demonstration,
+    ProposerDemonstration,
+    load_demonstrations,
+)
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.errors import DataError
+from evoseek.env.environments import passage_task
+from evoseek.errors import ConfigError, DataError, PolicyError, ToolError
 from evoseek.learner.distributed import Ranks, gathered
 from evoseek.reward.answer import substring_match
-from evoseek.rollout.demonstrated import Played, Roles, demonstration_of, play
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import record_of
 from evoseek.rollout.roller import Roller, nothing_found
-from evoseek.types import Scored, TrainingSample, Trajectory
+from evoseek.types import Completion, SampleRequest, Scored, StopReason, ToolCall, TrainingSample, Trajectory
 
+SEARCH = "search"
+"""The tool that demonstrations call."""
+
+_AT_ONCE = 64  # demonstrations that are played concurrently
+_TOO_LONG: Mapping[StopReason, str] = {
+    StopReason.MAX_TURNS: "rollout.max_turns",
+    StopReason.MAX_TOOL_CALLS: "rollout.max_tool_calls",
+    StopReason.MAX_TOKENS: "rollout.max_tokens_per_turn or rollout.max_total_tokens",
+}
 _IN_TEST_SET = "its question is in the test set (evaluation.reviewed)"
 _NO_DEMONSTRATION = "a turn of the rollout is neither a search nor the answer"
+# Up to the end of the reasoning, which a template may have opened; or up to the first tag.
+_THOUGHT = re.compile(r"\s*(?:(?:<think>)?((?:(?!<think>).)*?)</think>|([^<]*)<)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Roles:
+    """The policy in the two roles that demonstrations may be of."""
+
+    solver: Roller
+    proposer: Roller
+
+
+@dataclass(frozen=True, slots=True)
+class Played:
+    """Demonstrations as trajectories, in order, and why others are left out (each reason, how often)."""
+
+    trajectories: tuple[Trajectory, ...]
+    left_out: Counter[str]
 
 
 def demonstrations_of_file(path: Path, roles: Roles) -> Played:
     """The demonstrations of a file, each played in its role. Raises DataError or ToolError."""
-    return _checked(_played(load_demonstrations(path), roles))
+    return _checked(asyncio.run(play(load_demonstrations(path), roles)))
 
 
 def demonstrations_of_run(
@@ -51,7 +89,7 @@ def demonstrations_of_run(
             others.append(found)
         else:
             left_out[_NO_DEMONSTRATION] += 1
-    played = _played(others, roles)
+    played = asyncio.run(play(others, roles))
     return _checked(Played((*own, *played.trajectories), left_out + played.left_out))
 
 
@@ -152,8 +190,111 @@ def summary(played: Played, what: str) -> str:
     return words
 
 
-def _played(demonstrations: Sequence[Demonstration | ProposerDemonstration], roles: Roles) -> Played:
-    return asyncio.run(play(demonstrations, roles))
+class WrittenTurns:
+    """A `Sampler` that gives turns that were written before, as token ids. Their logprobs are 0."""
+
+    policy_version = 0
+
+    def __init__(self, turns: Sequence[tuple[int, ...]]) -> None:
+        self._turns = turns
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        """The turn of that number, cut if it is longer than the request allows."""
+        ids = self._turns[request.turn]
+        kept = ids[: request.max_tokens]
+        return Completion(kept, (0.0,) * len(kept), "stop" if len(kept) == len(ids) else "length")
+
+    def release(self, trajectory_id: str) -> None:
+        """Nothing is kept."""
+
+    def update_weights(self, version: int, weights: Mapping[str, object] | None = None) -> None:
+        """There are no weights."""
+
+
+async def play(demonstrations: Sequence[Demonstration | ProposerDemonstration], roles: Roles) -> Played:
+    """Play each demonstration with the environment, the renderer and the limits of its role.
+
+    One that the tokenizer cannot write, or that the limits do not allow, is left out. Raises ToolError if a search
+    fails, ConfigError if there is no search.
+    """
+    tools = roles.solver.env.tools
+    if SEARCH not in tools:
+        raise ConfigError(
+            f"Demonstrations call the tool {SEARCH}, but the tools here are {', '.join(tools) or 'none'}. Put {SEARCH} "
+            "into tools."
+        )
+    trajectories: list[Trajectory] = []
+    left_out: Counter[str] = Counter()
+    for first in range(0, len(demonstrations), _AT_ONCE):
+        batch = enumerate(demonstrations[first : first + _AT_ONCE], start=first)
+        for played in await asyncio.gather(*(_played(demo, roles, f"demonstration/{n}") for n, demo in batch)):
+            if isinstance(played, str):
+                left_out[played] += 1
+            else:
+                trajectories.append(played)
+    return Played(tuple(trajectories), left_out)
+
+
+def demonstration_of(trajectory: Trajectory) -> Demonstration | None:
+    """The demonstration that a solver's rollout gives; None if it did not answer, or had a turn that cannot be written
+    down: one without a call, with several, or with a call of another tool than `search`; and for a proposal, which is
+    no answer to its question."""
+    if trajectory.role == "proposer":
+        return None
+    turns = [_turn(action.text, action.tool_calls, action.answer) for action in trajectory.actions]
+    kept = tuple(turn for turn in turns if turn is not None)
+    if trajectory.answer is None or len(kept) < len(turns) or not all(turn.query for turn in kept[:-1]):
+        return None
+    return Demonstration(trajectory.question, kept) if kept and kept[-1].answer else None
+
+
+async def _played(
+    demonstration: Demonstration | ProposerDemonstration, roles: Roles, trajectory_id: str
+) -> Trajectory | str:
+    """The trajectory, or in words why there is none."""
+    if isinstance(demonstration, ProposerDemonstration):
+        roller, question = roles.proposer, passage_task(demonstration.id, demonstration.passage, demonstration.hops)
+    else:
+        roller, question = roles.solver, demonstration.question
+    try:
+        turns = [_ids(turn, roller) for turn in demonstration.turns]
+    except PolicyError as error:
+        return str(error)
+    own = replace(roller, sampler=WrittenTurns(turns), limits=_strict(roller.limits))
+    if own.prompt_length(question) >= own.limits.max_total_tokens:
+        return _exceeds(StopReason.MAX_TOKENS)
+    trajectory = await own.one(question, trajectory_id)
+    if trajectory.failure:
+        raise ToolError(
+            f"The demonstration {question.id!r} could not be shown: {trajectory.failure} Repair what "
+            "failed and give the same command again."
+        )
+    return trajectory if trajectory.answer is not None else _exceeds(trajectory.stop_reason)
+
+
+def _ids(turn: DemonstratedTurn, roller: Roller) -> tuple[int, ...]:
+    ending = ToolCall(SEARCH, {"query": turn.query}) if turn.answer is None else turn.answer
+    return roller.renderer.render_turn(turn.thought, ending, turn.question or "")
+
+
+def _strict(limits: Limits) -> Limits:
+    """The same limits, but nothing is said to who exceeds them, and no clock is used for what was written before."""
+    return replace(limits, max_malformed=0, final_answer=None, deadline_s=None, wait_s=limits.waiting_s)
+
+
+def _exceeds(reason: StopReason) -> str:
+    return f"it is longer than a rollout may be ({_TOO_LONG.get(reason, reason)})"
+
+
+def _turn(text: str, calls: Sequence[ToolCall], answer: str | None) -> DemonstratedTurn | None:
+    found = _THOUGHT.match(text)
+    thought = " ".join((found[1] or found[2] or "").split()) if found else ""
+    if answer is not None:
+        return DemonstratedTurn(thought, answer=answer) if answer.strip() else None
+    if len(calls) != 1 or calls[0].name != SEARCH:
+        return None
+    query = calls[0].arguments.get("query")
+    return DemonstratedTurn(thought, query=query.strip()) if isinstance(query, str) and query.strip() else None
 
 
 def _checked(played: Played) -> Played:

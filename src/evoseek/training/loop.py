@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from evoseek.errors import TrainingError
 from evoseek.protocols import MetricSink
 from evoseek.statistics import surely_more
-from evoseek.training.rollout_metrics import StepReport
+from evoseek.training.rollout_metrics import StepReport, describe_failures
 from evoseek.training.stages import Stages
+
+if TYPE_CHECKING:
+    from evoseek.training.run_state import RunState
 
 _INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run
 _SLICE_S = 0.1  # seconds of a pause between checks whether to stop
@@ -25,14 +27,6 @@ class System(Protocol):
 
     async def step(self, step: int) -> StepReport:
         """Make step number `step` (from 1)."""
-        ...
-
-
-class Checkpoints(Protocol):
-    """Saves a run's state for a later process."""
-
-    def save(self, step: int) -> None:
-        """Save everything that the next step depends on."""
         ...
 
 
@@ -81,7 +75,7 @@ class TrainingLoop:
     """
 
     system: System
-    checkpoints: Checkpoints
+    checkpoints: RunState
     metrics: MetricSink
     timings: MetricSink
     start: int
@@ -160,9 +154,9 @@ class TrainingLoop:
         return step == self.steps or (every > 0 and step % every == 0)
 
     async def _pause(self, step: int, report: StepReport, seconds: float) -> None:
+        failures = describe_failures(report.failures, report.num_rollouts)
         self.notify(
-            f"Step {step}: {_failures(report)} Nothing of these rollouts was trained on. The next step begins in "
-            f"{seconds:g} s."
+            f"Step {step}: {failures} Nothing of these rollouts was trained on. The next step begins in {seconds:g} s."
         )
         end = perf_counter() + seconds
         while (left := end - perf_counter()) > 0 and not self.should_stop():
@@ -179,18 +173,9 @@ class TrainingLoop:
 
 
 def _too_many_failures(step: int, report: StepReport, in_a_row: int) -> str:
+    failures = describe_failures(report.failures, report.num_rollouts)
     return (
-        f"Training stopped at step {step}: {_failures(report)} Steps in a row with too many: {in_a_row}. Nothing of "
-        "these rollouts was trained on, and no checkpoint was made of these steps. Repair what failed and give the "
-        "same command again: it resumes from the last checkpoint."
-    )
-
-
-def _failures(report: StepReport) -> str:
-    reasons = Counter(failure.reason for failure in report.failures)
-    reason, count = reasons.most_common(1)[0]
-    detail = next(failure.detail for failure in report.failures if failure.reason == reason)
-    return (
-        f"{len(report.failures)} of {report.num_rollouts} rollouts were invalid. The most frequent reason is {reason} "
-        f"({count} rollouts): {detail.rstrip('.') or 'no detail'}."
+        f"Training stopped at step {step}: {failures} Steps in a row with too many: {in_a_row}. Nothing of these "
+        "rollouts was trained on, and no checkpoint was made of these steps. Repair what failed and give the same "
+        "command again: it resumes from the last checkpoint."
     )

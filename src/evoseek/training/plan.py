@@ -16,10 +16,10 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.protocols import RewardFn
 from evoseek.reward.shaping import OverlongReward, UnansweredReward, WrongReward
-from evoseek.rollout.agent import Agent
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
+from evoseek.training.agent import Agent
 from evoseek.training.context import Context, Objects
 from evoseek.training.inputs import ReviewedQuestions, training_questions
 from evoseek.training.loop import Evaluate, System, do_nothing

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
 from evoseek.rollout.roller import searches
 from evoseek.training.question_order import label
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
+
+_SIGNAL = ("reward", "frac_reward_zero_std", "tools/call_frequency")
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +33,16 @@ class StepReport:
         outcomes = [outcome for group in groups for _, outcome in group.attempts]
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid))
         return cls(metrics, timings, failures, len(outcomes))
+
+
+def describe_failures(failures: Sequence[Invalid], attempts: int, what: str = "rollouts") -> str:
+    """How many of the attempts failed, and why most of them did, in words."""
+    reason, count = Counter(failure.reason for failure in failures).most_common(1)[0]
+    detail = next(failure.detail for failure in failures if failure.reason == reason)
+    return (
+        f"{len(failures)} of {attempts} {what} were invalid. The most frequent reason is {reason} ({count} {what}): "
+        f"{detail.rstrip('.') or 'no detail'}."
+    )
 
 
 def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
@@ -111,24 +123,27 @@ def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
     return fmean(rewards) - fmean(rewards, [left**-calls / size for _, calls, size in scored])
 
 
-def metrics_by(groups: Sequence[TrajectoryGroup], key: str) -> dict[str, float]:
-    """Some of these metrics for the questions of each value of a field of their metadata, such as hops:
-
-    reward/<key>_<value>, frac_reward_zero_std/<key>_<value>, tools/call_frequency/<key>_<value>
-    """
+def metrics_by(
+    groups: Sequence[TrajectoryGroup], key: str, measure: Callable[[Sequence[TrajectoryGroup]], Mapping[str, float]]
+) -> dict[str, float]:
+    """The metrics that `measure` gives, as <name>/<key>_<value>, for the questions of each value of a field of their
+    metadata, such as hops."""
     by_value: dict[str, list[TrajectoryGroup]] = {}
     for group in groups:
         value = label(group.trajectories[0].question, key)
         if value is not None:
             by_value.setdefault("_".join(value.split()), []).append(group)
-    names = ("reward", "frac_reward_zero_std", "tools/call_frequency")
     return {
-        f"{name}/{key}_{value}": metrics[name]
-        for value in sorted(by_value)
-        for metrics in [rollout_metrics(by_value[value])]
-        for name in names
-        if name in metrics
+        f"{name}/{key}_{value}": number
+        for value, own in sorted(by_value.items())
+        for name, number in measure(own).items()
     }
+
+
+def signal_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
+    """Those of `rollout_metrics` that tell how well a kind of question goes."""
+    metrics = rollout_metrics(groups)
+    return {name: metrics[name] for name in _SIGNAL if name in metrics}
 
 
 def staleness_metrics(groups: Sequence[TrajectoryGroup], step: int) -> dict[str, float]:

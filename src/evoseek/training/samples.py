@@ -11,20 +11,13 @@ rollout's own mini-batch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.learner.base import LearnerBase
-from evoseek.loss.base import LossInputs
-from evoseek.runs import RunDirectory
-from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import SampleTransform
 from evoseek.types import TrainingSample
-
-_COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,21 +38,6 @@ class SampleRecord:
             named = self.complete(named)
         if self.is_first and named:
             self.file.append(map(_row, named))
-
-
-def record_samples(
-    learner: LearnerBase[LossInputs],
-    settings: TrainingSettings,
-    run: RunDirectory,
-    complete: SampleTransform,
-    *,
-    is_first: bool,
-) -> None:
-    """Make a learner record the samples of every step, as the settings say. `complete` sets `old_logprobs`."""
-    recorded = settings.run.record_samples
-    if recorded != "no":
-        file = ResumableJsonl(run.samples, _COMPACT)
-        learner.record = SampleRecord(file, is_first, complete if recorded == "tokens" else None)
 
 
 def _row(sample: TrainingSample) -> Mapping[str, object]:

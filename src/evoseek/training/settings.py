@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
 
@@ -198,6 +198,12 @@ class TrainingSettings(Section):
     """Settings that every system has. The defaults suit the tiny policy."""
 
     on_resume = "answerer.* support.* trackers"
+    is_supervised: ClassVar[bool] = False
+    """Whether the policy learns from demonstrations instead of rewards."""
+    searches_engine: ClassVar[bool] = True
+    """Whether training searches the engine of [search] (else: a simulator, or the web)."""
+    has_engine: ClassVar[bool] = True
+    """Whether a policy that is asked or examined searches an engine (else: the web)."""
     run: RunSettings = RunSettings()
     policy: PolicySettings = PolicySettings()
     lora: LoraSettings = LoraSettings()
@@ -257,11 +263,6 @@ class TrainingSettings(Section):
         return int(lookup(self, "rollout.max_staleness") or 0)
 
     @property
-    def is_supervised(self) -> bool:
-        """Whether the policy learns from demonstrations instead of rewards."""
-        return False
-
-    @property
     def planned_steps(self) -> int:
         """The number of steps after which a run ends, by its settings."""
         return self.run.steps
@@ -275,16 +276,6 @@ class TrainingSettings(Section):
     def searches_index(self) -> bool:
         """Whether training searches the index that search.index names."""
         return self.searches_engine and self.search.name in INDEX_ENGINES
-
-    @property
-    def searches_engine(self) -> bool:
-        """Whether training searches the engine of [search] (else: a simulator, or the web)."""
-        return True
-
-    @property
-    def has_engine(self) -> bool:
-        """Whether a policy that is asked or examined searches an engine (else: the web)."""
-        return True
 
     @property
     def examines_index(self) -> bool:

@@ -34,8 +34,7 @@ from evoseek.errors import ConfigError
 from evoseek.registry import build, find
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
 from evoseek.training.inputs import training_questions
-from evoseek.training.pass_rates import PassRates
-from evoseek.training.question_order import chosen, ordered
+from evoseek.training.question_order import PassRates, chosen, ordered
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {

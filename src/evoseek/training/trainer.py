@@ -11,11 +11,12 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from transformers import PreTrainedModel
 
 from evoseek.checkpoints import Checkpoint
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.credit.advantages import needs_critic
 from evoseek.errors import ConfigError
 from evoseek.learner.base import Forward, LearnerBase
@@ -34,11 +35,12 @@ from evoseek.policy.policy import Policy, RemotePolicy, base_of
 from evoseek.policy.settings import EngineSettings
 from evoseek.protocols import Sampler
 from evoseek.registry import build, find
+from evoseek.rollout.record import COMPACT
 from evoseek.runs import RunDirectory
 from evoseek.training.context import load_run_policy, loader_of
-from evoseek.training.samples import record_samples
+from evoseek.training.samples import SampleRecord
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.update import Credit, GroupUpdate, KLPenalty, PPOUpdate, SampleTransform, TokenAdvantages, Update
+from evoseek.training.update import Credit, GroupUpdate, PPOUpdate, SampleTransform, TokenAdvantages
 from evoseek.types import TrainingSample
 
 
@@ -119,7 +121,9 @@ class Trainer:
         learner = build("learner", settings.learner, context)
         prepare_process(policy)  # where it had no weights, and was on no device, when its agent was made
         trainer = cls(settings, policy, sampled, learner, own.credit, critic, ranks, part)
-        record_samples(learner, settings, run, trainer.old_logprobs(), is_first=ranks.is_first)
+        if (recorded := settings.run.record_samples) != "no":
+            complete = trainer.own_logprobs() if recorded == "tokens" else None
+            learner.record = SampleRecord(ResumableJsonl(run.samples, COMPACT), ranks.is_first, complete)
         return trainer
 
     @property
@@ -152,37 +156,28 @@ class Trainer:
         shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
         return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
 
-    def update(self) -> Update:
+    def update(self, distillation: TokenAdvantages | None = None) -> GroupUpdate:
         """The update from the groups of a step."""
+        algorithm = self.settings.algorithm
+        in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
+        ahead = distillation is not None or in_reward or algorithm.mini_batches > 1
+        transforms = self.ratios(ahead=ahead, unrecorded=not algorithm.mask_observations)
+        if algorithm.kl_coefficient > 0:
+            transforms.append(self._reference())
+        shared: dict[str, Any] = {
+            "learner": self.learner,
+            "credit": self.credit,
+            "seed": self.settings.run.seed,
+            "mini_batches": algorithm.mini_batches,
+            "transforms": transforms,
+            "kl_coefficient": algorithm.kl_coefficient if in_reward else 0.0,
+            "mask_observations": algorithm.mask_observations,
+            "distillation": distillation,
+        }
         if self.critic is None:
-            return self.group_update()
-        algorithm = self.settings.algorithm
-        return PPOUpdate(
-            learner=self.learner,
-            critic=self.critic,
-            predict=partial(with_scores, "values", forward=self.critic.forward, **self._scoring()),
-            seed=self.settings.run.seed,
-            estimate=self.credit,
-            mini_batches=algorithm.mini_batches,
-            critic_warmup_steps=self.settings.critic.critic_warmup_steps,
-            transforms=self._transforms(),
-            penalty=self._penalty(),
-            mask_observations=algorithm.mask_observations,
-        )
-
-    def group_update(self, distillation: TokenAdvantages | None = None) -> GroupUpdate:
-        """The update of an algorithm without a critic, as in self-play."""
-        algorithm = self.settings.algorithm
-        return GroupUpdate(
-            learner=self.learner,
-            credit=self.credit,
-            seed=self.settings.run.seed,
-            mini_batches=algorithm.mini_batches,
-            transforms=self._transforms(distilled=distillation is not None),
-            penalty=self._penalty(),
-            mask_observations=algorithm.mask_observations,
-            distillation=distillation,
-        )
+            return GroupUpdate(**shared)
+        transforms.append(partial(with_scores, "values", forward=self.critic.forward, **self._scoring()))
+        return PPOUpdate(**shared, critic=self.critic, critic_warmup_steps=self.settings.critic.critic_warmup_steps)
 
     def update_by(self, objective: Objective, *, mini_batches: int = 1, mask_observations: bool = True) -> GroupUpdate:
         """The update by another objective, without penalty, reference or distillation: a proposer's."""
@@ -196,27 +191,9 @@ class Trainer:
             loss=objective.loss,
         )
 
-    def own_logprobs(self) -> SampleTransform:
-        """Sets `ref_logprobs` to the logprobs of the current policy."""
-        return partial(with_scores, "ref_logprobs", forward=self.learner.forward, **self._scoring(self.policy.active))
-
-    def old_logprobs(self) -> SampleTransform:
-        """Sets `old_logprobs` to the logprobs of the current policy."""
-        return partial(with_scores, "old_logprobs", forward=self.learner.forward, **self._scoring(self.policy.active))
-
-    def _penalty(self) -> KLPenalty | None:
-        algorithm = self.settings.algorithm
-        in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
-        return KLPenalty(algorithm.kl_coefficient) if in_reward else None
-
-    def _transforms(self, *, distilled: bool = False) -> list[SampleTransform]:
-        """The logprobs that loss and advantages need besides the sampler's."""
-        algorithm = self.settings.algorithm
-        ahead = distilled or self._penalty() is not None or algorithm.mini_batches > 1
-        transforms = self.ratios(ahead=ahead, unrecorded=not algorithm.mask_observations)
-        if algorithm.kl_coefficient > 0:
-            transforms.append(self._reference())
-        return transforms
+    def own_logprobs(self, name: Literal["old_logprobs", "ref_logprobs"] = "old_logprobs") -> SampleTransform:
+        """Sets the samples' `old_logprobs`, or what else is named, to the logprobs of the current policy."""
+        return partial(with_scores, name, forward=self.learner.forward, **self._scoring(self.policy.active))
 
     def ratios(self, *, ahead: bool, unrecorded: bool) -> list[SampleTransform]:
         """What replaces the sampler's record as the samples' `old_logprobs`: the one decision on what ratios are taken
@@ -229,7 +206,7 @@ class Trainer:
         """
         alike = computes_alike(self.settings, self.ranks)
         if self.settings.algorithm.importance != "none" or unrecorded or (ahead and not alike):
-            return [self.old_logprobs()]
+            return [self.own_logprobs()]
         return [] if alike else [without_old_logprobs]
 
     def _reference(self) -> SampleTransform:

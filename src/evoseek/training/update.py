@@ -39,47 +39,21 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from operator import add
 from statistics import fmean
-from typing import Protocol
+from typing import Any
 
-from evoseek.credit.advantages import CriticCredit, whiten
+from evoseek.credit.advantages import whiten
 from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
-from evoseek.types import Invalid, Scored, TrainingSample, TrajectoryGroup
+from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
 SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
 
+TokenAdvantages = Callable[[Sequence[TrainingSample]], list[list[float]]]
+"""Advantages of single tokens, independent of the rollout's reward: a row of [T] for each sample, 0.0 off the mask."""
 
-class Update(Protocol):
-    """The update that a system makes from the groups of a step."""
-
-    def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-        """Make the step's optimizer steps; returns their metrics."""
-        ...
-
-
-@dataclass(frozen=True, slots=True)
-class KLPenalty:
-    """A penalty in the reward: `coefficient` x the k1 estimate of KL(policy, reference), summed over a rollout.
-
-    The policy's logprobs are the samples' `old_logprobs`, which the learner computes as it does the reference's: before
-    the first update the penalty is 0, however the sampler rounds.
-    """
-
-    coefficient: float
-
-    def tokens(self, sample: TrainingSample) -> list[float]:
-        """The penalty of each token of a sample with `ref_logprobs`: [T], 0.0 off the mask."""
-        pairs = zip(sample.old_logprobs or (), sample.ref_logprobs or (), strict=True)
-        return [self.coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
-
-
-class TokenAdvantages(Protocol):
-    """Advantages of single tokens, independent of the rollout's reward."""
-
-    def tokens(self, samples: Sequence[TrainingSample]) -> list[list[float]]:
-        """The amount added to each token's advantage: a row of [T] for each sample, in order."""
-        ...
+Update = Callable[[int, Sequence[TrajectoryGroup]], dict[str, float]]
+"""Makes the optimizer steps of a step from its groups; returns their metrics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,65 +61,60 @@ class GroupUpdate:
     """One advantage for each rollout, the same on all of its tokens.
 
     `transforms` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
-    of a reference policy, or those that replace the sampler's as `old_logprobs`. `penalty` is subtracted from the
-    rewards, `distillation` added to the advantages of the action tokens.
+    of a reference policy, or those that replace the sampler's as `old_logprobs`. The KL penalty of `kl_coefficient` is
+    subtracted from the rewards, `distillation` added to the advantages of the action tokens.
     Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
     ablation. `loss` is the learner's own unless another one is given, where the learner is shared.
     """
 
     learner: LearnerBase[LossInputs]
-    credit: Credit
+    credit: Any
     seed: int
     mini_batches: int = 1
     transforms: Sequence[SampleTransform] = ()
-    penalty: KLPenalty | None = None
+    kl_coefficient: float = 0.0
     mask_observations: bool = True
     distillation: TokenAdvantages | None = None
     loss: LossFn[LossInputs] | None = None
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Advantages, mini-batches of whole groups, one optimizer step each."""
-        rng = random.Random(f"{self.seed}/mini-batches/{step}")
-        batches = split_groups(self.samples(groups), self.mini_batches, rng)
-        return mean_metrics([self.learner.update(batch, self.loss) for batch in batches])
+        return mean_metrics([self.learner.update(batch, self.loss) for batch in self.batches(step, groups)])
+
+    def batches(self, step: int, groups: Sequence[TrajectoryGroup]) -> list[list[TrainingSample]]:
+        """The samples of each mini-batch."""
+        return split_groups(self.samples(groups), self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """A sample with advantages for each scored rollout that has one by the credit."""
-        samples = scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
-        rewards = [reward for group in groups for reward in scored_rewards(group)]
-        if self.penalty is not None:
-            costs = (sum(self.penalty.tokens(sample)) for sample in samples)
+        samples, rewards = scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
+        if self.kl_coefficient:
+            costs = (sum(kl_penalties(sample, self.kl_coefficient)) for sample in samples)
             rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
-        advantages = self.credit(rewards, [sample.group for sample in samples])
+        advantages: list[float | None] = self.credit(rewards, [sample.group for sample in samples])
         samples = [
-            with_advantages(sample, [advantage] * len(sample.loss_mask))
+            replace(sample, advantages=tuple(advantage if acts else 0.0 for acts in sample.loss_mask))
             for sample, advantage in zip(samples, advantages, strict=True)
             if advantage is not None
         ]
         if self.distillation is None:
             return samples
-        rows = zip(samples, self.distillation.tokens(samples), strict=True)
-        return [with_advantages(sample, list(map(add, sample.advantages, row))) for sample, row in rows]
-
-
-def scored_rewards(group: TrajectoryGroup) -> list[float]:
-    """Rewards of the members that `scored_samples` makes a sample of, in the same order."""
-    return [
-        outcome.reward
-        for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
-        if isinstance(outcome, Scored) and trajectory.num_action_tokens
-    ]
+        rows = zip(samples, self.distillation(samples), strict=True)
+        return [replace(sample, advantages=tuple(map(add, sample.advantages, row))) for sample, row in rows]
 
 
 def scored_samples(
-    groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform], *, mask_observations: bool
-) -> list[TrainingSample]:
-    """A sample for each scored rollout with an action, still without advantages; Invalid ones are left out."""
-    samples = [
-        sample
+    groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform] = (), *, mask_observations: bool = True
+) -> tuple[list[TrainingSample], list[float]]:
+    """A sample for each scored rollout with an action, still without advantages, and their rewards; Invalid rollouts
+    are left out. Ratios are taken to the sampler's record, unless a transform replaces it."""
+    scored = [
+        (_sample(trajectory, group.key), outcome.reward)
         for group in groups
-        for sample in group_samples(group, [0.0 if isinstance(outcome, Scored) else None for outcome in group.outcomes])
+        for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
+        if isinstance(outcome, Scored) and trajectory.num_action_tokens
     ]
+    samples, rewards = [sample for sample, _ in scored], [reward for _, reward in scored]
     written = [sample.loss_mask for sample in samples]
     if not mask_observations:
         samples = [_unmask(sample) for sample in samples]
@@ -153,13 +122,18 @@ def scored_samples(
         samples = complete(samples)
     if not mask_observations:
         samples = [_record_own(sample, mask) for sample, mask in zip(samples, written, strict=True)]
-    return samples
+    return samples, rewards
 
 
-def with_advantages(sample: TrainingSample, advantages: Sequence[float]) -> TrainingSample:
-    """The sample with these advantages on its action tokens, 0.0 elsewhere."""
-    values = (value if acts else 0.0 for value, acts in zip(advantages, sample.loss_mask, strict=True))
-    return replace(sample, advantages=tuple(values))
+def kl_penalties(sample: TrainingSample, coefficient: float) -> list[float]:
+    """A penalty in the reward for each token of a sample: `coefficient` x the k1 estimate of KL(policy, reference),
+    [T], 0.0 off the mask.
+
+    The policy's logprobs are the sample's `old_logprobs`, which the learner computes as it does the reference's: before
+    the first update the penalty is 0, however the sampler rounds.
+    """
+    pairs = zip(sample.old_logprobs or (), sample.ref_logprobs or (), strict=True)
+    return [coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
 
 
 def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Random) -> list[list[TrainingSample]]:
@@ -203,36 +177,19 @@ def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSamp
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
 
 
-def group_samples(group: TrajectoryGroup, advantages: Sequence[float | None]) -> list[TrainingSample]:
-    """One sample for each member with an advantage: the advantage on its action tokens, 0 elsewhere. Its ratio is
-    taken to the sampler's record.
-
-    None leaves a member out, and so does a trajectory without an action. An Invalid member with an advantage is a
-    ValueError: it was in a baseline where it does not belong.
-    """
-    samples: list[TrainingSample] = []
-    for trajectory, outcome, advantage in zip(group.trajectories, group.outcomes, advantages, strict=True):
-        if advantage is None or not trajectory.num_action_tokens:
-            continue
-        if isinstance(outcome, Invalid):
-            raise ValueError(
-                f"The trajectory {trajectory.id} is invalid ({outcome.reason}) and has the advantage {advantage}."
-            )
-        record = trajectory.rollout_logprobs
-        samples.append(
-            TrainingSample(
-                token_ids=trajectory.token_ids,
-                loss_mask=trajectory.loss_mask,
-                rollout_logprobs=record,
-                old_logprobs=record,
-                advantages=tuple(advantage if acts else 0.0 for acts in trajectory.loss_mask),
-                role=trajectory.role,
-                group=group.key,
-                policy_version=trajectory.policy_version,
-                id=trajectory.id,
-            )
-        )
-    return samples
+def _sample(trajectory: Trajectory, group: str) -> TrainingSample:
+    record = trajectory.rollout_logprobs
+    return TrainingSample(
+        token_ids=trajectory.token_ids,
+        loss_mask=trajectory.loss_mask,
+        rollout_logprobs=record,
+        old_logprobs=record,
+        advantages=(0.0,) * len(record),
+        role=trajectory.role,
+        group=group,
+        policy_version=trajectory.policy_version,
+        id=trajectory.id,
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -272,58 +229,41 @@ class TwoRoleUpdate:
         return metrics
 
 
-Estimate = Callable[[Sequence[float], Sequence[float]], tuple[list[float], list[float]]]
-"""From rewards and values of a trajectory's action tokens to advantages and returns."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PPOUpdate(GroupUpdate):
+    """A step of PPO. The last of the `transforms` fills in the samples' `values`, and `credit` makes advantages and
+    returns of a rollout's rewards and values. The policy is not updated in the first `critic_warmup_steps` steps.
+    Metrics of the critic are named critic/..."""
 
-
-_GAE = CriticCredit()
-
-
-@dataclass(frozen=True, slots=True)
-class PPOUpdate:
-    """A step of PPO. `predict` fills in the samples' `values`; the policy is not updated in the first
-    `critic_warmup_steps` steps. Metrics of the critic are named critic/..."""
-
-    learner: LearnerBase[LossInputs]
     critic: LearnerBase[ValueInputs]
-    predict: SampleTransform
-    seed: int
-    estimate: Estimate = _GAE
-    mini_batches: int = 1
     critic_warmup_steps: int = 0
-    transforms: Sequence[SampleTransform] = ()
-    penalty: KLPenalty | None = None
-    mask_observations: bool = True
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Values, advantages, then the mini-batches."""
-        transforms = (*self.transforms, self.predict)
-        samples = scored_samples(groups, transforms, mask_observations=self.mask_observations)
-        rewards = [reward for group in groups for reward in scored_rewards(group)]
-        samples = self._estimate(samples, rewards)
-        batches = split_groups(samples, self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
+        batches = self.batches(step, groups)
         critic = mean_metrics([self.critic.update(batch) for batch in batches])
         metrics = {f"critic/{name.removeprefix('critic/')}": value for name, value in critic.items()}
         if step > self.critic_warmup_steps:
             metrics |= mean_metrics([self.learner.update(batch) for batch in batches])
         return metrics
 
-    def _estimate(self, samples: Sequence[TrainingSample], rewards: Sequence[float]) -> list[TrainingSample]:
+    def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """The samples with whitened advantages and with the returns, which are the critic's targets."""
-        estimates = [self._credit(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
+        samples, rewards = scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
+        estimates = [self._estimate(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
         advantages = whiten([advantages for advantages, _ in estimates])
         return [
             replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, returns))
             for sample, own, (_, returns) in zip(samples, advantages, estimates, strict=True)
         ]
 
-    def _credit(self, sample: TrainingSample, reward: float) -> tuple[list[float], list[float]]:
+    def _estimate(self, sample: TrainingSample, reward: float) -> tuple[list[float], list[float]]:
         """Advantages and returns of a sample's action tokens."""
-        costs = self.penalty.tokens(sample) if self.penalty else [0.0] * len(sample.loss_mask)
-        rewards = [-cost for cost in compress(costs, sample.loss_mask)]
+        rewards = [0.0] * sum(sample.loss_mask)
+        if self.kl_coefficient:
+            rewards = [-cost for cost in compress(kl_penalties(sample, self.kl_coefficient), sample.loss_mask)]
         rewards[-1] += reward
-        values = list(compress(sample.values or (), sample.loss_mask))
-        return self.estimate(rewards, values)
+        return self.credit(rewards, list(compress(sample.values or (), sample.loss_mask)))
 
 
 def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:

@@ -22,7 +22,7 @@ from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, SamplerRun
 from evoseek.policy.sampler import TorchSampler
-from evoseek.rollout.agent import Agent
+from evoseek.training.agent import Agent
 from evoseek.training.given import load_settings
 from evoseek.training.probe import EXACT, WeightsProbe
 from evoseek.types import SampleRequest, StopConditions

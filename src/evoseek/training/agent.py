@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from dataclasses import dataclass, fields
+from typing import Any
 
-from evoseek.env.base import EnvironmentContext, EnvironmentSettings
-from evoseek.env.chats import Seeded
+from evoseek.env.base import EnvironmentContext
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
 from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import prepare_process
 from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, prompts_of
-from evoseek.policy.settings import PolicySettings, SamplerSettings
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tool_calls import ToolCallRenderer, make_renderer
 from evoseek.protocols import Environment, Renderer, Sampler, Tool
@@ -22,42 +20,14 @@ from evoseek.registry import build
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.settings import RolloutSettings
-
-
-class AgentSettings(Protocol):
-    """The part of a run's settings that an agent is made from."""
-
-    @property
-    def run(self) -> Seeded:
-        """With the seed."""
-        ...
-
-    @property
-    def policy(self) -> PolicySettings:
-        """Of the model."""
-        ...
-
-    @property
-    def sampler(self) -> SamplerSettings:
-        """Of the sampler."""
-        ...
-
-    @property
-    def rollout(self) -> RolloutSettings:
-        """Of rollouts."""
-        ...
-
-    @property
-    def environment(self) -> EnvironmentSettings:
-        """Of the solver's environment."""
-        ...
+from evoseek.training.settings import TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
 class Agent:
     """A policy with its sampler and its prompts."""
 
-    settings: AgentSettings
+    settings: TrainingSettings
     policy: Policy
     sampler: Sampler
     prompts: PromptSet
@@ -65,7 +35,12 @@ class Agent:
 
     @classmethod
     def of(
-        cls, settings: AgentSettings, policy: Policy, *, lockstep: bool = False, sampler_run: SamplerRun | None = None
+        cls,
+        settings: TrainingSettings,
+        policy: Policy,
+        *,
+        lockstep: bool = False,
+        sampler_run: SamplerRun | None = None,
     ) -> Agent:
         """An agent from a loaded policy, with its own sampler, in lockstep or not, as part of a run or alone.
         Raises ConfigError."""
@@ -123,16 +98,9 @@ def limits_of(rollout: RolloutSettings, prompts: PromptSet) -> Limits:
     """The limits of rollouts. Raises ConfigError if the prompt set lacks a notice that they need."""
     if rollout.max_malformed:
         prompts["malformed"]
-    return Limits(
-        max_turns=rollout.max_turns,
-        max_tool_calls=rollout.max_tool_calls,
-        max_tokens_per_turn=rollout.max_tokens_per_turn,
-        max_total_tokens=rollout.max_total_tokens,
-        deadline_s=rollout.deadline_s,
-        max_malformed=rollout.max_malformed,
-        wait_s=rollout.wait_s,
-        final_answer=prompts["final_answer"].text() if rollout.final_answer else None,
-    )
+    limits: dict[str, Any] = {item.name: getattr(rollout, item.name) for item in fields(Limits)}
+    limits["final_answer"] = prompts["final_answer"].text() if rollout.final_answer else None
+    return Limits(**limits)
 
 
 def _check_length(policy: Policy, max_total_tokens: int) -> None:

@@ -10,8 +10,8 @@ from evoseek.errors import ConfigError
 from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.source import tiny_policy_dir
-from evoseek.rollout.agent import Agent
 from evoseek.rollout.limits import Limits
+from evoseek.training.agent import Agent
 from evoseek.training.given import load_settings
 from evoseek.types import Question
 
