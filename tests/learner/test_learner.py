@@ -470,7 +470,7 @@ def test_under_bf16_the_rounding_is_not_clipped_as_if_it_were_a_change_of_policy
 
     own, metrics = clipped_gradient(model, [replace(sample, old_logprobs=None) for sample in record])
     assert metrics["clip_ratio/region_mean"] == 0.0
-    assert own.norm() / exact.norm() == pytest.approx(1.0, abs=0.01)
+    assert own.norm() / exact.norm() == pytest.approx(1.0, abs=0.02)
     assert cosine(own, exact, dim=0) > 0.998
 
     in_bf16 = score(forward, samples, token_budget=8192, bf16=True)

@@ -5,6 +5,8 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from torch.nn.attention.bias import causal_lower_right
+from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
     Gemma2Config,
     Gemma2ForCausalLM,
@@ -24,7 +26,7 @@ from transformers import (
 from evoseek.learner.batch import make_batch, split_by_tokens, tree_order
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.packing import packing_limit
+from evoseek.learner.packing import causal_by_products, packing_limit
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.types import TrainingSample
@@ -315,3 +317,24 @@ def test_the_model_has_its_own_attention_back_after_a_pass(model: PreTrainedMode
     usual = model.config._attn_implementation
     together(LogprobModel(model), make_samples(2))
     assert model.config._attn_implementation == usual
+
+
+@pytest.mark.parametrize(("queries", "keys"), [(5, 5), (40, 70), (300, 300), (20, 1030), (600, 1100)])
+def test_attention_by_products_is_causal_attention_up_to_rounding(queries: int, keys: int) -> None:
+    """Outputs and gradients, in blocks and not, kept for the backward pass and computed again."""
+    torch.manual_seed(0)
+    inputs = [torch.randn(heads, n, 16) for heads, n in ((6, queries), (2, keys), (2, keys))]
+    exact = [values.bfloat16().float()[None].requires_grad_() for values in inputs]
+    rounded = [values.bfloat16().requires_grad_() for values in inputs]
+    expected = scaled_dot_product_attention(
+        *exact, attn_mask=causal_lower_right(queries, keys), scale=0.3, enable_gqa=True
+    )
+    found = causal_by_products(*rounded, 0.3)
+    assert found.dtype == torch.bfloat16
+    direction = torch.randn(6, queries, 16)
+    expected.backward(direction[None])
+    found.backward(direction)
+    for own, other in [(found, expected), *((own.grad, other.grad) for own, other in zip(rounded, exact, strict=True))]:
+        assert own is not None
+        assert other is not None
+        assert (own.float() - other[0]).norm() < 0.01 * other.norm()

@@ -12,18 +12,22 @@ import sys
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
+from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from evoseek.learner.batch import MicroBatch, Row, lay_out
-from evoseek.policy.packed import attention_named
+from evoseek.policy.machine import is_quick_bfloat16
+from evoseek.policy.packed import attend_by_products, attention_named
 
 _NAME = "evoseek_packed_row"
+_BLOCK = 256  # queries that are multiplied at once: their weights of attention stay in the processor's cache
+_KEPT = 1024  # keys of the longest span whose weights of attention take no more memory than the rest of the layer
 _TOLERANCE = 1e-3  # of a sample's states: SmolLM2's rounding in float32 is 1e-5, seeing another sample 0.4
 
 
@@ -197,10 +201,9 @@ def _join(pieces: Sequence[Tensor], numbers: Sequence[int]) -> Tensor:
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-    """Causal attention of the last queries to all keys.
-
-    On a CPU in float32: the backward pass of torch's kernel takes two to eight times as long in bfloat16.
-    """
+    """Causal attention of the last queries to all keys."""
+    if is_quick_bfloat16(query):
+        return causal_by_products(query[0], key[0], value[0], scaling)[None]
     if query.device.type == "cpu" and query.dtype == torch.bfloat16:
         return _causal(query.float(), key.float(), value.float(), scaling).to(query.dtype)
     grouped = query.shape[1] != key.shape[1]
@@ -209,6 +212,29 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) ->
         return scaled_dot_product_attention(query, key, value, is_causal=True, scale=scaling, enable_gqa=grouped)
     bias = causal_lower_right(*lengths)
     return scaled_dot_product_attention(query, key, value, attn_mask=bias, scale=scaling, enable_gqa=grouped)
+
+
+def causal_by_products(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
+    """The same without the dimension of the batch, in blocks of queries, each of which reads no keys after it.
+
+    Heads that share keys and values are further queries. The weights of attention are kept for the backward pass, but
+    those of a long span are computed again.
+    """
+    heads, ahead = len(query) // len(key), key.shape[1] - query.shape[1]
+    outputs: list[Tensor] = []
+    for block in query.unflatten(0, (len(key), heads)).split(_BLOCK, dim=2):
+        width = block.shape[2]
+        ahead += width
+        mask = torch.full((width, ahead), float("-inf"), dtype=query.dtype).triu_(ahead - width + 1).repeat(heads, 1)
+        inputs = (block.flatten(1, 2), key[:, :ahead], value[:, :ahead], mask, scaling)
+        if key.shape[1] > _KEPT and torch.is_grad_enabled():
+            output = cast(
+                Tensor, checkpoint(attend_by_products, *inputs, use_reentrant=False, preserve_rng_state=False)
+            )
+        else:
+            output = attend_by_products(*inputs)
+        outputs.append(output.unflatten(1, (heads, width)))
+    return torch.cat(outputs, dim=2).flatten(0, 1)
 
 
 AttentionInterface.register(_NAME, _attend)

@@ -171,6 +171,11 @@ def is_slow_with_bfloat16() -> bool:
     )
 
 
+def is_quick_bfloat16(values: Tensor) -> bool:
+    """Whether these are bfloat16 numbers on a CPU that has instructions to multiply them."""
+    return values.dtype == torch.bfloat16 and values.device.type == "cpu" and not is_slow_with_bfloat16()
+
+
 class _Product(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
