@@ -140,7 +140,7 @@ def check_given(given, words, command):
     files = [Path(name) for name in map(str, given.get("config") or ()) if name in recipes()]
     named = [name for name in map(str, given.get("config") or ()) if re.fullmatch(r"[a-z][\w-]*/[\w-]+", name)]
     assert set(named) <= recipes().keys(), words
-    sets = [text for text in given.get("set_") or () if not re.search(r"=\w+:\w+$", text)]
+    sets = [text for text in given.get("sets") or () if not re.search(r"=\w+:\w+$", text)]
     if files or sets:
         read_by_a_system(files, sets, system)
 

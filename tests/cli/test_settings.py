@@ -2,6 +2,7 @@
 
 import pytest
 
+from evoseek.cli.options import with_shared
 from evoseek.cli.settings import given_settings, training_run, training_settings
 from evoseek.effect import changeable
 from evoseek.errors import ConfigError, RunError
@@ -11,9 +12,14 @@ from evoseek.settings import read_settings
 from evoseek.types import Passage
 
 
+def on_command_line(command, function, *words, config=(), sets=(), **named):
+    """What a function of a command returns with these shared options."""
+    return with_shared(lambda: function(*words, **named), command, "config", "sets")(config=config, sets=sets)
+
+
 def given_to(command, sets, files=(), **options):
     fallback = {"propose": "dr-zero"}.get(command, "zerosearch" if command.startswith("simulator") else "search-r1")
-    return given_settings(command, None, files, options=options, sets=sets, fallback=fallback)
+    return on_command_line(command, given_settings, options, config=files, sets=sets, fallback=fallback)
 
 
 @pytest.mark.parametrize(
@@ -82,7 +88,7 @@ def begun(tmp_path, monkeypatch):
 
 
 def trained(*sets, **options):
-    return training_settings(training_run(None), (), options=options, sets=sets, is_of_project=True)
+    return on_command_line("train", training_settings, options, training_run(None), sets=sets, is_of_project=True)
 
 
 def claim(given):
@@ -143,7 +149,7 @@ def test_the_test_set_of_a_project_is_used_from_its_first_day_and_feedback_by_ne
     settings = claim(trained())
     assert (settings.evaluation.reviewed, settings.questions.feedback) == (f"{begun}/reviewed.jsonl", "")
     assert claim(trained("evaluation.reviewed=")).evaluation.reviewed == ""
-    new = training_settings(begun / "new", (), options={}, sets=()).read()
+    new = training_settings({}, begun / "new").read()
     assert (new.evaluation.reviewed, new.questions.feedback) == tuple(
         f"{begun}/{name}.jsonl" for name in ("reviewed", "feedback")
     )
@@ -154,5 +160,5 @@ def test_what_the_project_file_names_goes_before_files_of_the_usual_names(begun)
         (begun / name).touch()
     edit(begun, "[search]", '[evaluation]\nreviewed = "mine.jsonl"\n\n[search]')
     edit(begun, "[questions]", '[questions]\nfeedback = ""')
-    new = training_settings(begun / "new", (), options={}, sets=()).read()
+    new = training_settings({}, begun / "new").read()
     assert (new.evaluation.reviewed, new.questions.feedback) == (f"{begun}/mine.jsonl", "")

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, RunDir, Sets, answerer_name, stop_if_dry
+from evoseek.cli.options import Index, Json, Model, RunDir, answerer_name, stop_if_dry
 from evoseek.errors import EvoseekError
 from evoseek.report.printable import say
 
@@ -21,8 +21,6 @@ def ask(
     index: Index = None,
     model: Model = None,
     json: Json = False,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Ask a policy, or the model of [answerer]: prints the answer, the searches made and the passages it rests on.
 
@@ -30,9 +28,9 @@ def ask(
     """
     from evoseek.cli.settings import answering_settings, check_asking, given_settings, run_of_project
 
-    run_dir = run_of_project(run_dir, model, config)
+    run_dir = run_of_project(run_dir, model)
     options = {"search.index": index, "policy.model": model}
-    given = given_settings("ask", run_dir, config or (), options=options, sets=set_ or ())
+    given = given_settings(options, run_dir)
     check_asking(given.read(), question, model=model)
     stop_if_dry([f"Ask {answerer_name(given, run_dir)}: {question}"], given.read())
     settings = answering_settings(given)

@@ -10,13 +10,11 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
-    ConfigFiles,
     FixedSeed,
     Index,
     JudgeModel,
     Model,
     Seed,
-    Sets,
     finish,
     new_group,
     stop_if_dry,
@@ -35,8 +33,6 @@ def filter_data(
     out: Kept,
     model: JudgeModel = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
     from evoseek.cli.settings import given_settings
@@ -44,7 +40,7 @@ def filter_data(
 
     read_questions(str(questions), setting="the file of questions")
     options = {"judge.model": model, "run.seed": seed}
-    given = given_settings("data filter", None, config or (), options=options, sets=set_ or ())
+    given = given_settings(options)
     given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.data.sorting import filter_questions
@@ -69,14 +65,12 @@ def contamination(
         float, typer.Option(help="Likeness from which two questions count as alike (Jaccard, MinHash).")
     ] = 0.8,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
     from evoseek.cli.settings import given_settings
 
     options = {"policy.model": model, "run.seed": seed}
-    given = given_settings("data contamination", None, config or (), options=options, sets=set_ or ())
+    given = given_settings(options)
     with end_on_interrupt():
         from evoseek.data.contamination import find_contamination
         from evoseek.training.context import Context
@@ -106,8 +100,6 @@ def audit_data(
     ] = None,
     model: Model = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Find out which questions a corpus can answer at all: golden answers and evidence in it, and in the engine's first
     100 passages; golden answers that say nothing; overlaps; with --model what it answers without searching."""
@@ -115,7 +107,7 @@ def audit_data(
     from evoseek.search.lexical import check_index
 
     options = {"search.index": index, "policy.model": model, "run.seed": seed}
-    given = given_settings("data audit", None, config or (), options=options, sets=set_ or ())
+    given = given_settings(options)
     settings = given.read()
     check_index(settings.search.index, setting="--index", engine=settings.search.name)
     with end_on_interrupt():

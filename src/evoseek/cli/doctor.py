@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cli.options import ConfigFiles, Index, Json, Model, Questions, Sets, project
+from evoseek.cli.options import Index, Json, Model, Questions, project, shared
 from evoseek.errors import EvoseekError
 from evoseek.report.printable import printable
 from evoseek.training.interrupt import end_on_interrupt
@@ -41,8 +41,6 @@ def doctor(
         ),
     ] = None,
     json: Json = False,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Check what a command would need, with the options of `evoseek train`: environment, device, memory, disk, model,
     chat template, prompt, index, questions, judge, providers and servers, and what would be trained.
@@ -55,7 +53,7 @@ def doctor(
 
     try:
         own = project()
-        diagnoses = _diagnoses(own, system, run_dir, options, config, set_, processes, probe)
+        diagnoses = _diagnoses(own, system, run_dir, options, processes, probe)
     except EvoseekError as error:
         diagnoses = [refused("settings", error)]
     if json:
@@ -71,8 +69,6 @@ def _diagnoses(
     system: str | None,
     run_dir: Path | None,
     options: dict[str, str | None],
-    config: Sequence[Path] | None,
-    sets: Sequence[str] | None,
     processes: int,
     probing: bool | None,
 ) -> list[Diagnosis]:
@@ -85,7 +81,7 @@ def _diagnoses(
         from evoseek.runs import RunDirectory
         from evoseek.training.given import gather
 
-    given = gather(config or (), system=system, options=options, sets=sets or (), project=project())
+    given = gather(shared().config, system=system, options=options, sets=shared().sets, project=own)
     settings, where = given.read(), run_dir or (own.run if own else None)
     if is_here(settings.policy.model):
         settings = chosen_for_model(settings, console=Console(quiet=True))

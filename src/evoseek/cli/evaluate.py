@@ -13,14 +13,12 @@ from rich.console import Console
 
 from evoseek.cli.options import (
     AnswererArgument,
-    ConfigFiles,
     Index,
     Json,
     Model,
     Questions,
     RunDir,
     Seed,
-    Sets,
     answerer_name,
     feedback_path,
     new_group,
@@ -79,8 +77,6 @@ def evaluate(
     limit: Limit = None,
     seed: Seed = None,
     json: Json = False,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and what it cost.
 
@@ -93,7 +89,7 @@ def evaluate(
     run_dir, model, endpoint_options = resolve_answerer(answerer, run_dir, model)
     from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
 
-    run_dir = run_of_project(run_dir, model, config, endpoint_options)
+    run_dir = run_of_project(run_dir, model, endpoint_options)
     with end_on_interrupt():
         suite = _suite(on, data, questions)
     options = {
@@ -106,7 +102,7 @@ def evaluate(
         "policy.model": model,
         "run.seed": seed,
     }
-    given = given_settings("eval", run_dir, config or (), options=options, sets=set_ or ())
+    given = given_settings(options, run_dir)
     judged = _judged(run_dir) if on == _FEEDBACK else None
     if suite is None and judged is None:
         given = _with_tests(given, run_dir)
@@ -279,14 +275,12 @@ def compare(
 @judge.command()
 def check(
     cases: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers, answer, correct (true, false).")],
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Ask the judge of the settings (judge.model) about labelled answers, and report how far it agrees."""
     from evoseek.cli.settings import given_settings
     from evoseek.corpus.questions import load_judged_answers
 
-    given = given_settings("judge check", None, config or (), options={}, sets=set_ or ())
+    given = given_settings({})
     labelled = load_judged_answers(cases)
     given.read().judge.check("judge")
     with end_on_interrupt():

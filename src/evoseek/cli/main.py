@@ -7,7 +7,6 @@ import sys
 import textwrap
 import traceback
 import warnings
-from collections.abc import Collection
 from typing import Annotated
 
 import typer
@@ -22,7 +21,7 @@ from evoseek.cli.export import export
 from evoseek.cli.feedback import feedback
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
-from evoseek.cli.options import with_shared
+from evoseek.cli.options import READ_BY, with_shared
 from evoseek.cli.parts import parts, recipes
 from evoseek.cli.prompt import prompt
 from evoseek.cli.propose import propose
@@ -65,46 +64,40 @@ def evoseek(
     """Language-model search agents that teach themselves."""
 
 
-for command in (init, doctor, demo, index, search, collect, sft, train, status, propose):
+for command in (init, doctor, demo, index, search, collect, sft, train, status, propose, review):
     app.command()(command)
-app.command()(review)
 app.command("eval")(evaluate)
-app.command()(compare)
-for command in (ask, feedback, view, prompt, export, recipes, parts):
+for command in (compare, ask, feedback, view, prompt, export, recipes, parts):
     app.command()(command)
-for name, group in {
-    "simulator": simulator,
-    "judge": judge,
-    "data": data,
-    "world": world,
-    "serve": serve,
-}.items():
+for name, group in {"simulator": simulator, "judge": judge, "data": data, "world": world, "serve": serve}.items():
     app.add_typer(group, name=name)
 
 _IN_PROJECT = (
     *("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt", "status", "view", "doctor"),
     *("review", "feedback", "serve agent", "serve mcp", "serve retrieval"),
 )
+_WITH_SETTINGS = (*READ_BY, "doctor", "sft", "train")
 _ONLY_READ = ("doctor", "status", "search", "compare", "prompt", "recipes", "parts")
 
 
-def _add_shared_options(group: typer.Typer, prefix: str = "", *, in_project: Collection[str] = ()) -> None:
-    """Add --project to these commands of a group, and --dry-run to those that do more than read."""
+def _add_shared_options(group: typer.Typer, prefix: str = "") -> None:
+    """Add to the commands of a group the options that they share with others."""
     for info in group.registered_commands:
-        command = info.callback
-        name = info.name or (command.__name__ if command else "")
+        if (command := info.callback) is None:
+            continue
+        name = prefix + (info.name or command.__name__)
         names = [
-            *(["project"] if prefix + name in in_project else []),
+            *(["config", "sets"] if name in _WITH_SETTINGS else []),
+            *(["project"] if name in _IN_PROJECT else []),
             *(["dry_run"] if name not in _ONLY_READ else []),
         ]
-        if command is not None:
-            info.callback = with_shared(command, prefix + name, *names)
+        info.callback = with_shared(command, name, *names)
     for inner in group.registered_groups:
         if inner.typer_instance is not None:
-            _add_shared_options(inner.typer_instance, f"{inner.name} ", in_project=in_project)
+            _add_shared_options(inner.typer_instance, f"{inner.name} ")
 
 
-_add_shared_options(app, in_project=_IN_PROJECT)
+_add_shared_options(app)
 
 
 def main() -> None:

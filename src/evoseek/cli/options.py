@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import wraps
 from pathlib import Path
@@ -36,11 +36,6 @@ Model = Annotated[
     typer.Option(help="`tiny`, `smollm2-135m`, a directory (also of a run), a GGUF file, or a Hugging Face name."),
 ]
 JudgeModel = Annotated[str | None, typer.Option("--model", help="The model that judges, as in judge.model.")]
-ConfigFiles = Annotated[
-    list[Path] | None,
-    typer.Option("--config", help="A TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
-]
-Sets = Annotated[list[str] | None, typer.Option("--set", help="A setting, such as learner.learning_rate=1e-4.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
 FixedSeed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object, everything else on stderr.")]
@@ -55,12 +50,16 @@ AnswererArgument = Annotated[
 ]
 
 _OPTIONS: Mapping[str, object] = {
+    "config": Annotated[
+        list[Path] | None,
+        typer.Option("--config", help="A TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
+    ],
+    "sets": Annotated[list[str] | None, typer.Option("--set", help="A setting, such as learner.learning_rate=1e-4.")],
     "project": Annotated[
         Path | None, typer.Option("--project", help="Folder with evoseek.toml. Default: this one, or one above.")
     ],
-    "dry_run": Annotated[bool, typer.Option("--dry-run", help="Print the settings and the plan; do nothing.")],
+    "dry_run": Annotated[bool | None, typer.Option("--dry-run", help="Print the settings and the plan; do nothing.")],
 }
-_DEFAULTS: Mapping[str, object] = {"project": None, "dry_run": False}
 
 _ROLLOUTS = (
     "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
@@ -70,7 +69,7 @@ _PLAIN_JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.m
 # The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
 READ_BY = {
     "ask": f"{_ROLLOUTS} answerer.* support.*",
-    "serve agent": f"{_ROLLOUTS} answerer.* support.*",
+    **dict.fromkeys(("serve agent", "serve mcp"), f"{_ROLLOUTS} answerer.* support.*"),
     "eval": f"{_ROLLOUTS} answerer.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
     "evaluation.limit evaluation.temperature",
     "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
@@ -89,14 +88,23 @@ READ_BY = {
 
 
 @dataclass(frozen=True, slots=True)
-class _Shared:
+class Shared:
+    """The command that runs, and the values of the options that it shares with others."""
+
     command: str = ""
+    config: Sequence[Path] = ()
+    sets: Sequence[str] = ()
     project: Path | None = None
     dry_run: bool = False
 
 
-_NOTHING = _Shared()
-_given: ContextVar[_Shared] = ContextVar("given", default=_NOTHING)
+_NOTHING = Shared()
+_given: ContextVar[Shared] = ContextVar("given", default=_NOTHING)
+
+
+def shared() -> Shared:
+    """The shared options of the command that runs."""
+    return _given.get()
 
 
 def with_shared(command: Callable[..., Any], name: str, *names: str) -> Callable[..., Any]:
@@ -104,15 +112,15 @@ def with_shared(command: Callable[..., Any], name: str, *names: str) -> Callable
 
     @wraps(command)
     def run(*words: Any, **values: Any) -> Any:
-        mine = {name: values.pop(name) for name in names}
-        token = _given.set(replace(_NOTHING, command=name, **mine))
+        mine = {name: value for name in names if (value := values.pop(name, None)) is not None}
+        token = _given.set(Shared(name, **mine))
         try:
             return command(*words, **values)
         finally:
             _given.reset(token)
 
     own = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=_DEFAULTS[name], annotation=_OPTIONS[name])
+        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTIONS[name])
         for name in names
     ]
     signature = inspect.signature(command, eval_str=True)
@@ -123,7 +131,7 @@ def with_shared(command: Callable[..., Any], name: str, *names: str) -> Callable
 
 def project() -> Project | None:
     """The project of --project, or of this folder. Raises ConfigError."""
-    folder = _given.get().project
+    folder = shared().project
     return find_project(Path.cwd()) if folder is None else open_project(expanded(folder))
 
 
@@ -165,14 +173,9 @@ def named_index() -> Path:
     return own.index
 
 
-def is_dry() -> bool:
-    """Whether the command is only to say what it would do."""
-    return _given.get().dry_run
-
-
 def is_read(key: str, command: str | None = None) -> bool:
     """Whether a command, or else the one that runs, makes use of a setting."""
-    command = _given.get().command if command is None else command
+    command = shared().command if command is None else command
     return command not in READ_BY or any(fnmatch(key, pattern) for pattern in READ_BY[command].split())
 
 
@@ -184,7 +187,7 @@ def stop_if_dry(
 ) -> None:
     """With --dry-run, print the settings and the plan and end the command. To be called once everything was checked,
     before anything is loaded, started or written."""
-    if not is_dry():
+    if not shared().dry_run:
         return
     console = console or Console()
     for line in (*_settings_lines(settings or {}), *plan, "Nothing was done (--dry-run)."):

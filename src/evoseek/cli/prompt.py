@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Json, Model, Sets
+from evoseek.cli.options import Json, Model
 from evoseek.report.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -27,8 +27,6 @@ def prompt(
     ] = "solver",
     model: Model = None,
     json: Json = False,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Show what a model is given to read: text with special tokens, number of tokens, and the file to change.
 
@@ -38,9 +36,7 @@ def prompt(
 
     if question is None and system is not None and " " in system.strip():  # no name of a system has a space
         system, question = None, system
-    given = given_settings(
-        "prompt", None, config or (), options={"policy.model": model}, sets=set_ or (), system=system
-    )
+    given = given_settings({"policy.model": model}, system=system)
     settings = chosen_for_model(given.read(), console=Console(quiet=True))
     with end_on_interrupt():
         from evoseek.prompt import rendered

@@ -9,11 +9,9 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
-    ConfigFiles,
     GrowingFile,
     Model,
     Seed,
-    Sets,
     answerer_name,
     checkpoint_of,
     finish,
@@ -45,22 +43,13 @@ def propose(
         typer.Option("--cold", help="Write them by rules from sentences of the documents (English), without a model."),
     ] = False,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Write questions with answers, evidence and the solver's pass rate from a corpus. Ctrl-C leaves a usable file."""
     from evoseek.cli.settings import chosen_for_model, given_settings
     from evoseek.search.lexical import check_index
 
-    given = given_settings(
-        "propose",
-        run_dir,
-        config or (),
-        options={"search.index": index, "policy.model": model, "run.seed": seed},
-        sets=set_ or (),
-        system=system,
-        fallback="ssp",
-    )
+    options = {"search.index": index, "policy.model": model, "run.seed": seed}
+    given = given_settings(options, run_dir, system=system, fallback="ssp")
     settings = given.read()
     check_index(settings.search.index, setting="search.index", engine=settings.search.name)
     if cold:

@@ -16,10 +16,8 @@ from rich.console import Console
 from evoseek.cli.index import Engine
 from evoseek.cli.options import (
     AnswererArgument,
-    ConfigFiles,
     FixedSeed,
     Index,
-    Sets,
     answerer_name,
     feedback_path,
     named_index,
@@ -98,8 +96,6 @@ def serve_agent(
     feedback: Annotated[
         bool, typer.Option("--feedback", help="Keep conversations with a verdict, in feedback.jsonl (see `feedback`).")
     ] = False,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Serve an agent until Ctrl-C or SIGTERM: a chat page, OpenAI's chat completions, and MCP at /mcp.
 
@@ -114,7 +110,7 @@ def serve_agent(
     console = Console()
     judged = _feedback(answerer) if feedback else None
     kept = f", feedback in {judged.path}" if judged else ""
-    run = _run(answerer, index, config, set_, f"a server at {host}:{port}{kept}", running)
+    run = _run(answerer, index, f"a server at {host}:{port}{kept}", running)
     with _answering(run, console) as (agent, engine):
 
         def started(url: str) -> None:
@@ -135,8 +131,6 @@ def serve_mcp(
         typer.Argument(metavar="INDEX|RUN|MODEL|ENDPOINT", help="An index, or what answers, as in `serve agent`."),
     ] = None,
     index: Index = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Serve an index (search, open), or an agent as well (ask), to the MCP client that started this command."""
     with _extra():
@@ -147,21 +141,19 @@ def serve_mcp(
 
         mcp_server(Library(LiveIndex(Path(answerer))), None).run("stdio")
         return
-    run = _run(answerer, index, config, set_, "MCP by stdio", _RUNNING)
+    run = _run(answerer, index, "MCP by stdio", _RUNNING)
     with _answering(run, Console(stderr=True)) as (agent, engine):
         mcp_server(Library(engine) if engine is not None else None, agent.answer_alone).run("stdio")
 
 
-def _run(
-    answerer: str | None, index: str | None, config: list[Path] | None, set_: list[str] | None, place: str, running: int
-) -> Run:
+def _run(answerer: str | None, index: str | None, place: str, running: int) -> Run:
     """The run, or the model alone, that answers so many questions at once. Prints the memory that its policy needs."""
     run_dir, model, endpoint_options = resolve_answerer(answerer, None, None)
     from evoseek.cli.settings import answering_settings, check_asking, given_settings, run_of_project
 
-    run_dir = run_of_project(run_dir, model, config, endpoint_options)
+    run_dir = run_of_project(run_dir, model, endpoint_options)
     options = {"search.index": index, "policy.model": model, **endpoint_options}
-    given = given_settings("serve agent", run_dir, config or (), options=options, sets=set_ or ())
+    given = given_settings(options, run_dir)
     check_asking(given.read(), "-", model=model)
     with end_on_interrupt():
         from evoseek.answer import uses_chat_model

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.cli.options import READ_BY, is_read, project
+from evoseek.cli.options import READ_BY, is_read, project, shared
 from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import expanded, nearest
@@ -25,59 +25,52 @@ from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import check_stages
 
 # The other commands take the settings that their task needs.
-_RUNS_THE_SYSTEM = ("ask", "serve agent", "eval", "prompt", "collect", "propose")
+_RUNS_THE_SYSTEM = ("ask", "serve agent", "serve mcp", "eval", "prompt", "collect", "propose")
 _MOST = 6  # settings of a project that are named
 _ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
 
 
 def given_settings(
-    command: str,
-    run_dir: Path | None,
-    config_files: Sequence[Path],
-    *,
     options: Mapping[str, object],
-    sets: Sequence[str],
+    run_dir: Path | None = None,
+    *,
     system: str | None = None,
     fallback: str = "search-r1",
 ) -> SettingsSources:
-    """The settings of a run, with options over them; without a run, those of config files and options, over those of
-    the project. `system` and `fallback` are those of `gather`.
+    """The settings of the command that runs: those of a run, with `options` (by dotted names) and --set over them;
+    without a run, those of config files and options, over those of the project. `system` and `fallback` are those of
+    `gather`.
 
     Raises ConfigError if a run and a model of its own are both given, or a setting that the command makes no use of;
     RunError if the directory holds no run or no checkpoint yet.
     """
-    own = project() if command in _RUNS_THE_SYSTEM else None
+    line = shared()
+    own = project() if line.command in _RUNS_THE_SYSTEM else None
     if run_dir is None:
-        given = gather(config_files, system=system, fallback=fallback, options=options, sets=sets, project=own)
+        given = gather(line.config, system=system, fallback=fallback, options=options, sets=line.sets, project=own)
         check_model(given.read().policy.model, setting="policy.model")
         _note_project(own, given.system)
     else:
         if own is not None and own.run == run_dir.absolute() and own.index and "search.index" in options:
             options = {**options, "search.index": options["search.index"] or str(own.index)}
         allow_project(own)
-        given = _of_run(run_dir, config_files, options, sets, system)
-    _check_given(given.read(), command, sets, [key for key, value in options.items() if value is not None])
+        given = _of_run(run_dir, options, system)
+    _check_given(given.read(), [key for key, value in options.items() if value is not None])
     return given
 
 
 def training_settings(
-    run_dir: Path,
-    config_files: Sequence[Path],
-    *,
-    options: Mapping[str, object],
-    sets: Sequence[str],
-    system: str | None = None,
-    is_of_project: bool = False,
+    options: Mapping[str, object], run_dir: Path, *, system: str | None = None, is_of_project: bool = False
 ) -> SettingsSources:
-    """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with config files and
-    options over them. If it is the project's own (`is_of_project`), what was edited in the project's file since it was
-    begun lies between them.
+    """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with config files, `options`
+    (by dotted names) and --set over them. If it is the project's own (`is_of_project`), what was edited in the
+    project's file since it was begun lies between them.
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
     """
-    run, own = RunDirectory(run_dir), project()
+    run, own, line = RunDirectory(run_dir), project(), shared()
     run.check()
-    given = bool(config_files or sets or system) or any(value is not None for value in options.values())
+    given = bool(line.config or line.sets or system) or any(value is not None for value in options.values())
     begun = run.config.is_file()
     if own is not None and begun and not is_of_project:
         own = None
@@ -89,9 +82,9 @@ def training_settings(
             f"{run_dir} holds no run to resume: there is no config.json in it.{nearest(run_dir)} Give the directory of "
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
-    files = [*([run.config] if begun else []), *config_files]
+    files = [*([run.config] if begun else []), *line.config]
     allow_project(own)
-    given = gather(files, system=system, options=options, sets=sets, project=None if begun else own)
+    given = gather(files, system=system, options=options, sets=line.sets, project=None if begun else own)
     if own is not None and begun:
         edits = edited(own, run.read_project(), given.system)
         given = given.over(edits)
@@ -128,7 +121,7 @@ def _with_people(given: SettingsSources, own: Project, *, begun: bool) -> Settin
 def run_of_project(run_dir: Path | None, *others: object) -> Path | None:
     """The run that a command uses: the one that is given; or if nothing else names what answers, the project's, once it
     has a checkpoint. None if there is none."""
-    if run_dir is not None or any(others):
+    if run_dir is not None or shared().config or any(others):
         return run_dir
     own = project()
     if own is None or own.run is None or own.lookup("answerer.model") or own.lookup("answerer.base_url"):
@@ -267,18 +260,16 @@ def check_model(name: str, *, setting: str) -> None:
         )
 
 
-def _of_run(
-    run_dir: Path, config_files: Sequence[Path], options: Mapping[str, object], sets: Sequence[str], system: str | None
-) -> SettingsSources:
+def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) -> SettingsSources:
     run = RunDirectory(run_dir)
     if not run.config.is_file() or not any(run_dir.glob("checkpoints/step-*")):
         raise RunError(
             f"{run_dir} holds no checkpoint to use.{nearest(run_dir)} Give the directory of a run that `evoseek train` "
             "or `evoseek demo` made and that has saved one (every run.checkpoint_every steps), or give --model instead."
         )
-    given = gather(run.config, system=system, options=options, sets=sets)
+    given = gather(run.config, system=system, options=options, sets=shared().sets)
     own_model = gather(run.config).read().policy.model
-    if config_files or given.read().policy.model != own_model:
+    if shared().config or given.read().policy.model != own_model:
         raise ConfigError(
             f"--run-dir brings its own config and model, {own_model}. Give either --run-dir, or --model and --config, "
             "not both."
@@ -286,14 +277,14 @@ def _of_run(
     return given
 
 
-def _check_given(settings: TrainingSettings, command: str, sets: Iterable[str], options: Iterable[str] = ()) -> None:
-    """Raise ConfigError for a setting of a command's --set that it does not read, or whose switch is off. `options` are
+def _check_given(settings: TrainingSettings, options: Iterable[str]) -> None:
+    """Raise ConfigError for a setting of --set that the command does not read, or whose switch is off. `options` are
     settings that the command's own options gave."""
-    names = [text.partition("=")[0].strip() for text in sets]
+    command, names = shared().command, [text.partition("=")[0].strip() for text in shared().sets]
     all_changed = changed(settings, _defaults(settings))
     given = [key for key in all_changed if any(key == name or key.startswith(f"{name}.") for name in names)]
     for key in given:
-        if not is_read(key, command):
+        if not is_read(key):
             users = [name for name in READ_BY if is_read(key, name)]
             raise ConfigError(
                 f"{key} was given with --set, but `evoseek {command}` does not use it. Leave it out; it is for "

@@ -9,16 +9,15 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
-    ConfigFiles,
     GrowingFile,
     Index,
     Model,
     Questions,
     RunDir,
     Seed,
-    Sets,
     answerer_name,
     finish,
+    shared,
     stop_if_dry,
 )
 from evoseek.cli.train import Processes, begin_or_resume
@@ -41,9 +40,7 @@ def sft(
     questions: Questions = None,
     epochs: Annotated[int | None, typer.Option(help="Number of times that every demonstration is learnt.")] = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
     processes: Processes = 1,
-    set_: Sets = None,
 ) -> None:
     """Fine-tune a policy on demonstrations, in its own format, before it is trained with rewards.
 
@@ -60,8 +57,8 @@ def sft(
         "evaluation.path": questions,
         "run.seed": seed,
     }
-    given = any(value is not None for value in options.values()) or config or set_
-    begin_or_resume(run_dir, "sft" if given else None, options, config, set_, processes)
+    given = any(value is not None for value in options.values()) or shared().config or shared().sets
+    begin_or_resume(run_dir, "sft" if given else None, options, processes)
 
 
 def collect(
@@ -77,8 +74,6 @@ def collect(
     ] = None,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")] = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Let a policy, or the model of [answerer], answer questions, and keep what was right as demonstrations for
     `evoseek sft`.
@@ -87,9 +82,9 @@ def collect(
     """
     from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
 
-    run_dir = run_of_project(run_dir, model, config)
+    run_dir = run_of_project(run_dir, model)
     options = {"search.index": index, "evaluation.path": questions, "policy.model": model, "run.seed": seed}
-    given = given_settings("collect", run_dir, config or (), options=options, sets=set_ or ())
+    given = given_settings(options, run_dir)
     check_evaluation(given.read(), search=True)
     with end_on_interrupt():
         from evoseek.data.collecting import CollectionLimits, collect_demonstrations

@@ -9,7 +9,6 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
-    ConfigFiles,
     GrowingFile,
     Index,
     JudgeModel,
@@ -17,7 +16,6 @@ from evoseek.cli.options import (
     Questions,
     RunDir,
     Seed,
-    Sets,
     answerer_name,
     checkpoint_of,
     finish,
@@ -49,8 +47,6 @@ def collect_searches(
     pages: Annotated[int, typer.Option(min=1, help="Number of pages of results that are recorded for each query.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")] = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Roll a policy out on questions, with a real index, and record the results of its searches (search.top_k per
     page)."""
@@ -58,9 +54,7 @@ def collect_searches(
     from evoseek.search.lexical import check_index
 
     options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
-    given = given_settings(
-        "simulator collect", run_dir, config or (), options=options, sets=set_ or (), fallback="zerosearch"
-    )
+    given = given_settings(options, run_dir, fallback="zerosearch")
     settings = given.read()
     if settings.search.name not in INDEX_ENGINES:
         raise ConfigError(
@@ -84,8 +78,6 @@ def label_searches(
     world: WorldCard = None,
     model: JudgeModel = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
     from evoseek.cli.settings import given_settings
@@ -95,9 +87,7 @@ def label_searches(
             "--model names a judge, but --world labels by the facts of the world, without a judge. Give one."
         )
     options = {"judge.model": model, "run.seed": seed}
-    given = given_settings(
-        "simulator label", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
-    )
+    given = given_settings(options, fallback="zerosearch")
     if world is None:
         given.read().judge.check("judge")
     with end_on_interrupt():
@@ -123,16 +113,12 @@ def tune_simulator(
     ] = None,
     tokens_per_step: Annotated[int, typer.Option(min=1, help="Number of tokens per step, prompts included.")] = 16_384,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Tune a model (policy.model, with lora.rank an adapter of it) to write the results of labelled searches."""
     from evoseek.cli.settings import given_settings
 
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
-    given = given_settings(
-        "simulator tune", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
-    )
+    given = given_settings(options, fallback="zerosearch")
     with end_on_interrupt():
         from evoseek.simulator.tuning import tune_simulator as tune
 
@@ -150,17 +136,13 @@ def check_simulator(
     count: Annotated[int, typer.Option(min=2, help="Number of queries.")] = 500,
     output: Annotated[Path | None, typer.Option(help="JSON file for the numbers.")] = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
-    set_: Sets = None,
 ) -> None:
     """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?"""
     from evoseek.cli.settings import given_settings
     from evoseek.files import check_new_file
 
     options = {"simulator.model": model, "run.seed": seed}
-    given = given_settings(
-        "simulator check", None, config or (), options=options, sets=set_ or (), fallback="zerosearch"
-    )
+    given = given_settings(options, fallback="zerosearch")
     if output is not None:
         check_new_file(output)
     with end_on_interrupt():

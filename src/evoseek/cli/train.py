@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ConfigFiles, Model, Questions, Seed, Sets, finish, is_dry, stop_if_dry
+from evoseek.cli.options import Model, Questions, Seed, finish, shared, stop_if_dry
 from evoseek.effect import changeable
 from evoseek.registry import find
 from evoseek.runs import RunDirectory
@@ -59,9 +59,7 @@ def train(
     model: Model = None,
     steps: Annotated[int | None, typer.Option(help="Total number of steps.")] = None,
     seed: Seed = None,
-    config: ConfigFiles = None,
     processes: Processes = 1,
-    set_: Sets = None,
 ) -> None:
     """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings.
 
@@ -80,27 +78,18 @@ def train(
         "run.steps": steps,
         "run.seed": seed,
     }
-    begin_or_resume(run_dir, system, options, config, set_, processes)
+    begin_or_resume(run_dir, system, options, processes)
 
 
-def begin_or_resume(
-    given_dir: Path | None,
-    system: str | None,
-    options: Mapping[str, object],
-    config: Sequence[Path] | None,
-    set_: Sequence[str] | None,
-    processes: int,
-) -> None:
+def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping[str, object], processes: int) -> None:
     """Train with the settings of a command line, or say what that would be; `options` are those that its own options
     gave, by dotted names. Without a directory the run is the project's."""
     from evoseek.cli.settings import chosen_for_model, training_run, training_settings
 
     run_dir, is_own = training_run(given_dir), given_dir is None
-    given = training_settings(
-        run_dir, config or (), options=options, sets=set_ or (), system=system, is_of_project=is_own
-    )
+    given = training_settings(options, run_dir, system=system, is_of_project=is_own)
     directory = RunDirectory(run_dir, given.of_project)
-    if is_dry():
+    if shared().dry_run:
         _say_plan(given, directory, processes)
     if processes > 1 and "RANK" not in os.environ:
         _train_together(given.read(), processes)
