@@ -171,7 +171,6 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
         "trained, verified": free(*VERIFIED),
         "frozen, hops by hand": free("proposer.frozen_after=0", over=""),
         "gold": Arm("search-r1", "", FREE_GOLD),
-        "gold, by difficulty": Arm("search-r1", "", (*FREE_GOLD, "questions.order=difficulty")),
     },
     "estimators": {"rf_grpo": few(), **{name: few(name) for name in ("grpo_grpo", "rf_rf", "grpo_rf")}},
 }

@@ -46,8 +46,6 @@ MISTAKES = {
     "cannot be read (cannot be read: No such file or directory). Did you mean questions.jsonl?",
     "sft --run-dir run --index my-index --demonstrations questions.jsonl": "questions.jsonl:1: turns: Field required. "
     "Expected a question with turns: each with a `query`, the last one with an `answer`",
-    "sft --run-dir run --index my-index --from runs/mins": "there is no trajectories.jsonl in it. Did you mean "
-    "runs/mine?",
     "sft --run-dir run --demonstrations d.jsonl --set loss.name=reinforce": "loss.name is set, but it has no effect "
     "here. Demonstrations are learnt by the cross-entropy of their tokens, without rewards.",
     "eval --index my-index": "No questions were given: set evaluation.path (--questions)",

@@ -15,7 +15,6 @@ from evoseek.protocols import Environment, MetricSink, Sampler, SearchEngine, To
 from evoseek.registry import KINDS, build, check_name, find, settings_class
 from evoseek.search.encoders import Encoder
 from evoseek.training.loop import System
-from evoseek.training.question_order import Order
 
 MINE = '''
 """Parts of somebody's own."""
@@ -214,7 +213,6 @@ PROTOCOLS = {  # a reward may be a plain function, too
     "system": System,
     "environment": Environment,
     "tool": Tool,
-    "order": Order,
     "search": SearchEngine,
     "encoder": Encoder,
     "loss": LossFn,

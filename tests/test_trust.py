@@ -143,15 +143,10 @@ def test_another_users_file_with_the_name_of_a_recipe_is_not_taken_for_it(tmp_pa
 # -- a run --------------------------------------------------------------------------------------------------------
 
 DOORS = {
-    **{
-        f"{kind}.name": kind
-        for kind in KINDS
-        if kind not in ("system", "tool", "order", "encoder", "baseline", "tracker")
-    },
+    **{f"{kind}.name": kind for kind in KINDS if kind not in ("system", "tool", "encoder", "baseline", "tracker")},
     "run.system": "system",
     "tools": "tool",
     "trackers": "tracker",
-    "questions.order": "order",
     "search.encoder": "encoder",
     "stages": "stage",
 }

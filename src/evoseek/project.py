@@ -41,8 +41,8 @@ _PATHS = (
         "questions.feedback",
         "ssp.answers",
         "selfplay.world",
+        "demonstrations.path",
     ),
-    *("demonstrations.path", "demonstrations.from_run"),
 )
 _MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "answerer.model")
 

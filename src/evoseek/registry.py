@@ -75,14 +75,6 @@ KINDS: Mapping[str, Kind] = {
         },
         (_BIND, "async __call__(call)", "name", "schema"),
     ),
-    "order": Kind(
-        "which questions a step asks",
-        {
-            "uniform": "evoseek.training.question_order:UniformOrder",
-            "difficulty": "evoseek.training.question_order:DifficultyOrder",
-        },
-        ("__call__(questions, *, seed, step, size, rates)",),
-    ),
     "search": Kind(
         "a search engine",
         {

@@ -100,8 +100,6 @@ def train(
                 notify(f"Resuming {run.path} after step {loop.start}.")
             if loop.stages is not None:
                 notify(loop.stages.describe(loop.start))
-                if not loop.start and (unreached := loop.stages.unreached(loop.steps)):
-                    notify(unreached)
             loop.progress, loop.should_stop = progress, should_stop
             loop.max_seconds = seconds_left(settings, run)  # of the log, from which discarded steps are cut by now
             step = asyncio.run(loop.run())

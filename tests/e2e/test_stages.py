@@ -24,13 +24,11 @@ loss = "sequence"
 learner.learning_rate = 1e-3
 questions.balance_by = "hops"
 questions.shares = {1 = 1, 2 = 2}
-questions.order = "difficulty"
 
 [[stages]]
 name = "rest"
 rollout.temperature = 0.7
 questions.per_step = 2
-questions.order = "difficulty"
 """
 
 

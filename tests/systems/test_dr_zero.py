@@ -163,7 +163,8 @@ def test_the_solver_learns_from_the_questions_of_its_own_iteration(dr_zero):
         assert len(written) == 6
         assert set(asked) == written
         assert len(asked) == 9
-    assert set(system.solving.rates.state()["rates"]) == written  # of the last iteration alone
+    (counts,) = system.solving.passes.state().values()
+    assert set(counts) == written  # of the last iteration alone
 
 
 class TestTrap13TheQuestionOrderFollowsThePhase:
@@ -201,11 +202,11 @@ def test_a_step_does_not_depend_on_the_steps_before_it_in_this_process(dr_zero):
     system, _ = dr_zero()
     before = {}
     for step in range(1, 15):
-        before[step] = json.loads(json.dumps(system.solving.rates.state()))
+        before[step] = json.loads(json.dumps(system.solving.passes.state()))
         steps(system, (step,))
     again, events = dr_zero()
     for step in (14, 6, 9):
-        again.solving.rates.restore(before[step])
+        again.solving.passes.restore(before[step])
         steps(again, (step,))
     assert events == [("solver", 14), ("solver", 6), ("proposer", 9)]
     for step in (14, 6):

@@ -7,7 +7,7 @@ import pytest
 
 from evoseek.reward.shaping import OverlongReward
 from evoseek.systems.dspo import DSPO
-from evoseek.training.question_order import BalancedOrder, PassRates, UniformOrder
+from evoseek.training.question_order import Passes, QuestionOrder
 
 
 class Update:
@@ -16,7 +16,7 @@ class Update:
         return {}
 
 
-UNIFORM = UniformOrder()
+UNIFORM = QuestionOrder()
 
 
 @pytest.fixture
@@ -33,7 +33,7 @@ def step(scripted, questions):
 
 
 def order(questions):
-    return [question.id for question in UNIFORM(questions, seed=0, step=1, size=4, rates=PassRates())]
+    return [question.id for question in UNIFORM(questions, seed=0, step=1, size=4, passes=Passes())]
 
 
 def test_groups_without_a_signal_are_replaced_by_the_next_questions(step, questions):
@@ -92,5 +92,5 @@ def test_lengths_are_no_signal(step, questions):
 def test_where_steps_are_balanced_no_more_are_drawn_than_the_shares_leave(step, questions):
     """Three of one kind and one of another: in equal shares a step draws two and one, however high its limit is."""
     kinds = [replace(question, metadata={"kind": "a" if n else "b"}) for n, question in enumerate(questions)]
-    report, _ = step(dict.fromkeys(order(questions), 2), limit=2, asked=kinds, by=BalancedOrder(UniformOrder(), "kind"))
+    report, _ = step(dict.fromkeys(order(questions), 2), limit=2, asked=kinds, by=QuestionOrder("kind"))
     assert report.num_rollouts == 6

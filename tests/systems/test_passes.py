@@ -18,7 +18,7 @@ from evoseek.selfplay.tasks import SearchChain
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.systems.sft import SFT
 from evoseek.systems.ssp import SSP
-from evoseek.training.question_order import UniformOrder, chosen, ordered
+from evoseek.training.question_order import QuestionOrder, chosen
 from evoseek.training.settings import QuestionSettings
 from evoseek.types import Question, TrainingSample
 
@@ -36,7 +36,7 @@ class Asked(SearchR1):
 
     def ask(self, step, used):
         drawn = self.draw(step, self.questions_per_step)[:used]
-        self.rates.passes.count(step, {question.id for question in drawn})
+        self.passes.count(step, {question.id for question in drawn})
         return drawn
 
 
@@ -44,8 +44,8 @@ def begun(stage, state):
     """The system of a stage, as it begins or is resumed: from what a checkpoint keeps."""
     asked = chosen(QUESTIONS, stage.where)
     rollouts = SimpleNamespace(roller=SimpleNamespace(seed=0))
-    system = Asked(asked, rollouts, None, print, stage.per_step, order=ordered(stage, UniformOrder()))
-    system.rates.restore(json.loads(json.dumps(state)))
+    system = Asked(asked, rollouts, None, print, stage.per_step, order=QuestionOrder.of(stage))
+    system.passes.restore(json.loads(json.dumps(state)))
     return system
 
 
@@ -68,7 +68,7 @@ def test_trap_in_every_stage_each_question_comes_once_before_any_comes_again(pla
             for question in system.ask(step, used):
                 for one in {tuple(q.id for q in one): one for one in sets if question in one}:
                     counts.setdefault(one, Counter())[question.id] += 1
-            state = system.rates.state()
+            state = system.passes.state()
         for one in filter(None, sets):
             assert is_pass(counts.get(tuple(q.id for q in one), Counter()), one)
 
@@ -79,7 +79,7 @@ def test_a_stage_that_asks_more_a_step_continues_with_those_that_were_not_asked(
     for step, per_step in enumerate([1] * 10 + [5] * 4, 1):
         system = begun(QuestionSettings(per_step=per_step), state)
         asked += system.ask(step, per_step)
-        state = system.rates.state()
+        state = system.passes.state()
     assert sorted(question.id for question in asked) == sorted(question.id for question in QUESTIONS)
 
 

@@ -10,7 +10,6 @@ from evoseek.errors import ConfigError
 from evoseek.policy.machine import Machine
 from evoseek.policy.source import tiny_policy_dir
 from evoseek.runs import RunDirectory
-from evoseek.settings import check_settings
 from evoseek.systems.sft import SFT
 from evoseek.train import check_settings_of_run
 from evoseek.training.context import Objects
@@ -109,11 +108,6 @@ def test_a_file_of_both_roles_is_learnt_with_the_prompts_of_both(tmp_path):
     assert proposing.startswith("propose 2 hops : kalo is a river . <search> kalo </search>")
     assert proposing.endswith("<question> who is kalo ? </question> <answer> meri </answer>")
     assert solving.startswith("solve : who is kalo ? <search> kalo </search>")
-
-
-def test_there_is_one_source():
-    with pytest.raises(ConfigError, match="come from one of them"):
-        check_settings(load_settings(system="sft", options={**FILE, "demonstrations.from_run": "runs/a"}))
 
 
 def test_what_is_learnt_is_the_distribution_of_temperature_1_whatever_rollouts_are_drawn_at():

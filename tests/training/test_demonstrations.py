@@ -1,6 +1,5 @@
-"""Demonstrations of a file, and of an earlier run, as training samples."""
+"""Demonstrations of a file as training samples."""
 
-import asyncio
 import json
 from collections import Counter
 from dataclasses import replace
@@ -21,22 +20,19 @@ from evoseek.errors import DataError
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.training.demonstrations import (
     Played,
     Roles,
     demonstrations_of_file,
-    demonstrations_of_run,
     hold_out,
-    kept_rollouts,
     on_all_ranks,
     sample_of,
     summary,
     without,
 )
 from evoseek.training.inputs import ReviewedQuestions
-from evoseek.types import Action, Invalid, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
+from evoseek.types import Passage, Question
 
 TOKENIZER = tiny_tokenizer()
 
@@ -75,22 +71,6 @@ def written(tmp_path):
         return path
 
     return write
-
-
-@pytest.fixture
-def run(tmp_path):
-    """The record of a run of two rollouts that were right, with the solver's own tokens."""
-
-    def record(*said):
-        script = {f"{n}/0": turns for n, turns in enumerate(said)}
-        roller = solver_with(script=script, limits=Limits(max_malformed=1))
-        questions = [Question(str(n), f"what is kalo {n} ?", ("meri",)) for n in range(len(said))]
-        trajectories = [asyncio.run(roller.one(q, f"{q.id}/0")) for q in questions]
-        groups = [TrajectoryGroup(t.id, (t,), (Scored(1.0),)) for t in trajectories]
-        TrajectoryWriter(tmp_path / "trajectories.jsonl", TOKENIZER.decode).write(1, groups)
-        return tmp_path / "trajectories.jsonl", trajectories
-
-    return record
 
 
 def test_a_file_is_played_and_what_is_learnt_are_the_turns(written):
@@ -167,53 +147,8 @@ def test_an_index_of_something_else_is_an_error(written):
     assert len(demonstrations_of_file(written(*odd[:9]), roles_with()).trajectories) == 9
 
 
-KEPT = ["<search> kalo </search>", "well , <think> so </think> <answer> meri </answer>"]
-
-
-def test_rollouts_of_the_same_prompts_and_tokenizer_keep_their_own_tokens(run):
-    """Here with words before the thought, which would not be written again."""
-    path, trajectories = run(KEPT)
-    played = demonstrations_of_run(path, 1.0, roles_with(), TOKENIZER.decode)
-    assert [t.token_ids for t in played.trajectories] == [t.token_ids for t in trajectories]
-
-
-def test_with_another_prompt_or_tokenizer_they_are_played_anew(run):
-    path, (kept,) = run(KEPT)
-    for roles, decode in (
-        (roles_with("default"), TOKENIZER.decode),
-        (roles_with(), lambda ids: TOKENIZER.decode([i + 1 for i in ids])),
-    ):
-        (anew,) = demonstrations_of_run(path, 1.0, roles, decode).trajectories
-        assert anew.token_ids != kept.token_ids
-        assert anew.segments[0].token_ids == roles.solver.renderer.render_prompt(
-            roles.solver.env.messages(kept.question)
-        )
-        assert [action.text for action in anew.actions] == [
-            "<search> kalo </search>",
-            "<think> well , </think> <answer> meri </answer>",
-        ]
-
-
-def test_rollouts_with_a_malformed_turn_are_learnt_only_as_they_are(run):
-    path, _ = run(["kalo", *KEPT], KEPT)
-    assert len(demonstrations_of_run(path, 1.0, roles_with(), TOKENIZER.decode).trajectories) == 2
-    anew = demonstrations_of_run(path, 1.0, roles_with("default"), TOKENIZER.decode)
-    assert len(anew.trajectories) == 1
-    assert anew.left_out == Counter({"a turn of the rollout is neither a search nor the answer": 1})
-
-
-@pytest.mark.parametrize(
-    "limits", [{"max_turns": 1}, {"max_tool_calls": 0}, {"max_tokens_per_turn": 8}, {"max_total_tokens": 30}]
-)
-def test_rollouts_that_exceed_the_limits_of_today_are_left_out(run, limits):
-    path, _ = run(KEPT, ["<answer> meri </answer>"])
-    played = demonstrations_of_run(path, 1.0, roles_with(limits=Limits(**limits)), TOKENIZER.decode)
-    assert [len(t.actions) for t in played.trajectories] == [1]
-    assert played.left_out.total() == 1
-
-
-def test_all_demonstrations_of_a_held_out_question_are_held_out(run):
-    _, (trajectory,) = run(KEPT)
+def test_all_demonstrations_of_a_held_out_question_are_held_out(written):
+    (trajectory,) = demonstrations_of_file(written(demonstration("vesu")), roles_with()).trajectories
     many = [replace(trajectory, question=Question(str(n), f"q{n % 10}", ())) for n in range(30)]
     trained, held = hold_out(many, 0.11, seed=0)
     assert (len(trained), len(held)) == (24, 6)
@@ -239,8 +174,8 @@ class Ranks:
         return [Ranks.sent, value]
 
 
-def test_all_ranks_learn_what_the_first_one_played(run):
-    _, trajectories = run(KEPT)
+def test_all_ranks_learn_what_the_first_one_played(written):
+    trajectories = demonstrations_of_file(written(demonstration("vesu")), roles_with()).trajectories
     played = Played(tuple(trajectories), Counter(why=2))
     first = on_all_ranks(lambda: played, Ranks(0))
     second = on_all_ranks(lambda: pytest.fail("played twice"), Ranks(1))
@@ -249,50 +184,3 @@ def test_all_ranks_learn_what_the_first_one_played(run):
         (t.token_ids, t.loss_mask, t.question) for t in trajectories
     ]
     assert second.left_out == Counter(why=2)
-
-
-def rollout(identifier, question, length, *, role="solver", answer="meri"):
-    segments = (Segment("prompt", (1, 2)), Segment("action", tuple(range(length)), (0.0,) * length))
-    stop = StopReason.ANSWERED if answer else StopReason.MALFORMED
-    actions = (Action("a", answer=answer),)
-    return Trajectory(identifier, Question(question, question, ()), role, segments, actions, (), stop, answer)
-
-
-@pytest.fixture
-def record(tmp_path):
-    """Of question a four rollouts that are right, two of the same tokens; of b none; of c one, which a judge failed."""
-    members = [
-        (rollout("a/long", "a", 9), Scored(1.0)),
-        (rollout("a/short", "a", 3), Scored(1.0)),
-        (rollout("a/wrong", "a", 2), Scored(0.5)),
-        (rollout("a/again", "a", 3), Scored(1.0)),
-        (rollout("a/middle", "a", 5), Scored(1.0)),
-        (rollout("b/unanswered", "b", 4, answer=None), Scored(1.0)),
-        (rollout("b/proposer", "b", 4, role="proposer"), Scored(1.5)),
-        (rollout("c/failed", "c", 4), Invalid(StopReason.REWARD_FAILED)),
-        (rollout("d/0", "d", 4), Scored(1.0)),
-    ]
-    path = tmp_path / "trajectories.jsonl"
-    groups = [TrajectoryGroup("g", tuple(t for t, _ in members), tuple(o for _, o in members))]
-    TrajectoryWriter(path, lambda ids: " ".join(map(str, ids))).write(1, groups)
-    return path
-
-
-def names(record, min_reward=1.0):
-    return [kept.trajectory.id for kept in kept_rollouts(record, min_reward)]
-
-
-def test_answers_of_enough_reward_are_kept_in_the_order_of_the_record_and_the_same_tokens_once(record):
-    assert names(record) == ["a/long", "a/short", "a/middle", "d/0"]
-    assert names(record, min_reward=0.5) == ["a/long", "a/short", "a/wrong", "a/middle", "d/0"]
-
-
-def test_the_texts_of_the_segments_come_along(record):
-    assert kept_rollouts(record, 1.0)[1].texts == ("1 2", "0 1 2")
-
-
-def test_without_any_the_highest_reward_is_told(record):
-    with pytest.raises(
-        DataError, match=r"None of the 8 rollouts of a solver .* highest reward of one is 1, and .*min_reward is 2"
-    ):
-        names(record, min_reward=2.0)

@@ -5,19 +5,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, RunError
 from evoseek.training.question_order import (
-    BalancedOrder,
-    DifficultyOrder,
     Passes,
-    PassRates,
-    UniformOrder,
+    QuestionOrder,
     apportioned,
     chosen,
-    most_of,
-    ordered,
 )
-from evoseek.training.settings import QuestionSettings
 from evoseek.types import Question
 
 
@@ -28,7 +22,7 @@ def questions(n):
 @settings(deadline=None)
 @given(total=st.integers(1, 30), size=st.integers(1, 8), seed=st.integers(0, 5))
 def test_every_question_comes_once_before_any_comes_again_and_none_twice_in_a_step(total, size, seed):
-    steps = asked_by(UniformOrder(), questions(total), [min(size, total)] * 4 * total, seed=seed)
+    steps = asked_by(QuestionOrder(), questions(total), [min(size, total)] * 4 * total, seed=seed)
     assert all(len(step) == len(set(step)) == min(size, total) for step in steps)
     drawn = [name for step in steps for name in step]
     for first in range(0, len(drawn) - total + 1, total):
@@ -37,24 +31,24 @@ def test_every_question_comes_once_before_any_comes_again_and_none_twice_in_a_st
 
 def test_a_step_that_ends_a_round_begins_the_next_with_other_questions():
     """Five questions, four a step: step 2 has the one that step 1 left, and three of the four that step 1 had."""
-    first, second = (set(step) for step in asked_by(UniformOrder(), questions(5), [4, 4]))
+    first, second = (set(step) for step in asked_by(QuestionOrder(), questions(5), [4, 4]))
     assert len(first & second) == 3
     assert first | second == {f"q{number}" for number in range(5)}
 
 
 def test_a_pass_depends_on_the_seed_alone():
-    one, again, other = (asked_by(UniformOrder(), questions(20), [5] * 8, seed=seed) for seed in (1, 1, 2))
+    one, again, other = (asked_by(QuestionOrder(), questions(20), [5] * 8, seed=seed) for seed in (1, 1, 2))
     assert one == again != other
     assert one[:4] != one[4:]
 
 
 def test_too_few_questions():
     with pytest.raises(ConfigError, match="only 3"):
-        asked_by(UniformOrder(), questions(3), [4])
+        asked_by(QuestionOrder(), questions(3), [4])
 
 
 def test_the_orders_stay_what_they_are():
-    drawn = asked_by(UniformOrder(), questions(7), [3] * 12)
+    drawn = asked_by(QuestionOrder(), questions(7), [3] * 12)
     assert [[int(name[1:]) for name in step] for step in drawn] == [
         [6, 2, 1], [5, 0, 4], [3, 2, 0], [4, 3, 5], [1, 6, 2], [6, 1, 0],
         [3, 4, 5], [2, 3, 0], [1, 4, 5], [6, 0, 3], [2, 1, 6], [4, 5, 2],
@@ -101,50 +95,18 @@ def test_the_order_of_a_file_is_no_part_of_a_pass_and_reservations_end_with_a_re
     assert passes.draw(ids, seed=0, step=4, size=2) == drawn
 
 
-def asked_by(order, asked, sizes, *, seed=0, rates=None, first=1):
+def test_the_state_of_another_version_is_refused():
+    with pytest.raises(RunError, match="another version of evoseek"):
+        Passes().restore({"rates": {"q0": [1.0, 2]}, "passes": {}})
+
+
+def asked_by(order, asked, sizes, *, seed=0):
     """The ids that each step asks."""
-    rates, steps = rates or PassRates(), []
-    for step, size in enumerate(sizes, first):
-        steps.append([question.id for question in order(asked, seed=seed, step=step, size=size, rates=rates)])
-        rates.passes.count(step, steps[-1])
+    passes, steps = Passes(), []
+    for step, size in enumerate(sizes, 1):
+        steps.append([question.id for question in order(asked, seed=seed, step=step, size=size, passes=passes)])
+        passes.count(step, steps[-1])
     return steps
-
-
-def rated(**counts):
-    rates = PassRates()
-    rates.restore({"rates": {key: list(count) for key, count in counts.items()}, "passes": {}})
-    return rates
-
-
-def test_the_weight_is_the_expected_learnability_by_hand():
-    """Of the uniform distribution: integral of p (1 - p) = 1/6. With 4 of 8 right: Beta(5, 5), 5 * 5 / (10 * 11)."""
-    weight = DifficultyOrder().weight
-    assert weight(0, 0) == pytest.approx(1 / 6)
-    assert weight(4, 8) == pytest.approx(25 / 110)
-    assert weight(0, 8) == weight(8, 8) == pytest.approx(9 / 110)
-    assert 0 < weight(0, 10**6) < 2e-6
-    assert weight(0.5, 1) == pytest.approx(1.5 * 1.5 / (3 * 4))
-
-
-def test_the_first_question_of_a_step_is_drawn_in_proportion_to_its_weight():
-    """Weights 9/110, 9/110 and 25/110: shares 9/43, 9/43, 25/43, within 4 standard errors of 2000 steps."""
-    rates, order = rated(q0=(0, 8), q1=(8, 8), q2=(4, 8)), DifficultyOrder()
-    firsts = [order(questions(3), seed=1, step=step, size=1, rates=rates)[0].id for step in range(1, 2001)]
-    for name, share in (("q0", 9 / 43), ("q1", 9 / 43), ("q2", 25 / 43)):
-        assert abs(firsts.count(name) / 2000 - share) < 4 * (share * (1 - share) / 2000) ** 0.5
-
-
-def test_by_difficulty_a_step_is_a_function_of_seed_step_and_rates():
-    order, rates = DifficultyOrder(), rated(q0=(0, 80), q3=(3, 8))
-
-    def drawn(seed=0, step=1, rates=rates):
-        return [question.id for question in order(questions(20), seed=seed, step=step, size=8, rates=rates)]
-
-    assert drawn() == drawn(rates=rated(q3=(3, 8), q0=(0, 80)))
-    assert len(set(drawn())) == 8
-    assert len({tuple(drawn()), tuple(drawn(seed=1)), tuple(drawn(step=2)), tuple(drawn(rates=rated()))}) == 4
-    with pytest.raises(ConfigError, match="draws 8 different questions, but there are only 7"):
-        order(questions(7), seed=0, step=1, size=8, rates=rates)
 
 
 def with_hops(*hops):
@@ -158,31 +120,23 @@ def test_questions_can_be_chosen_by_whether_they_are_answerable_though_few_say_i
 
 
 def test_a_balanced_step_has_fixed_shares_and_its_beginning_too():
-    order = BalancedOrder(UniformOrder(), "hops", {"1": 1, "2": 2})
+    order = QuestionOrder("hops", {"1": 1, "2": 2})
     asked = with_hops(*[1] * 5, *[2] * 7, *[3] * 4)
     hops = {question.id: question.metadata["hops"] for question in asked}
     steps = asked_by(order, asked, [6] * 7)
     assert all([hops[name] for name in step] == [2, 1, 2, 2, 1, 2] for step in steps)  # 1/8, 1/4, 3/8, 5/8, 3/4, 7/8
     of_two = [name for step in steps for name in step if hops[name] == 2]
     assert len(set(of_two[:7])) == 7  # each once before any comes again
-    assert order.most(asked) == most_of(order, asked) == 11  # 4 and 7
-    assert most_of(UniformOrder(), asked) == 16
+    assert order.most(asked) == 11  # 4 and 7
+    assert QuestionOrder().most(asked) == 16
 
 
 def test_two_values_with_as_many_questions_are_not_paired_for_ever():
     """Eight of each value, one of each a step: in one round the k-th of one came with the k-th of the other, always."""
     asked = with_hops(*[1, 2] * 8)
-    steps = asked_by(BalancedOrder(UniformOrder(), "hops"), asked, [2] * 80)
+    steps = asked_by(QuestionOrder("hops"), asked, [2] * 80)
     pairs = {tuple(sorted(step)) for step in steps}
     assert len(pairs) > 30  # of 64; 8 where they are paired
-
-
-def test_without_shares_all_values_have_the_same_and_any_order_chooses_among_them():
-    rates = rated(q0=(0, 10**6), q1=(4, 8), q2=(0, 10**6), q3=(4, 8))
-    settings = QuestionSettings(balance_by="hops")
-    order = ordered(settings, DifficultyOrder())
-    assert {q.id for q in order(with_hops(1, 1, 2, 2), seed=0, step=1, size=2, rates=rates)} == {"q1", "q3"}
-    assert ordered(QuestionSettings(), UniformOrder()).__class__ is UniformOrder
 
 
 @pytest.mark.parametrize(
@@ -195,7 +149,7 @@ def test_without_shares_all_values_have_the_same_and_any_order_chooses_among_the
 )
 def test_what_cannot_be_balanced_is_told(asked, shares, size, words):
     with pytest.raises(ConfigError, match=words):
-        BalancedOrder(UniformOrder(), "hops", shares)(asked, seed=0, step=1, size=size, rates=PassRates())
+        QuestionOrder("hops", shares)(asked, seed=0, step=1, size=size, passes=Passes())
 
 
 def test_questions_are_chosen_by_their_metadata():
@@ -214,8 +168,6 @@ def test_shares_are_rounded_by_the_largest_remainder():
 
 def test_the_order_of_shares_in_a_file_makes_no_difference():
     asked = with_hops(1, 1, 2, 2)
-    one, other = (
-        BalancedOrder(UniformOrder(), "hops", dict(shares)) for shares in ([("1", 1), ("2", 1)], [("2", 1), ("1", 1)])
-    )
-    drawn = [order(asked, seed=0, step=1, size=3, rates=PassRates()) for order in (one, other)]
+    one, other = (QuestionOrder("hops", dict(shares)) for shares in ([("1", 1), ("2", 1)], [("2", 1), ("1", 1)]))
+    drawn = [order(asked, seed=0, step=1, size=3, passes=Passes()) for order in (one, other)]
     assert drawn[0] == drawn[1]

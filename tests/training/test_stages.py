@@ -80,17 +80,6 @@ def test_or_after_its_steps_and_the_last_one_never():
     assert passed(watched, *[1.0] * 9, first=6) == [None] * 9
 
 
-def test_a_stage_that_the_run_is_too_short_for_is_told():
-    first, second = {"name": "first", "steps": 3}, {"name": "second", "steps": 2}
-    watched = stages(first, second, LAST)
-    assert watched.unreached(6) is None  # 1-3, 4-5, 6
-    assert "ends with step 5, and the stage last would begin with step 6" in watched.unreached(5)
-    assert "the stage second would begin with step 4" in watched.unreached(3)
-    watched.begin_next(4, "three steps")
-    assert "the stage last would begin with step 6" in watched.unreached(5)
-    assert stages(TWO, LAST).unreached(1) is None  # its condition may end it
-
-
 def test_the_history_is_kept_as_json_and_only_the_rows_of_the_current_stage_count():
     watched = stages(TWO, {"name": "middle", "until": "reward/hops_2 > 0.25", "over": 2}, LAST)
     passed(watched, 0.5, 0.5)
@@ -124,14 +113,14 @@ def test_a_metric_that_no_step_reports_is_told_with_the_nearest_name():
 
 def test_a_stage_has_the_settings_of_the_run_with_its_own_over_them():
     own = {
-        "questions": {"where": {"hops": 2}, "order": "difficulty"},
+        "questions": {"where": {"hops": 2}, "per_step": 3},
         "learner": {"learning_rate": 1e-5},
         "loss": {"name": "sequence", "clip_low": 0.01},
         "rollout": {"temperature": 0.5},
     }
     run = settings(TWO | own, LAST, evaluation__path="q.jsonl", rollout__group_size=4, loss__clip_high=0.9)
     staged, last = (settings_in(run, stage) for stage in run.stages)
-    assert (staged.questions.where, staged.questions.order.name) == ({"hops": 2}, "difficulty")
+    assert (staged.questions.where, staged.questions.per_step) == ({"hops": 2}, 3)
     assert (staged.learner.learning_rate, staged.rollout.temperature, staged.rollout.group_size) == (1e-5, 0.5, 4)
     assert (staged.loss.name, staged.loss.clip_low) == ("sequence", 0.01)
     assert staged.held_out_temperature == run.held_out_temperature == 1.0

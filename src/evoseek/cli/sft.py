@@ -29,12 +29,6 @@ def sft(
     demonstrations: Annotated[
         str | None, typer.Option(help="JSON lines: question (or passage), and turns with a query or the answer.")
     ] = None,
-    from_run: Annotated[
-        str | None, typer.Option("--from", help="Directory of a run: its best rollouts are the demonstrations.")
-    ] = None,
-    min_reward: Annotated[
-        float | None, typer.Option(help="With --from: lowest reward of a rollout that is learnt. Default: 1.")
-    ] = None,
     index: Index = None,
     model: Model = None,
     questions: Questions = None,
@@ -49,8 +43,6 @@ def sft(
     """
     options = {
         "demonstrations.path": demonstrations,
-        "demonstrations.from_run": from_run,
-        "demonstrations.min_reward": min_reward,
         "demonstrations.epochs": epochs,
         "search.index": index,
         "policy.model": model,

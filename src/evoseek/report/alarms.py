@@ -45,7 +45,7 @@ _SOME = 0.5  # searches a rollout below which there is nothing to fall
 _LASTING = ("few searches", "little signal")  # silent for _WINDOW steps after the last one
 _REMEDIES = (
     "Training continues. What may help: a first stage of hard questions alone ([[stages]] with questions.where), "
-    "questions.order=difficulty, a lower learner.learning_rate, a higher rollout.temperature."
+    "a lower learner.learning_rate, a higher rollout.temperature."
 )
 
 

@@ -251,7 +251,7 @@ class DrZero:
             last = place.number == own.solver_steps
             return step == 0 or (place.phase == "solve" and (last or (every > 0 and place.number % every == 0)))
 
-        plan = game.plan(system, system.solving.rates)
+        plan = game.plan(system, system.solving.passes)
         return replace(plan, resumed=resumed, steps=own.steps, is_due=is_due)
 
     @classmethod
@@ -327,7 +327,7 @@ class DrZero:
     async def _solve(self, step: int, place: ScheduledStep) -> StepReport:
         """A step of the solver on the iteration's questions."""
         if place.number == 1:
-            self.solving.rates.restore({})  # the questions are others
+            self.solving.passes.restore({})  # the questions are others
             if self.restart_solver is not None:
                 self.restart_solver()
         if self._solving is None or self._solving[0] != place.iteration:

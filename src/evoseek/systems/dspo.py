@@ -31,7 +31,6 @@ from evoseek.reward.functions import RewardPart
 from evoseek.reward.shaping import unshaped
 from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1
-from evoseek.training.question_order import most_of
 from evoseek.training.settings import RunSettings
 from evoseek.types import Scored, TrajectoryGroup
 
@@ -86,7 +85,7 @@ class DSPO(SearchR1):
     async def collect(self, step: int) -> Rollouts:
         """Rounds of rollouts until enough groups carry a signal. The questions that may be drawn, and their order, are
         determined before the first of them."""
-        size = min(self.limit * self.questions_per_step, most_of(self.order, self.questions))
+        size = min(self.limit * self.questions_per_step, self.order.most(self.questions))
         pool = self.draw(step, size)
         selection = GroupSelection(wanted=self.questions_per_step, max_draws=size)
         drawn: list[TrajectoryGroup] = []

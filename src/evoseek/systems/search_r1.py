@@ -25,9 +25,8 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.registry import build
 from evoseek.rollout.settings import QuestionRolloutSettings
-from evoseek.training.question_order import Order, PassRates, UniformOrder, chosen, ordered
+from evoseek.training.question_order import Passes, QuestionOrder, chosen
 from evoseek.training.rollout_metrics import (
     StepReport,
     metrics_by,
@@ -58,9 +57,8 @@ class Rollouts:
 class SearchR1:
     """One training step of Search-R1; `training.loop.TrainingLoop` repeats it.
 
-    `publish` hands the new weights to the sampler, as the policy of that step. `order` chooses the questions of a step,
-    by what `rates` say of those asked so far; `report_by` is the field of their metadata by whose values some metrics
-    are reported.
+    `publish` hands the new weights to the sampler, as the policy of that step. `order` chooses the questions of a step
+    in `passes` over them; some metrics are reported by the values of its field, or else by the number of hops.
     With `ahead` the rollouts of later steps go on while the update runs in a thread, so `collect` is called for several
     steps at a time; the sampler must not read what the update changes.
     """
@@ -70,9 +68,8 @@ class SearchR1:
     update: Update
     publish: Callable[[int], None]
     questions_per_step: int = 20
-    order: Order = field(default_factory=UniformOrder)
-    rates: PassRates = field(default_factory=PassRates)
-    report_by: str = "hops"
+    order: QuestionOrder = field(default_factory=QuestionOrder)
+    passes: Passes = field(default_factory=Passes)
     ahead: Ahead[Rollouts] | None = None
 
     class Settings(TrainingSettings):
@@ -123,9 +120,8 @@ class SearchR1:
         solver = context.solver(searched)
         asked = settings.questions
         questions = chosen(context.questions(), asked.where)
-        order = ordered(asked, build("order", asked.order, context))
-        order(questions, seed=0, step=1, size=asked.per_step, rates=PassRates())  # refused before anything is loaded
-        context.check_prompt(solver, questions[0])
+        order = QuestionOrder.of(asked)
+        order(questions, seed=0, step=1, size=asked.per_step, passes=Passes())  # refused before anything is loaded
         system = cls(
             questions,
             context.rollouts(solver, settings.rollout.group_size),
@@ -133,11 +129,10 @@ class SearchR1:
             context.publish,
             asked.per_step,
             order=order,
-            report_by=asked.balance_by or "hops",
             ahead=ahead,
             **own,
         )
-        return context.plan(system, solver, state=system.rates, ahead=ahead)
+        return context.plan(system, solver, state=system.passes, ahead=ahead)
 
     async def step(self, step: int) -> StepReport:
         """Rollouts, rewards, advantages, optimizer steps."""
@@ -147,11 +142,11 @@ class SearchR1:
         self.rollouts.record(step, groups)
         metrics = {
             **rollout_metrics(groups),
-            **metrics_by(groups, self.report_by, signal_metrics),
+            **metrics_by(groups, self.order.by or "hops", signal_metrics),
             **rollouts.metrics,
             **await self._updated(step, rollouts.trained),
         }
-        self.rates.observe(step, groups)
+        self.passes.count(step, {group.trajectories[0].question.id for group in groups})
         self.publish(step)
         finished = perf_counter()
         action_tokens = sum(trajectory.num_action_tokens for group in groups for trajectory in group.trajectories)
@@ -183,14 +178,8 @@ class SearchR1:
         return Rollouts(groups, groups, {})
 
     def draw(self, step: int, size: int) -> list[Question]:
-        """The `size` questions that a step may ask. Raises ConfigError if the order did not give so many."""
-        drawn = self.order(self.questions, seed=self.rollouts.roller.seed, step=step, size=size, rates=self.rates)
-        if len(drawn) != size or len({question.id for question in drawn}) != size:
-            raise ConfigError(
-                f"questions.order gave {len(drawn)} questions for step {step}, or one of them twice. Expected {size} "
-                "different ones."
-            )
-        return drawn
+        """The `size` questions that a step may ask."""
+        return self.order(self.questions, seed=self.rollouts.roller.seed, step=step, size=size, passes=self.passes)
 
 
 def _ahead(settings: SearchR1.Settings, context: TrainingContext) -> Ahead[Rollouts] | None:

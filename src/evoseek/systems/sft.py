@@ -6,8 +6,8 @@
         masked
 
 A demonstration has the tokens that a rollout would have had (`evoseek.training.demonstrations`), with what its queries
-find today; a rollout of an earlier run keeps its own. With the rewarded rollouts of the policy itself this is rejection
-sampling (RAFT, arXiv 2304.06767). A file may also hold demonstrations of proposing: the two policies of Dr. Zero begin
+find today. With what the policy itself got right (`evoseek collect`) this is rejection sampling (RAFT, arXiv
+2304.06767). A file may also hold demonstrations of proposing: the two policies of Dr. Zero begin
 as the same model. What a policy never tries, reinforcement learning cannot reinforce: a model that does not write the
 format at all needs these steps first, and few of them. It fails if the demonstrations teach a policy to answer what it
 has not read, or if it is trained on them for so long that its rollouts no longer differ.
@@ -16,7 +16,7 @@ has not read, or if it is trained on them for so long that its rollouts no longe
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +25,6 @@ from typing import TYPE_CHECKING
 from pydantic import Field
 
 from evoseek.env.environments import PassageProposerEnv
-from evoseek.runs import RunDirectory
 from evoseek.settings import MANY, Count, Needs, Section
 from evoseek.training.question_order import Passes
 from evoseek.training.rollout_metrics import StepReport
@@ -33,7 +32,6 @@ from evoseek.training.settings import EvaluationSettings, RunSettings, TrainingS
 from evoseek.types import TrainingSample
 
 if TYPE_CHECKING:
-    from evoseek.training.demonstrations import Played
     from evoseek.training.plan import TrainingContext, TrainingPlan
     from evoseek.training.update import SampleTransform
 
@@ -41,17 +39,11 @@ _NO_REWARDS = "Demonstrations are learnt by the cross-entropy of their tokens, w
 
 
 class DemonstrationSettings(Section):
-    """What is learnt: a file of demonstrations, or the best rollouts of an earlier run."""
+    """What is learnt."""
 
     path: str = Field(
         default="", description="File of demonstrations, a solver's or a proposer's: JSON lines with turns."
     )
-    from_run: str = Field(
-        default="",
-        description="Directory of a run whose best rollouts are the demonstrations, instead of a file; of self-play "
-        "those of the solver.",
-    )
-    min_reward: float = Field(default=1.0, description="Lowest reward of a rollout that is learnt.")
     held_out: float = Field(
         default=0.05,
         ge=0,
@@ -63,19 +55,6 @@ class DemonstrationSettings(Section):
         default=1,
         description="Number of times that every demonstration is learnt; at the end the learning rate has fallen to 0.",
     )
-
-    @classmethod
-    def effects(cls) -> tuple[Needs, ...]:
-        """Rollouts are chosen of a run."""
-        return (Needs("min_reward", "from_run"),)
-
-    def problems(self) -> Iterator[str]:
-        """There is one source."""
-        if self.path and self.from_run:
-            yield (
-                f"demonstrations.path is {self.path} and demonstrations.from_run {self.from_run}, but demonstrations "
-                "come from one of them. Leave the other one out."
-            )
 
 
 class SFTEvaluationSettings(EvaluationSettings):
@@ -123,7 +102,6 @@ class SFT:
         from evoseek.training.demonstrations import (
             Roles,
             demonstrations_of_file,
-            demonstrations_of_run,
             hold_out,
             on_all_ranks,
             sample_of,
@@ -135,16 +113,10 @@ class SFT:
         context.report_models()
         tools = context.tools(agent.prompts, context.engine)
         roles = Roles(agent.solver(tools), agent.proposer(tools, PassageProposerEnv))
-
-        def play() -> Played:
-            if own.path:
-                return demonstrations_of_file(Path(own.path), roles)
-            record = RunDirectory(Path(own.from_run)).trajectories
-            return demonstrations_of_run(record, own.min_reward, roles, agent.decode)
-
-        played = without(on_all_ranks(play, context.ranks), context.reviewed)
+        played = on_all_ranks(lambda: demonstrations_of_file(Path(own.path), roles), context.ranks)
+        played = without(played, context.reviewed)
         context.warn_unknown_words((t.question.text for t in played.trajectories), what="the demonstrations")
-        context.notify(summary(played, own.path or own.from_run))
+        context.notify(summary(played, own.path))
         trained, held_out = hold_out(played.trajectories, own.held_out, seed)
         per_step = min(own.per_step, len(trained))
         steps = math.ceil(own.epochs * len(trained) / per_step)

@@ -33,14 +33,11 @@ from evoseek.search.lexical import open_index
 from evoseek.search.simulated import SimulatedEngine
 from evoseek.training.agent import Agent
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Question
 
 if TYPE_CHECKING:
     from evoseek.checkpoints import Checkpoint
     from evoseek.loss.base import LossFn, LossInputs
     from evoseek.training.update import Credit
-
-_ENOUGH_ATTEMPTS = 3  # where 20 % of the calls fail, 0.8 % fail so often
 
 transformers_logging.disable_progress_bar()  # progress bars for a few files of weights; downloads keep theirs
 
@@ -221,20 +218,10 @@ class Context:
             self.notify(notice)
 
     def report_models(self) -> None:
-        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family, or if
-        so few attempts are made at a failing call that failures bias what is learnt."""
-        for notice in (self.agent.template_notice(), self._judge_notice(), self._attempts_notice()):
+        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family."""
+        for notice in (self.agent.template_notice(), self._judge_notice()):
             if notice:
                 self.notify(notice)
-
-    def check_prompt(self, solver: Roller, question: Question) -> None:
-        """Raises ConfigError if a question's prompt leaves no room to answer."""
-        length, longest = solver.prompt_length(question), solver.limits.max_total_tokens
-        if length >= longest:
-            raise ConfigError(
-                f"The prompt of question {question.id} has {length} tokens, but rollout.max_total_tokens is {longest}: "
-                "no room is left to answer. Raise rollout.max_total_tokens, or shorten the prompt or the question."
-            )
 
     def _judge_notice(self) -> str | None:
         judge, policy = self.settings.judge.model, self.settings.policy.model
@@ -243,15 +230,6 @@ class Context:
         return (
             f"The judge {judge} is of the same family as the policy {policy}. A model may be a lenient judge of its "
             "own kind: take another one (judge.model), and see how it agrees with people (evoseek judge check)."
-        )
-
-    def _attempts_notice(self) -> str | None:
-        if self.settings.search.attempts >= _ENOUGH_ATTEMPTS:
-            return None
-        return (
-            f"search.attempts below {_ENOUGH_ATTEMPTS}: a call that fails makes its rollout Invalid, and rollouts with "
-            "many calls fail most often, so what is left to learn from is biased towards few searches. Set "
-            f"search.attempts to {_ENOUGH_ATTEMPTS} or more, unless nothing ever fails."
         )
 
 

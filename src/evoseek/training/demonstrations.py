@@ -1,8 +1,8 @@
-"""Demonstrations as training samples: those of a file, or the best rollouts of an earlier run.
+"""Demonstrations as training samples.
 
 Each is played by the rollout loop itself, with its turns in place of a sampler. So its prompt, its observations and its
 tokens are those that a rollout would have had, and it is within the same limits. A proposer's has the prompt of a
-proposal. A rollout of an earlier run keeps its own tokens where it can.
+proposal.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from collections import Counter
 from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from evoseek.corpus.demonstrations import (
     DemonstratedTurn,
@@ -24,15 +23,13 @@ from evoseek.corpus.demonstrations import (
     load_demonstrations,
 )
 from evoseek.corpus.language import is_refusal
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.env.environments import passage_task
 from evoseek.errors import ConfigError, DataError, PolicyError, ToolError
 from evoseek.learner.distributed import Ranks, gathered
 from evoseek.reward.answer import substring_match
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.record import record_of
 from evoseek.rollout.roller import Roller, nothing_found
-from evoseek.types import Completion, SampleRequest, Scored, StopReason, ToolCall, TrainingSample, Trajectory
+from evoseek.types import Completion, SampleRequest, StopReason, ToolCall, TrainingSample, Trajectory
 
 SEARCH = "search"
 """The tool that demonstrations call."""
@@ -44,7 +41,6 @@ _TOO_LONG: Mapping[StopReason, str] = {
     StopReason.MAX_TOKENS: "rollout.max_tokens_per_turn or rollout.max_total_tokens",
 }
 _IN_TEST_SET = "its question is in the test set (evaluation.reviewed)"
-_NO_DEMONSTRATION = "a turn of the rollout is neither a search nor the answer"
 # Up to the end of the reasoning, which a template may have opened; or up to the first tag.
 _THOUGHT = re.compile(r"\s*(?:(?:<think>)?((?:(?!<think>).)*?)</think>|([^<]*)<)", re.DOTALL)
 
@@ -70,81 +66,11 @@ def demonstrations_of_file(path: Path, roles: Roles) -> Played:
     return _checked(asyncio.run(play(load_demonstrations(path), roles)))
 
 
-def demonstrations_of_run(
-    path: Path, min_reward: float, roles: Roles, decode: Callable[[Sequence[int]], str]
-) -> Played:
-    """A solver's best rollouts in a record (trajectories.jsonl): their own tokens where they were sampled with this
-    solver's tokenizer and prompts, or else played anew from their turns. Raises DataError or ToolError."""
-    solver = roles.solver
-    own: list[Trajectory] = []
-    others: list[Demonstration] = []
-    left_out: Counter[str] = Counter()
-    for kept in kept_rollouts(path, min_reward):
-        if kept.is_of(solver, decode):
-            if _fits(kept.trajectory, solver.limits):
-                own.append(kept.trajectory)
-            else:
-                left_out["it is longer than a rollout may be"] += 1
-        elif (found := demonstration_of(kept.trajectory)) is not None:
-            others.append(found)
-        else:
-            left_out[_NO_DEMONSTRATION] += 1
-    played = asyncio.run(play(others, roles))
-    return _checked(Played((*own, *played.trajectories), left_out + played.left_out))
-
-
 def without(played: Played, reviewed: Container[str]) -> Played:
     """Those that are not about a question of the test set. Raises DataError if none is left."""
     kept = tuple(trajectory for trajectory in played.trajectories if trajectory.question.text not in reviewed)
     left_out = Counter({_IN_TEST_SET: len(played.trajectories) - len(kept)})
     return played if len(kept) == len(played.trajectories) else _checked(Played(kept, played.left_out + left_out))
-
-
-@dataclass(frozen=True, slots=True)
-class KeptRollout:
-    """A rollout, and the text of each of its segments as it was recorded."""
-
-    trajectory: Trajectory
-    texts: tuple[str, ...]
-
-    def is_of(self, solver: Roller, decode: Callable[[Sequence[int]], str]) -> bool:
-        """Whether this solver's tokenizer and prompt are those that the rollout was sampled with: it would be given the
-        same prompt ids, and reads the recorded texts from the recorded ids."""
-        segments = self.trajectory.segments
-        prompt = solver.renderer.render_prompt(solver.env.messages(self.trajectory.question))
-        read = (decode(segment.token_ids) for segment in segments)
-        return segments[0].token_ids == prompt and all(map(str.__eq__, read, self.texts))
-
-
-def kept_rollouts(path: Path, min_reward: float) -> list[KeptRollout]:
-    """The answers of a solver in a record (trajectories.jsonl) whose reward is at least `min_reward`, in its order; the
-    same tokens once. Raises DataError if there are none."""
-    seen = best = 0
-    chosen: dict[str, dict[tuple[int, ...], KeptRollout]] = {}
-    for reward, kept in filter(None, ResumableJsonl(path).rows(_read, "trajectory")):
-        seen, best = seen + 1, max(best, reward)
-        if kept is not None and reward >= min_reward:
-            chosen.setdefault(kept.trajectory.question.text, {}).setdefault(kept.trajectory.token_ids, kept)
-    if not chosen:
-        raise DataError(
-            f"None of the {seen} rollouts of a solver in {path} can be a demonstration: the highest reward of one is "
-            f"{best:g}, and demonstrations.min_reward is {min_reward:g}. Lower it, or name a run whose "
-            "policy was right more often."
-        )
-    return [kept for of_question in chosen.values() for kept in of_question.values()]
-
-
-def _read(row: Any) -> tuple[float, KeptRollout | None] | None:
-    """The reward of a solver's line, and its rollout if that answered; None for another role's: the reward of a
-    proposal depends on the solver's rollouts, and its passage is no question."""
-    record = record_of(row)
-    if record.trajectory.role != "solver":
-        return None
-    if not isinstance(record.outcome, Scored):
-        return 0.0, None
-    texts = tuple(str(segment["text"]) for segment in row["segments"])
-    answered = record.trajectory.answer is not None
-    return record.outcome.reward, KeptRollout(record.trajectory, texts) if answered else None
 
 
 def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
@@ -311,16 +237,6 @@ def _checked(played: Played) -> Played:
 def _reason(left_out: Counter[str]) -> str:
     reason, count = left_out.most_common(1)[0]
     return f"the most frequent reason ({count:,} times): {reason.rstrip('.')}"
-
-
-def _fits(trajectory: Trajectory, limits: Limits) -> bool:
-    turns = [len(segment.token_ids) for segment in trajectory.segments if segment.kind == "action"]
-    return (
-        len(trajectory.token_ids) <= limits.max_total_tokens
-        and len(turns) <= limits.max_turns
-        and max(turns) <= limits.max_tokens_per_turn
-        and len(trajectory.tool_results) <= limits.max_tool_calls
-    )
 
 
 def _is_read(trajectory: Trajectory) -> bool:

@@ -49,7 +49,6 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
     sets = {} if prompts == "auto" else {"policy.prompts": load_prompts(prompts).directory}
     return {
         **_digested(_paths(settings, _FILES), file_digest),
-        **_digested(_paths(settings, ("demonstrations.from_run",)), _rollouts),
         **_digested(_paths(settings, _INDEXES), partial(_index, engine=settings.search.name)),
         **_digested({key: path for key, path in named.items() if _is_here(path)}, _model),
         **_digested(sets, _prompts),
@@ -95,10 +94,6 @@ def _digested(paths: Mapping[str, Path], digest: Callable[[Path], str]) -> dict[
                 f"{key} is {path}, which cannot be read ({error.strerror or error}). Correct the path."
             ) from error
     return found
-
-
-def _rollouts(directory: Path) -> str:
-    return file_digest(RunDirectory(directory).trajectories)
 
 
 def _index(directory: Path, engine: str) -> str:
@@ -234,18 +229,13 @@ def check_training_sources(settings: TrainingSettings) -> None:
         path = lookup(settings, setting)
         if path and not Path(path).is_file():
             raise DataError(f"{setting} is {path}, but there is no such file.{nearest(Path(path))} Check the path.")
-    if lookup(settings, "demonstrations.path") == lookup(settings, "demonstrations.from_run") == "":
+    if (path := lookup(settings, "demonstrations.path")) == "":
         raise ConfigError(
-            "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, or "
-            "demonstrations.from_run (--from) to the directory of a run."
+            "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, such as "
+            "`evoseek collect` writes."
         )
-    if path := lookup(settings, "demonstrations.path"):
+    if path:
         load_demonstrations(Path(path))
-    if (run := lookup(settings, "demonstrations.from_run")) and not RunDirectory(Path(run)).trajectories.is_file():
-        raise DataError(
-            f"demonstrations.from_run is {run}, but there is no trajectories.jsonl in it.{nearest(Path(run))} Give the "
-            "directory of a run that `evoseek train` made."
-        )
     evaluation = settings.evaluation
     ReviewedQuestions.of(settings)
     if evaluation.path:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 import random
 from collections import Counter
@@ -11,12 +10,13 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from hashlib import sha256
 from itertools import islice
-from typing import Any, Protocol, cast
+from typing import cast
 
 from evoseek.errors import ConfigError, RunError
-from evoseek.reward.shaping import unshaped
 from evoseek.training.settings import QuestionSettings
-from evoseek.types import Question, Scored, TrajectoryGroup
+from evoseek.types import Question
+
+_KEY_LENGTH = 64  # of a SHA-256 in hexadecimal
 
 
 @dataclass(slots=True)
@@ -62,124 +62,41 @@ class Passes:
         return {key: dict(counts) for key, counts in self._taken.items()}
 
     def restore(self, state: Mapping[str, Mapping[str, int]]) -> None:
-        """Become what `state` gave; of an empty mapping, as new."""
+        """Become what `state` gave; of an empty mapping, as new. Raises RunError for anything else."""
+        if any(len(key) != _KEY_LENGTH for key in state):
+            raise RunError(
+                "The run's checkpoint does not record which questions were used: another version of evoseek wrote it. "
+                "Resume the run with that version, or train in a new directory."
+            )
         self._reserved = {}
         self._taken = {key: Counter(counts) for key, counts in state.items()}
 
 
 @dataclass(frozen=True, slots=True)
-class PassRates:
-    """For each question that was rolled out, by id, the sum of its rewards (between 0 and 1) and their number; and the
-    `passes` over the questions.
+class QuestionOrder:
+    """Chooses the questions of a step: every question once, in a random order, before any comes again.
 
-    It is kept in a run's checkpoints. Invalid rollouts are not counted, nor are penalties.
+    With `by`, a field of the questions' metadata, each of its values has its share of a step. Shares are rounded to
+    whole questions by the largest remainder, the same in every step; without any, all values have the same one.
+    Questions of different values alternate, so that the beginning of a step is balanced too, and each value has a seed
+    of its own: with the same one, two values with as many questions would be paired for ever.
     """
 
-    passes: Passes = field(default_factory=Passes)
-    _counts: dict[str, tuple[float, int]] = field(default_factory=dict[str, tuple[float, int]])
-
-    def observe(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-        """Count the questions and the rollouts of a step."""
-        self.passes.count(step, {trajectory.question.id for group in groups for trajectory in group.trajectories})
-        for group in groups:
-            for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True):
-                if isinstance(outcome, Scored):
-                    right, number = self.of(trajectory.question.id)
-                    reward = min(1.0, max(0.0, unshaped(outcome)))
-                    self._counts[trajectory.question.id] = right + reward, number + 1
-
-    def of(self, question_id: str) -> tuple[float, int]:
-        """The sum of a question's rewards, and their number: (0.0, 0) if it was never rolled out."""
-        return self._counts.get(question_id, (0.0, 0))
-
-    def state(self) -> dict[str, Any]:
-        """Everything as plain JSON."""
-        rates = {key: [right, number] for key, (right, number) in self._counts.items()}
-        return {"rates": rates, "passes": self.passes.state()}
-
-    def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what `state` gave; of an empty mapping, as new. Raises RunError for anything else."""
-        if state and set(state) != {"rates", "passes"}:
-            raise RunError(
-                "The run's checkpoint does not record which questions were used: another version of evoseek wrote it. "
-                "Resume the run with that version, or train in a new directory."
-            )
-        self.passes.restore(state.get("passes") or {})
-        self._counts.clear()
-        self._counts.update(
-            {key: (float(right), int(number)) for key, (right, number) in state.get("rates", {}).items()}
-        )
-
-
-class Order(Protocol):
-    """Chooses the questions of a step."""
-
-    def __call__(
-        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
-    ) -> list[Question]:
-        """`size` different ones of the questions, as a function of the arguments alone. Steps count from 1; `rates` are
-        those of the steps before, with their `passes`. Raises ConfigError if there are too few."""
-        ...
-
-
-class UniformOrder:
-    """Every question once, in a random order, before any comes again."""
-
-    def __call__(
-        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
-    ) -> list[Question]:
-        """The next ones of the pass over these questions."""
-        check_enough(questions, size)
-        places = rates.passes.draw([question.id for question in questions], seed=seed, step=step, size=size)
-        return [questions[place] for place in places]
-
-
-class DifficultyOrder:
-    """Draws questions that are sometimes right and sometimes wrong more often than others (sampling for learnability,
-    Foster et al., arXiv 2502.12272; Rutherford et al., 2408.15099).
-
-    The weight of a question is the learnability p (1 - p) of its pass rate p, as expected after the rollouts so far
-    under a uniform prior of p: of n rollouts r were right,
-
-        weight = (1 + r) (1 + n - r) / ((2 + n) (3 + n))
-
-    It is never 0: also what was always wrong is tried again. A step's questions are drawn without replacement: the ones
-    with the smallest e / weight, e exponentially distributed (Efraimidis and Spirakis 2006).
-    """
-
-    def __call__(
-        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
-    ) -> list[Question]:
-        """Drawn by weight."""
-        check_enough(questions, size)
-        rng = random.Random(f"{seed}/questions/difficulty/{step}")
-        keys = [rng.expovariate(1.0) / self.weight(*rates.of(question.id)) for question in questions]
-        return [questions[index] for index in heapq.nsmallest(size, range(len(keys)), key=keys.__getitem__)]
-
-    @staticmethod
-    def weight(right: float, number: int) -> float:
-        """The expected learnability of a question of whose rollouts so many were right."""
-        return (1 + right) * (1 + number - right) / ((2 + number) * (3 + number))
-
-
-@dataclass(frozen=True, slots=True)
-class BalancedOrder:
-    """Gives each value of a metadata field its share of a step's questions, which another order chooses among those
-    with that value.
-
-    Shares are rounded to whole questions by the largest remainder, the same in every step; without any, all values have
-    the same one. Questions of different values alternate, so that the beginning of a step is balanced too, and each
-    value has a seed of its own: with the same one, two values with as many questions would be paired for ever.
-    """
-
-    order: Order
-    by: str
+    by: str = ""
     shares: Mapping[str, float] = field(default_factory=dict[str, float])
 
+    @classmethod
+    def of(cls, settings: QuestionSettings) -> QuestionOrder:
+        """That of the settings."""
+        return cls(settings.balance_by, settings.shares)
+
     def __call__(
-        self, questions: Sequence[Question], *, seed: int, step: int, size: int, rates: PassRates
+        self, questions: Sequence[Question], *, seed: int, step: int, size: int, passes: Passes
     ) -> list[Question]:
-        """As many of each value as its share is. Raises ConfigError if there are fewer."""
+        """`size` different ones of the questions, as a function of the arguments alone. Steps count from 1; `passes`
+        are those of the steps before. Raises ConfigError if there are too few."""
+        if not self.by:
+            return _next(questions, seed=seed, step=step, size=size, passes=passes)
         groups = self._groups(questions)
         drawn: list[tuple[float, str, Question]] = []
         for value, count in apportioned(self._shares(groups), size).items():
@@ -190,12 +107,14 @@ class BalancedOrder:
                 )
             if count:
                 own_seed = random.Random(f"{seed}/{self.by}/{value}").getrandbits(63)
-                chosen = self.order(groups[value], seed=own_seed, step=step, size=count, rates=rates)
+                chosen = _next(groups[value], seed=own_seed, step=step, size=count, passes=passes)
                 drawn += [((place + 0.5) / count, value, question) for place, question in enumerate(chosen)]
         return [question for *_, question in sorted(drawn, key=lambda item: item[:2])]
 
     def most(self, questions: Sequence[Question]) -> int:
-        """How many questions a step can draw."""
+        """How many questions of these a step can draw at most."""
+        if not self.by:
+            return len(questions)
         groups = self._groups(questions)
         shares = self._shares(groups)
         for size in range(len(questions), 0, -1):
@@ -218,16 +137,6 @@ class BalancedOrder:
     def _shares(self, groups: Mapping[str, Sequence[Question]]) -> Mapping[str, float]:
         """In an order of their own: ties of remainders must not depend on how a file orders its keys."""
         return dict(sorted((self.shares or dict.fromkeys(groups, 1.0)).items()))
-
-
-def ordered(settings: QuestionSettings, order: Order) -> Order:
-    """The order, balanced if the settings ask for it."""
-    return BalancedOrder(order, settings.balance_by, settings.shares) if settings.balance_by else order
-
-
-def most_of(order: Order, questions: Sequence[Question]) -> int:
-    """How many questions of these a step can draw at most."""
-    return order.most(questions) if isinstance(order, BalancedOrder) else len(questions)
 
 
 def chosen(questions: Sequence[Question], where: Mapping[str, object]) -> list[Question]:
@@ -259,13 +168,15 @@ def apportioned(shares: Mapping[str, float], count: int) -> dict[str, int]:
     return whole | {name: whole[name] + 1 for name in largest[: count - sum(whole.values())]}
 
 
-def check_enough(questions: Sequence[Question], size: int) -> None:
-    """Raises ConfigError if there are fewer questions than a step needs."""
+def _next(questions: Sequence[Question], *, seed: int, step: int, size: int, passes: Passes) -> list[Question]:
+    """The next ones of the pass over these questions. Raises ConfigError if there are fewer than the step needs."""
     if len(questions) < size:
         raise ConfigError(
             f"A step draws {size} different questions, but there are only {len(questions)}. Give more questions, or "
             f"set questions.per_step to at most {len(questions)}."
         )
+    places = passes.draw([question.id for question in questions], seed=seed, step=step, size=size)
+    return [questions[place] for place in places]
 
 
 def _many(values: object) -> Sequence[object]:

@@ -38,15 +38,6 @@ class TrackerSettings(PartSettings):
 
 TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", TrackerSettings)]
 
-
-class OrderSettings(PartSettings):
-    """Which questions a step asks."""
-
-    in_stage = "*"
-    name: str = Field(default="uniform", description="Name of the order, or package.module:Name of one of your own.")
-
-
-OrderPart = Annotated[SerializeAsAny[OrderSettings], Chosen("order", OrderSettings)]
 Value = str | int | float | bool
 
 
@@ -71,7 +62,6 @@ class QuestionSettings(StepQuestionSettings):
         description="Values that the metadata of a question must have to be asked, such as {hops = 2}; a list allows "
         "each of its values. Default: all questions.",
     )
-    order: OrderPart = part("uniform")
     balance_by: str = Field(
         default="",
         description="Field of the questions' metadata, such as hops, of whose values every step asks fixed shares.",

@@ -24,17 +24,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
-from itertools import pairwise
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, cast
 
 from evoseek.credit.advantages import needs_critic
 from evoseek.effect import changeable, check_effect
 from evoseek.errors import ConfigError
-from evoseek.registry import build, find
+from evoseek.registry import find
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
 from evoseek.training.inputs import training_questions
-from evoseek.training.question_order import PassRates, chosen, ordered
+from evoseek.training.question_order import Passes, QuestionOrder, chosen
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
@@ -106,20 +105,6 @@ class Stages:
         if self.begins_after(step):
             return f"{where} begins with step {began.step}: {began.why}."
         return f"{where} continues after step {step}; it began with step {began.step}: {began.why}."
-
-    def unreached(self, steps: int) -> str | None:
-        """In words, which stages a run of so many steps cannot reach, if there are any."""
-        first = self.history[-1].step
-        for stage, after in pairwise(self.stages[len(self.history) - 1 :]):
-            if stage.until or stage.steps is None:  # may end with any step
-                return None
-            first += stage.steps
-            if first > steps:
-                return (
-                    f"The run ends with step {steps}, and the stage {after.name} would begin with step {first}: it is "
-                    "not reached. Set run.steps higher, or stages.steps lower, if it should be."
-                )
-        return None
 
     def restore_rows(self, rows: Sequence[Mapping[str, float | None]]) -> None:
         """Take the current stage's rows from those of the run."""
@@ -221,9 +206,9 @@ def check_stages(settings: TrainingSettings) -> None:
                 f"The stage {stage.name} ends when {stage.until}, but nothing is evaluated: evaluation.path is not set."
             )
         asked = cast("QuestionSettings", lookup(staged, "questions"))
-        order = ordered(asked, build("order", asked.order, None))
+        order, passes = QuestionOrder.of(asked), Passes()
         try:
-            order(chosen(questions, asked.where), seed=0, step=1, size=asked.per_step, rates=PassRates())
+            order(chosen(questions, asked.where), seed=0, step=1, size=asked.per_step, passes=passes)
         except ConfigError as error:
             raise ConfigError(f"In the stage {stage.name}: {error}") from error
 
