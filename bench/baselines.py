@@ -26,8 +26,7 @@ from rich.console import Console
 from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.demo import EVALUATION_HOPS, PASSAGE_WORDS, held_out, make_world
 from evoseek.eval.comparison import compare, holm, values_of
-from evoseek.eval.evaluate import score_of
-from evoseek.eval.results import Results
+from evoseek.eval.results import Results, score_of
 from evoseek.eval.sample import Sample
 from evoseek.policy.machine import find_machine
 from evoseek.registry import KINDS, find

@@ -17,7 +17,7 @@ import shlex
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from time import perf_counter
@@ -30,13 +30,14 @@ from evoseek.corpus.questions import save_questions
 from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.errors import ConfigError, DataError, TrainingError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
+from evoseek.eval.support import support_of
 from evoseek.learner.distributed import run_together
 from evoseek.manual import read_library, standard_library, write_manual
 from evoseek.policy.lora import check_peft
 from evoseek.policy.source import SHIPPED
 from evoseek.recipes import find_recipe
-from evoseek.report.answers import trajectory_text
-from evoseek.report.evaluation import answers_table, comparison_table, evaluation_table
+from evoseek.report.answers import answer_text
+from evoseek.report.evaluation import Grid, answers_grid, score_grid, terminal
 from evoseek.report.printable import say
 from evoseek.run import Run
 from evoseek.runs import RunDirectory
@@ -230,8 +231,9 @@ def run_real_demo(
     say(console, "Measuring it after training ...")
     with run.context() as context:
         learnt = Learnt(before, measure(context, questions))
-    sampled = {"before": learnt.before[SAMPLED], "after": learnt.after[SAMPLED]}
-    console.print(answers_table("Held-out answers, sampled", sampled))
+    for name, evaluations in (("before", learnt.before), ("after", learnt.after)):
+        grid = answers_grid(evaluations[SAMPLED].scored.answers())
+        console.print(terminal(replace(grid, title=f"Held-out answers, sampled, {name}")))
     _show(learnt, run.settings, console)
     draw(path, console)
     say(console, "Are the questions right that were written about the documents? Judge 30 that nothing was trained on:")
@@ -318,14 +320,31 @@ def _show(learnt: Learnt, settings: TrainingSettings, console: Console) -> None:
     title = f"Held-out {settings.reward.name} with 95 % intervals"
     for name in (SAMPLED, GREEDY):
         drawn = f"temperature {settings.rollout.temperature:g}" if name == SAMPLED else name
-        console.print(evaluation_table(f"{title}, {drawn}", {"before": before[name], "after": after[name]}))
-    console.print(comparison_table(title, before, after))
+        console.print(terminal(hops_grid(f"{title}, {drawn}", before[name], after[name])))
+    means = {
+        "before": {name: one.score for name, one in before.items()},
+        "after": {name: one.score for name, one in after.items()},
+    }
+    console.print(terminal(score_grid(title, "", means)))
     old, new = (evaluations[SAMPLED].rewards() for evaluations in (before, after))
     shared = [key for key in old if key in new]
     test = paired_test([old[key] for key in shared], [new[key] for key in shared])
     say(console, f"Paired, sampled: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
-    for name, result in zip(("before", "after"), _best_example(learnt), strict=True):
-        say(console, f"\nOne question {name}:\n{trajectory_text(result.trajectory, result.outcome)}")
+    old_result, new_result = _best_example(learnt)
+    golden = " or ".join(new_result.question.golden_answers)
+    say(console, f"\nOne question: {new_result.question.text}\nThe right answer: {golden}")
+    for name, result in (("before", old_result), ("after", new_result)):
+        say(console, f"\n{name.capitalize()}:")
+        say(console, answer_text(result.trajectory, support_of(result.trajectory), refuses=False))
+
+
+def hops_grid(title: str, before: Evaluation, after: Evaluation) -> Grid:
+    """The scores before and after for each number of hops, and for all questions."""
+    columns = {
+        when: {str(hops): score for hops, score in one.by_hops().items()} | {"all": one.score}
+        for when, one in (("before", before), ("after", after))
+    }
+    return score_grid(title, "hops", columns)
 
 
 def _best_example(learnt: Learnt) -> tuple[Result, Result]:

@@ -17,9 +17,9 @@ from rich.console import Console
 from evoseek.answer import chat_roller, check_of, uses_chat_model
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
-from evoseek.eval.evaluate import Score, examining
+from evoseek.eval.evaluate import examining
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import Results
+from evoseek.eval.results import Results, Score
 from evoseek.eval.risk import RiskCoverage
 from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
 from evoseek.eval.suite import Suite

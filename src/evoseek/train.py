@@ -24,7 +24,7 @@ from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joi
 from evoseek.protocols import MetricSink
 from evoseek.registry import build, find
 from evoseek.report.alarms import AlarmedMetrics
-from evoseek.report.metrics import JsonlMetrics, ManyMetrics, NoMetrics, TrackedMetrics, read_metrics
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, read_metrics
 from evoseek.report.plots import plot_curves
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
@@ -220,8 +220,8 @@ def training_loop(
         yield TrainingLoop(
             system=plan.system,
             checkpoints=RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state, stages),
-            metrics=_metrics(context, plan) if ranks.is_first else NoMetrics(),
-            timings=JsonlMetrics(run.timings) if ranks.is_first else NoMetrics(),
+            metrics=_metrics(context, plan) if ranks.is_first else ManyMetrics(),
+            timings=JsonlMetrics(run.timings) if ranks.is_first else ManyMetrics(),
             start=start,
             steps=steps if plan.steps is None else min(steps, plan.steps),
             checkpoint_every=settings.run.checkpoint_every,
@@ -321,7 +321,7 @@ def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
     """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
     run = context.run
     return AlarmedMetrics(
-        ManyMetrics((JsonlMetrics(run.metrics), *_trackers(context))),
+        ManyMetrics(JsonlMetrics(run.metrics), *_trackers(context)),
         context.notify,
         earlier=read_metrics(run.metrics),
         relative=is_relative(context.trainer.credit),

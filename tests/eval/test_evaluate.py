@@ -9,7 +9,6 @@ from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate, examining
-from evoseek.eval.results import Results
 from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
@@ -59,14 +58,14 @@ def test_what_became_of_the_questions():
     evaluation, _ = run(answers("meri", "kalo", None, "unknown", "meri"), [*QUESTIONS[:3], *marked])
     shares = {
         kind: {name: score.mean for name, score in scores.items()}
-        for kind, scores in Results.of(evaluation).answers().items()
+        for kind, scores in evaluation.scored.answers().items()
     }
     assert shares["answerable"] == pytest.approx(
         {"answered_right": 1 / 3, "answered_wrong": 2 / 3, "refused": 0}
         | {"shown_right": 0, "shown_wrong": 0, "not_shown": 1}
     )
     assert shares["unanswerable"] == {"answered_right": 0, "answered_wrong": 0.5, "refused": 0.5}
-    assert Results.of(evaluation).score("exact_match") == evaluation.score
+    assert evaluation.scored.score("exact_match") == evaluation.score
 
 
 def test_in_training_too_an_unanswerable_question_is_right_if_it_is_refused():

@@ -123,7 +123,7 @@ def test_refusals(tmp_path):
     with pytest.raises(ConfigError, match="with --data"):
         load_suite("browsecomp-plus")
     twice = lines(tmp_path / "twice.jsonl", [ROWS[0], ROWS[0]])
-    with pytest.raises(DataError, match="'test_0' comes twice"):
+    with pytest.raises(DataError, match=r"share an id \('test_0'\)"):
         load_suite(str(twice))
     bad = lines(tmp_path / "bad.jsonl", [ROWS[0], {"id": "x", "question": "who?"}])
     with pytest.raises(DataError, match="Row 2 is no question: The question has no golden answer"):

@@ -10,7 +10,7 @@ from evoseek.report.alarms import (
     no_signal,
     proposal_alarm,
 )
-from evoseek.report.metrics import JsonlMetrics, NoMetrics, read_metrics
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, read_metrics
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.types import Action, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
@@ -241,7 +241,7 @@ def test_searches_that_fall_below_half_of_the_beginning_are_told(role):
 
 
 def test_a_sign_of_a_collapse_is_said_once_for_each_stage_and_not_at_every_step_around_the_limit():
-    said, sink = [], NoMetrics()
+    said, sink = [], ManyMetrics()
     shares = [0.9] * 5 + [0.8, 1.0] * 4  # the mean of five goes to and fro around .9
     metrics = AlarmedMetrics(sink, said.append)
     for stage in (1.0, 2.0):

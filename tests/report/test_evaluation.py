@@ -7,35 +7,20 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from evoseek.eval.evaluate import Evaluation, Result, Score
-from evoseek.eval.results import Results
+from evoseek.eval.results import Results, Score
 from evoseek.eval.sample import Sample
-from evoseek.report.answers import trajectory_text
 from evoseek.report.evaluation import (
-    answers_table,
-    evaluation_table,
     grids,
     markdown,
     note,
     results_json,
+    score_grid,
     score_text,
 )
 from evoseek.report.printable import printable
 from evoseek.report.progress import TrainingProgress, curve
 from evoseek.statistics import Interval
 from evoseek.training.loop import Progress
-from evoseek.types import (
-    Action,
-    Invalid,
-    Passage,
-    Question,
-    Scored,
-    Segment,
-    StopReason,
-    ToolCall,
-    ToolResult,
-    Trajectory,
-)
 
 
 def made(*invalid):
@@ -117,71 +102,18 @@ def test_markdown_holds_every_number():
     assert "Not final" in text
 
 
-def shown(thing):
-    console = Console(file=StringIO(), width=200)
-    console.print(thing)
-    return console.file.getvalue()
-
-
-def trajectory(n=0, hops=1):
-    call = ToolCall("search", {"query": "kalo"})
-    return Trajectory(
-        f"t{n}",
-        Question(f"q{n}", "what is kalo?", ("meri",), {"hops": hops}),
-        "solver",
-        (Segment("prompt", (1,)),),
-        (Action("<search> kalo </search>", (call,)), Action("<answer> meri </answer>", answer="meri")),
-        (ToolResult(call, "", (Passage("p", "d", "Kalo", "text"),)),),
-        StopReason.ANSWERED,
-        "meri",
-    )
-
-
-def result(n, hops, outcome):
-    one = trajectory(n, hops)
-    return Result(one.question, one, outcome)
-
-
 def test_scores_name_n_and_the_invalid():
     assert score_text(Score(0.5, Interval(0.25, 0.75), 10, 0)) == "0.500 [0.250, 0.750] (n=10)"
     assert score_text(Score(0.5, Interval(0.25, 0.75), 10, 2)) == "0.500 [0.250, 0.750] (n=10, 2 invalid)"
     assert score_text(Score(float("nan"), Interval(0, 1), 3, 3)) == "no score (n=3, 3 invalid)"
 
 
-def test_table_by_hops():
-    before = Evaluation("exact_match", 1.0, (result(0, 1, Scored(0.0)), result(1, 2, Scored(1.0))))
-    after = Evaluation("exact_match", 1.0, (result(0, 1, Scored(1.0)), result(1, 2, Invalid(StopReason.DEADLINE))))
-    text = shown(evaluation_table("title", {"before": before, "after": after}))
-    rows = [[cell.strip() for cell in line.split("│")[1:-1]] for line in text.splitlines() if line.startswith("│")]
-    assert [row[0] for row in rows] == ["1", "2", "all"]
-    assert rows[0][1].startswith("0.000 [")
-    assert rows[1][2] == "no score (n=1, 1 invalid)"
-    assert "(n=2, 1 invalid)" in rows[2][2]
-    assert "wrong" not in shown(evaluation_table("title", {"before": before}))
-
-
-def test_what_became_of_the_questions_before_and_after():
-    before, after = (
-        Evaluation("exact_match", 0.0, tuple(result(n, 1, Scored(float(n < right), {})) for n in range(4)))
-        for right in (1, 3)
-    )
-    text = shown(answers_table("Answers", {"before": before, "after": after}))
-    rows = [
-        [cell.strip()[:5] for cell in line.split("│")[3:5]] for line in text.splitlines() if "answered right" in line
-    ]
-    assert rows == [["0.250", "0.750"]]
-
-
-def test_a_trajectory_as_text():
-    text = trajectory_text(trajectory(), Scored(1.0))
-    assert text.splitlines() == [
-        "question: what is kalo?",
-        "  policy: <search> kalo </search>",
-        "  search: 1 passages (Kalo)",
-        "  policy: <answer> meri </answer>",
-        "  answer: meri (reward 1; right: meri; ended: answered)",
-    ]
-    assert "invalid: deadline" in trajectory_text(trajectory(), Invalid(StopReason.DEADLINE))
+def test_a_column_for_each_evaluation():
+    one, other = Score(0.5, Interval(0.25, 0.75), 10, 0), Score(1.0, Interval(0.5, 1.0), 5, 1)
+    grid = score_grid("title", "hops", {"before": {"1": one, "all": one}, "after": {"2": other, "all": other}})
+    assert (grid.title, grid.head) == ("title", ("hops", "before", "after"))
+    assert [row[0] for row in grid.rows] == ["1", "all", "2"]
+    assert grid.rows[2] == ("2", "", "1.000 [0.500, 1.000] (n=5, 1 invalid)")
 
 
 def test_outside_text_cannot_steer_the_terminal():

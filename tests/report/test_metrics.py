@@ -39,12 +39,12 @@ def test_a_row_that_is_being_written_is_left_out(tmp_path):
 
 def test_every_sink_gets_every_row_as_it_was_given(tmp_path):
     sinks = [JsonlMetrics(tmp_path / name) for name in ("one.jsonl", "other.jsonl")]
-    many = ManyMetrics(sinks)
+    many = ManyMetrics(*sinks)
     many.write(1, {"reward": 0.5})
     many.write(2, {"reward": 0.75, "loss": -1.0})
     expected = [{"step": 1, "reward": 0.5}, {"step": 2, "reward": 0.75, "loss": -1.0}]
     assert [read_metrics(sink.path) for sink in sinks] == [expected] * 2
-    ManyMetrics([]).write(1, {"reward": 0.5})
+    ManyMetrics().write(1, {"reward": 0.5})
 
 
 class Tracker:

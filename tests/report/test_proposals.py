@@ -4,7 +4,7 @@ from io import StringIO
 
 from rich.console import Console
 
-from evoseek.report.proposals import VALID, WritingProgress, failed, outcomes_table
+from evoseek.report.proposals import VALID, failed, outcomes_table, outcomes_text
 from evoseek.selfplay.filters import Rejection
 
 
@@ -28,12 +28,5 @@ def test_every_outcome_has_a_meaning():
         assert len(line.split("100.0%")[1].split()) > 3
 
 
-def test_off_a_terminal_every_batch_is_a_line():
-    console = Console(file=StringIO(), width=60)
-    with WritingProgress(console, 20) as progress:
-        progress(3, {VALID: 4, "unfinished": 4})
-        progress(20, {VALID: 24, "unfinished": 8})
-    assert console.file.getvalue().splitlines() == [
-        "questions 3/20  8 proposals, valid 50.0%",
-        "questions 20/20  32 proposals, valid 75.0%",
-    ]
+def test_the_share_of_valid_proposals_so_far():
+    assert outcomes_text({VALID: 24, "unfinished": 8}) == "32 proposals, valid 75.0%"

@@ -17,8 +17,8 @@ from evoseek.errors import ConfigError, EvoseekError
 from evoseek.protocols import PassageStore
 from evoseek.registry import find
 from evoseek.report.printable import say
-from evoseek.report.progress import STOPPING_AFTER_BATCH
-from evoseek.report.proposals import VALID, WritingProgress, failed, outcomes_table
+from evoseek.report.progress import STOPPING_AFTER_BATCH, LiveProgress
+from evoseek.report.proposals import VALID, failed, outcomes_table, outcomes_text
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay
@@ -54,8 +54,12 @@ def propose(
         with (
             open_question_file(out, identity(writing.settings, checkpoint)) as file,
             stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-            WritingProgress(console, count) as progress,
+            LiveProgress(console, "questions") as bar,
         ):
+
+            def progress(written: int, counts: Mapping[str, int]) -> None:
+                bar.show(written, count, outcomes_text(counts))
+
             written = asyncio.run(writing.fill(file, count, most, should_stop=interrupted, progress=progress))
     counts = file.reached.counts
     if counts:

@@ -22,9 +22,8 @@ import numpy as np
 from scipy import stats
 
 from evoseek.errors import ConfigError, DataError
-from evoseek.eval.evaluate import lowest_of
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import value_of
+from evoseek.eval.results import lowest_of, value_of
 from evoseek.eval.sample import Sample
 from evoseek.statistics import Interval, bootstrap_mean_interval, paired_test, score_interval
 

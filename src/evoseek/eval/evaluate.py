@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
-from evoseek.errors import DataError
+from evoseek.eval.results import Results, Score, lowest_of, value_of
+from evoseek.eval.sample import check_ids, sample_of
 from evoseek.eval.support import Check
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import is_right_refusal
-from evoseek.reward.format import BROKEN
 from evoseek.rollout.roller import Roller
-from evoseek.statistics import Interval, score_interval, wilson_interval
-from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
+from evoseek.statistics import Interval
+from evoseek.types import Outcome, Question, Scored, Trajectory
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,22 +26,7 @@ class Result:
     outcome: Outcome
 
 
-@dataclass(frozen=True, slots=True)
-class Score:
-    """A mean with everything that is needed to interpret it. `n` counts all items, `n_invalid` those that failed for
-    reasons outside what is scored; the mean is nan if all failed.
-
-    An evaluation's mean is over all n questions: an invalid one counts as the metric's lowest score. Otherwise a policy
-    that fails where it would be wrong anyway would score higher than one that does not.
-    """
-
-    mean: float
-    interval: Interval
-    n: int
-    n_invalid: int
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Evaluation:
     """A finished evaluation. `metric` names the reward function, `temperature` is the sampling temperature."""
 
@@ -48,23 +34,21 @@ class Evaluation:
     temperature: float
     results: tuple[Result, ...]
 
+    @cached_property
+    def scored(self) -> Results:
+        """The scores by every metric and group."""
+        made = (sample_of(one.question, one.trajectory, one.outcome, metric=self.metric) for one in self.results)
+        return Results(self.metric, len(self.results), 1, tuple(made))
+
     @property
     def score(self) -> Score:
-        """Over all questions."""
-        return _score(self.results, self._lowest)
+        """Over all questions; nan if none was valid."""
+        score = self.scored.score(self.metric)
+        return score if score.n_invalid < score.n else replace(score, mean=float("nan"), interval=Interval(0.0, 1.0))
 
     def by_hops(self) -> dict[int, Score]:
         """Scores by `metadata["hops"]`, ascending; questions without hops in their metadata are left out."""
-        groups: dict[int, list[Result]] = {}
-        for result in self.results:
-            hops = result.question.metadata.get("hops")
-            if isinstance(hops, int):
-                groups.setdefault(hops, []).append(result)
-        return {hops: _score(groups[hops], self._lowest) for hops in sorted(groups)}
-
-    @property
-    def _lowest(self) -> float:
-        return lowest_of(self.metric)
+        return {int(hops): score for hops, score in self.scored.by("hops", self.metric).items()}
 
     def metrics(self) -> dict[str, float]:
         """Named metrics for a metric sink; `eval/reward` is the mean under `metric`."""
@@ -75,7 +59,7 @@ class Evaluation:
 
     def rewards(self) -> Mapping[str, float]:
         """Reward by question id, the metric's lowest for the invalid ones, as in the score: for paired tests."""
-        return {result.question.id: _reward(result.outcome, self._lowest) for result in self.results}
+        return {sample.question: value_of(sample, self.metric) for sample in self.scored.samples}
 
 
 async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str, reward: RewardFn) -> Evaluation:
@@ -88,8 +72,7 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
     the roller's seed alone, so two policies are compared with the same random numbers.
     Raises DataError if two questions share an id: one of them would be counted twice.
     """
-    if len({question.id for question in questions}) != len(questions):
-        raise DataError("Two questions of the evaluation set share an id. Give every question an id of its own.")
+    check_ids(questions)
     sampler = roller.sampler
     sampler.update_weights(sampler.policy_version)  # free whatever is kept of earlier rollouts, before and after
     groups = await asyncio.gather(
@@ -123,28 +106,3 @@ def examining(reward: RewardFn, metric: str, check: Check | None = None) -> Rewa
         return Scored(outcome.reward, {**outcome.parts, "supported": float(support.is_given)})
 
     return examined
-
-
-def _reward(outcome: Outcome, lowest: float) -> float:
-    return outcome.reward if isinstance(outcome, Scored) else lowest
-
-
-def _score(results: Sequence[Result], lowest: float) -> Score:
-    n_invalid = sum(isinstance(result.outcome, Invalid) for result in results)
-    if n_invalid == len(results):
-        return Score(float("nan"), Interval(0.0, 1.0), len(results), n_invalid)
-    return score_of([_reward(result.outcome, lowest) for result in results], n_invalid, lowest=lowest)
-
-
-def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0) -> Score:
-    """The mean of values from `lowest` to 1, with its interval: Wilson's if all are 0 or 1."""
-    if lowest == 0 and all(value in (0.0, 1.0) for value in values):
-        interval = wilson_interval(round(sum(values)), len(values))
-    else:
-        interval = score_interval(values, low=lowest)
-    return Score(sum(values) / len(values), interval, len(values), n_invalid)
-
-
-def lowest_of(metric: str) -> float:
-    """The lowest value of a metric; the highest is 1."""
-    return BROKEN if metric == "format_f1" else 0.0

@@ -13,10 +13,11 @@ from math import comb
 from statistics import fmean
 
 from evoseek.corpus.language import is_refusal
-from evoseek.eval.evaluate import Evaluation, Score, lowest_of, score_of
 from evoseek.eval.risk import Answer, RiskCoverage
-from evoseek.eval.sample import Sample, sample_of
+from evoseek.eval.sample import Sample
 from evoseek.reward.answer import GRADED, RIGHT_FROM
+from evoseek.reward.format import BROKEN
+from evoseek.statistics import Interval, score_interval, wilson_interval
 
 GROUPS: Mapping[str, Callable[[Sample], object]] = {
     "hops": lambda sample: sample.hops,
@@ -28,6 +29,21 @@ GROUPS: Mapping[str, Callable[[Sample], object]] = {
 
 COSTS = ("written", "read", "calls", "searches")
 """Numbers a sample: tokens that the model wrote and read, tool calls, searches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Score:
+    """A mean with everything that is needed to interpret it. `n` counts all items, `n_invalid` those that failed for
+    reasons outside what is scored; the mean is nan if all failed.
+
+    An evaluation's mean is over all n questions: an invalid one counts as the metric's lowest score. Otherwise a policy
+    that fails where it would be wrong anyway would score higher than one that does not.
+    """
+
+    mean: float
+    interval: Interval
+    n: int
+    n_invalid: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,14 +64,6 @@ class Results:
     n: int
     per_question: int
     samples: tuple[Sample, ...]
-
-    @classmethod
-    def of(cls, evaluation: Evaluation) -> Results:
-        """Those of an evaluation with one sample of each question."""
-        metric = evaluation.metric
-        made = (sample_of(one.question, one.trajectory, one.outcome, metric=metric) for one in evaluation.results)
-        samples = tuple(sorted(made, key=lambda sample: sample.key))
-        return cls(metric, len(samples), 1, samples)
 
     @property
     def lacking(self) -> int:
@@ -96,7 +104,8 @@ class Results:
         is_graded = metric in GRADED or any(value_of(sample, metric) not in (0.0, 1.0) for sample in self.samples)
         if self.per_question == 1 or is_graded:
             return {}
-        right = {question: sum(values) for question, values in _by_question(self.samples, metric).items()}
+        found = _by_question((sample.question, value_of(sample, metric)) for sample in self.samples)
+        right = {question: sum(values) for question, values in found.items()}
         sizes = [2**power for power in range(self.per_question.bit_length()) if 2**power < self.per_question]
         return {
             k: score_of([pass_at_k(self.per_question, round(c), k) for c in right.values()])
@@ -147,7 +156,11 @@ class Results:
         curve."""
         if self.risk_coverage is None:
             return {}
-        return {share: _risk(self.risk_coverage.most_certain(share)) for share in (0.25, 0.5, 0.75, 1.0)}
+        surest = {share: self.risk_coverage.most_certain(share) for share in (0.25, 0.5, 0.75, 1.0)}
+        return {
+            share: _mean_over_questions((one.question, float(one.is_wrong)) for one in answers)
+            for share, answers in surest.items()
+        }
 
     def costs(self) -> dict[str, Cost]:
         """Means and sums of the numbers of `COSTS` that are known."""
@@ -160,9 +173,10 @@ class Results:
 
 def score(samples: Sequence[Sample], metric: str) -> Score:
     """Mean over questions of the mean over their samples; `n` counts questions, `n_invalid` samples."""
-    values = _by_question(samples, metric)
     n_invalid = sum(sample.invalid is not None for sample in samples)
-    return score_of([fmean(own) for own in values.values()], n_invalid, lowest=lowest_of(metric))
+    return _mean_over_questions(
+        [(sample.question, value_of(sample, metric)) for sample in samples], n_invalid, lowest=lowest_of(metric)
+    )
 
 
 def value_of(sample: Sample, metric: str) -> float:
@@ -176,11 +190,15 @@ def pass_at_k(samples: int, right: int, k: int) -> float:
     return 1.0 - comb(samples - right, k) / comb(samples, k)
 
 
-def _by_question(samples: Iterable[Sample], metric: str) -> dict[str, list[float]]:
-    values: dict[str, list[float]] = {}
-    for sample in samples:
-        values.setdefault(sample.question, []).append(value_of(sample, metric))
-    return values
+def _by_question(values: Iterable[tuple[str, float]]) -> dict[str, list[float]]:
+    found: dict[str, list[float]] = {}
+    for question, value in values:
+        found.setdefault(question, []).append(value)
+    return found
+
+
+def _mean_over_questions(values: Iterable[tuple[str, float]], n_invalid: int = 0, *, lowest: float = 0.0) -> Score:
+    return score_of([fmean(own) for own in _by_question(values).values()], n_invalid, lowest=lowest)
 
 
 def ending_of(sample: Sample, metric: str) -> str:
@@ -200,20 +218,9 @@ def shown_of(sample: Sample, metric: str) -> str:
 
 
 def _score_of_known(samples: Iterable[Sample], value: Callable[[Sample], float | None]) -> Score | None:
-    known: dict[str, list[float]] = {}
-    n_invalid = 0
-    for sample in samples:
-        if (found := value(sample)) is not None:
-            known.setdefault(sample.question, []).append(float(found))
-            n_invalid += sample.invalid is not None
-    return score_of([fmean(own) for own in known.values()], n_invalid) if known else None
-
-
-def _risk(answers: Iterable[Answer]) -> Score:
-    wrong: dict[str, list[float]] = {}
-    for answer in answers:
-        wrong.setdefault(answer.question, []).append(float(answer.is_wrong))
-    return score_of([fmean(own) for own in wrong.values()])
+    known = [(sample, found) for sample in samples if (found := value(sample)) is not None]
+    n_invalid = sum(sample.invalid is not None for sample, _ in known)
+    return _mean_over_questions([(one.question, float(found)) for one, found in known], n_invalid) if known else None
 
 
 def _costs(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, Cost]:
@@ -222,3 +229,17 @@ def _costs(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, Cost]:
         if values := [float(value) for sample in samples if (value := getattr(sample, name)) is not None]:
             found[name] = Cost(fmean(values), sum(values), len(values))
     return found
+
+
+def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0) -> Score:
+    """The mean of values from `lowest` to 1, with its interval: Wilson's if all are 0 or 1."""
+    if lowest == 0 and all(value in (0.0, 1.0) for value in values):
+        interval = wilson_interval(round(sum(values)), len(values))
+    else:
+        interval = score_interval(values, low=lowest)
+    return Score(sum(values) / len(values), interval, len(values), n_invalid)
+
+
+def lowest_of(metric: str) -> float:
+    """The lowest value of a metric; the highest is 1."""
+    return BROKEN if metric == "format_f1" else 0.0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -203,10 +204,16 @@ def merged(samples: Iterable[Sample]) -> dict[Key, Sample]:
 AT_ONCE = 256  # rollouts that have begun and not ended
 
 
+def check_ids(questions: Sequence[Question]) -> None:
+    """Raises DataError if two questions share an id: one would be counted twice."""
+    (twice, times), *_ = Counter(question.id for question in questions).most_common(1) or [("", 0)]
+    if times > 1:
+        raise DataError(f"Two questions share an id ({twice!r}). Give every question an id of its own.")
+
+
 def keys_of(questions: Sequence[Question], samples: int) -> list[Key]:
-    """Every sample of an evaluation. Raises DataError if two questions share an id: one would be counted twice."""
-    if len({question.id for question in questions}) != len(questions):
-        raise DataError("Two questions of the evaluation set share an id. Give every question an id of its own.")
+    """Every sample of an evaluation. Raises DataError as `check_ids`."""
+    check_ids(questions)
     return [(question.id, number) for number in range(samples) for question in questions]
 
 

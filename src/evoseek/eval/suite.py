@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import importlib
 import tomllib
-from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -30,6 +29,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from evoseek.corpus.questions import parse_question, question_row
 from evoseek.corpus.rows import read_rows
 from evoseek.errors import ConfigError, DataError
+from evoseek.eval.sample import check_ids
 from evoseek.files import expanded, json_digest, nearest
 from evoseek.reward.answer import evaluable_question
 from evoseek.types import Question
@@ -204,10 +204,7 @@ def _check(suite: Suite) -> None:
             f"The suite {suite.name} declares the checksum {declared.sha256[:12]}, but that of its questions is "
             f"{digest[:12]}: they were changed. Restore them, or correct `sha256` to {digest}."
         )
-    ids = [question.id for question in suite.questions]
-    (twice, times), *_ = Counter(ids).most_common(1) or [("", 0)]
-    if times > 1:
-        raise DataError(f"The id {twice!r} comes twice in {suite.name}. Every question needs an id of its own.")
+    check_ids(suite.questions)
 
 
 def _declaration(path: Path) -> Declaration:

@@ -10,7 +10,7 @@ from typing import cast
 from rich.text import Text
 
 from evoseek.eval.support import NOT_FOUND, Support, spans
-from evoseek.types import Outcome, Passage, Scored, ToolResult, Trajectory
+from evoseek.types import Passage, ToolResult, Trajectory
 
 
 def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool, certainty: float | None = None) -> Text:
@@ -117,22 +117,3 @@ def merged(passages: Iterable[Passage]) -> list[Passage]:
 
 def _argument(value: object) -> str:
     return ", ".join(map(str, cast("list[object]", value))) if isinstance(value, list) else str(value)
-
-
-def trajectory_text(trajectory: Trajectory, outcome: Outcome) -> str:
-    """The question, then each turn: the policy's text and the tools' results, then the outcome."""
-    lines = [f"question: {trajectory.question.text}"]
-    results = iter(trajectory.tool_results)
-    for action in trajectory.actions:
-        lines.append(f"  policy: {' '.join(action.text.split())}")
-        for _ in action.tool_calls:
-            result = next(results, None)
-            if result is not None:
-                titles = ", ".join(passage.title for passage in result.passages)
-                lines.append(f"  {result.call.name}: {len(result.passages)} passages ({titles})")
-    golden = " | ".join(trajectory.question.golden_answers)
-    verdict = f"reward {outcome.reward:g}" if isinstance(outcome, Scored) else f"invalid: {outcome.reason}"
-    lines.append(
-        f"  answer: {trajectory.answer or 'none'} ({verdict}; right: {golden}; ended: {trajectory.stop_reason})"
-    )
-    return "\n".join(lines)

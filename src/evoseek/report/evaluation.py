@@ -12,8 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from evoseek.eval.comparison import Compared
-from evoseek.eval.evaluate import Evaluation, Score
-from evoseek.eval.results import GROUPS, Cost, Results
+from evoseek.eval.results import GROUPS, Cost, Results, Score
 from evoseek.eval.risk import RiskCoverage
 from evoseek.report.metrics import MetricRow
 from evoseek.reward.answer import SPARE_WORDS
@@ -113,11 +112,11 @@ def grids(results: Results, title: str) -> list[Grid]:
         **{name: one for name, one in evidence.items() if one is not None},
     }
     groups = (
-        score_grid(f"{metric_name(results.metric)} by {group}", (group, head), results.by(group, results.metric))
+        score_grid(f"{metric_name(results.metric)} by {group}", group, {head: results.by(group, results.metric)})
         for group in GROUPS
     )
     made = [
-        score_grid(title, ("metric", head), scores),
+        score_grid(title, "metric", {head: scores}),
         answers_grid(results.answers()),
         *([risk_grid(results, curve)] if (curve := results.risk_coverage) else []),
         *groups,
@@ -126,19 +125,22 @@ def grids(results: Results, title: str) -> list[Grid]:
     return [grid for grid in made if grid.rows]
 
 
-def score_grid(title: str, head: tuple[str, str], scores: Mapping[str, Score]) -> Grid:
-    """Scores by name."""
-    return Grid(title, head, tuple((name, score_text(score)) for name, score in scores.items()))
+def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]]) -> Grid:
+    """Columns of scores by name, a row for each name; `about` is the head of the names."""
+    names = dict.fromkeys(name for scores in columns.values() for name in scores)
+    rows = (
+        (name, *(score_text(scores[name]) if name in scores else "" for scores in columns.values())) for name in names
+    )
+    return Grid(title, (about, *columns), tuple(rows))
 
 
 def answers_grid(answers: Mapping[str, Mapping[str, Score]]) -> Grid:
     """What became of the questions: a column for the answerable ones, and one for the unanswerable ones."""
-    names = dict.fromkeys(name for scores in answers.values() for name in scores)
-    rows = (
-        (name.replace("_", " "), *(score_text(scores[name]) if name in scores else "" for scores in answers.values()))
-        for name in names
-    )
-    return Grid("Answers and refusals", ("", *(f"{kind} questions" for kind in answers)), tuple(rows))
+    named = {
+        f"{kind} questions": {name.replace("_", " "): score for name, score in scores.items()}
+        for kind, scores in answers.items()
+    }
+    return score_grid("Answers and refusals", "", named)
 
 
 def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
@@ -251,35 +253,3 @@ def held_out_score(row: MetricRow) -> Score:
     graded ones is an upper bound."""
     mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
     return Score(mean, wilson_interval(round(mean * n), n), n, 0)
-
-
-def evaluation_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
-    """One row per number of hops and one for all; one column per evaluation."""
-    table = Table(title=title)
-    table.add_column("hops")
-    for name in evaluations:
-        table.add_column(name)
-    by_hops = {name: evaluation.by_hops() for name, evaluation in evaluations.items()}
-    for hops in sorted({hops for scores in by_hops.values() for hops in scores}):
-        cells = (score_text(scores[hops]) if hops in scores else "" for scores in by_hops.values())
-        table.add_row(str(hops), *cells)
-    table.add_row("all", *(score_text(evaluation.score) for evaluation in evaluations.values()), style="bold")
-    return table
-
-
-def answers_table(title: str, evaluations: Mapping[str, Evaluation]) -> Table:
-    """What became of the answerable and of the unanswerable questions; one column per evaluation."""
-    table = Table("questions", "", *evaluations, title=title)
-    answers = [Results.of(evaluation).answers() for evaluation in evaluations.values()]
-    for kind, scores in answers[0].items():
-        for name in scores:
-            table.add_row(kind, name.replace("_", " "), *(score_text(one[kind][name]) for one in answers))
-    return table
-
-
-def comparison_table(title: str, before: Mapping[str, Evaluation], after: Mapping[str, Evaluation]) -> Table:
-    """One row per way of asking, over all hops; columns before and after."""
-    table = Table("", "before", "after", title=title)
-    for name, evaluation in before.items():
-        table.add_row(name, score_text(evaluation.score), score_text(after[name].score))
-    return table

@@ -13,7 +13,7 @@ from rich.table import Table
 from evoseek.corpus.questions import JudgedAnswer
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import EvoseekError, ToolError
-from evoseek.eval.evaluate import Score
+from evoseek.eval.results import Score
 from evoseek.protocols import Chat
 from evoseek.report.evaluation import score_text
 from evoseek.report.printable import for_example, say

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
@@ -53,22 +53,15 @@ class JsonlMetrics:
 
 
 class ManyMetrics:
-    """A MetricSink that passes every row to several others."""
+    """A MetricSink that passes every row to several others; without any it discards them."""
 
-    def __init__(self, sinks: Sequence[MetricSink]) -> None:
+    def __init__(self, *sinks: MetricSink) -> None:
         self._sinks = sinks
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Pass a row on."""
         for sink in self._sinks:
             sink.write(step, metrics)
-
-
-class NoMetrics:
-    """A MetricSink that discards everything, for processes whose metrics another one writes."""
-
-    def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Nothing."""
 
 
 def read_metrics(path: Path) -> list[dict[str, float | None]]:

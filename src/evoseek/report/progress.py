@@ -21,7 +21,8 @@ _CURVE = 12  # held-out scores that are shown
 
 
 class LiveProgress:
-    """A context manager that shows how many of something are done."""
+    """A context manager that shows how many of something are done. The bar appears with the first report, so that there
+    may be another one before."""
 
     def __init__(self, console: Console, noun: str) -> None:
         self._console, self._noun = console, noun
@@ -31,8 +32,6 @@ class LiveProgress:
         self._task = self._bar.add_task("", total=None)
 
     def __enter__(self) -> Self:
-        if self._console.is_terminal:
-            self._bar.start()
         return self
 
     def __exit__(
@@ -44,6 +43,7 @@ class LiveProgress:
     def show(self, done: int, total: int, text: str) -> None:
         """Report how many are done, with a line of details."""
         if self._console.is_terminal:
+            self._bar.start()
             self._bar.update(self._task, completed=done, total=total, description=text)
         else:
             self._console.print(f"{self._noun} {done}/{total}  {text}", highlight=False, soft_wrap=True)
@@ -111,19 +111,13 @@ class TrainingProgress(LiveProgress):
 
 
 class CountProgress(LiveProgress):
-    """To be called after each of many items; without a terminal it prints a line for each tenth of them. The bar
-    appears with the first call, so that there may be another one before."""
+    """To be called after each of many items; without a terminal it prints a line for each tenth of them."""
 
     _last = -1
 
-    def __enter__(self) -> Self:
-        return self
-
     def __call__(self, done: int, of: int, text: str = "") -> None:
         """Show how many are done, with a line of details."""
-        if self._console.is_terminal:
-            self._bar.start()
-            self.show(done, of, text)
-        elif done != self._last and (done == of or done % max(1, of // 10) == 0):
+        is_due = done != self._last and (done == of or done % max(1, of // 10) == 0)
+        if is_due or self._console.is_terminal:
             self.show(done, of, text)
         self._last = done

@@ -1,13 +1,11 @@
-"""The progress of writing questions, and the outcomes of the proposals."""
+"""The outcomes of proposals, and what each of them means."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-from rich.console import Console
 from rich.table import Table
 
-from evoseek.report.progress import LiveProgress
 from evoseek.selfplay.filters import Rejection
 
 VALID = "valid"
@@ -60,14 +58,7 @@ def outcomes_table(counts: Mapping[str, int]) -> Table:
     return table
 
 
-class WritingProgress(LiveProgress):
-    """To be called after every batch, with the number of written questions and the outcomes of all proposals."""
-
-    def __init__(self, console: Console, count: int) -> None:
-        super().__init__(console, "questions")
-        self._count = count
-
-    def __call__(self, written: int, counts: Mapping[str, int]) -> None:
-        """Show one batch."""
-        total = sum(counts.values())
-        self.show(written, self._count, f"{total} proposals, valid {counts.get(VALID, 0) / total:.1%}")
+def outcomes_text(counts: Mapping[str, int]) -> str:
+    """The number of proposals so far, and the share of valid ones."""
+    total = sum(counts.values())
+    return f"{total} proposals, valid {counts.get(VALID, 0) / total:.1%}"

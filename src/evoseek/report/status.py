@@ -10,7 +10,7 @@ from pathlib import Path
 
 from evoseek.credit.advantages import is_relative
 from evoseek.errors import RunError
-from evoseek.eval.evaluate import lowest_of
+from evoseek.eval.results import lowest_of
 from evoseek.files import nearest
 from evoseek.registry import find
 from evoseek.report.alarms import alarms

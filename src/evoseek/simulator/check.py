@@ -25,7 +25,7 @@ from rich.table import Table
 from scipy.spatial.distance import jensenshannon
 
 from evoseek.errors import DataError, EvoseekError, ToolError
-from evoseek.eval.evaluate import Score
+from evoseek.eval.results import Score
 from evoseek.files import write_atomic
 from evoseek.protocols import Chat
 from evoseek.report.evaluation import score_text

@@ -15,14 +15,14 @@ from typing import Any, TypeVar, cast
 
 from evoseek.credit.advantages import CreditSettings, is_relative
 from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.eval.evaluate import Score
 from evoseek.eval.folder import EvaluationFolder
+from evoseek.eval.results import Score
 from evoseek.files import nearest
 from evoseek.policy.source import find_policy
 from evoseek.registry import find
 from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.evaluation import held_out_score, metric_name, score_text
-from evoseek.report.metrics import MetricRow, NoMetrics
+from evoseek.report.metrics import ManyMetrics, MetricRow
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
 from evoseek.statistics import Interval
@@ -179,7 +179,7 @@ class Source:
             found.append((step, text))
 
         earlier = self.rows[: len(self.rows) - len(last)]
-        sink = AlarmedMetrics(NoMetrics(), notify, earlier=earlier, relative=self._is_relative)
+        sink = AlarmedMetrics(ManyMetrics(), notify, earlier=earlier, relative=self._is_relative)
         for row in last:
             step = int(row["step"] or 0)
             sink.write(step, {name: value for name, value in row.items() if value is not None and name != "step"})
