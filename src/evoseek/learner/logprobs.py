@@ -187,7 +187,10 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
 def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
     """The layer's forward pass. Attention in the second computation is that of the first, whatever is then set."""
     forward = type(layer).forward
-    if not torch.is_grad_enabled() or others.get("past_key_values") is not None:
+    has_cache = any(
+        others.get(name) is not None for name in ("cache", "past_key_values")
+    )  # of transformers 5.24, before
+    if not torch.is_grad_enabled() or has_cache:
         return forward(layer, *inputs, **others)
     config = layer.checkpointed_config
     used: str = config._attn_implementation

@@ -89,10 +89,19 @@ def plain_model(policy: Policy) -> PreTrainedModel:
 
 
 def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> None:
-    """Add an adapter to a model; it is on afterwards, and trained with float32 weights."""
+    """Add an adapter to a model; it is on afterwards, and trained with float32 weights.
+
+    By peft's own function: that of transformers refuses releases of peft that do this as well.
+    """
+    from peft import inject_adapter_in_model
+
+    config.base_model_name_or_path = str(model.name_or_path)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # a warning that there is another adapter, which is intended here
-        model.add_adapter(config, name)
+        inject_adapter_in_model(config, model, name)
+    model._hf_peft_config_loaded = True  # pyright: ignore[reportPrivateUsage]
+    for layer in find_adapter_layers(model).values():
+        layer.set_adapter(name)
     for parameter in adapter_parameters(model, name).values():
         parameter.data = parameter.data.float()
     model.train(model.training)  # the new modules too

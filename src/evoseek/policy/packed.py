@@ -10,6 +10,8 @@ once and never copied.
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Generator, Iterable, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -104,11 +106,17 @@ def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span
         return model(
             input_ids=ids[None],
             position_ids=positions[None],
-            past_key_values=cache,
+            **{_cache_argument(type(model)): cache},
             use_cache=True,
             logits_to_keep=(ends - 1).to(device),
             slot_pass=_Pass(cache, _groups(spans, model.dtype, device)),
         ).logits[0]
+
+
+@functools.cache
+def _cache_argument(model: type[PreTrainedModel]) -> str:
+    """The name of the argument that takes the keys and values, which transformers renamed in 5.24."""
+    return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def common_length(left: Sequence[int], right: Sequence[int]) -> int:
