@@ -146,6 +146,16 @@ def test_an_adapter_added_later_on_other_layers_is_switched_too(base: Policy) ->
     assert (logits(second) - before).abs().max() > 0.1
 
 
+def test_an_adapter_is_made_whatever_release_of_peft_transformers_asks_for(
+    base: Policy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """transformers 5.24 asks for peft 0.22, which was not there when it came."""
+    monkeypatch.setattr("transformers.integrations.peft.MIN_PEFT_VERSION", "999")
+    policy = add_adapter(base, "new", rank=2, alpha=4.0)
+    with policy.active():
+        assert trained(base) == set(weights(base, ".new."))
+
+
 def test_an_error_inside_switches_back(base: Policy) -> None:
     proposer, solver = pair(base)
     with solver.active():

@@ -126,6 +126,7 @@ def plain_logprobs(model: PreTrainedModel, context: list[int], completion: Compl
     return wanted.gather(1, torch.tensor(completion.token_ids)[:, None]).squeeze(1), wanted
 
 
+@pytest.mark.filterwarnings("error")  # also by transformers, of arguments that will go
 @pytest.mark.parametrize("kind", ["qwen2", "llama"])
 @pytest.mark.parametrize(("slots", "prefill_tokens"), [(5, 4096), (64, 4096), (7, 16)])
 def test_logprobs_equal_a_plain_forward_pass(kind: str, slots: int, prefill_tokens: int):
