@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from fnmatch import fnmatch
 from typing import Literal
 
 from evoseek.errors import ConfigError
-from evoseek.settings import Needs, Section, lookup, tables
+from evoseek.settings import Needs, Section, each_setting, lookup, tables
 
 
 def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[str] = ()) -> None:
@@ -29,22 +29,17 @@ def changeable(settings: Section, when: Literal["in_stage", "on_resume"]) -> lis
 def changed(settings: Section, defaults: Section) -> list[str]:
     """The settings that differ from the defaults; those of another part than the default one, from its own. A table
     that is a single setting and a list of parts are kept whole."""
-    before = {key: value for key, value, _ in _values(defaults)}
-    now = {key: (value, own) for key, value, own in _values(settings)}
-    return [key for key, (value, own) in now.items() if before.get(key, own) != value]
+    before = {name: getattr(table, key) for name, table, key in each_setting(defaults)}
+    return [
+        name
+        for name, table, key in each_setting(settings)
+        if before.get(name, _default(table, key)) != getattr(table, key)
+    ]
 
 
-def _values(settings: Section, prefix: str = "") -> Iterator[tuple[str, object, object]]:
-    """Every setting by its dotted name, with its value and the default that its own table has for it."""
-    within: dict[str, Section] = {}
-    for key, info in type(settings).model_fields.items():
-        if isinstance(value := getattr(settings, key), Section):
-            within[key] = value
-        else:
-            own: object = info.get_default(call_default_factory=True)
-            yield f"{prefix}{key}", value, own
-    for key, table in within.items():
-        yield from _values(table, f"{prefix}{key}.")
+def _default(table: Section, key: str) -> object:
+    """The default that a table has for one of its settings."""
+    return type(table).model_fields[key].get_default(call_default_factory=True)
 
 
 def _rows(settings: Section) -> list[tuple[str, str, Needs]]:

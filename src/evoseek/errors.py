@@ -1,24 +1,4 @@
-"""Every error a user can see, as one tree.
-
-    EvoseekError
-    ├── ConfigError          a setting is unknown, of the wrong type or contradicts another
-    ├── DataError            a question, document or file cannot be used
-    │   └── EmptyCorpusError nothing readable was found
-    ├── SearchIndexError     an index is missing, damaged or of another version
-    ├── PolicyError          a model or tokenizer cannot be loaded or does not fit the format
-    ├── ToolError            a tool, engine or judge failed (ends a rollout as Invalid, never as a reward)
-    │   └── ReplyError       a model's reply is cut, empty or not in the requested form; a retry may help
-    │       ├── CutReplyError   it was cut at its limit of tokens
-    │       └── EmptyReplyError it holds no text
-    ├── PageError            a web page cannot be read by any client (the model reads the message)
-    ├── SamplerError         the sampler failed or was given a request it cannot serve
-    ├── RunError             a run directory cannot be used
-    │   └── RunLockedError   another process holds it
-    ├── CheckpointError      a checkpoint is damaged or could not be written
-    │   ├── OtherVersionError   it is whole, but of another version of evoseek
-    │   └── AddedFileError      it is whole, but something was added to it
-    └── TrainingError        training cannot continue (for example three non-finite steps in a row)
-        └── EndedElsewhereError   another process of the same run failed; see its own message
+"""Every error a user can see, as one tree under `EvoseekError`.
 
 A message has what was received, what was expected and what to do, in one paragraph. The command line prints it without
 a traceback and exits with status 2. `disk_text` makes the text for an error of the operating system.
@@ -109,11 +89,11 @@ class AddedFileError(CheckpointError):
 
 
 class TrainingError(EvoseekError):
-    """Training cannot continue."""
+    """Training cannot continue (for example after three non-finite steps in a row)."""
 
 
 class EndedElsewhereError(TrainingError):
-    """Another rank failed, or ended without reporting why."""
+    """Another process of the same run failed (see its own message), or ended without reporting why."""
 
 
 def is_of_disk(error: BaseException) -> bool:

@@ -20,7 +20,6 @@ from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.evaluate import examining
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results, Score
-from evoseek.eval.risk import RiskCoverage
 from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
@@ -240,15 +239,10 @@ def _write(folder: EvaluationFolder, evaluated: Evaluated, console: Console) -> 
     write_atomic(folder.markdown, markdown(made, said))
     write_atomic(folder.results, json.dumps(evaluated.json, indent=1, ensure_ascii=False) + "\n")
     if curve := results.risk_coverage:
-        draw(curve, evaluated.title, folder.curve, console)
-
-
-def draw(curve: RiskCoverage, title: str, path: Path, console: Console) -> None:
-    """Draw the curve of risk over coverage; without matplotlib, print how to install it."""
-    try:
-        say(console, f"Risk over coverage: {plot_risk(curve, title, path)}")
-    except ConfigError as error:
-        say(console, str(error))
+        try:
+            say(console, f"Risk over coverage: {plot_risk(curve, evaluated.title, folder.curve)}")
+        except ConfigError as error:  # which says how to install matplotlib
+            say(console, str(error))
 
 
 def _check_any_valid(results: Results) -> None:

@@ -15,7 +15,7 @@ from annotated_types import Ge, Gt, Le, Lt
 from pydantic.fields import FieldInfo
 
 from evoseek.registry import KINDS, find, settings_class
-from evoseek.settings import PartSettings, Section, read_settings, tables
+from evoseek.settings import PartSettings, Section, each_setting, read_settings
 
 _FAR = 1e6
 
@@ -61,17 +61,10 @@ def settings_of(kind: str, name: str) -> list[Setting]:
 
 
 def _described(settings: Section) -> Iterator[Setting]:
-    for prefix, table in tables(settings):
-        for key, info in type(table).model_fields.items():
-            value = getattr(table, key)
-            if not isinstance(value, Section) and not _is_inside_list(settings, prefix):
-                name = f"{prefix}.{key}" if prefix else key
-                sentence = info.description or _sentence_of_list(info)
-                yield Setting(name, _allowed(info), _toml(value), sentence, type(table))
-
-
-def _is_inside_list(settings: Section, prefix: str) -> bool:
-    return prefix != "" and isinstance(getattr(settings, prefix.partition(".")[0]), tuple)
+    for name, table, key in each_setting(settings):
+        info = type(table).model_fields[key]
+        sentence = info.description or _sentence_of_list(info)
+        yield Setting(name, _allowed(info), _toml(getattr(table, key)), sentence, type(table))
 
 
 def _sentence_of_list(info: FieldInfo) -> str:

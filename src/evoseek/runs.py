@@ -144,25 +144,10 @@ class RunDirectory:
         *,
         may_differ: Collection[str] = (),
         defaults: Mapping[str, object] | None = None,
+        is_dry: bool = False,
     ) -> None:
-        """Save the resolved config of a new run and what it reads, or check that an old run had the same. Arguments and
-        errors are those of `check_same`."""
-        self.check_same(config, inputs, may_differ=may_differ, defaults=defaults)
-        body = {key: asdict(found) for key, found in (inputs or {}).items()}
-        write_atomic(self.inputs, _sealed(body))
-        write_atomic(self.config, json.dumps(config, indent=2, sort_keys=True) + "\n")
-        if self._project is not None:  # last: what was edited counts as edited until it is in the config
-            write_atomic(self.project, json.dumps(self._project, indent=2, sort_keys=True, default=str) + "\n")
-
-    def check_same(
-        self,
-        config: Mapping[str, object],
-        inputs: Mapping[str, Input] | None = None,
-        *,
-        may_differ: Collection[str] = (),
-        defaults: Mapping[str, object] | None = None,
-    ) -> None:
-        """Check that an old run had the same resolved config, and read the same.
+        """Save the resolved config of a new run and what it reads, or check that an old run had the same. With `is_dry`
+        it is only checked.
 
         A run without a checkpoint begins anew, with whatever settings: nothing would be resumed with them.
         `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `defaults` are the values of
@@ -186,6 +171,13 @@ class RunDirectory:
                     f"one: {changed}. Restore these settings, or give another --run-dir for a new run."
                 )
             self._check_inputs({key: (before[key], inputs[key]) for key in sorted(known)})
+        if is_dry:
+            return
+        body = {key: asdict(found) for key, found in inputs.items()}
+        _write_json(self.inputs, {"inputs": body, "sha256": json_digest(body)})
+        _write_json(self.config, config)
+        if self._project is not None:  # last: what was edited counts as edited until it is in the config
+            _write_json(self.project, self._project)
 
     def _check_inputs(self, pairs: Mapping[str, tuple[Input, Input]]) -> None:
         other = [
@@ -261,8 +253,8 @@ def with_digests(config: Mapping[str, object], inputs: Mapping[str, Input]) -> d
     return tree
 
 
-def _sealed(inputs: Mapping[str, object]) -> str:
-    return json.dumps({"inputs": inputs, "sha256": json_digest(inputs)}, indent=2, sort_keys=True) + "\n"
+def _write_json(path: Path, value: Mapping[str, object]) -> None:
+    write_atomic(path, json.dumps(value, indent=2, sort_keys=True, default=str) + "\n")
 
 
 def changes(

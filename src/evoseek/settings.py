@@ -187,6 +187,18 @@ def tables(settings: Section, prefix: str = "") -> Iterator[tuple[str, Section]]
                 yield from tables(one, f"{prefix}.{key}" if prefix else key)
 
 
+def each_setting(settings: Section, prefix: str = "") -> Iterator[tuple[str, Section, str]]:
+    """Every setting by its dotted name, with its table and its name there. A list of parts is a single setting."""
+    below: dict[str, Section] = {}
+    for key in type(settings).model_fields:
+        if isinstance(value := getattr(settings, key), Section):
+            below[key] = value
+        else:
+            yield f"{prefix}{key}", settings, key
+    for key, table in below.items():
+        yield from each_setting(table, f"{prefix}{key}.")
+
+
 def lookup(settings: Section, dotted: str) -> Any:
     """The value of a setting by its dotted name; None where a table on the way does not have it."""
     value: Any = settings

@@ -236,14 +236,12 @@ def _searches(baseline: str | None, no_search: bool) -> bool:
 
 
 def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | None:
+    if on and questions is not None:
+        raise ConfigError("--on and --questions both name questions. Give one of them.")
     if on is None or on == _FEEDBACK:
-        if on and questions is not None:
-            raise ConfigError("--on and --questions both name questions. Give one of them.")
         if data is not None:
             raise ConfigError("--data holds the questions of a named suite: name it with --on.")
         return None
-    if questions is not None:
-        raise ConfigError("--on and --questions both name questions. Give one of them.")
     from evoseek.eval.suite import load_suite
 
     return load_suite(on, data)

@@ -30,20 +30,13 @@ def export(
     from evoseek.cli.settings import check_model
 
     check_model(source, setting="The run or policy")
-    check_export(source, directory, adapter=adapter, evaluation=evaluation)
-    what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
-    stop_if_dry([f"Write {what.format(source)} to {directory}"])
     write_plain(source, directory, console=Console(), adapter=adapter, evaluation=evaluation)
 
 
-def check_export(run_or_policy: str, directory: Path, *, adapter: bool, evaluation: Path | None) -> None:
-    """Check an export without loading a model: the directory, the results, the run's checkpoint and, of a policy on
-    this machine, the adapter. Raises as `write_plain`."""
-    from evoseek.eval.folder import EvaluationFolder
-
+def _check(run_or_policy: str, directory: Path, *, adapter: bool) -> None:
+    """Check an export without loading a model: the directory, the run's checkpoint and, of a policy on this machine,
+    the adapter. Raises as `write_plain`."""
     check_new(directory)
-    if evaluation:
-        EvaluationFolder(evaluation).read_results()
     run = RunDirectory(expanded(run_or_policy))
     if (run.path / "lock").is_file() and not run.saved_steps:
         raise RunError(
@@ -72,14 +65,17 @@ def write_plain(
     empty or cannot be made, or the policy has no adapter to write; RunError or CheckpointError if the run has no whole
     checkpoint, PolicyError if there is no such policy, EvoseekError for a folder without results.
     """
+    from evoseek.eval.folder import EvaluationFolder
+
+    _check(run_or_policy, directory, adapter=adapter)
+    results = EvaluationFolder(evaluation).read_results() if evaluation else None
+    what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
+    stop_if_dry([f"Write {what.format(run_or_policy)} to {directory}"])
     with end_on_interrupt():
         from evoseek.checkpoints import latest_checkpoint
-        from evoseek.eval.folder import EvaluationFolder
         from evoseek.policy.load import export_policy, load_policy, save_policy
         from evoseek.report.model_card import PolicyOrigin, model_card
 
-    check_export(run_or_policy, directory, adapter=adapter, evaluation=evaluation)
-    results = EvaluationFolder(evaluation).read_results() if evaluation else None
     checkpoint = latest_checkpoint(Path(run_or_policy))
     try:
         policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else run_or_policy)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json as jsons
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -70,7 +70,7 @@ def index(
 ) -> None:
     """Index a corpus for searching, and report what was read, by type of file, and what was skipped and why. If
     interrupted while passages are embedded, the same command resumes."""
-    options = {
+    options: dict[str, Any] = {
         "engine": engine,
         "stemming": stemming,
         "max_words": max_words,
@@ -82,30 +82,19 @@ def index(
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, longest = _places(corpus, directory)
+    from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_index
+
+    console = Console()
     if update or watch:
         _refuse_settings(given)
-        _update(documents, built, device, longest, watch, report)
-    else:
-        of_project = {} if longest is None else {"max_words": longest}
-        _build(documents, built, of_project | given | {"device": device}, report)
-
-
-def _build(corpus: Path, directory: Path, given: Mapping[str, Any], report: Path | None) -> None:
-    from evoseek.data.indexing import IndexPlan, build_index
-
-    plan = IndexPlan(**given)
-    stop_if_dry([f"Index {corpus} in {directory}"], asdict(plan))
-    build_index(corpus, directory, plan, console=Console(), report_file=report)
-
-
-def _update(
-    corpus: Path, directory: Path, device: str | None, max_words: int | None, watch: bool, report: Path | None
-) -> None:
-    from evoseek.data.indexing import update_index, watch_index
-
-    stop_if_dry([f"{'Watch' if watch else 'Read'} {corpus} and update {directory}"])
-    update = watch_index if watch else update_index
-    update(corpus, directory, device=device, console=Console(), max_words=max_words, report_file=report)
+        stop_if_dry([f"{'Watch' if watch else 'Read'} {documents} and update {built}"])
+        refresh = watch_index if watch else update_index
+        refresh(documents, built, device=device, console=console, max_words=longest, report_file=report)
+        return
+    of_project: dict[str, Any] = {} if longest is None else {"max_words": longest}
+    plan = IndexPlan(**(of_project | given), device=device)
+    stop_if_dry([f"Index {documents} in {built}"], asdict(plan))
+    build_index(documents, built, plan, console=console, report_file=report)
 
 
 def _refuse_settings(given: Iterable[str]) -> None:
@@ -154,26 +143,13 @@ def search(
         raise ConfigError(f'Got {len(words)} words: put those to search for in quotes, as in "{" ".join(words)}".')
     if not directory and (Path(query) / "manifest.json").is_file():
         raise ConfigError(f"{query} is an index, and the query is missing. Add the words to search for, in quotes.")
-    search_index(
-        Path(directory[0]) if directory else named_index(),
-        query,
-        k=k,
-        console=Console(),
-        engine=engine or "auto",
-        as_json=json,
-    )
-
-
-def search_index(
-    directory: Path, query: str, *, k: int, console: Console, engine: str = "auto", as_json: bool = False
-) -> None:
-    """Print the best passages, or with `as_json` one JSON object with them. Raises ConfigError for an empty query."""
+    place, console = Path(directory[0]) if directory else named_index(), Console()
     if not query.strip():
         raise ConfigError("The query is empty. Give the words to search for.")
     from evoseek.search.opening import open_built
 
-    found = asyncio.run(open_built(directory, engine).search([query], k))[0]
-    if as_json:
+    found = asyncio.run(open_built(place, engine or "auto").search([query], k))[0]
+    if json:
         keys = ("id", "title", "text", "document_id", "score")
         passages = [{key: getattr(passage, key) for key in keys} | passage.place for passage in found]
         print(jsons.dumps({"query": query, "passages": passages}, ensure_ascii=False))

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 from rich.console import Console
@@ -20,13 +20,10 @@ from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import FEEDBACK, Project, find_project, how_to_name, open_project
 from evoseek.report.printable import say
-from evoseek.settings import Section, defaults_of, lookup
+from evoseek.settings import Section, defaults_of, each_setting, lookup
 from evoseek.training.given import SettingsSources, gather
-from evoseek.training.interrupt import INTERRUPTED, end_on_interrupt
+from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
-
-if TYPE_CHECKING:
-    from evoseek.checkpoints import Checkpoint
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
@@ -208,21 +205,12 @@ def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterat
     if isinstance(settings, Mapping):
         yield from (f"  {key} = {_shown(value)}" for key, value in settings.items())
         return
-    every, other = filter(is_read, _names(settings)), list(filter(is_read, changed(settings, defaults_of(settings))))
+    every = filter(is_read, (name for name, _, _ in each_setting(settings)))
+    other = list(filter(is_read, changed(settings, defaults_of(settings))))
     yield "Settings at their defaults:"
     yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in every if key not in other)
     yield "Settings that differ from the defaults:"
     yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in other)
-
-
-def _names(settings: Section, prefix: str = "") -> Iterator[str]:
-    """Every setting by its dotted name."""
-    for key in type(settings).model_fields:
-        value: object = getattr(settings, key)
-        if isinstance(value, Section):
-            yield from _names(value, f"{prefix}{key}.")
-        else:
-            yield f"{prefix}{key}"
 
 
 def _shown(value: object) -> str:
@@ -234,14 +222,6 @@ def _shown(value: object) -> str:
 def new_group(help: str) -> typer.Typer:
     """A group of commands. Help is plain text: as markup, [section] in it would be taken for a style and not shown."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help)
-
-
-def checkpoint_of(run_dir: Path | None) -> Checkpoint | None:
-    """The last checkpoint of a run that has one; None without a run."""
-    with end_on_interrupt():
-        from evoseek.checkpoints import latest_checkpoint
-
-    return None if run_dir is None else latest_checkpoint(run_dir)
 
 
 def finish(finished: bool) -> None:

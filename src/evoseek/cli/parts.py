@@ -23,13 +23,9 @@ def parts(
     ] = None,
 ) -> None:
     """List what can be chosen: the kinds of parts, the parts of a kind, or every setting of a part with its default."""
-    show_parts(kind, name, console=Console())
-
-
-def show_parts(kind: str | None, name: str | None, *, console: Console) -> None:
-    """Print the kinds, the parts of one, or the settings of one part. Raises ConfigError."""
     from evoseek.reference import parts_of, settings_of
 
+    console = Console()
     if kind is None:
         width = max(map(len, KINDS))
         for known, about in KINDS.items():

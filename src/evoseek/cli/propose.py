@@ -13,7 +13,6 @@ from evoseek.cli.options import (
     Model,
     Seed,
     answerer_name,
-    checkpoint_of,
     finish,
     stop_if_dry,
 )
@@ -59,9 +58,11 @@ def propose(
         write_cold(settings, out, count, console=Console())
         return
     with end_on_interrupt():
+        from evoseek.checkpoints import latest_checkpoint
         from evoseek.data.proposing import propose as write_questions
 
-    settings, checkpoint = chosen_for_model(settings, console=Console(stderr=True)), checkpoint_of(run_dir)
+    settings = chosen_for_model(settings, console=Console(stderr=True))
+    checkpoint = latest_checkpoint(run_dir) if run_dir else None
     words = f"Write {count} questions about {settings.search.index} to {out} with {answerer_name(given, run_dir)}"
     stop_if_dry([words], settings)
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))

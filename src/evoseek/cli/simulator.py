@@ -17,7 +17,6 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
-    checkpoint_of,
     finish,
     new_group,
     stop_if_dry,
@@ -63,11 +62,11 @@ def collect_searches(
         )
     check_index(settings.search.index, setting="search.index", engine=settings.search.name)
     with end_on_interrupt():
+        from evoseek.run import Run
         from evoseek.simulator.collecting import collect_searches as collect
-        from evoseek.training.context import Context
 
     stop_if_dry([f"Record the searches of {answerer_name(given, run_dir)} in {out}"], settings)
-    with Context(settings, checkpoint=checkpoint_of(run_dir)) as context:
+    with Run(directory=run_dir, settings=settings).context() as context:
         finish(collect(context, out, pages=pages, limit=limit, console=Console()))
 
 

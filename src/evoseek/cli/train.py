@@ -129,7 +129,7 @@ def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None
     check_run(settings, run)
     defaults = defaults_of(settings).resolved()
     may_differ = changeable(settings, "on_resume")
-    run.check_same(settings.resolved(), inputs_of(settings), may_differ=may_differ, defaults=defaults)
+    run.claim(settings.resolved(), inputs_of(settings), may_differ=may_differ, defaults=defaults, is_dry=True)
     stop_if_dry(outline(settings, run, processes=processes, words=sys.argv[1:]), settings, console=console)
 
 

@@ -34,38 +34,30 @@ def view(
 
     The page loads nothing from elsewhere. With --terminal the trajectories are listed, or one is shown.
     """
+    from evoseek.report.view.source import Source
+
     run = run or named_run()
     if terminal:
         if out is not None or open:
             raise ConfigError("--out and --open are about the page, which --terminal does not write. Leave them out.")
-        _in_terminal(run, other, last)
+        from evoseek.report.view.terminal import list_rollouts, show_rollout
+
+        source, console = Source.open(run), Console()
+        if other is not None:
+            show_rollout(console, source, other)
+        else:
+            list_rollouts(console, source, last)
         return
     stop_if_dry([f"Write the page of {run}{f' and {other}' if other else ''} to {out or run / 'view.html'}"])
-    _as_page([run] if other is None else [run, Path(other)], out, console=Console(), opened=open)
-
-
-def _as_page(directories: list[Path], out: Path | None, *, console: Console, opened: bool) -> None:
     from evoseek.report.view.html import data_folder, make_page
-    from evoseek.report.view.source import Source
 
-    path = out or directories[0] / "view.html"
-    page = make_page([Source.open(directory) for directory in directories], data_folder(path).name)
+    path, console = out or run / "view.html", Console()
+    page = make_page([Source.open(one) for one in (run, *([Path(other)] if other else []))], data_folder(path).name)
     page.write(path)
     beside = f" (with its data in {data_folder(path)}/)" if page.data else ""
     say(console, f"Wrote {path}{beside}. Open it in a browser; nothing else is needed.")
-    if opened and not webbrowser.open(path.absolute().as_uri()):
+    if open and not webbrowser.open(path.absolute().as_uri()):
         say(console, "No browser could be started here. Open the file yourself.")
-
-
-def _in_terminal(run: Path, id: str | None, last: int) -> None:
-    from evoseek.report.view.source import Source
-    from evoseek.report.view.terminal import list_rollouts, show_rollout
-
-    source, console = Source.open(run), Console()
-    if id is not None:
-        show_rollout(console, source, id)
-    else:
-        list_rollouts(console, source, last)
 
 
 def status(
