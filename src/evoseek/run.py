@@ -23,7 +23,7 @@ from evoseek.policy.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
-from evoseek.settings import with_setting
+from evoseek.settings import is_given, with_setting
 from evoseek.training.context import Context, Objects
 from evoseek.training.given import gather
 from evoseek.training.inputs import read_questions
@@ -120,8 +120,11 @@ class Run:
         return self.directory
 
     def _learn_demonstrations(self, directory: Path, settings: Mapping[str, object]) -> bool:
-        """Fine-tune in a run of its own; False if Ctrl-C ended it early."""
-        warm = Run("sft", directory, settings=settings, console=self.console)
+        """Fine-tune in a run of its own, which chooses what was not given here by itself, and keeps it when it is
+        resumed. False if Ctrl-C ended it early."""
+        chosen = [key for key in ("policy.device", "policy.dtype") if not is_given(self._given, key)]
+        own = {key: value for key, value in settings.items() if key not in chosen}
+        warm = Run("sft", directory, settings=own, console=self.console)
         warm.train()
         return not warm.is_interrupted
 

@@ -14,7 +14,7 @@ from evoseek.errors import ConfigError, DataError, PolicyError, RunError, RunLoc
 from evoseek.run import Run
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.settings import check_settings, lookup
+from evoseek.settings import check_settings, is_given, lookup
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Passage
@@ -125,6 +125,19 @@ def test_dr_zero_learns_both_roles(index: Path, tmp_path: Path):
     cold_start(settings(index, "dr-zero"), RunDirectory(tmp_path), console=QUIET, learn=Learner())
     made = load_demonstrations(ColdStart(tmp_path / "cold_start").demonstrations)
     assert sum(isinstance(one, ProposerDemonstration) for one in made) == 15
+
+
+@pytest.mark.parametrize("given", [{}, {"policy.dtype": "bfloat16"}])
+def test_the_run_that_learns_chooses_its_data_type_unless_it_is_given(
+    given: dict[str, object], index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    """A timing that comes out otherwise when a cold start is resumed would else be another config."""
+    learnt: list[Run] = []
+    monkeypatch.setattr(Run, "train", lambda run: learnt.append(run))
+    options = {"search.index": str(index), "cold_start.questions": 60, **given}
+    assert Run("search-r1", tmp_path, settings=options, console=QUIET).cold_start()
+    assert is_given(learnt[0].settings, "policy.dtype") is bool(given)
+    assert lookup(learnt[0].settings, "policy.dtype") == given.get("policy.dtype", "float32")
 
 
 def test_without_questions_nothing_is_written(index: Path, tmp_path: Path):
