@@ -77,15 +77,12 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
         assert engine.client._limits == CallLimits(
             rate_per_s=7.0,
             concurrency=5,
-            waiting=4096,
-            deadline_s=120.0,
             budget=90,
             attempts=2,
-            total_s=120.0,
             wait_s=0.75,
         )
-        fetcher, pool = web.fetcher, web.fetcher._calls
-        assert (pool._concurrency, pool._waiting, pool._deadline_s) == (8, 4096, 120.0)
+        fetcher = web.fetcher
+        assert fetcher._calls._concurrency == 8
         rules = fetcher._rules
         assert (rules.allow, rules.deny) == (("example.org",), ("bad.example.org",))
         assert rules.allow_private == ("127.0.0.1:8765",)

@@ -1,4 +1,4 @@
-"""At most so many calls at once, the others in line, each with a deadline."""
+"""At most so many calls at once, the others in line."""
 
 import asyncio
 
@@ -11,8 +11,8 @@ from evoseek.http.limits import CallPool
 class Calls:
     """Calls that end when told, in a pool: who has begun, and how many run at once."""
 
-    def __init__(self, concurrency=2, waiting=2, deadline_s=60.0):
-        self.pool = CallPool(concurrency=concurrency, waiting=waiting, deadline_s=deadline_s)
+    def __init__(self, concurrency=2):
+        self.pool = CallPool(concurrency=concurrency)
         self.begun, self.running, self.most = [], 0, 0
         self.ends = {}
 
@@ -36,7 +36,7 @@ async def settle():
 
 def test_calls_run_in_the_order_in_which_they_came_only_so_many_at_once():
     async def run():
-        calls = Calls(concurrency=3, waiting=5)
+        calls = Calls(concurrency=3)
         tasks = [calls.start(n) for n in range(40)]
         await settle()
         assert calls.begun == [0, 1, 2]
@@ -51,8 +51,8 @@ def test_calls_run_in_the_order_in_which_they_came_only_so_many_at_once():
 
 def test_a_late_comer_does_not_overtake():
     async def run():
-        calls = Calls(concurrency=1, waiting=1)
-        tasks = [calls.start(n) for n in range(4)]  # 2 and 3 are held back
+        calls = Calls(concurrency=1)
+        tasks = [calls.start(n) for n in range(4)]
         await settle()
         calls.ends[0].set_result(0)
         await asyncio.sleep(0)
@@ -68,7 +68,7 @@ def test_a_late_comer_does_not_overtake():
 
 @pytest.mark.parametrize("cancelled", range(6))
 def test_a_cancelled_caller_frees_its_place_wherever_it_is(cancelled):
-    """Of six, two run, two wait and two are held back."""
+    """Of six, two run."""
 
     async def run():
         calls = Calls()
@@ -90,7 +90,7 @@ def test_a_cancelled_caller_frees_its_place_wherever_it_is(cancelled):
 
 def test_cancelling_one_in_the_instant_of_its_turn_loses_no_place():
     async def run():
-        calls = Calls(concurrency=1, waiting=2)
+        calls = Calls(concurrency=1)
         tasks = [calls.start(n) for n in range(3)]
         await settle()
         calls.ends[0].set_result(0)
@@ -104,41 +104,10 @@ def test_cancelling_one_in_the_instant_of_its_turn_loses_no_place():
     asyncio.run(asyncio.wait_for(run(), 10))
 
 
-def test_who_was_let_in_is_told_by_the_deadline_and_who_is_held_back_then_has_all_of_it():
-    async def run():
-        calls = Calls(concurrency=1, waiting=1, deadline_s=0.05)
-        first, second, third = (calls.start(n) for n in range(3))
-        with pytest.raises(ToolError, match=r"not answered within 0\.05 seconds"):
-            await first
-        with pytest.raises(ToolError, match=r"turn did not come|was not answered"):
-            await second
-        await settle()
-        calls.ends[2].set_result(2)
-        assert await third == 2
-        assert calls.running == 0
-
-    asyncio.run(run())
-
-
-def test_a_call_whose_turn_does_not_come_is_never_begun():
-    async def run():
-        calls = Calls(concurrency=1, waiting=1, deadline_s=0.05)
-        calls.pool._deadline_s = 60.0
-        first = calls.start("first")
-        await settle()
-        calls.pool._deadline_s = 0.01
-        with pytest.raises(ToolError, match="turn did not come"):
-            await calls.start("second")
-        assert calls.begun == ["first"]
-        first.cancel()
-
-    asyncio.run(run())
-
-
 @pytest.mark.parametrize("error", [ToolError("down"), PageError("gone"), TimeoutError("its own"), KeyError("a bug")])
 def test_what_a_call_raises_passes_through_and_frees_the_place(error):
     async def run():
-        calls = Calls(concurrency=1, waiting=0)
+        calls = Calls(concurrency=1)
         tasks = [calls.start(n) for n in range(2)]
         await settle()
         calls.ends[0].set_exception(error)
@@ -153,7 +122,7 @@ def test_what_a_call_raises_passes_through_and_frees_the_place(error):
 
 
 def test_a_pool_serves_one_event_loop_after_another():
-    pool = CallPool(concurrency=1, waiting=0, deadline_s=10.0)
+    pool = CallPool(concurrency=1)
 
     async def call():
         await asyncio.sleep(0)
@@ -163,21 +132,6 @@ def test_a_pool_serves_one_event_loop_after_another():
         return await asyncio.gather(*(pool.run(call) for _ in range(5)))
 
     assert [asyncio.run(run()) for _ in range(3)] == [[1] * 5] * 3
-
-
-def test_without_limits_any_number_waits_for_any_time():
-    async def run():
-        calls = Calls(concurrency=2, waiting=None, deadline_s=None)
-        tasks = [calls.start(n) for n in range(500)]
-        await settle()
-        assert calls.begun == [0, 1]
-        for n in range(500):
-            await settle()
-            calls.ends[n].set_result(n)
-        assert await asyncio.gather(*tasks) == list(range(500))
-        assert calls.most == 2
-
-    asyncio.run(run())
 
 
 def test_a_pool_that_allows_no_call_is_refused():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-import sys
 import time
 from collections.abc import Awaitable, Callable, Generator
 from contextlib import contextmanager
@@ -49,70 +48,38 @@ class Retry:
 
     The wait before the n-th retry is drawn evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter), or is exactly
     that long without `jitter`; the wait that the server asks for (`TransientError.wait_s`) is added. Neither part
-    exceeds `max_wait_s`. `total_s` bounds the seconds of all attempts and the waits between them.
+    exceeds `max_wait_s`, so the time of all attempts is bounded where that of each one is.
     """
 
     attempts: int
     wait_s: float
     max_wait_s: float = math.inf
-    total_s: float | None = None
     errors: type[Exception] = TransientError
     jitter: bool = True
 
-    async def run(self, call: Callable[[], Awaitable[T]], *, turn: Callable[[], Awaitable[None]] | None = None) -> T:
-        """The result of the call. `turn` is awaited before each attempt and does not count in `total_s`.
+    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of the call. Raises the last attempt's error, and at once any error that is not among
+        `errors`."""
 
-        Raises the last attempt's error, ToolError when `total_s` is over, and at once any error that is not among
-        `errors`.
-        """
-        timer = asyncio.timeout(self.total_s)
-
-        async def attempt() -> T:
-            if turn is not None:
-                with _stopped(timer):
-                    await turn()
+        async def attempt() -> T:  # tenacity awaits what such a function returns, but not what others do
             return await call()
 
-        try:
-            async with timer:
-                return await self._retrying()(attempt)
-        except TimeoutError as error:
-            if not timer.expired():  # the call's own
-                raise
-            raise ToolError(
-                f"it had not answered within {self.total_s:g} seconds, repetitions included. Check the server and the "
-                "network, or raise total_s."
-            ) from error
-
-    def wait(self) -> wait_base:
-        """The wait before the n-th retry, in seconds."""
-        growing = wait_random_exponential if self.jitter else wait_exponential
-        return wait_exception(self._retry_after_s) + growing(self.wait_s, self.max_wait_s)
-
-    def _retrying(self) -> AsyncRetrying:
-        return AsyncRetrying(
+        retrying = AsyncRetrying(
             sleep=asyncio.sleep,
             stop=stop_after_attempt(self.attempts),
             wait=self.wait(),
             retry=retry_if_exception_type(self.errors),
             reraise=True,
         )
+        return await retrying(attempt)
+
+    def wait(self) -> wait_base:
+        """The wait before the n-th retry, in seconds."""
+        growing = wait_random_exponential if self.jitter else wait_exponential
+        return wait_exception(self._retry_after_s) + growing(self.wait_s, self.max_wait_s)
 
     def _retry_after_s(self, error: BaseException) -> float:
         return min(error.wait_s, self.max_wait_s) if isinstance(error, TransientError) else 0.0
-
-
-@contextmanager
-def _stopped(timer: asyncio.Timeout) -> Generator[None]:
-    """Time in the block does not count for the timer."""
-    loop, until = asyncio.get_running_loop(), timer.when()
-    if until is None:
-        yield
-        return
-    left_s = until - loop.time()
-    timer.reschedule(None)
-    yield
-    timer.reschedule(loop.time() + left_s)
 
 
 def seconds_of(retry_after: str) -> float:
@@ -128,63 +95,30 @@ def seconds_of(retry_after: str) -> float:
 
 
 class CallPool:
-    """Runs at most `concurrency` calls at once, while at most `waiting` more (None: any number) wait in a queue, first
-    come, first served; further calls are held back, in the same order, until a place in the queue is free.
+    """Runs at most `concurrency` calls at once, the others in the order in which they came.
 
-    `deadline_s` (None: any time) is for a call that was let in, its wait in the queue included, so let in no more calls
-    than can be served well before it. A call that is held back has only the deadline of its own rollout. A cancelled
-    caller leaves the queue, or ends its call, and frees its place at once.
-
-    It can be used in one event loop at a time. Raises ConfigError if it allows no call.
+    A cancelled caller leaves the queue, or ends its call, and frees its place at once. The pool can be used in one
+    event loop at a time. Raises ConfigError if it allows no call.
     """
 
-    def __init__(self, *, concurrency: int, waiting: int | None = None, deadline_s: float | None = None) -> None:
+    def __init__(self, *, concurrency: int) -> None:
         if concurrency < 1:
             raise ConfigError(f"A server cannot be called {concurrency} times at once. Expected at least one call.")
-        self._concurrency, self._waiting, self._deadline_s = concurrency, waiting, deadline_s
-        self._line: _Line | None = None
+        self._concurrency = concurrency
+        self._places: asyncio.Semaphore | None = None
+        self._calls = 0
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Run a call when its turn comes, and return its result. Raises what the call raises, and ToolError at the
-        deadline."""
-        line = self._line = self._line or self._opened()
-        line.calls += 1
+        """Run a call when its turn comes, and return its result. Raises what the call raises."""
+        places = self._places = self._places or asyncio.Semaphore(self._concurrency)
+        self._calls += 1
         try:
-            async with line.places:
-                return await self._in_time(line, call)
-        finally:
-            line.calls -= 1
-            if not line.calls:  # the next one may come from another event loop
-                self._line = None
-
-    async def _in_time(self, line: _Line, call: Callable[[], Awaitable[T]]) -> T:
-        timer, begun = asyncio.timeout(self._deadline_s), False
-        try:
-            async with timer, line.turns:
-                begun = True
+            async with places:
                 return await call()
-        except TimeoutError as error:
-            if not timer.expired():  # the call's own
-                raise
-            what = "The call was not answered" if begun else "The call's turn did not come"
-            line_up = "any number" if self._waiting is None else f"up to {self._waiting}"
-            raise ToolError(
-                f"{what} within {self._deadline_s:g} seconds, with {self._concurrency} calls running at once and "
-                f"{line_up} waiting. Raise deadline_s, or let fewer wait."
-            ) from error
-
-    def _opened(self) -> _Line:
-        most = sys.maxsize if self._waiting is None else self._concurrency + self._waiting
-        return _Line(asyncio.Semaphore(most), asyncio.Semaphore(self._concurrency))
-
-
-@dataclass(slots=True)
-class _Line:
-    """Semaphores serve in the order of arrival."""
-
-    places: asyncio.Semaphore
-    turns: asyncio.Semaphore
-    calls: int = 0
+        finally:
+            self._calls -= 1
+            if not self._calls:  # the next one may come from another event loop
+                self._places = None
 
 
 class CircuitBreaker:

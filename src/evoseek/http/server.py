@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import html
 import json
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import lru_cache
 from typing import Any, TypeVar
+from urllib.parse import quote
 
 import httpx2
 
@@ -26,8 +25,7 @@ MAX_BODY = 4 * 2**20
 
 _SHOWN = 300  # characters of a reply
 _READ = 16 * 1024  # characters in which these, without white space, are looked for
-_LONGEST = 8  # characters that stand for one of a secret, at most: \u002f, &#x002f;, %25252f
-_WHOLE = 8  # characters of base64 that are no accident
+_LONGEST = 6  # characters that stand for one of a secret, at most: &quot;
 _CONNECT_S = 10.0
 _RETRIED = frozenset({408, 409, 429})  # and every 5xx
 _KEY = re.compile(r"[!-~]*")  # what a header can hold, without spaces
@@ -79,20 +77,12 @@ class Server:
         self._timeout_s, self._retry, self._pool = timeout_s, retry, pool
         self._session: _Session | None = None
 
-    async def call(
-        self,
-        attempt: Callable[[httpx2.AsyncClient], Awaitable[T]],
-        *,
-        turn: Callable[[], Awaitable[None]] | None = None,
-    ) -> T:
-        """The result of an attempt, made when it is this call's turn; `turn` is awaited before each attempt, as `Retry`
-        has it.
-
-        Raises ToolError, whose text says why but does not name the server.
-        """
+    async def call(self, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
+        """The result of an attempt, made when it is this call's turn. Raises ToolError, whose text says why but does
+        not name the server."""
         try:
             async with self._connections() as client:
-                return await self._pool.run(lambda: self._retry.run(lambda: attempt(client), turn=turn))
+                return await self._pool.run(lambda: self._retry.run(lambda: attempt(client)))
         except TransientError as error:
             raise ToolError(
                 f"each of {self._retry.attempts} attempts failed; the last time {error}. Check the server and the "
@@ -256,35 +246,13 @@ def error_message(body: bytes) -> object:
 
 
 def redacted(reply: object, secret: str) -> str:
-    """A server's text for use in an error: its beginning, in quotation marks, without the secret in any usual
-    spelling."""
+    """A server's text for use in an error: its beginning, in quotation marks, without the secret as it is, or encoded
+    as in a URL, in JSON or in HTML."""
     text = reply[: 4 * _READ].decode(errors="replace") if isinstance(reply, bytes) else str(reply)
     if secret:
-        is_cut, text = len(text) > _READ, _spellings(secret).sub("***", text[:_READ])
+        is_cut, text = len(text) > _READ, text[:_READ]
+        for spelling in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1], html.escape(secret)):
+            text = text.replace(spelling, "***")
         text = text[: -_LONGEST * len(secret)] if is_cut else text  # where a part of it may stand
     text = " ".join(text[:_READ].split())
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")
-
-
-@lru_cache(maxsize=8)
-def _spellings(secret: str) -> re.Pattern[str]:
-    """How a server may spell a secret: each character as it is, percent-encoded (also more than once) or escaped as in
-    JSON, HTML or Python; or all of it in hexadecimal digits or base64, alone or as a part."""
-    digits = secret.encode().hex()
-    wholes = [secret, digits, digits.upper(), *filter(None, (_in_base64(secret, before) for before in range(3)))]
-    return re.compile("|".join("".join(map(_spelling, whole)) for whole in wholes))
-
-
-def _spelling(character: str) -> str:
-    code = ord(character)
-    escapes = rf"%(?:25)*{code:02x}|\\u{code:04x}|\\x{code:02x}|&#0*{code};|&#x0*{code:x};"
-    plain = {"+": "[-+]", "/": r"\\?[/_]"}.get(character, rf"\\?{re.escape(character)}")
-    named = re.escape(html.escape(character))
-    return f"(?:(?i:{escapes})|{named}|{plain})"
-
-
-def _in_base64(secret: str, before: int) -> str:
-    """What stands for the secret alone where it follows so many other bytes, modulo 3; "" if that is too little."""
-    coded = base64.b64encode(b"\0" * before + secret.encode()).decode().rstrip("=")
-    own = coded[(0, 2, 3)[before] : -1 if (before + len(secret.encode())) % 3 else None]
-    return own if len(own) >= _WHOLE else ""

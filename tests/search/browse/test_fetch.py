@@ -269,14 +269,6 @@ def test_of_200_pages_at_once_no_more_than_allowed_are_open(extractor):
     assert (len(here), server.most) == (200, 7)
 
 
-def test_a_pages_deadline_includes_its_wait_in_line(extractor):
-    limits = {"concurrency": 1, "waiting": 1, "deadline_s": 0.3, "timeout_s": 60.0}
-    failed, _ = opened(extractor, {"/": hang}, "/", "/", **limits)
-    assert all(isinstance(error, ToolError) for error in failed)
-    assert "The call was not answered within 0.3 seconds" in str(failed[0])
-    assert "within 0.3 seconds, with 1 calls running at once and up to 1 waiting" in str(failed[1])
-
-
 def test_a_host_at_a_checked_address_is_still_known_by_its_name(extractor):
     hello = b""
 

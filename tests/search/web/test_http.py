@@ -98,23 +98,20 @@ def test_proxies_of_the_environment_are_not_used(monkeypatch):
     assert outcome(FINE) == ({"found": 1}, 1)
 
 
-def test_a_server_that_hangs_is_waited_for_a_bounded_time_per_attempt_and_in_all():
+def test_a_server_that_hangs_is_waited_for_a_bounded_time_per_attempt():
     said, calls = outcome(http.sleeps, timeout_s=0.5, attempts=2)  # enough for a busy machine to be asked
     assert "it had not replied in 0.5 seconds" in said
     assert calls == 2
-    said, calls = outcome(http.sleeps, timeout_s=0.6, total_s=1.5, attempts=100)
-    assert "not answered within 1.5 seconds, repetitions included" in said
-    assert calls in (2, 3)
 
 
-def test_only_so_many_requests_a_second_and_waiting_for_ones_turn_is_not_part_of_a_calls_time():
+def test_only_so_many_requests_a_second_and_waiting_for_ones_turn_is_not_part_of_an_attempts_time():
     async def six(client, url):
         started = time.perf_counter()
         await asyncio.gather(*(get(client, url) for _ in range(6)))
         return time.perf_counter() - started
 
     with http.ChatServer(FINE) as server:
-        took = asyncio.run(six(client_of(rate_per_s=5.0, total_s=0.8, timeout_s=0.8), server.url))
+        took = asyncio.run(six(client_of(rate_per_s=5.0, timeout_s=0.8), server.url))
     assert 0.99 < took < 5
 
 
@@ -227,7 +224,7 @@ def test_of_200_calls_at_once_no_more_than_allowed_are_open():
     with http.ChatServer(lambda *asked: held(server, *asked)) as server:
 
         async def run():
-            client = client_of(concurrency=7, timeout_s=60.0, total_s=60.0)
+            client = client_of(concurrency=7, timeout_s=60.0)
             return await asyncio.gather(*(get(client, server.url) for _ in range(200)))
 
         assert asyncio.run(run()) == [{"found": 1}] * 200
@@ -242,18 +239,6 @@ async def held(server, received, writer):
     await FINE(received, writer)
 
 
-def test_a_calls_deadline_includes_its_wait_in_line():
-    async def run(url):
-        client = client_of(concurrency=1, waiting=1, deadline_s=0.2)
-        first, second = asyncio.create_task(get(client, url)), asyncio.create_task(failures(client, url, 1))
-        with pytest.raises(ToolError, match=r"no answer of serper: The call was not answered within 0\.2 seconds"):
-            await first
-        assert "within 0.2 seconds, with 1 calls running at once and up to 1 waiting" in (await second)[0]
-
-    with http.ChatServer(http.sleeps) as server:
-        asyncio.run(run(server.url))
-
-
 def test_a_provider_that_is_busy_is_not_taken_for_down():
     async def run(url):
         client = client_of(failures=1)
@@ -264,7 +249,7 @@ def test_a_provider_that_is_busy_is_not_taken_for_down():
         asyncio.run(run(server.url))
 
 
-@pytest.mark.parametrize("limits", [{"rate_per_s": 0.0}, {"total_s": 1.0}, {"budget": 0}])
+@pytest.mark.parametrize("limits", [{"rate_per_s": 0.0}, {"budget": 0}])
 def test_limits_that_allow_no_call_are_refused(limits):
     with pytest.raises(ConfigError, match="cannot be called") as caught:
         client_of(**limits)

@@ -77,9 +77,8 @@ class SafeFetcher:
     - connect to an address that is not public, or to a port or host that `rules` do not allow. The address is checked
       where the connection is made, and is the one that is connected to (`PinnedBackend`); every redirect is checked
       anew, and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
-    - open more than `concurrency` pages at once, the others queue as in `CallPool`, with its `waiting` and
-      `deadline_s`; or take longer than `timeout_s` seconds from its turn to the page's text: waiting for the host,
-      robots.txt, redirects and repetitions are within;
+    - open more than `concurrency` pages at once, while the others queue; or take longer than `timeout_s` seconds from
+      its turn to the page's text: waiting for the host, robots.txt, redirects and repetitions are within;
     - take more than `max_bytes` (as http.body counts them, before and after unpacking), more than body.MAX_RATIO times
       what was received, more than `MAX_HEADERS`, or a type of content that is not among extract.TYPES;
     - open what a site's robots.txt forbids, or pages of a site whose Crawl-delay is above robots.MAX_DELAY_S (unless
@@ -108,8 +107,6 @@ class SafeFetcher:
         timeout_s: float = 15.0,
         max_bytes: int = 2_000_000,
         concurrency: int = 64,
-        waiting: int | None = None,
-        deadline_s: float | None = None,
         per_host: int = 2,
         interval_s: float = 1.0,
         attempts: int = 3,
@@ -127,7 +124,7 @@ class SafeFetcher:
         self._timeout_s, self._max_bytes = timeout_s, max_bytes
         self._robots = Robots(extractor, agent) if obey_robots else None
         self._throttle = HostThrottle(interval_s, per_host)
-        self._calls = CallPool(concurrency=concurrency, waiting=waiting, deadline_s=deadline_s)
+        self._calls = CallPool(concurrency=concurrency)
         self._retry = Retry(attempts, wait_s, max_wait_s=timeout_s)
         self._tls = httpcore2.default_ssl_context()
 

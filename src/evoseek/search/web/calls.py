@@ -20,8 +20,6 @@ from evoseek.search.web.providers import PROVIDERS, CallLimits, JsonApi, make_pr
 from evoseek.search.web.settings import BrowseSettings, WebSettings
 from evoseek.search.web.stored import Cache, StoredWeb
 
-DEADLINE_S = 120.0  # for one call of a provider or a page, its wait in the queue included
-WAITING = 4096  # calls in the queue, at most
 PER_HOST = 2  # requests at once to a host that is not one's own
 
 Closing = Callable[[Callable[[], None]], object]
@@ -44,11 +42,8 @@ def _provider(web: WebSettings, search: SearchSettings, closing: Closing) -> Sea
     limits = CallLimits(
         rate_per_s=web.rate_per_s,
         concurrency=web.concurrency,
-        waiting=WAITING,
-        deadline_s=DEADLINE_S,
         budget=web.budget,
         attempts=search.attempts,
-        total_s=DEADLINE_S,
         wait_s=search.wait_s,
     )
     api = _described(web)
@@ -86,8 +81,6 @@ def _fetcher(browse: BrowseSettings, search: SearchSettings, closing: Closing) -
         extractor,
         timeout_s=browse.timeout_s,
         concurrency=browse.concurrency,
-        waiting=WAITING,
-        deadline_s=DEADLINE_S,
         per_host=PER_HOST if browse.interval_s else browse.concurrency,
         interval_s=browse.interval_s,
         attempts=search.attempts,

@@ -132,23 +132,19 @@ class CallLimits:
 
     Attributes:
         rate_per_s: requests a second, repetitions included, of this process
-        concurrency, waiting, deadline_s: as of `CallPool`; a call that waits to be retried is under way
+        concurrency: calls at once; one that waits to be retried is under way
         budget: requests over the client's life, repetitions included; None is no limit
         attempts: how often a call is made at most
         timeout_s: seconds for one attempt
-        total_s: seconds for all attempts and the waits between them, but not for waiting for one's turn
         wait_s, max_wait_s: as of `Retry`
         failures, pause_s: as of `CircuitBreaker`
     """
 
     rate_per_s: float = 10.0
     concurrency: int = 32
-    waiting: int | None = None
-    deadline_s: float | None = None
     budget: int | None = None
     attempts: int = 4
     timeout_s: float = 4.0
-    total_s: float = 45.0
     wait_s: float = 0.5
     max_wait_s: float = 20.0
     failures: int = 10
@@ -169,18 +165,13 @@ class WebClient:
                 f"{name} cannot be called {limits.rate_per_s} times a second, {budget} times in all. Expected numbers "
                 "above 0."
             )
-        if limits.total_s < limits.timeout_s:
-            raise ConfigError(
-                f"{name} cannot be called for {limits.timeout_s:g} seconds an attempt (timeout_s) and "
-                f"{limits.total_s:g} for all attempts (total_s). Lower the one, or raise the other."
-            )
         self._name, self._api_key, self._limits, self.calls = name, api_key, limits, 0
         self._server = Server(
             setting="url",
             api_key=api_key,
             timeout_s=limits.timeout_s,
-            retry=Retry(limits.attempts, limits.wait_s, limits.max_wait_s, limits.total_s),
-            pool=CallPool(concurrency=limits.concurrency, waiting=limits.waiting, deadline_s=limits.deadline_s),
+            retry=Retry(limits.attempts, limits.wait_s, limits.max_wait_s),
+            pool=CallPool(concurrency=limits.concurrency),
         )
         self.breaker = CircuitBreaker(limits.failures, limits.pause_s)
         self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
@@ -192,6 +183,7 @@ class WebClient:
         """
 
         async def attempt(client: httpx2.AsyncClient) -> T:
+            await self._turn()
             await self.breaker.ready()  # since the breaker may have opened meanwhile
             if self.calls == self._limits.budget:
                 raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
@@ -205,7 +197,7 @@ class WebClient:
 
         try:
             await self.breaker.ready()
-            return await self._server.call(attempt, turn=self._turn)
+            return await self._server.call(attempt)
         except ToolError as error:
             raise ToolError(f"There is no answer of {self._name}: {error}") from error
 
