@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from evoseek.errors import ConfigError
 from evoseek.project import TABLE, Project, read_project
@@ -91,16 +91,9 @@ def gather(
     )
 
 
-def load_settings(
-    files: Path | Sequence[Path] = (),
-    *,
-    system: str | None = None,
-    fallback: str = "search-r1",
-    options: Mapping[str, object] | None = None,
-    sets: Iterable[str] = (),
-) -> TrainingSettings:
-    """The settings in one go; see `gather`. Raises ConfigError."""
-    return gather(files, system=system, fallback=fallback, options=options, sets=sets).read()
+def load_settings(files: Path | Sequence[Path] = (), **given: Any) -> TrainingSettings:
+    """The settings in one go, with the arguments of `gather`. Raises ConfigError."""
+    return gather(files, **given).read()
 
 
 def allow_project(project: Project | None) -> None:

@@ -11,7 +11,6 @@ from evoseek.checkpoints import Checkpoint
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.loss.base import LossFn, LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.protocols import RewardFn
@@ -129,17 +128,14 @@ class TrainingContext(Context):
     @cached_property
     def trainer(self) -> Trainer:
         """The trainer of the run's own policy."""
-        return self._trainer(self.objects.loss, None)
+        objective = Objective.of(self.settings, self.objects.loss, self.objects.credit)
+        return self.trainer_of(self.agent, objective)
 
     def learn_supervised(self, total_steps: int) -> Trainer:
         """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
-        given = self.objects.loss
-        self.trainer = self._trainer(CrossEntropyLoss() if given is None else given, total_steps)
+        objective = Objective.of(self.settings, self.objects.loss or CrossEntropyLoss(), self.objects.credit)
+        self.trainer = self.trainer_of(self.agent, objective, total_steps=total_steps)
         return self.trainer
-
-    def _trainer(self, loss: LossFn[LossInputs] | None, total_steps: int | None) -> Trainer:
-        objective = Objective.of(self.settings, loss, self.objects.credit)
-        return self.trainer_of(self.agent, objective, total_steps=total_steps)
 
     def trainer_of(
         self, agent: Agent, objective: Objective, *, part: str = "policy", total_steps: int | None = None

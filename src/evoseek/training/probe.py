@@ -58,14 +58,8 @@ class WeightsProbe:
         if nothing could be sampled."""
         sampler: Any = self.roller.sampler
         replicas: Sequence[Any] | None = getattr(sampler, "replicas", None)
-        drawn = await asyncio.gather(
-            *(self._draw(one, step, number) for number, one in enumerate(replicas or [sampler])), return_exceptions=True
-        )
-        own: list[object] = []
-        for one, samples in zip(replicas or [sampler], drawn, strict=True):
-            if isinstance(samples, BaseException) and not isinstance(samples, SamplerError):
-                raise samples
-            own.append([str(getattr(one, "name", "the sampler")), *_drawn_or_error(samples)])
+        draws = (self._draw(one, step, number) for number, one in enumerate(replicas or [sampler]))
+        own: list[Any] = await asyncio.gather(*draws)
         everyone = own if replicas is None else [row for share in self.ranks.gather(own) for row in share]
         rows = cast("list[tuple[str, list[Drawn], str]]", everyone)
         found = [self._compared([_sample(*one) for one in samples], step, name) for name, samples, _ in rows if samples]
@@ -75,25 +69,24 @@ class WeightsProbe:
         numbers = {"difference": max(map(max, found)), "mean": max(map(fmean, found))}
         return {f"sampling/probe_{name}": number for name, number in numbers.items()} | lost
 
-    async def _draw(self, sampler: Sampler, step: int, number: int) -> list[Drawn]:
-        """One sample for each question."""
-        render, messages = self.roller.renderer.render_prompt, self.roller.env.messages
-        prompts = [render(messages(Question("probe", text, ()))) for text in QUESTIONS]
-        request = SampleRequest(
-            "", 0, (), TOKENS, self.roller.temperature or 1.0, self.roller.renderer.stop, self.roller.seed
-        )
-        asked = [
-            replace(request, trajectory_id=f"probe/{step}/{number}/{place}", token_ids=prompt)
-            for place, prompt in enumerate(prompts)
-        ]
-        return await asyncio.gather(*(self._sampled(sampler, one) for one in asked))
+    async def _draw(self, sampler: Sampler, step: int, number: int) -> tuple[str, list[Drawn], str]:
+        """The sampler's name, one sample for each question, and no error; or no samples and the error's text."""
+        name, roller = str(getattr(sampler, "name", "the sampler")), self.roller
+        request = SampleRequest("", 0, (), TOKENS, roller.temperature or 1.0, roller.renderer.stop, roller.seed)
 
-    async def _sampled(self, sampler: Sampler, request: SampleRequest) -> Drawn:
+        async def sampled(place: int, text: str) -> Drawn:
+            trajectory_id = f"probe/{step}/{number}/{place}"
+            prompt = roller.renderer.render_prompt(roller.env.messages(Question("probe", text, ())))
+            try:
+                completion = await sampler.sample(replace(request, trajectory_id=trajectory_id, token_ids=prompt))
+                return prompt, completion.token_ids, completion.logprobs
+            finally:
+                roller.sampler.release(trajectory_id)
+
         try:
-            completion = await sampler.sample(request)
-            return request.token_ids, completion.token_ids, completion.logprobs
-        finally:
-            self.roller.sampler.release(request.trajectory_id)
+            return name, await asyncio.gather(*(sampled(*one) for one in enumerate(QUESTIONS))), ""
+        except SamplerError as error:
+            return name, [], str(error)
 
     def _compared(self, samples: Sequence[TrainingSample], step: int, name: str) -> list[float]:
         """The difference of every token."""
@@ -115,11 +108,6 @@ class WeightsProbe:
                 "wrong. sampler.probe_every=0 makes no comparison."
             )
         return differences
-
-
-def _drawn_or_error(samples: list[Drawn] | BaseException) -> tuple[list[Drawn], str]:
-    """The samples and no error, or none and the error's text: as JSON, to be gathered."""
-    return ([], str(samples)) if isinstance(samples, BaseException) else (samples, "")
 
 
 def _sample(prompt: Sequence[int], written: Sequence[int], logprobs: Sequence[float]) -> TrainingSample:

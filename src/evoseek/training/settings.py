@@ -235,16 +235,15 @@ class TrainingSettings(Section):
                 f"evaluation.index is {self.evaluation.index}, but search.name is {self.search.name}, which searches "
                 "no index of evoseek's. Leave evaluation.index out."
             )
-        if self.loss.name == "reinforce" and self.algorithm.mini_batches > 1:
+        if self.loss.name != "reinforce":
+            return
+        why = "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but"
+        if (batches := self.algorithm.mini_batches) > 1:
+            yield f"{why} algorithm.mini_batches is {batches}. Set it to 1, or loss.name to clipped."
+        if self.max_staleness and self.algorithm.importance == "none":
             yield (
-                "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but "
-                f"algorithm.mini_batches is {self.algorithm.mini_batches}. Set it to 1, or loss.name to clipped."
-            )
-        if self.loss.name == "reinforce" and self.max_staleness and self.algorithm.importance == "none":
-            yield (
-                "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but with "
-                f"rollout.max_staleness = {self.max_staleness} older policies write them, and algorithm.importance is "
-                "none. Set algorithm.importance to truncate, or loss.name to clipped."
+                f"{why} with rollout.max_staleness = {self.max_staleness} older policies write them, and "
+                "algorithm.importance is none. Set algorithm.importance to truncate, or loss.name to clipped."
             )
 
     @property
