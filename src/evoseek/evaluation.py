@@ -108,35 +108,30 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
 
 
 def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _Model:
-    if request.baseline is not None:
-        return _baseline(context, request.baseline, request.search, console)
-    if uses_chat_model(context.settings):
-        roller = chat_roller(context, context.searched_held_out, request.search)
-        return _Model(roller.chat.name, roller.one, context.settings.answerer.temperature)
-    agent, temperature = context.agent, context.settings.held_out_temperature
-    if notice := agent.template_notice():
-        say(console, notice)
-    roller = (context.solver(context.searched_held_out) if request.search else agent.solver([])).at(temperature)
-    return _Model(agent.policy.name, roller.one, temperature)
-
-
-def _baseline(context: Context, name: str, search: bool, console: Console) -> _Model:
-    """The policy, or the model of [answerer], that answers by a baseline."""
-    settings, engine = context.settings, None
-    if search:
-        engine = context.held_out_engine if settings.has_engine else context.web.engine
+    """The policy, or the model of [answerer], that answers as an agent or by a baseline."""
+    settings = context.settings
     if uses_chat_model(settings):
+        temperature = settings.answerer.temperature
+        if request.baseline is None:
+            asked = chat_roller(context, context.searched_held_out, request.search)
+            return _Model(asked.chat.name, asked.one, temperature)
         chat, prompts = context.chat("answerer")
-        model, called, temperature = ChatModel(chat), chat.name, settings.answerer.temperature
+        name, model = chat.name, ChatModel(chat)
     else:
         agent, temperature = context.agent, settings.held_out_temperature
         if notice := agent.template_notice():
             say(console, notice)
-        model, called, prompts = PolicyModel(agent, temperature), agent.policy.name, agent.prompts
-    baseline = build("baseline", PartSettings(name=name), context)
+        name = agent.policy.name
+        if request.baseline is None:
+            roller = context.solver(context.searched_held_out) if request.search else agent.solver([])
+            return _Model(name, roller.at(temperature).one, temperature)
+        prompts, model = agent.prompts, PolicyModel(agent, temperature)
+    engine = None
+    if request.search:
+        engine = context.held_out_engine if settings.has_engine else context.web.engine
+    baseline = build("baseline", PartSettings(name=request.baseline), context)
     limits = limits_of(settings.rollout, prompts)
-    answerer = BaselineAnswerer(baseline, model, prompts, limits, engine, settings.search)
-    return _Model(called, answerer.answer, temperature)
+    return _Model(name, BaselineAnswerer(baseline, model, prompts, limits, engine, settings.search).answer, temperature)
 
 
 def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:

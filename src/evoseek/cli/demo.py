@@ -61,12 +61,10 @@ def demo(
         from evoseek.demo import MODEL, run_demo, run_real_demo
 
     where = run_dir or Path("demo-real" if real else "demo")
-    plan = f"Train {model or 'smollm2-135m'} on real text" if real else "Train the tiny policy on a generated world"
+    plan = f"Train {model or MODEL} on real text" if real else "Train the tiny policy on a generated world"
     stop_if_dry([f"{plan} for at most {max_minutes:g} minutes and measure it before and after, in {where}"])
+    console = Console()
     if real:
-        directory, policy = run_dir or Path("demo-real"), model or MODEL
-        finish(run_real_demo(directory, data, model=policy, seed=seed, max_minutes=max_minutes, console=Console()))
-        return
-    finish(
-        run_demo(run_dir or Path("demo"), seed=seed, max_minutes=max_minutes, processes=processes, console=Console())
-    )
+        finish(run_real_demo(where, data, model=model or MODEL, seed=seed, max_minutes=max_minutes, console=console))
+    else:
+        finish(run_demo(where, seed=seed, max_minutes=max_minutes, processes=processes, console=console))
