@@ -23,7 +23,7 @@ import torch
 
 from evoseek.errors import SamplerError
 from evoseek.policy.draw import draw_tokens, turn_uniforms
-from evoseek.policy.packed import SHARED, Span, find_longest, packed_logits
+from evoseek.policy.packed import SHARED, Span, common_length, find_longest, packed_logits
 from evoseek.policy.policy import Policy, SamplerContext, eos_ids
 from evoseek.policy.settings import CPU_PREFILL_TOKENS, GPU_PREFILL_TOKENS, TorchSamplerSettings
 from evoseek.policy.slots import SlotCache
@@ -379,11 +379,8 @@ def _as_sampler_error(error: Exception) -> SamplerError:
 def _begin(row: _Row, turn: _Turn, policy_version: int) -> None:
     """Start a turn in a row, keeping the part of the turn's context that it already holds."""
     context = list(turn.request.token_ids)
-    known = row.ids[: row.cached]
-    if context[: len(known)] != known:
-        pairs = zip(known, context, strict=False)
-        known = known[: next((i for i, (left, right) in enumerate(pairs) if left != right), len(context))]
-    row.cached = min(len(known), len(context) - 1)  # the last id is always computed: its logits are wanted
+    known = common_length(row.ids[: row.cached], context)
+    row.cached = min(known, len(context) - 1)  # the last id is always computed: its logits are wanted
     row.ids, row.turn, turn.policy_version = context, turn, policy_version
 
 
