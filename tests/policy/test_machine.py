@@ -11,7 +11,14 @@ import torch
 from torch import nn
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.policy.machine import FEWEST_ROWS, Machine, WideLinear, find_machine, is_slow_with_bfloat16, widen_products
+from evoseek.policy.machine import (
+    FEWEST_ROWS,
+    Machine,
+    QuickLinear,
+    find_machine,
+    is_slow_with_bfloat16,
+    quicken_products,
+)
 
 CHILD = """
 import resource
@@ -33,9 +40,9 @@ def test_freed_memory_is_used_again():
     assert int(result.stdout) < 8
 
 
-def wide(size_in: int, size_out: int, bias: bool) -> WideLinear:
+def wide(size_in: int, size_out: int, bias: bool) -> QuickLinear:
     torch.manual_seed(0)
-    return WideLinear(size_in, size_out, bias=bias, dtype=torch.bfloat16)
+    return QuickLinear(size_in, size_out, bias=bias, dtype=torch.bfloat16)
 
 
 def test_the_sum_runs_in_float32_and_the_output_is_rounded_once():
@@ -75,21 +82,44 @@ def test_few_rows_or_other_types_are_an_ordinary_product():
         assert layer(torch.randn(FEWEST_ROWS, 48)).dtype == torch.bfloat16
 
 
-def test_the_bfloat16_layers_of_a_model_are_widened():
+@pytest.mark.parametrize("bias", [False, True])
+@pytest.mark.parametrize("rows", [1, 8, 40])
+def test_products_in_float32_are_the_same_but_for_the_order_of_the_sum(rows: int, bias: bool):
+    torch.manual_seed(0)
+    layer, usual = QuickLinear(48, 80, bias=bias), nn.Linear(48, 80, bias=bias)
+    usual.load_state_dict(layer.state_dict())
+    inputs = torch.randn(2, rows, 48, requires_grad=True)
+    twin = inputs.detach().requires_grad_()
+    weights = torch.randn(2, rows, 80)
+    outputs, expected = layer(inputs), usual(twin)
+    outputs.backward(weights)
+    expected.backward(weights)
+    pairs = [(outputs, expected), (inputs.grad, twin.grad)]
+    pairs += [(own.grad, other.grad) for own, other in zip(layer.parameters(), usual.parameters(), strict=True)]
+    for own, other in pairs:
+        torch.testing.assert_close(own, other, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("slow", [torch.float32, torch.bfloat16, None])
+def test_those_layers_of_a_model_are_quickened_that_are_slow_here(
+    monkeypatch: pytest.MonkeyPatch, slow: torch.dtype | None
+):
+    monkeypatch.setattr("evoseek.policy.machine.is_slow_with_bfloat16", lambda: slow == torch.bfloat16)
+    monkeypatch.setattr("evoseek.policy.machine._is_slow_with_float32", lambda: slow == torch.float32)
     config = LlamaConfig(
         vocab_size=96, hidden_size=48, intermediate_size=64, num_hidden_layers=2, num_attention_heads=6,
         num_key_value_heads=2,
     )  # fmt: skip
     model = LlamaForCausalLM(config).eval()
-    half = copy.deepcopy(model).bfloat16()
-    for each in (model, half):
-        widen_products(each)
-    assert {type(module) for module in half.modules() if isinstance(module, nn.Linear)} == {WideLinear}
-    assert {type(module) for module in model.modules() if isinstance(module, nn.Linear)} == {nn.Linear}
-    ids = torch.arange(90)[None]
-    with torch.inference_mode():
-        difference = half(ids).logits.float() - model.bfloat16().float()(ids).logits
-    assert difference.abs().max() < 0.02
+    for each in (model, copy.deepcopy(model).bfloat16()):
+        usual = copy.deepcopy(each)
+        quicken_products(each)
+        expected = QuickLinear if each.dtype == slow else nn.Linear
+        assert {type(module) for module in each.modules() if isinstance(module, nn.Linear)} == {expected}
+        ids = torch.arange(90)[None]
+        with torch.inference_mode():
+            difference = each(ids).logits.float() - usual.float()(ids).logits
+        assert difference.abs().max() < (0.02 if each.dtype == torch.bfloat16 else 1e-5)
 
 
 @pytest.mark.parametrize(
@@ -123,6 +153,7 @@ def test_products_are_timed_in_both_types_forward_backward_and_few_at_a_time(mon
 
     monkeypatch.setattr(nn.Linear, "forward", told)
     monkeypatch.setattr("evoseek.policy.machine.is_slow_with_bfloat16", lambda: False)
+    monkeypatch.setattr("evoseek.policy.machine._is_slow_with_float32", lambda: False)
     torch.manual_seed(5)
     before = torch.get_rng_state()
     readings: list[int] = []

@@ -32,7 +32,7 @@ from evoseek.policy.lora import (
     plain_model,
     save_adapter,
 )
-from evoseek.policy.machine import devices, is_slow_with_bfloat16, keep_freed_memory, widen_products
+from evoseek.policy.machine import devices, keep_freed_memory, quicken_products
 from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.shape import check_hub
 from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, find_policy, is_adapter, is_gguf
@@ -109,8 +109,8 @@ def place(model: PreTrainedModel, device: str) -> None:
     model.to(device)  # pyright: ignore[reportArgumentType]
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
-    if is_slow_with_bfloat16():
-        widen_products(model)
+    if model.dtype == torch.bfloat16 or model.num_parameters() >= _SMALL:
+        quicken_products(model)
     model.eval()
 
 

@@ -2,7 +2,8 @@
 
 A product of bfloat16 numbers is summed in float32 in any case. Without instructions for it (AMX or AVX-512 BF16), an
 x86 processor multiplies bfloat16 numbers at half the rate of float32 ones or less, so products with many rows run in
-float32 there: both ways give the same but for the order of the sum.
+float32 there: both ways give the same but for the order of the sum. A product of float32 numbers runs in oneDNN where
+MKL, which torch calls for it, is slow: on AMD's processors with AVX-512 MKL uses half of each vector.
 """
 
 from __future__ import annotations
@@ -11,9 +12,11 @@ import ctypes
 import math
 import os
 import platform
+import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,6 +27,7 @@ from torch.nn.functional import linear
 from torch.nn.utils import skip_init
 
 FEWEST_ROWS = 64  # of a product in float32; with fewer, converting the weights takes longer than the arithmetic
+_FEWEST_ROWS = 8  # of one whose weights are in float32; with fewer, MKL is the quicker library
 _TIMED_ROUNDS, _TIMED_ROWS, _TIMED_SLOTS, _WIDEST = 3, 128, 32, 1024  # of the products that are timed
 _COMPARED = (torch.float32, torch.bfloat16)
 _CGROUP = Path("/sys/fs/cgroup")
@@ -42,7 +46,7 @@ class Machine:
     is_here: bool = True
     has_bfloat16: bool = True
     processes: int = 1
-    clock: Callable[[], float] = time.perf_counter
+    clock: Callable[[], float] = time.process_time
 
     @property
     def is_cpu(self) -> bool:
@@ -113,8 +117,7 @@ def _timed_layer(hidden: int, inner: int, dtype: torch.dtype) -> nn.Linear:
     """A layer as a model has it here; no random number is drawn, since a run's own draws follow."""
     layer = cast(nn.Linear, skip_init(nn.Linear, hidden, inner, bias=False, dtype=dtype))
     nn.init.constant_(layer.weight, 1 / hidden)
-    if is_slow_with_bfloat16():
-        widen_products(layer)
+    quicken_products(layer)
     return layer
 
 
@@ -141,26 +144,29 @@ def _free_memory() -> int:
     return min(free, max(0, limit - used))
 
 
-class WideLinear(nn.Linear):
-    """A linear layer with bfloat16 weights whose products of `FEWEST_ROWS` rows or more run in float32.
+class QuickLinear(nn.Linear):
+    """A linear layer of a real model on a CPU, whose products run in float32 by the quicker library.
 
-    Inputs, outputs, gradients and what is kept for the backward pass are bfloat16, as in `nn.Linear`.
+    With float32 weights from `_FEWEST_ROWS` rows on; with bfloat16 weights from `FEWEST_ROWS` rows on, where inputs,
+    outputs, gradients and what is kept for the backward pass are bfloat16, as in `nn.Linear`.
     """
 
     def forward(self, input: Tensor) -> Tensor:
         """The product, as of `nn.Linear`."""
-        rows = input.numel() // self.in_features
-        if rows < FEWEST_ROWS or not input.dtype == self.weight.dtype == torch.bfloat16:
+        fewest = FEWEST_ROWS if self.weight.dtype == torch.bfloat16 else _FEWEST_ROWS
+        few = input.numel() < fewest * self.in_features
+        if few or input.dtype != self.weight.dtype or torch.is_autocast_enabled("cpu"):
             return super().forward(input)
         result: Tensor = _Product.apply(input, self.weight, self.bias)  # pyright: ignore[reportUnknownMemberType]
         return result
 
 
-def widen_products(model: nn.Module) -> None:
-    """Make the model's bfloat16 linear layers on the CPU `WideLinear`."""
+def quicken_products(model: nn.Module) -> None:
+    """Make those of the model's linear layers on the CPU `QuickLinear` that this processor multiplies faster so."""
+    types = {torch.bfloat16: is_slow_with_bfloat16(), torch.float32: _is_slow_with_float32()}
     for module in model.modules():
-        if type(module) is nn.Linear and module.weight.dtype == torch.bfloat16 and module.weight.device.type == "cpu":
-            module.__class__ = WideLinear
+        if type(module) is nn.Linear and module.weight.device.type == "cpu" and types.get(module.weight.dtype):
+            module.__class__ = QuickLinear
 
 
 def is_slow_with_bfloat16() -> bool:
@@ -169,6 +175,25 @@ def is_slow_with_bfloat16() -> bool:
         torch.cpu._is_amx_tile_supported()  # pyright: ignore[reportPrivateUsage]
         or torch.cpu._is_avx512_bf16_supported()  # pyright: ignore[reportPrivateUsage]
     )
+
+
+@cache
+def _is_slow_with_float32() -> bool:
+    """Whether MKL, torch's library for products in float32, leaves half of this processor's vectors unused, and oneDNN,
+    which torch has for its compiler, can be called instead."""
+    try:
+        maker = re.search(r"vendor_id\s*: (\w+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
+    except OSError:  # another system than Linux
+        return False
+    wide = torch.cpu._is_avx512_supported()  # pyright: ignore[reportPrivateUsage]
+    return wide and maker is not None and maker[1] != "GenuineIntel" and hasattr(torch.ops.mkldnn, "_linear_pointwise")
+
+
+def _float32_product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """The linear layer's product, for float32 numbers."""
+    if _is_slow_with_float32():
+        return torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
+    return linear(input, weight, bias)
 
 
 def is_quick_bfloat16(values: Tensor) -> bool:
@@ -180,7 +205,7 @@ class _Product(Function):
     @staticmethod
     def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         ctx.save_for_backward(input, weight)
-        return linear(input.float(), weight.float(), None if bias is None else bias.float()).to(input.dtype)
+        return _float32_product(input.float(), weight.float(), None if bias is None else bias.float()).to(input.dtype)
 
     @staticmethod
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
@@ -189,7 +214,7 @@ class _Product(Function):
         gradient = gradients[0].float()
         rows = gradient.flatten(0, -2)
         return (
-            (gradient @ weight.float()).to(input.dtype) if wanted[0] else None,
-            (rows.T @ input.float().flatten(0, -2)).to(weight.dtype) if wanted[1] else None,
+            _float32_product(gradient, weight.float().T).to(input.dtype) if wanted[0] else None,
+            _float32_product(rows.T, input.float().flatten(0, -2).T).to(weight.dtype) if wanted[1] else None,
             rows.sum(0).to(weight.dtype) if wanted[2] else None,
         )
