@@ -5,7 +5,7 @@ million parameters; a larger model gets these:
 
     policy.device                 the CUDA device, if there is one, or else the CPU
     policy.dtype                  bfloat16 on an accelerator that has it; on a CPU where products of this model's sizes
-                                  are timed to be 1.5 times as fast in it; otherwise float32, as for several processes
+                                  are timed to be 1.3 times as fast in it; otherwise float32, as for several processes
                                   (they share the weights in nothing else) and below 20 million parameters
     learner.bf16                  on an accelerator
     learner.learning_rate         all weights: 1.5e-5 below 0.3 billion parameters (measured: SmolLM2-135M on Wikipedia,
@@ -54,7 +54,7 @@ _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
 _ADAPTER_RATE = 10.0  # times that of all weights
 _FEWEST_TIMED = 20_000_000  # parameters; below, the products are not what takes the time
-_LEAST_GAIN = 1.5  # of products, which take half of a pass, while the rest is no faster (bench/real_speed.py)
+_LEAST_GAIN = 1.3  # of products; the rest of a pass gains about as much (bench/real_speed.py)
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
 _LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
