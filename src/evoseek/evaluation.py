@@ -15,17 +15,26 @@ from typing import Any
 from rich.console import Console
 
 from evoseek.answer import chat_roller, check_of, uses_chat_model
-from evoseek.errors import ConfigError, EvoseekError
+from evoseek.errors import EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.eval.evaluate import examining
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results, Score
-from evoseek.eval.sample import Answerer, Key, Sample, check_temperature, content_digest, draw_missing, keys_of, merged
+from evoseek.eval.sample import (
+    Answerer,
+    Key,
+    Sample,
+    check_temperature,
+    content_digest,
+    draw,
+    draw_missing,
+    keys_of,
+    merged,
+)
 from evoseek.eval.suite import Suite
 from evoseek.files import json_digest, write_atomic
 from evoseek.registry import build
 from evoseek.report.evaluation import grids, markdown, note, results_json
-from evoseek.report.plots import plot_risk
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.certainty import certainty_of
@@ -103,7 +112,7 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
         _check_any_valid(results)
         evaluated = Evaluated(results, results_json(results, about), _title(about, context.metric))
         if folder:
-            _write(folder, evaluated, console)
+            _write(folder, evaluated)
     return evaluated
 
 
@@ -199,19 +208,15 @@ def _draw(
         samples[sample.key] = sample
         progress(sum(one.invalid is None for one in samples.values()), len(keys))
 
+    draw_one = partial(
+        draw,
+        answer=model.answer,
+        metric=context.metric,
+        reward=examining(context.reward, context.metric, check_of(context)),
+        certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
+    )
     with CountProgress(console, "samples") as progress:
-        asyncio.run(
-            draw_missing(
-                request.questions,
-                request.samples,
-                done,
-                answer=model.answer,
-                metric=context.metric,
-                reward=examining(context.reward, context.metric, check_of(context)),
-                certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
-                keep=keep,
-            )
-        )
+        asyncio.run(draw_missing(request.questions, request.samples, done, draw=draw_one, keep=keep))
     if folder:
         folder.flush()
 
@@ -226,18 +231,13 @@ def _title(about: Mapping[str, object], metric: str) -> str:
     return f"{about['model']}{by}{on}: {metric}, {drawn}, search {search}"
 
 
-def _write(folder: EvaluationFolder, evaluated: Evaluated, console: Console) -> None:
+def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:
     results = evaluated.results
     made, said = grids(results, evaluated.title), note(results)
-    seconds = {name: asdict(cost) for name, cost in results.seconds().items()}
+    seconds = {name: asdict(cost) for name, cost in results.costs(("seconds",)).items()}
     write_atomic(folder.timings, json.dumps(seconds, indent=1) + "\n")
     write_atomic(folder.markdown, markdown(made, said))
     write_atomic(folder.results, json.dumps(evaluated.json, indent=1, ensure_ascii=False) + "\n")
-    if curve := results.risk_coverage:
-        try:
-            say(console, f"Risk over coverage: {plot_risk(curve, evaluated.title, folder.curve)}")
-        except ConfigError as error:  # which says how to install matplotlib
-            say(console, str(error))
 
 
 def _check_any_valid(results: Results) -> None:

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from evoseek.files import json_digest
-from evoseek.report.model_card import PolicyOrigin, model_card
+from evoseek.report.model_card import model_card
 
 INPUTS = {"search.index": {"path": "index", "sha256": "ab12"}}
 
@@ -24,7 +24,7 @@ def run(folder: Path, **config: object) -> Path:
 
 def test_the_card_of_a_run(tmp_path: Path) -> None:
     """10 of 40 right: Wilson's interval is [0.142, 0.402]. What was measured after the checkpoint is not its score."""
-    card = model_card(PolicyOrigin(str(run(tmp_path)), step=9))
+    card = model_card(str(run(tmp_path)), step=9)
     for line in (
         "base_model: Qwen/Qwen2.5-3B",
         "library_name: transformers",
@@ -42,9 +42,7 @@ def test_the_card_of_a_run(tmp_path: Path) -> None:
 
 def test_scores_of_an_evaluation_come_first(tmp_path: Path) -> None:
     scores = {"exact_match": {"mean": 0.4, "interval_95": [0.3, 0.51], "n": 100, "n_invalid": 0}}
-    card = model_card(
-        PolicyOrigin(str(run(tmp_path)), step=9, adapter_of="Qwen/Qwen2.5-3B", results={"scores": scores})
-    )
+    card = model_card(str(run(tmp_path)), step=9, adapter_of="Qwen/Qwen2.5-3B", results={"scores": scores})
     assert "| exact_match | 0.400 [0.300, 0.510] | 100 |" in card
     assert "0.250" not in card
     assert "library_name: peft" in card
@@ -52,7 +50,7 @@ def test_scores_of_an_evaluation_come_first(tmp_path: Path) -> None:
 
 
 def test_a_policy_without_a_run_has_no_scores() -> None:
-    card = model_card(PolicyOrigin("tiny"))
+    card = model_card("tiny")
     assert "| base model | tiny |" in card
     assert "## Scores" not in card
     assert "base_model" not in card.split("---")[1]
@@ -61,7 +59,7 @@ def test_a_policy_without_a_run_has_no_scores() -> None:
 def test_a_hostile_name_adds_nothing_to_the_card(tmp_path: Path) -> None:
     """Neither a line of metadata nor a row, a link or a tag."""
     name = "a/b\nlicense: mit\n---\n| [x](http://x) <b>"
-    card = model_card(PolicyOrigin(str(run(tmp_path, policy={"model": name})), step=9, adapter_of=name))
+    card = model_card(str(run(tmp_path, policy={"model": name})), step=9, adapter_of=name)
     assert "base_model" not in card.split("---")[1]
     assert "license: mit" not in card.splitlines()
     assert r"| base model | a/b license: mit --- \| [x]\(http://x) \<b> |" in card

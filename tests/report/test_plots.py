@@ -4,9 +4,8 @@ import sys
 import pytest
 
 from evoseek.errors import ConfigError
-from evoseek.eval.risk import Answer, RiskCoverage
 from evoseek.report.metrics import CHARTS, JsonlMetrics
-from evoseek.report.plots import curve, panels, plot_curves, plot_risk, smoothed
+from evoseek.report.plots import curve, panels, plot_curves, smoothed
 from evoseek.runs import RunDirectory
 
 
@@ -56,12 +55,6 @@ def test_the_picture_grows_with_its_charts(tmp_path):
             JsonlMetrics(run.metrics).write(step, dict.fromkeys(list(CHARTS)[:charts], 0.5))
         sizes.append(struct.unpack(">II", plot_curves(run).read_bytes()[16:24]))
     assert sizes == [(1200, 600), (1600, 600)]
-
-
-def test_a_picture_of_risk_over_coverage(tmp_path):
-    curve = RiskCoverage.of(4, [Answer(0.9, False, "a"), Answer(0.5, True, "b")])
-    path = plot_risk(curve, "a model: exact_match", tmp_path / "risk_coverage.png")
-    assert path.read_bytes().startswith(b"\x89PNG")
 
 
 def test_without_matplotlib_it_says_how_to_get_it(tmp_path, monkeypatch):

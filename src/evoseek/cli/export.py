@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -74,7 +73,7 @@ def write_plain(
     with end_on_interrupt():
         from evoseek.checkpoints import latest_checkpoint
         from evoseek.policy.load import export_policy, load_policy, save_policy
-        from evoseek.report.model_card import PolicyOrigin, model_card
+        from evoseek.report.model_card import model_card
 
     checkpoint = latest_checkpoint(Path(run_or_policy))
     try:
@@ -87,14 +86,15 @@ def write_plain(
         ) from error
     if adapter and policy.adapter is None:
         raise _without_adapter(run_or_policy)
-    origin = PolicyOrigin(run_or_policy, checkpoint.step if checkpoint else None, results=results)
+    adapter_of = policy.model.name_or_path if adapter else ""
+    step = checkpoint.step if checkpoint else None
+    card = model_card(run_or_policy, step, adapter_of=adapter_of, results=results)
     try:
         if adapter:
             save_policy(policy, directory)
-            origin = replace(origin, adapter_of=policy.model.name_or_path)
         else:
             export_policy(policy, directory)
-        write_atomic(directory / "README.md", model_card(origin))
+        write_atomic(directory / "README.md", card)
     except OSError as error:
         raise ConfigError(disk_text(error, f"{directory} cannot be written")) from error
     whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy

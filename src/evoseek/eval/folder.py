@@ -4,7 +4,6 @@
     samples.jsonl   a line a finished sample, appended at once (`eval.sample`)
     trajectories.jsonl   the rollout of each, as a run records its own (`rollout.record`), for `evoseek view`
     results.json    the scores: determined by the samples alone; results.md has the same as tables
-    risk_coverage.png   the curve of risk over coverage (`eval.risk`), if certainties are known
     timings.json    seconds
     lock            held by the process that writes here
 
@@ -40,7 +39,6 @@ class EvaluationFolder:
             path / f"{name}.json" for name in ("settings", "results", "timings")
         )
         self.markdown = path / "results.md"
-        self.curve = path / "risk_coverage.png"
         self.trajectories = path / "trajectories.jsonl"
         self._samples = ResumableJsonl(path / "samples.jsonl", json.JSONEncoder(ensure_ascii=False))
 

@@ -66,11 +66,6 @@ class Results:
     samples: tuple[Sample, ...]
 
     @property
-    def lacking(self) -> int:
-        """How many samples are missing. There are no scores before it is 0."""
-        return self.n * self.per_question - len(self.samples)
-
-    @property
     def invalid(self) -> list[Sample]:
         """The samples that failed."""
         return [sample for sample in self.samples if sample.invalid is not None]
@@ -78,7 +73,7 @@ class Results:
     @property
     def is_final(self) -> bool:
         """Whether every sample is there and was scored."""
-        return not self.lacking and not self.invalid
+        return len(self.samples) == self.n * self.per_question and not self.invalid
 
     @cached_property
     def metrics(self) -> list[str]:
@@ -162,13 +157,13 @@ class Results:
             for share, answers in surest.items()
         }
 
-    def costs(self) -> dict[str, Cost]:
-        """Means and sums of the numbers of `COSTS` that are known."""
-        return _costs(self.samples, COSTS)
-
-    def seconds(self) -> dict[str, Cost]:
-        """The same of the seconds."""
-        return _costs(self.samples, ("seconds",))
+    def costs(self, names: Sequence[str] = COSTS) -> dict[str, Cost]:
+        """Means and sums of these numbers of samples, where they are known."""
+        found: dict[str, Cost] = {}
+        for name in names:
+            if values := [float(value) for sample in self.samples if (value := getattr(sample, name)) is not None]:
+                found[name] = Cost(fmean(values), sum(values), len(values))
+        return found
 
 
 def score(samples: Sequence[Sample], metric: str) -> Score:
@@ -221,14 +216,6 @@ def _score_of_known(samples: Iterable[Sample], value: Callable[[Sample], float |
     known = [(sample, found) for sample in samples if (found := value(sample)) is not None]
     n_invalid = sum(sample.invalid is not None for sample, _ in known)
     return _mean_over_questions([(one.question, float(found)) for one, found in known], n_invalid) if known else None
-
-
-def _costs(samples: Sequence[Sample], names: Sequence[str]) -> dict[str, Cost]:
-    found: dict[str, Cost] = {}
-    for name in names:
-        if values := [float(value) for sample in samples if (value := getattr(sample, name)) is not None]:
-            found[name] = Cost(fmean(values), sum(values), len(values))
-    return found
 
 
 def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0) -> Score:

@@ -231,10 +231,7 @@ async def draw_missing(
     samples: int,
     done: Collection[Key],
     *,
-    answer: Answerer,
-    metric: str,
-    reward: RewardFn,
-    certainty: Certainty = lambda _: None,
+    draw: Callable[[Question, int], Awaitable[tuple[Sample, Trajectory, Outcome]]],
     keep: Callable[[Sample, Trajectory, Outcome], None],
 ) -> None:
     """Draw every sample that is not done, each once, `AT_ONCE` of them at a time; `keep` gets each as it is finished,
@@ -246,7 +243,6 @@ async def draw_missing(
 
     async def one(key: Key) -> None:
         async with places:
-            question = by_id[key[0]]
-            keep(*await draw(question, key[1], answer=answer, metric=metric, reward=reward, certainty=certainty))
+            keep(*await draw(by_id[key[0]], key[1]))
 
     await asyncio.gather(*(one(key) for key in keys_of(questions, samples) if key not in done))

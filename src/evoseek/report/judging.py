@@ -85,24 +85,28 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
     with CountProgress(console, "answers") as progress:
         verdicts = asyncio.run(check_all())
     checked = list(zip(cases, verdicts, strict=True))
-    agreement = Agreement.of((case.correct, one if isinstance(one, bool) else None) for case, one in checked)
-    console.print(agreement_table(f"{chat.name} as a judge, 95 % intervals", agreement))
-    wrong = [(case, one) for case, one in checked if isinstance(one, bool) and one != case.correct]
-    if wrong:
-        say(console, f"Judged otherwise than labelled ({min(len(wrong), SHOWN)} of {len(wrong)}):")
-    for case, verdict in wrong[:SHOWN]:
-        say(console, f"  line {case.line}: judged {'correct' if verdict else 'incorrect'}: {case.answer}")
-        say(console, f"    asked: {case.question.text}  right: {' or '.join(case.question.golden_answers)}")
     failed = [(case, str(one)) for case, one in checked if isinstance(one, ToolError)]
     if len(failed) == len(checked):
         raise EvoseekError(
             f"The judge gave no verdict on any of {len(failed)} answers. {for_example([why for _, why in failed])} "
             "Repair that and give the same command again."
         )
-    if failed:
-        say(console, f"Without a verdict ({min(len(failed), SHOWN)} of {len(failed)}):")
-    for case, reason in failed[:SHOWN]:
-        say(console, f"  line {case.line}: {reason}")
+    agreement = Agreement.of((case.correct, one if isinstance(one, bool) else None) for case, one in checked)
+    console.print(agreement_table(f"{chat.name} as a judge, 95 % intervals", agreement))
+    wrong = [
+        (
+            case,
+            f"judged {'correct' if one else 'incorrect'}: {case.answer}\n"
+            f"    asked: {case.question.text}  right: {' or '.join(case.question.golden_answers)}",
+        )
+        for case, one in checked
+        if isinstance(one, bool) and one != case.correct
+    ]
+    for about, found in (("Judged otherwise than labelled", wrong), ("Without a verdict", failed)):
+        if found:
+            say(console, f"{about} ({min(len(found), SHOWN)} of {len(found)}):")
+        for case, text in found[:SHOWN]:
+            say(console, f"  line {case.line}: {text}")
 
 
 def agreement_table(title: str, agreement: Agreement) -> Table:

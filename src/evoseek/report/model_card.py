@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -23,63 +22,56 @@ SHOWN = (
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
-@dataclass(frozen=True, slots=True)
-class PolicyOrigin:
-    """Where an exported policy comes from: its name or directory, or a run at a step; and, of an adapter, the base that
-    it has to be loaded over. `results` are those of `evoseek eval --out`."""
-
-    source: str
-    step: int | None = None
-    adapter_of: str = ""
-    results: Mapping[str, Any] | None = None
-
-
-def model_card(origin: PolicyOrigin) -> str:
-    """The card as Markdown, with the metadata that the Hugging Face hub reads."""
-    run = RunDirectory(Path(origin.source)) if origin.step is not None else None
+def model_card(
+    source: str, step: int | None = None, *, adapter_of: str = "", results: Mapping[str, Any] | None = None
+) -> str:
+    """The card as Markdown, with the metadata that the Hugging Face hub reads. `source` is the policy's name or
+    directory, or the run that it is of at a step. An adapter has to be loaded over `adapter_of`. `results` are those of
+    `evoseek eval --out`."""
+    run = RunDirectory(Path(source)) if step is not None else None
     config: Mapping[str, Any] = {}
     if run is not None and run.config.is_file():
         config = flatten(json.loads(run.config.read_text(encoding="utf-8")))
-    base = str(config.get("policy.model") or origin.source)
+    base = str(config.get("policy.model") or source)
     about = [("base model", base)]
     if run is not None:
-        about += [("system", str(config.get("run.system"))), ("step", str(origin.step))]
+        about += [("system", str(config.get("run.system"))), ("step", str(step))]
         about += [(f"{name} (SHA-256)", found.sha256) for name, found in run.read_inputs().items()]
-    source, scores = _scores(origin, run, config)
+    measured_by, scores = _of_results(results) if results is not None else _of_run(run, step or 0, config)
     return (
         sandbox(Path(__file__).parent, finalize=_plain)
         .get_template("model_card.md")
         .render(
-            adapter_of=origin.adapter_of,
+            adapter_of=adapter_of,
             base=base,
             base_is_on_hub=bool(_HUB_NAME.fullmatch(base)) and not Path(base).exists(),  # the hub takes no others
             origin=[*about, ("evoseek", version("evoseek"))],
             settings=[(name, config[name]) for name in SHOWN if config.get(name) is not None],
-            source=source,
+            source=measured_by,
             scores=scores,
         )
         + "\n"
     )
 
 
-def _scores(
-    origin: PolicyOrigin, run: RunDirectory | None, config: Mapping[str, Any]
-) -> tuple[str, list[tuple[str, str, int]]]:
-    """The scores of an evaluation, else those that the run measured itself, at the last step up to the checkpoint's;
-    and where they come from."""
-    if origin.results is not None:
-        found = origin.results["scores"].items()
-        rows = [(name, interval_text(one["mean"], *one["interval_95"]), one["n"]) for name, one in found]
-        return "By `evoseek eval`.", rows
+def _of_results(results: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, int]]]:
+    """The scores of an evaluation, and where they come from."""
+    found = results["scores"].items()
+    rows = [(name, interval_text(one["mean"], *one["interval_95"]), one["n"]) for name, one in found]
+    return "By `evoseek eval`.", rows
+
+
+def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, int]]]:
+    """The score that the run measured itself, at the last step up to the checkpoint's."""
     rows = read_metrics(run.metrics) if run is not None else []
-    measured = [row for row in rows if "eval/reward" in row and (row["step"] or 0) <= (origin.step or 0)]
+    measured = [row for row in rows if "eval/reward" in row and (row["step"] or 0) <= step]
     if not measured or measured[-1]["eval/reward"] is None:
         return "", []
-    score, step = held_out_score(measured[-1]), measured[-1]["step"]
+    score, step = held_out_score(measured[-1]), int(measured[-1]["step"] or 0)
     right = score.mean * score.n
     is_share = score.n and abs(right - round(right)) < 1e-6 and 0 <= right <= score.n
     text = interval_text(score.mean, score.interval.low, score.interval.high) if is_share else f"{score.mean:.3f}"
-    where = f"Measured by the run at step {step:g}, on its held-out questions. Questions that failed count as wrong."
+    where = f"Measured by the run at step {step}, on its held-out questions. Questions that failed count as wrong."
     return where, [(str(config.get("reward.name")), text, score.n)]
 
 

@@ -1,4 +1,4 @@
-"""The curves of a run as one PNG, and an evaluation's curve of risk over coverage."""
+"""The curves of a run as one PNG."""
 
 from __future__ import annotations
 
@@ -10,13 +10,11 @@ from textwrap import wrap
 from typing import TYPE_CHECKING
 
 from evoseek.errors import ConfigError
-from evoseek.eval.risk import RiskCoverage
 from evoseek.report.metrics import CHARTS, MetricRow, read_metrics
 from evoseek.runs import RunDirectory
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 _ROLES = ("proposer", "solver", "")
 _TITLE = 34  # characters of a title that fit over a panel
@@ -31,7 +29,16 @@ def plot_curves(run: RunDirectory) -> Path:
     shown = panels(rows)
     columns = 3 if len(shown) <= 6 else 4
     lines = max(1, math.ceil(len(shown) / columns))
-    figure = _figure(4 * columns, 3 * lines, numbers="the run's metrics.jsonl")
+    try:
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+    except ImportError as error:
+        raise ConfigError(
+            "Drawing the curves needs matplotlib, which is not installed. Install it with `pip install "
+            "'evoseek[report]'`; the numbers themselves are in the run's metrics.jsonl."
+        ) from error
+    figure = Figure(figsize=(4 * columns, 3 * lines), layout="constrained")
+    FigureCanvasAgg(figure)
     for place, (title, curves) in enumerate(shown.items(), start=1):
         axes = figure.add_subplot(lines, columns, place)
         for number, (role, name) in enumerate(curves.items()):
@@ -43,45 +50,6 @@ def plot_curves(run: RunDirectory) -> Path:
         axes.grid(alpha=0.3)
     figure.savefig(run.curves, dpi=100)
     return run.curves
-
-
-def plot_risk(curve: RiskCoverage, title: str, path: Path) -> Path:
-    """Draw the share of wrong answers over the share of samples that are answered, the most certain ones first, into a
-    PNG, and return its path.
-
-    Raises ConfigError if matplotlib is not installed.
-    """
-    figure = _figure(6, 4, numbers="results.json")
-    axes = figure.add_subplot()
-    points = curve.points
-    axes.plot([point.coverage for point in points], [point.risk for point in points], marker="." * (len(points) < 40))
-    axes.axhline(points[-1].risk, linestyle="--", color="0.5", label="risk of all answers")
-    axes.set(
-        xlim=(0, 1),
-        ylim=(0, 1),
-        xlabel="coverage: share of samples answered",
-        ylabel="risk: share of these that is wrong",
-    )
-    axes.set_title("\n".join(wrap(f"{title}: AURC {curve.area:.3f}", 2 * _TITLE)), fontsize="medium")
-    axes.legend(fontsize="small")
-    axes.grid(alpha=0.3)
-    figure.savefig(path, dpi=100)
-    return path
-
-
-def _figure(width: float, height: float, *, numbers: str) -> Figure:
-    """A figure of so many inches. Raises ConfigError without matplotlib, naming where its numbers are."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError as error:
-        raise ConfigError(
-            "Drawing the curves needs matplotlib, which is not installed. Install it with `pip install "
-            f"'evoseek[report]'`; the numbers themselves are in {numbers}."
-        ) from error
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    return figure
 
 
 def panels(rows: Sequence[MetricRow]) -> Mapping[str, Mapping[str, str]]:
