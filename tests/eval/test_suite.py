@@ -1,4 +1,4 @@
-"""Suites: the catalogue, declared files, shapes of rows, and what is refused."""
+"""Suites: the catalogue, shapes of rows, and what is refused."""
 
 import json
 
@@ -60,23 +60,6 @@ def test_trap_another_number_of_questions_is_not_the_suite(tmp_path):
     bamboogle(tmp_path, 124)
     with pytest.raises(DataError, match="declares 125 questions, but 124 were read"):
         load_suite("bamboogle", tmp_path)
-
-
-def test_a_declared_file_with_its_checksum(tmp_path):
-    lines(tmp_path / "mine.jsonl", ROWS)
-    suite = tmp_path / "mine.toml"
-    suite.write_text('path = "mine.jsonl"\nmetric = "f1"\nn = 2\nlicence = "CC0"\n')
-    found = load_suite(str(suite))
-    assert (found.name, found.declared.metric, found.questions[0].golden_answers) == ("mine", "f1", ("Meri",))
-    right = suite.read_text() + f'sha256 = "{questions_digest(found.questions)}"\n'
-    suite.write_text(right)
-    assert load_suite(str(suite)).questions == found.questions
-    lines(tmp_path / "mine.jsonl", [ROWS[0], {**ROWS[1], "golden_answers": ["Vesu"]}])
-    with pytest.raises(DataError, match="they were changed"):
-        load_suite(str(suite))
-    suite.write_text('metrik = "f1"\n')
-    with pytest.raises(DataError, match="metrik"):
-        load_suite(str(suite))
 
 
 def test_a_file_and_a_folder_of_a_users_own(tmp_path):

@@ -48,8 +48,8 @@ _MIN_SEARCHES = 10  # searches without any result that tell a broken engine from
 On = Annotated[
     str | None,
     typer.Option(
-        help="Suite: a name such as hotpotqa, a TOML file that declares one, or a question file or folder; or "
-        "`feedback`: the conversations with a verdict."
+        help="Suite: a name such as hotpotqa, or a question file or folder; or `feedback`: the conversations with a "
+        "verdict."
     ),
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]

@@ -1,7 +1,7 @@
-"""Suites: question sets with what a score on them has to declare (metric, split, n, licence, checksum).
+"""Suites: question sets with what a score on them has to declare (metric, split, n, licence).
 
-A suite is named in the catalogue (`suites.toml`), or is a TOML file of the same keys with the `path` of its questions
-beside it, or a question file or a folder, whose n and checksum are then those that are found. Questions are JSON lines,
+A suite is named in the catalogue (`suites.toml`), or is a question file or a folder, which declares nothing.
+Questions are JSON lines,
 Parquet or data sets of the Hugging Face hub (Parquet and the hub need the extra `data`), in the shapes that FlashRAG
 and Search-R1 publish; `docs/benchmarks.py` converts FanOutQA and BrowseComp-Plus.
 
@@ -23,8 +23,6 @@ from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
-
-from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evoseek.corpus.questions import parse_question, question_row
 from evoseek.corpus.rows import read_rows
@@ -99,18 +97,15 @@ def _datasets() -> Any:
 _INSIDE = ("{name}/{split}.jsonl", "{name}/{split}.parquet", "{split}.jsonl", "{split}.parquet", "questions.jsonl")
 
 
-class Declaration(BaseModel):
-    """What a suite declares. `path` is relative to the file that declares it."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """What a suite declares; `hub` is the data set of the Hugging Face hub that has its questions."""
 
     metric: str = ""
     split: str = "test"
     n: int | None = None
     licence: str = ""
-    sha256: str = ""
     hub: str = ""
-    path: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,15 +125,22 @@ class Suite:
 
     def about(self) -> dict[str, object]:
         """Its part of the results."""
-        found = {"name": self.name, **self.declared.model_dump(include={"metric", "split", "licence"})}
-        return {**found, "n": len(self.questions), "sha256": questions_digest(self.questions)}
+        own = self.declared
+        return {
+            "name": self.name,
+            "metric": own.metric,
+            "split": own.split,
+            "licence": own.licence,
+            "n": len(self.questions),
+            "sha256": questions_digest(self.questions),
+        }
 
 
 def load_suite(name: str, data: Path | None = None) -> Suite:
     """The suite of a name or path; `data` is a folder that holds the questions of a suite of the catalogue.
 
-    Raises ConfigError for an unknown name, DataError for questions that cannot be read, or that are not those declared:
-    another number of them, or another checksum.
+    Raises ConfigError for an unknown name, DataError for questions that cannot be read, share an id, or are another
+    number than declared.
     """
     text, path = resources.files("evoseek.eval").joinpath("suites.toml").read_text(encoding="utf-8"), expanded(name)
     catalogue = {name: Declaration(**table) for name, table in tomllib.loads(text).items()}
@@ -152,17 +154,14 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
             suite = _read(name, declared, data)
         else:
             suite = _made(name, declared, rows_of_hub(declared.hub, name, declared.split), None)
-    elif path.suffix == ".toml" and path.is_file():
-        declared = _declaration(path)
-        suite = _read(path.stem, declared, path.parent / declared.path)
     elif path.exists():
         suite = _read(path.stem, Declaration(split=""), path)
     else:
         close = get_close_matches(name, catalogue, 1)
         hint = f" Did you mean {close[0]}?" if close else nearest(path)
         raise ConfigError(
-            f"There is no suite {name!r}.{hint} Give one of {', '.join(catalogue)}; or the path of a question file, of "
-            "a folder that holds one, or of a TOML file that declares a suite."
+            f"There is no suite {name!r}.{hint} Give one of {', '.join(catalogue)}; or the path of a question file, or "
+            "of a folder that holds one."
         )
     _check(suite)
     return suite
@@ -199,22 +198,4 @@ def _check(suite: Suite) -> None:
             f"The suite {suite.name} declares {declared.n} questions, but {found} were read. A score on other "
             "questions is no score on it: get the whole set, or evaluate the file itself (--questions)."
         )
-    if declared.sha256 and (digest := questions_digest(suite.questions)) != declared.sha256:
-        raise DataError(
-            f"The suite {suite.name} declares the checksum {declared.sha256[:12]}, but that of its questions is "
-            f"{digest[:12]}: they were changed. Restore them, or correct `sha256` to {digest}."
-        )
     check_ids(suite.questions)
-
-
-def _declaration(path: Path) -> Declaration:
-    try:
-        declared = Declaration(**tomllib.loads(path.read_text(encoding="utf-8-sig")))
-    except ValidationError as error:
-        first = error.errors()[0]
-        raise DataError(f"{path}: {'.'.join(map(str, first['loc']))}: {first['msg']}.") from error
-    except (OSError, ValueError) as error:
-        raise DataError(f"{path} cannot be read as TOML ({error}).") from error
-    if not declared.path:
-        raise DataError(f"{path}: `path` is missing. Give the file or folder of the questions, relative to this file.")
-    return declared

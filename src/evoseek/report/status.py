@@ -8,6 +8,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from rich.filesize import decimal
+
 from evoseek.credit.advantages import is_relative
 from evoseek.errors import RunError
 from evoseek.eval.results import lowest_of
@@ -114,7 +116,7 @@ class RunStatus:
             *self._held_out(),
             *self._roles(),
             ("Time", self._time()),
-            ("Disk", _size(sum(path.stat().st_size for path in self.run.path.rglob("*") if path.is_file()))),
+            ("Disk", decimal(sum(path.stat().st_size for path in self.run.path.rglob("*") if path.is_file()))),
             *(("Warning", words) for words in self.warnings()),
             *(("Next", command) for command in self._next()),
         ]
@@ -211,9 +213,3 @@ def _time(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h {minutes} min" if hours else f"{minutes} min {rest} s" if minutes else f"{rest} s"
-
-
-def _size(size: float) -> str:
-    units = ("bytes", "kB", "MB", "GB")
-    power = min(int(math.log(max(size, 1), 1000)), len(units) - 1)
-    return f"{size / 1000**power:.3g} {units[power]}" if power else f"{size:.0f} bytes"

@@ -15,7 +15,7 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -24,6 +24,7 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
 from evoseek.policy.encoding import well_formed
+from evoseek.search.opening import LiveIndex
 from evoseek.search.remote import RequestError, read_request, result_body
 from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen
 from evoseek.types import Passage
@@ -31,19 +32,6 @@ from evoseek.types import Passage
 _LOG = logging.getLogger(__name__)
 _DRAIN_S = 30
 Find = Callable[[Sequence[str], int], list[list[Passage]]]
-
-
-class BatchIndex(Protocol):
-    """An index that answers many queries at once."""
-
-    @property
-    def find_all(self) -> Find:
-        """At most k passages for each query, best first."""
-        ...
-
-    def __len__(self) -> int:
-        """Number of passages."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +50,7 @@ class RetrievalServerLimits:
 class RetrievalServer:
     """The application (ASGI) is `app`."""
 
-    def __init__(self, index: BatchIndex, limits: RetrievalServerLimits | None = None) -> None:
+    def __init__(self, index: LiveIndex, limits: RetrievalServerLimits | None = None) -> None:
         self._index, self._limits = index, limits or RetrievalServerLimits()
         self._batcher = MicroBatcher(
             index.find_all, max_batch=self._limits.max_batch, max_waiting=self._limits.max_waiting
