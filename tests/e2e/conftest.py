@@ -33,7 +33,6 @@ def without_curves(request, monkeypatch):
     """Curves take longer than a small run; they are drawn for a test that takes `curves`."""
     if "curves" not in request.fixturenames:
         monkeypatch.setattr("evoseek.train.draw", lambda run, console: None)
-        monkeypatch.setattr("evoseek.evaluation.plot_risk", lambda curve, title, path: path)
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def write_plain(
         ) from error
     if adapter and policy.adapter is None:
         raise _without_adapter(run_or_policy)
-    adapter_of = policy.model.name_or_path if adapter else ""
+    adapter_of = policy.model.name_or_path or "" if adapter else ""
     step = checkpoint.step if checkpoint else None
     card = model_card(run_or_policy, step, adapter_of=adapter_of, results=results)
     try:
