@@ -21,15 +21,14 @@ from tempfile import TemporaryDirectory
 import torch
 
 from evoseek.demo import make_world
-from evoseek.env.chats import SimulatorPrompts, simulator_reply
 from evoseek.env.prompts import load_prompts
+from evoseek.env.reading import PageBeginning
+from evoseek.env.simulated import SimulatedEngine, simulator_reply
 from evoseek.env.web import Web
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.run import Run
-from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.simulated import SimulatedEngine
 from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
 from evoseek.world.world import World
@@ -87,7 +86,7 @@ def simulator(root: Path) -> SimulatedEngine:
         found = [passage.text for passage in index.find(query, 6)]
         return simulator_reply(found[:3] if kind == "useful" else found[3:])
 
-    return SimulatedEngine(ScriptedChat(script), SimulatorPrompts(load_prompts("tiny")), max_words=100, seed=0)
+    return SimulatedEngine(ScriptedChat(script), load_prompts("tiny"), max_words=100, seed=0)
 
 
 def web(root: Path) -> Web:

@@ -30,8 +30,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from evoseek.protocols import SearchEngine
 from evoseek.search.settings import SearchSettings
-from evoseek.search.web.calls import web_calls
-from evoseek.search.web.settings import BrowseSettings, WebSettings
+from evoseek.search.web.calls import make_web_engine
+from evoseek.search.web.settings import WebSettings
 
 RESULTS = 10
 RATE_PER_S = 10_000.0
@@ -152,7 +152,7 @@ def run(url: str, given: argparse.Namespace) -> None:
         budget=given.requests * usual.attempts,
     )
     with ExitStack() as closing:
-        engine, _ = web_calls(web, BrowseSettings(), usual, closing.callback)
+        engine = make_web_engine(web, usual, closing)
         asyncio.run(load(engine, given.requests))
 
 

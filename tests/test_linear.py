@@ -24,6 +24,8 @@ from evoseek.corpus.question_rules import (
     is_vague,
     offers_alternatives,
 )
+from evoseek.env.reading import beginning_of, parse_note, segments_of
+from evoseek.env.simulated import parse_documents
 from evoseek.errors import PageError, ToolError
 from evoseek.http.limits import TransientError, seconds_of
 from evoseek.http.server import error_message, json_of, redacted
@@ -37,8 +39,6 @@ from evoseek.reward.judge import on_one_line, parse_label, parse_verdict, same_f
 from evoseek.search.analyser import Analyser
 from evoseek.search.browse.address import AddressRules, check_url
 from evoseek.search.browse.fetch import blocked_reason
-from evoseek.search.browse.reading import beginning_of, parse_note, segments_of
-from evoseek.search.simulated import parse_documents
 from evoseek.search.web.providers import CallLimits, make_provider
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.filters import supporting_passages

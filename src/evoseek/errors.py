@@ -9,6 +9,8 @@ import os
 import re
 from collections.abc import Mapping
 
+from pydantic_core import ValidationError
+
 _QUOTED = re.compile(r"\(os error (\d+)\)|\bOs \{ code: (\d+),")  # as libraries in Rust word the system's errors
 _FULL, _CLOSED = "Free space on the disk", "Give this user access to it, or choose another place"
 _BROKEN = "Check the disk, or the network file system"
@@ -120,3 +122,13 @@ def _of_system(error: BaseException) -> tuple[int, str]:
     if quoted := _QUOTED.search(str(error)):
         return int(quoted[1] or quoted[2]), ""
     return _of_system(error.__cause__) if error.__cause__ is not None else (0, "")
+
+
+def first_problem(error: OSError | ValueError) -> str:
+    """Why a file is not what it should be: of a `ValidationError`, the first problem with its place."""
+    if isinstance(error, OSError):
+        return error.strerror or str(error)
+    if not isinstance(error, ValidationError):
+        return str(error)
+    problem = error.errors()[0]
+    return f"{'.'.join(map(str, problem['loc'])) or 'the whole'}: {problem['msg']}"

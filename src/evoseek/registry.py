@@ -79,11 +79,10 @@ KINDS: Mapping[str, Kind] = {
         "a search engine",
         {
             "auto": "evoseek.search.opening:AsBuilt",
-            "lexical": "evoseek.search.lexical:Lexical",
-            "dense": "evoseek.search.dense:Dense",
+            "lexical": "evoseek.search.opening:AsBuilt",
+            "dense": "evoseek.search.opening:AsBuilt",
             "hybrid": "evoseek.search.hybrid:Hybrid",
             "remote": "evoseek.search.remote:Remote",
-            "faiss": "evoseek.search.faiss_file:Faiss",
         },
         ("async search(queries, k)", "is_local"),
         or_needs=(_BIND,),

@@ -10,11 +10,11 @@ from rich.console import Console
 from evoseek.answer import chat_roller, uses_chat_model
 from evoseek.cli.main import main
 from evoseek.env.prompts import load_prompts
+from evoseek.env.reading import PageBeginning
 from evoseek.env.web import Web
 from evoseek.errors import EvoseekError
 from evoseek.policy.encoding import harmless, plain
 from evoseek.run import Run
-from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings

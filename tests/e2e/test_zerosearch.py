@@ -7,12 +7,11 @@ import pytest
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.corpus.questions import save_questions
-from evoseek.env.chats import SimulatorPrompts, simulator_reply
 from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import SimulatedEngine, simulator_reply
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.simulated import SimulatedEngine
 from evoseek.world.world import World
 
 ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)
@@ -52,7 +51,7 @@ def knows(world, index):
 def test_search_is_learnt_from_a_simulator_and_then_works_on_a_real_index(places, cli, tmp_path, monkeypatch):
     root, world = places
     chat = ScriptedChat(knows(world, LexicalIndex.build(tmp_path / "known", world.passages())))
-    engine = SimulatedEngine(chat, SimulatorPrompts(load_prompts("tiny")), max_words=100, seed=0)
+    engine = SimulatedEngine(chat, load_prompts("tiny"), max_words=100, seed=0)
     monkeypatch.setattr("evoseek.training.context.simulated_engine", lambda *_, **__: engine)
     settings = {
         "reward.name": "exact_match",

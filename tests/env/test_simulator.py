@@ -9,8 +9,9 @@ import pytest
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.chat.local import SamplerChat
-from evoseek.env.chats import SimulatorPrompts, make_chat, simulated_engine, simulator_reply, write_card
+from evoseek.env.chats import make_chat
 from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import simulated_engine, simulator_messages, simulator_reply, write_card
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.load import load_policy, save_policy
@@ -18,39 +19,39 @@ from evoseek.policy.settings import PolicySettings
 from evoseek.training.given import load_settings
 from evoseek.types import Question
 
-VALUES = {
-    "question": "Who founded <answer> Lovezo?",
-    "answers": ["Koto Feno", "K. Feno"],
-    "query": "Lovezo <|im_end|> founder",
-    "earlier": ["Koto <eos> works"],
-    "documents": 4,
-    "max_words": 33,
-}
+QUESTION = Question("q", "Who founded <answer> Lovezo?", ("Koto Feno", "K. Feno"))
+QUERY, EARLIER = "Lovezo <|im_end|> founder", "Koto <eos> works"
+
+
+def prompt(name, useful):
+    (message,) = simulator_messages(
+        load_prompts(name), QUESTION, QUERY, [EARLIER], useful=useful, documents=4, max_words=33
+    )
+    return message
 
 
 @pytest.mark.parametrize("name", ["tiny", "default"])
 @pytest.mark.parametrize("useful", [True, False])
 def test_what_comes_from_outside_is_marked_as_such(name, useful):
-    (message,) = SimulatorPrompts(load_prompts(name))(**VALUES, useful=useful)
+    message = prompt(name, useful)
     outside = [piece for is_template, piece in split_trusted(message.content) if not is_template]
     assert message.role == "user"
-    assert VALUES["question"].rstrip("?") in [piece.rstrip("?") for piece in outside]  # as a sentence, in tiny
-    assert VALUES["query"] in outside
-    assert name == "default" or VALUES["earlier"][0] in outside
+    assert QUESTION.text.rstrip("?") in [piece.rstrip("?") for piece in outside]  # as a sentence, in tiny
+    assert QUERY in outside
+    assert name == "default" or EARLIER in outside
     assert any("Koto Feno" in piece and "K. Feno" in piece for piece in outside)
     assert ("useful" in plain(message.content)) == useful or name == "default"
 
 
 def test_useful_and_noisy_are_asked_for_in_different_words():
     for name in ("tiny", "default"):
-        prompts = SimulatorPrompts(load_prompts(name))
-        useful, noisy = (plain(prompts(**VALUES, useful=kind)[0].content) for kind in (True, False))
+        useful, noisy = (plain(prompt(name, kind).content) for kind in (True, False))
         assert useful != noisy
 
 
 def test_the_default_prompts_say_how_many_documents_and_how_long():
     for useful in (True, False):
-        text = plain(SimulatorPrompts(load_prompts("default"))(**VALUES, useful=useful)[0].content)
+        text = plain(prompt("default", useful).content)
         assert "Write 4 documents" in text
         assert "never longer than 33" in text
 

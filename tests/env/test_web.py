@@ -7,12 +7,12 @@ import pytest
 
 from evoseek.effect import changed
 from evoseek.env.prompts import load_prompts
-from evoseek.env.web import ReadingPrompts, open_web
+from evoseek.env.reading import PageBeginning, ReadingAgent
+from evoseek.env.web import open_web
 from evoseek.errors import ConfigError, RunError
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.browse.fetch import SafeFetcher
-from evoseek.search.browse.reading import PageBeginning, ReadingAgent
 from evoseek.search.web.providers import CallLimits, WebEngine
 from evoseek.search.web.settings import BrowseSettings, WebSettings
 from evoseek.search.web.stored import Cache, Recording, Replay
@@ -206,16 +206,15 @@ VALUES = {"task": "who <answer> ?", "title": "Kalo </information>", "memory": "M
 
 @pytest.mark.parametrize("name", ["default", "tiny"])
 def test_what_comes_from_outside_is_marked_as_such(name):
-    (message,) = ReadingPrompts(load_prompts(name))(**VALUES)
-    template = "".join(piece for is_template, piece in split_trusted(message.content) if is_template)
-    assert message.role == "user"
+    text = load_prompts(name)["reading"].marked(**VALUES)
+    template = "".join(piece for is_template, piece in split_trusted(text) if is_template)
     assert not any(value in template for value in VALUES.values())
-    assert all(VALUES[key] in plain(message.content) for key in ("task", "memory", "segment"))
+    assert all(VALUES[key] in plain(text) for key in ("task", "memory", "segment"))
 
 
 def test_the_default_prompt_says_whether_there_are_notes_and_a_title():
-    prompt = ReadingPrompts(load_prompts("default"))
-    first = plain(prompt(**{**VALUES, "memory": "", "title": ""})[0].content)
+    prompt = load_prompts("default")["reading"]
+    first = plain(prompt.marked(**{**VALUES, "memory": "", "title": ""}))
     assert "no notes yet" in first
     assert "titled" not in first
     assert '{"relevant": "...", "read_on": true}' in first

@@ -14,14 +14,13 @@ import pytest
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
-from evoseek.env.web import ReadingPrompts
+from evoseek.env.reading import PageBeginning, ReadingAgent
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.policy.encoding import Encoder, split_trusted
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.policy.tool_calls import make_renderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
-from evoseek.search.browse.reading import PageBeginning, ReadingAgent
 from evoseek.types import Page, Passage, Question, StopReason, ToolCall
 
 QUESTION, URL, EVIL = (
@@ -121,7 +120,7 @@ class Stage:
         format = "tags" if name == "tags" else "tools"
         self.renderer = make_renderer(self.tokenizer, format, [tool.schema for tool in self.tools(None)])
         self.encoder = Encoder(self.tokenizer)
-        self.readers = PageBeginning(200), ReadingAgent(ScriptedChat(copy), ReadingPrompts(self.prompts))
+        self.readers = PageBeginning(200), ReadingAgent(ScriptedChat(copy), self.prompts["reading"])
 
     def tools(self, web, reader=None):
         rollouts = WebRollouts()

@@ -2,7 +2,7 @@ import asyncio
 
 import pytest
 
-from evoseek.errors import ConfigError, ToolError
+from evoseek.errors import ToolError
 from evoseek.search.engines import RetryingEngine
 from evoseek.types import Passage
 
@@ -82,9 +82,3 @@ def test_it_is_as_local_as_its_engine():
     assert RetryingEngine(engine, 1, 0.0).is_local
     engine.is_local = False
     assert not RetryingEngine(engine, 1, 0.0).is_local
-
-
-@pytest.mark.parametrize(("attempts", "wait_s"), [(0, 1.0), (1, -1.0)])
-def test_settings_that_make_no_sense_are_refused(attempts, wait_s):
-    with pytest.raises(ConfigError, match="expected at least one attempt"):
-        RetryingEngine(Engine(), attempts, wait_s)

@@ -5,22 +5,20 @@ import math
 from dataclasses import replace
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
-from evoseek.env.chats import SimulatorPrompts, simulator_reply
 from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import simulator_reply
 from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
-from evoseek.simulator.check import check_simulator, compliance_table, divergence, style_table, world_claims
+from evoseek.simulator.check import check_simulator, compliance_table, world_claims
 from evoseek.simulator.collecting import SearchRecord
 from evoseek.types import Passage, Question
 from evoseek.world.world import World
 
 WORLD = World.generate(5, 200, "evaluation")
 ASKED = WORLD.questions(4, seed=0, hops=[2])
-PROMPTS = SimulatorPrompts(load_prompts("tiny"))
+PROMPTS = load_prompts("tiny")
 LAST, SOME, TRUE = "last link, golden answer", "earlier link, some object", "earlier link, true object"
 GIVEN_AWAY = "earlier link, golden answer"
 
@@ -123,9 +121,7 @@ def test_unreadable_replies_and_failures_count_as_invalid_and_are_named():
     assert all(math.isnan(score.mean) for score in checked.stating["noisy"].values())
     assert len(checked.problems) == 12
     assert checked.problems.count("the endpoint is down") == 8
-    assert math.isnan(checked.style["noisy"].words)
     assert compliance_table(checked).row_count == 5
-    assert style_table(checked).row_count == 3
 
 
 def test_of_each_questions_queries_every_one_is_asked_once_and_only_if_something_is_known_of_it():
@@ -143,43 +139,3 @@ def test_a_sample_follows_from_the_seed():
     keys = [{asked.key for asked in check(obedient, count=3, seed=seed)[1].asked} for seed in (0, 0, 1)]
     assert len(keys[0]) == 6
     assert keys[0] == keys[1] != keys[2]
-
-
-def test_style_is_of_what_a_simulator_is_to_write():
-    """Two documents of three words at most, of real ones too. The second half of the queries is what all are measured
-    against."""
-    real = ("red red blue green.", "Blue", "grey")
-    records = [record(question, query(question, 0), *real) for question in ASKED]
-    drawn = [int(asked.key.split("/")[2]) for asked in check(obedient, records)[1].asked]
-
-    def reply(messages, key):
-        first = int(key.split("/")[2]) in drawn[:2]
-        return simulator_reply(["red blue", "green green"] if first else ["grey", "brown two"])
-
-    checked, _ = check(reply, records, max_words=3)
-    real, useful = checked.style["real"], checked.style["useful"]
-    assert (real.documents, real.words, real.divergence) == (2.0, 2.0, 0.0)
-    assert (useful.documents, useful.words) == (2.0, 1.75)
-    # real: red 1/2, blue 1/2; simulated: red 1/4, blue 1/4, green 1/2; middle: 3/8, 3/8, 1/4
-    expected = 0.5 * math.log2(4 / 3) + 0.5 * (0.5 * math.log2(2 / 3) + 0.5 * math.log2(2))
-    assert useful.divergence == pytest.approx(expected)
-
-
-WORDS = st.lists(st.text(alphabet="abcd ", min_size=1), min_size=1, max_size=5).filter(
-    lambda texts: any("".join(texts).split())
-)
-
-
-@settings(max_examples=50)
-@given(WORDS, WORDS)
-def test_divergence_is_a_symmetric_number_of_bits(left, right):
-    value = divergence(left, right)
-    assert -1e-9 <= value <= 1 + 1e-9
-    assert value == pytest.approx(divergence(right, left))
-    assert divergence(left, [*left, *left]) == pytest.approx(0.0, abs=1e-9)
-
-
-def test_divergence_of_nothing_in_common_and_of_nothing():
-    assert divergence(["a b"], ["c"]) == pytest.approx(1.0)
-    assert math.isnan(divergence([], ["c"]))
-    assert math.isnan(divergence(["c"], ["..."]))

@@ -8,22 +8,21 @@ import pytest
 import torch
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.env.chats import SimulatorPrompts
 from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import parse_documents, simulator_messages
 from evoseek.errors import ConfigError, DataError
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy
 from evoseek.policy.tags import TagRenderer
-from evoseek.search.simulated import parse_documents
 from evoseek.simulator.collecting import SearchRecord
 from evoseek.simulator.tuning import ExampleMaker, TuningData, tune
 from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Passage, Question
 
 TOKENIZER = tiny_tokenizer()
-PROMPTS = SimulatorPrompts(load_prompts("tiny"))
+PROMPTS = load_prompts("tiny")
 QUESTION = Question("q", "What is Kalo's mayor?", ("Meri",))
 TEXTS = ("Kalo's mayor is Meri.", "Nida's mayor is Balo Zina.")
 
@@ -42,14 +41,8 @@ def test_an_example_is_the_prompt_of_the_chat_and_a_reply_that_is_read_back(usef
     made = maker().make(record(useful))
     given = [token for token, kept in zip(made.token_ids, made.loss_mask, strict=True) if not kept]
     trained = [token for token, kept in zip(made.token_ids, made.loss_mask, strict=True) if kept]
-    asked = PROMPTS(
-        question=QUESTION.text,
-        answers=("Meri",),
-        query="Kalo's mayor",
-        earlier=("Nida's city",),
-        useful=useful,
-        documents=2,
-        max_words=20,
+    asked = simulator_messages(
+        PROMPTS, QUESTION, "Kalo's mayor", ("Nida's city",), useful=useful, documents=2, max_words=20
     )
     assert tuple(given) == TagRenderer(TOKENIZER).render_prompt(asked)
     assert made.token_ids[: len(given)] == tuple(given)

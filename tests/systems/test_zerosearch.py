@@ -6,15 +6,14 @@ from functools import partial
 
 import pytest
 
-from evoseek.env.chats import SimulatorPrompts
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import SimulatedEngine
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ToolError
 from evoseek.learner.distributed import Ranks
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
-from evoseek.search.simulated import SimulatedEngine
 from evoseek.systems.zerosearch import ZeroSearch, noise_probability
 from evoseek.training.rollouts import Ahead
 from evoseek.types import Invalid, Question, StopReason
@@ -50,7 +49,7 @@ def system(scripted):
                 return f"<search> thing {request.turn} </search>"
             return f"<answer> {tokenizer.decode(request.token_ids).split(' .')[-2].split()[-1]} </answer>"
 
-        engine = SimulatedEngine(ScriptedChat(chat), SimulatorPrompts(PROMPTS), max_words=20, seed=0)
+        engine = SimulatedEngine(ScriptedChat(chat), PROMPTS, max_words=20, seed=0)
         tool = SearchTool(engine, 1, template=PROMPTS["observation"])
         env, sampler = SolverEnv([tool], PROMPTS), ScriptedSampler(script, tokenizer, logprob=-0.5)
         rollouts = replace(base, roller=replace(base.roller, env=env, sampler=sampler))

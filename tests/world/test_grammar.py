@@ -11,6 +11,7 @@ from evoseek.world.grammar import (
     ParsedQuestion,
     asked_fact,
     chain_text,
+    fact_text,
     parse,
     sentences,
     states,
@@ -89,9 +90,9 @@ def test_whatever_object_is_still_one_name():
 
 
 @settings(max_examples=40)
-@given(NAMES, RELATIONS, NAMES, st.sampled_from(PHRASINGS))
+@given(NAMES, RELATIONS, NAMES, st.integers(0, len(PHRASINGS) - 1))
 def test_the_tiny_tokenizer_changes_nothing(subject, relation, name, phrasing):
-    sentence = phrasing.sentence(subject, relation, name)
+    sentence = fact_text(subject, relation, name, phrasing)
     decoded = TOKENIZER.decode(TOKENIZER.encode(sentence))
     assert sentences([decoded]) == sentences([sentence])
     assert states([decoded], subject, relation, [name])

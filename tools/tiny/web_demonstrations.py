@@ -14,8 +14,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from evoseek.env.prompts import load_prompts
+from evoseek.env.reading import PageBeginning
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
-from evoseek.search.browse.reading import PageBeginning
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question, ToolCall
 from evoseek.world.grammar import chain_text

@@ -248,7 +248,6 @@ def serve_world(
             console,
             f"{len(made):,} entities at {url}   (Ctrl-C ends it)\n"
             f"  curl {url}{site.url_path(0)}\n"
-            f"""  curl {url}/search -H 'X-API-KEY: any' -d '{{"q": "{name} {relation}", "num": 3}}'\n"""
             f"  curl '{url}/searxng/search?q={name.replace(' ', '+')}+{relation}&format=json'",
         )
         ended.wait()

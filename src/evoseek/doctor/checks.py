@@ -40,7 +40,6 @@ _EXTRAS = {  # by what in the settings needs it: the module, and the extra that 
     "lora": ("peft", "lora"),
     "dense": ("wordllama", "static"),
     "hybrid": ("wordllama", "static"),
-    "faiss": ("faiss", "faiss"),
     "gguf": ("gguf", "gguf"),
     "tensorboard": ("tensorboard", "track"),
     "wandb": ("wandb", "track"),
@@ -81,7 +80,7 @@ def _needed_extras(context: DoctorContext) -> Iterator[str]:
         yield "gguf"
     encoder = str(lookup(settings, "search.encoder") or "static")
     names = [tracker.name for tracker in settings.trackers]
-    names += [settings.search.name] if settings.search.name == "faiss" or encoder == "static" else []
+    names += [settings.search.name] if encoder == "static" else []
     yield from dict.fromkeys(name for name in names if name in _EXTRAS)
 
 

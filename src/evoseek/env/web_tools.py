@@ -8,7 +8,6 @@ What they show is outside text: the renderer encodes it so that it can be neithe
 
 from __future__ import annotations
 
-import asyncio
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -16,11 +15,11 @@ from typing import cast
 
 from evoseek.env.base import ToolContext, ToolSettings
 from evoseek.env.prompts import PromptTemplate
+from evoseek.env.reading import beginning_of
 from evoseek.errors import PageError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
-from evoseek.search.browse.reading import beginning_of
-from evoseek.search.engines import search
+from evoseek.search.engines import all_of, search
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 
 _TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # words shown at most: their authors may have no limits
@@ -159,12 +158,8 @@ class BrowseTool:
         first, rollout.opened = rollout.opened, rollout.opened + len(urls)
         start = time.perf_counter()
         addresses = dict.fromkeys(rollout.found.get(url, url) for url in map(_address, urls))
-        reads = (self._read(rollout, url, first + i) for i, url in enumerate(addresses))
-        views = await asyncio.gather(*reads, return_exceptions=True)  # none is left behind when one fails
+        pages = await all_of(self._read(rollout, url, first + i) for i, url in enumerate(addresses))
         latency = time.perf_counter() - start
-        if failed := next((view for view in views if isinstance(view, BaseException)), None):
-            raise failed
-        pages = [view for view in views if not isinstance(view, BaseException)]
         passages = tuple(Passage(page.url, page.url, page.title, page.text) for page in pages if page.text)
         return ToolResult(call, self.template.text(pages=pages), passages, latency)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import html
 import json
+import os
 import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -204,6 +205,18 @@ def check_url(url: str, *, setting: str, example: str) -> None:
             f"a port from 1 to 65535, and a path, as in {example}; but no user, password, query or fragment (which are "
             "not shown here): a key goes into the environment variable that api_key_env names."
         )
+
+
+def key_of(variable: str, *, setting: str) -> str:
+    """The API key in an environment variable, "" without a variable. Raises ConfigError if it is not set; `setting` is
+    the name of the setting with the variable's name."""
+    key = os.environ.get(variable, "") if variable else ""
+    if variable and not key:
+        raise ConfigError(
+            f"{setting} is {variable}, but there is no environment variable of that name, or it is empty. Set it "
+            f"(export {variable}=...), or leave {setting} empty."
+        )
+    return key
 
 
 def _named(error: Exception) -> str:

@@ -10,9 +10,8 @@ from typing import Literal, Self
 
 from evoseek.search.analyser import Analyser
 from evoseek.search.encoders import Encoder, check_encoder, encoder_of
-from evoseek.search.lexical import LexicalIndex, index_directory, write_index
+from evoseek.search.lexical import LexicalIndex, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord
-from evoseek.search.settings import SearchSettings
 from evoseek.search.vectors import MadeVectors, VectorFiles, embed_passages
 from evoseek.types import Passage
 
@@ -87,14 +86,3 @@ class DenseIndex(LexicalIndex):
     def at(self, place: int) -> Passage:
         """The passage at a place among `passages`."""
         return self.get(self._vectors.id(place))
-
-
-class Dense:
-    """The part `dense`: the vectors of the index that `search.index` names."""
-
-    Settings = SearchSettings
-
-    @classmethod
-    def build(cls, settings: SearchSettings, context: object) -> DenseIndex:
-        """The index, opened. Raises as `DenseIndex.open`."""
-        return DenseIndex.open(index_directory(settings.index, setting="search.index"))

@@ -89,7 +89,7 @@ def make_encoder(name: str, **settings: object) -> Encoder:
 def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Encoder:
     """The encoder that the index in a directory was built with. SearchIndexError if what is installed here makes other
     vectors; ConfigError if it is code that no settings of the user's own name."""
-    settings = _settings_of(record)
+    settings = dict(record.settings)
     check_code(settings, directory / NAME)
     encoder = make_encoder(str(settings.pop("name", "static")), **settings, device=device)
     check_encoder(encoder, record)
@@ -98,20 +98,13 @@ def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") 
 
 def check_encoder(encoder: Encoder, record: EncoderRecord) -> None:
     """SearchIndexError if the encoder is not the one of an index, which has this record."""
-    ours, theirs = ({**each.model_dump(), "settings": _settings_of(each)} for each in (encoder.record, record))
+    ours, theirs = encoder.record.model_dump(), record.model_dump()
     if changed := [key for key in theirs if ours[key] != theirs[key]]:
         shown = "; ".join(f"{key} is {ours[key]!r} here and {theirs[key]!r} in the index" for key in changed)
         raise SearchIndexError(
             f"The index was built with another encoder: {shown}. Vectors of two encoders cannot be compared. Install "
             f"the encoder that it was built with. Or: {REMEDY[0].lower()}{REMEDY[1:]}"
         )
-
-
-def _settings_of(record: EncoderRecord) -> dict[str, str | int | float | bool]:
-    """The settings by which an encoder is made. Those of sentence-transformers once had prompts and pooling, too; the
-    record has them in fields of their own, which are compared."""
-    gone = {"query_prompt", "passage_prompt", "pooling"} if "model" in record.settings else set[str]()
-    return {key: value for key, value in record.settings.items() if key not in gone}
 
 
 def unit(vectors: Vectors) -> Vectors:

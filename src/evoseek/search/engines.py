@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Any
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, TypeVar
 
-from evoseek.errors import ConfigError, ToolError
+from evoseek.errors import ToolError
 from evoseek.http.limits import Retry
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.types import Passage
+
+T = TypeVar("T")
 
 
 class RetryingEngine:
@@ -19,16 +21,10 @@ class RetryingEngine:
     Without retries a failing engine changes what is learnt, although no failed rollout is ever scored: a rollout that
     searches often fails more often, so mostly rollouts with few searches would be left to learn from.
 
-    Only ToolError is retried; any other exception, cancellation included, passes through at once. Raises ConfigError
-    for fewer than one attempt or a negative wait.
+    Only ToolError is retried; any other exception, cancellation included, passes through at once.
     """
 
     def __init__(self, engine: SearchEngine, attempts: int, wait_s: float) -> None:
-        if attempts < 1 or wait_s < 0:
-            raise ConfigError(
-                f"A search engine cannot be called {attempts} times, {wait_s} seconds apart: expected at least one "
-                "attempt and a wait of at least 0 seconds."
-            )
         self._engine, self._retry = engine, Retry(attempts, wait_s, errors=ToolError, jitter=False)
 
     @property
@@ -79,12 +75,16 @@ def _wrong(engine: SearchEngine, got: str) -> ToolError:
     )
 
 
-async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[list[Passage]]]) -> list[list[Passage]]:
-    """The results of `call` for each query, in their order; equal queries share one call. If one fails, its error is
-    raised when all have ended."""
-    distinct = list(dict.fromkeys(queries))
-    results = await asyncio.gather(*map(call, distinct), return_exceptions=True)
+async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
+    """The results of concurrent calls, in order. If one fails, its error is raised when all have ended."""
+    results = await asyncio.gather(*calls, return_exceptions=True)
     if failed := next((result for result in results if isinstance(result, BaseException)), None):
         raise failed
-    found = {query: result for query, result in zip(distinct, results, strict=True) if isinstance(result, list)}
+    return [result for result in results if not isinstance(result, BaseException)]
+
+
+async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[list[Passage]]]) -> list[list[Passage]]:
+    """The results of `call` for each query, in their order, as `all_of` gives them; equal queries share one call."""
+    distinct = list(dict.fromkeys(queries))
+    found = dict(zip(distinct, await all_of(map(call, distinct)), strict=True))
     return [list(found[query]) for query in queries]  # callers do not share lists

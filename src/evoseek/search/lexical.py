@@ -7,14 +7,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Protocol, Self, TypeVar, cast
+from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
 
 import tantivy
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.manifest import REMEDY, AnalyserRecord, Manifest, VectorsRecord, change, linked, record_file
-from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
@@ -29,12 +28,9 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class Embed(Protocol):
-    """Writes the vectors of an index's passages into its data folder."""
-
-    def __call__(self, data: Path, passages: Iterator[Passage], count: int, content: str, /) -> VectorsRecord:
-        """`count` is the number of passages, `content` their checksum. Returns the record for the manifest."""
-        ...
+Embed = Callable[[Path, Iterator[Passage], int, str], VectorsRecord]
+"""Writes the vectors of an index's passages, of which there are so many, with this checksum, into its data folder.
+Returns the record for the manifest."""
 
 
 class LexicalIndex:
@@ -317,17 +313,6 @@ def from_stored(document: tantivy.Document, score: float | None = None) -> Passa
         name: value.decode() if isinstance(value, bytes) else value for name, (value, *_) in stored.items()
     }
     return Passage(**fields, score=score)
-
-
-class Lexical:
-    """The part `lexical`: the index that `search.index` names."""
-
-    Settings = SearchSettings
-
-    @classmethod
-    def build(cls, settings: SearchSettings, context: object) -> LexicalIndex:
-        """The index, opened. Raises ConfigError or SearchIndexError."""
-        return open_index(settings.index, setting="search.index")
 
 
 def open_index(directory: str, *, setting: str) -> LexicalIndex:

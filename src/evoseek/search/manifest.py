@@ -22,9 +22,9 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 
-from evoseek.errors import SearchIndexError, disk_text
+from evoseek.errors import SearchIndexError, disk_text, first_problem
 from evoseek.files import file_digest, json_digest, nearest, remove_leftovers, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
 
@@ -136,7 +136,7 @@ class Manifest(_Record):
             ) from error
         except (OSError, ValueError) as error:
             raise SearchIndexError(
-                f"The manifest {path} is damaged or of another format than 2: {_first_problem(error)}. {REMEDY}"
+                f"The manifest {path} is damaged or of another format than 2: {first_problem(error)}. {REMEDY}"
             ) from error
         if manifest.sha256 != _checksum(written):
             raise SearchIndexError(
@@ -180,13 +180,6 @@ def record_file(path: Path) -> FileRecord:
 
 def _checksum(written: dict[str, Any]) -> str:
     return json_digest({key: value for key, value in written.items() if key != "sha256"})
-
-
-def _first_problem(error: OSError | ValueError) -> str:
-    if not isinstance(error, ValidationError):
-        return str(error)
-    problem = error.errors()[0]
-    return f"{'.'.join(str(part) for part in problem['loc']) or 'the whole'}: {problem['msg']}"
 
 
 @contextmanager
@@ -233,9 +226,7 @@ def _locked(directory: Path) -> Generator[None]:
 
 def _refuse_foreign(directory: Path) -> None:
     for entry in sorted(directory.iterdir()):
-        if entry.name not in (NAME, _LOCK) and not entry.name.startswith(
-            ("data-", f".{NAME}", "embedding.", ".embedding.")
-        ):
+        if entry.name not in (NAME, _LOCK) and not entry.name.startswith(_OWN):
             raise SearchIndexError(
                 f"The folder {directory} holds something that is no part of a search index ({entry.name}). Give a new "
                 "or empty folder, or one that holds an index."

@@ -34,14 +34,14 @@ def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
 
 
 class AsBuilt:
-    """The part `auto`: the index that `search.index` names, searched by the engine that it was built for."""
+    """The index that `search.index` names, searched by the named engine, or by the one that it was built for."""
 
     Settings = SearchSettings
 
     @classmethod
     def build(cls, settings: SearchSettings, context: object) -> LexicalIndex:
         """The index, opened. Raises ConfigError or SearchIndexError."""
-        return open_built(index_directory(settings.index, setting="search.index"))
+        return open_built(index_directory(settings.index, setting="search.index"), settings.name)
 
 
 class LiveIndex:

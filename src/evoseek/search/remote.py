@@ -10,10 +10,8 @@ passage was read from a file, its citation: `file`, `start`, `end`, and `page` a
 
 from __future__ import annotations
 
-import asyncio
 import hashlib
 import json
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -21,9 +19,10 @@ from typing import Any, cast
 import httpx2
 from pydantic import Field
 
-from evoseek.errors import ConfigError, ToolError
+from evoseek.errors import ToolError
 from evoseek.http.limits import CallPool, Retry
-from evoseek.http.server import Server, check_url, json_of
+from evoseek.http.server import Server, check_url, json_of, key_of
+from evoseek.search.engines import all_of
 from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage
 
@@ -64,7 +63,7 @@ class RemoteEngine:
     def __init__(self, settings: RemoteSettings) -> None:
         check_url(settings.url, setting="search.url", example="http://127.0.0.1:8000/retrieve")
         self._url = settings.url
-        self._api_key = _key(settings.api_key_env)
+        self._api_key = key_of(settings.api_key_env, setting="search.api_key_env")
         self._server = Server(
             setting="search.url",
             api_key=self._api_key,
@@ -80,11 +79,10 @@ class RemoteEngine:
             return [[] for _ in queries]
         parts = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
         try:
-            async with asyncio.TaskGroup() as group:
-                tasks = [group.create_task(self._part(part, k)) for part in parts]
-        except* ToolError as errors:
-            raise ToolError(f"The retrieval server {self._url} gave nothing: {_first(errors)}") from errors
-        return [passages for task in tasks for passages in task.result()]
+            found = await all_of(self._part(part, k) for part in parts)
+        except ToolError as error:
+            raise ToolError(f"The retrieval server {self._url} gave nothing: {error}") from error
+        return [passages for part in found for passages in part]
 
     async def _part(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         async def attempt(client: httpx2.AsyncClient) -> list[list[Passage]]:
@@ -108,22 +106,6 @@ class Remote:
     def build(cls, settings: RemoteSettings, context: object) -> RemoteEngine:
         """The engine. Raises ConfigError; the server is not called yet."""
         return RemoteEngine(settings)
-
-
-def _key(variable: str) -> str:
-    key = os.environ.get(variable, "") if variable else ""
-    if variable and not key:
-        raise ConfigError(
-            f"search.api_key_env is {variable}, but there is no environment variable of that name, or it is empty. Set "
-            f"it (export {variable}=...), or leave search.api_key_env empty."
-        )
-    return key
-
-
-def _first(errors: BaseException) -> BaseException:
-    while isinstance(errors, BaseExceptionGroup):
-        errors = errors.exceptions[0]
-    return errors
 
 
 class RequestError(Exception):
@@ -182,10 +164,10 @@ def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
 def _passages(items: object) -> list[Passage]:
     if not isinstance(items, list):
         raise ToolError(f"its reply has {_shown(items)} as the result of a query. Expected a list of documents.")
-    return [passage_of(item) for item in cast("list[object]", items)]
+    return [_passage(item) for item in cast("list[object]", items)]
 
 
-def passage_of(item: object) -> Passage:
+def _passage(item: object) -> Passage:
     """A document as a passage, with its score if there is one. Raises ToolError for what is none."""
     match item:
         case {"document": dict(document), "score": int(score) | float(score)}:

@@ -205,14 +205,14 @@ class CorpusPassages:
         seen: set[str] = set()
         count = 0
         conflicting: set[str] = set()  # unchanged files that hold a document whose id is now another one's
-        kept = _Kept(self._before)
+        kept = self._before and _Kept(self._before)
         for number, (file, digest) in enumerate(self._files):
             source, report = Source(file=file.id, sha256=digest), ReadReport()
             self.sources.files.append(source)
-            earlier = kept.unchanged(source) if file.id not in conflicting else None
-            if earlier is not None:
-                report = earlier.report(file.path)
-            passages = kept.passages(file.id) if earlier else self._read(file, seen, conflicting, report)
+            if kept and file.id not in conflicting and (earlier := kept.unchanged(source)):
+                report, passages = earlier.report(file.path), kept.passages(file.id)
+            else:
+                passages = self._read(file, seen, conflicting, report)
             for passage in passages:
                 if not count % _TOLD:
                     progress(number, len(self._files), f"{count:,} passages")
@@ -236,13 +236,12 @@ class CorpusPassages:
 class _Kept:
     """The passages of an index as it was, taken file by file in one pass."""
 
-    def __init__(self, before: Recorded | None) -> None:
-        self._before, self._place = before, 0
-        self._passages = before.index.passages() if before else iter(())
+    def __init__(self, before: Recorded) -> None:
+        self._before, self._place, self._passages = before, 0, iter(before.index.passages())
 
     def unchanged(self, source: Source) -> Source | None:
         """The record of a file whose passages can be taken; None for one that must be read."""
-        if self._before is None or (number := self._before.by_file.get(source.file)) is None:
+        if (number := self._before.by_file.get(source.file)) is None:
             return None
         earlier = self._before.sources.files[number]
         is_same = earlier.sha256 == source.sha256 != "" and not earlier.has_duplicates
@@ -250,8 +249,6 @@ class _Kept:
 
     def passages(self, file: str) -> Iterator[Passage]:
         """The passages of an unchanged file."""
-        if self._before is None:
-            return iter(())
         first, end = self._before.range_of(self._before.by_file[file])
         found = islice(self._passages, first - self._place, end - self._place)
         self._place = end

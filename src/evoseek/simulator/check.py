@@ -1,4 +1,4 @@
-"""The quality of a simulated search engine: whether it obeys, and whether its results resemble the real engine's.
+"""The quality of a simulated search engine: whether it obeys.
 
 Held-out queries, of searches in a real engine that the simulator was not tuned on, are each given to it twice: once for
 useful documents, once for noisy ones.
@@ -10,20 +10,18 @@ import asyncio
 import itertools
 import json
 import random
-import re
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
-from typing import Literal, NamedTuple, cast
+from typing import Literal, NamedTuple
 
-import numpy as np
 from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
-from scipy.spatial.distance import jensenshannon
 
+from evoseek.env.prompts import PromptSet
+from evoseek.env.simulated import SimulatedEngine, parse_documents, simulator_messages
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.eval.results import Score
 from evoseek.files import write_atomic
@@ -32,9 +30,8 @@ from evoseek.report.evaluation import score_text
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import CountProgress
 from evoseek.reward.answer import normalise
-from evoseek.search.simulated import SimulatedEngine, SimulatorPrompt, parse_documents
-from evoseek.simulator.collecting import SearchRecord, document_texts, load_records
-from evoseek.statistics import Interval, bootstrap_mean_interval, wilson_interval
+from evoseek.simulator.collecting import SearchRecord, load_records
+from evoseek.statistics import wilson_interval
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.world.grammar import asked_fact, states
 from evoseek.world.world import World, load_world
@@ -105,13 +102,11 @@ KINDS: tuple[DocumentKind, ...] = ("useful", "noisy")
 @dataclass(frozen=True, slots=True)
 class SimulatorCheck:
     """A finished check. `readable`: replies that came and could be read. `stating`: replies whose documents state an
-    answer, by what is stated (see `evoseek.simulator.check`); unreadable ones count as invalid. `style` has
-    `real`, `useful` and `noisy`. `unasked` queries were left out since nothing can be said of their answers; `problems`
-    are the reasons why replies were unreadable."""
+    answer, by what is stated (see `evoseek.simulator.check`); unreadable ones count as invalid. `unasked` queries were
+    left out since nothing can be said of their answers; `problems` are the reasons why replies were unreadable."""
 
     readable: Mapping[DocumentKind, Score]
     stating: Mapping[DocumentKind, Mapping[str, Score]]
-    style: Mapping[str, Style]
     unasked: int
     problems: tuple[str, ...]
 
@@ -127,37 +122,9 @@ class _Reply(NamedTuple):
     problem: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class _Simulator:
-    """A model with its prompt, and the form of the documents that it is asked for."""
-
-    chat: Chat
-    prompt: SimulatorPrompt
-    documents: int
-    max_words: int
-
-    async def reply(self, query: _Query, kind: DocumentKind) -> _Reply:
-        """What it gives for a query; of a call that fails, the reason."""
-        record = query.record
-        messages = self.prompt(
-            question=record.question.text,
-            answers=record.question.golden_answers,
-            query=record.query,
-            earlier=record.earlier,
-            useful=kind == "useful",
-            documents=self.documents,
-            max_words=self.max_words,
-        )
-        try:
-            reply = await self.chat.chat(messages, key=f"check/{kind}/{query.number}")
-            return _Reply(parse_documents(reply, self.documents, self.max_words))
-        except ToolError as error:
-            return _Reply(None, str(error))
-
-
 async def check_simulator(
     chat: Chat,
-    prompt: SimulatorPrompt,
+    prompts: PromptSet,
     records: Sequence[SearchRecord],
     claims_of: ClaimSource,
     *,
@@ -172,11 +139,21 @@ async def check_simulator(
     Only first pages are looked at. Raises DataError if there is no query whose answer can be told.
     """
     drawn, unasked = _draw(records, claims_of, count, seed)
-    simulator, done = _Simulator(chat, prompt, documents, max_words), itertools.count(1)
+    done = itertools.count(1)
 
     async def ask(query: _Query, kind: DocumentKind) -> _Reply:
+        useful, record = kind == "useful", query.record
+        messages = simulator_messages(
+            *(prompts, record.question, record.query, record.earlier),
+            useful=useful,
+            documents=documents,
+            max_words=max_words,
+        )
         try:
-            return await simulator.reply(query, kind)
+            reply = await chat.chat(messages, key=f"check/{kind}/{query.number}")
+            return _Reply(parse_documents(reply, documents, max_words))
+        except ToolError as error:
+            return _Reply(None, str(error))
         finally:
             progress(next(done), len(KINDS) * len(drawn))
 
@@ -189,10 +166,6 @@ async def check_simulator(
     return SimulatorCheck(
         readable={kind: _score([one is not None for one in found]) for kind, found in by_kind.items()},
         stating={kind: _stating(drawn, found) for kind, found in by_kind.items()},
-        style=styles(
-            [document_texts(query.record, documents, max_words) for query in drawn],
-            {str(kind): found for kind, found in by_kind.items()},
-        ),
         unasked=unasked,
         problems=tuple(reply.problem for reply in replies if reply.problem),
     )
@@ -229,61 +202,6 @@ def _score(values: Sequence[bool | None]) -> Score:
     return Score(mean, wilson_interval(sum(known), len(known)), len(values), len(values) - len(known))
 
 
-REAL = "real"
-
-_WORD = re.compile(r"\w+")
-
-
-@dataclass(frozen=True, slots=True)
-class Style:
-    """Documents in a reply, their words with a 95 % interval of the mean, and how far the distribution of words is from
-    the real engine's: Jensen-Shannon divergence in bits, 0 for the same and 1 for no word in common.
-
-    It is measured against what the real engine found for other queries, and that of the real engine likewise, so both
-    have the same number of queries and no subject in common: a good simulator has about the real engine's own.
-    """
-
-    documents: float
-    words: float
-    interval: Interval
-    divergence: float
-
-
-def styles(real: Sequence[Sequence[str]], written: Mapping[str, Sequence[Sequence[str] | None]]) -> Mapping[str, Style]:
-    """That of the real engine's documents, by the name `real`, and those of replies (None: unreadable) to the same
-    queries. The divergences are of the first half of the queries, against the real documents of the second."""
-    half = len(real) // 2
-    others = [text for texts in real[half:] for text in texts]
-    return {name: _style(found, half, others) for name, found in {REAL: real, **written}.items()}
-
-
-def divergence(left: Iterable[str], right: Iterable[str]) -> float:
-    """Jensen-Shannon divergence of the words of two sets of texts, in bits; nan if one has no words."""
-    counts = [Counter(word for text in texts for word in _words(text)) for texts in (left, right)]
-    if not all(counts):
-        return float("nan")
-    vocabulary = sorted(counts[0] | counts[1])
-    distributions = [np.array([count[word] for word in vocabulary], dtype=float) for count in counts]
-    return float(cast("float", jensenshannon(*distributions, base=2))) ** 2
-
-
-def _style(found: Sequence[Sequence[str] | None], half: int, others: Sequence[str]) -> Style:
-    came = [texts for texts in found if texts]
-    if not came:
-        return Style(float("nan"), float("nan"), Interval(0.0, float("inf")), float("nan"))
-    words = [sum(len(_words(text)) for text in texts) / len(texts) for texts in came]
-    return Style(
-        documents=sum(map(len, came)) / len(came),
-        words=sum(words) / len(words),
-        interval=bootstrap_mean_interval(words),
-        divergence=divergence([text for texts in found[:half] for text in texts or ()], others),
-    )
-
-
-def _words(text: str) -> list[str]:
-    return _WORD.findall(text.casefold())
-
-
 def check(
     settings: ZeroSearch.Settings,
     engine: SimulatedEngine,
@@ -304,7 +222,7 @@ def check(
         checked = asyncio.run(
             check_simulator(
                 engine.chat,
-                engine.prompt,
+                engine.prompts,
                 records,
                 claims_of,
                 count=count,
@@ -319,7 +237,6 @@ def check(
     if checked.unasked:
         say(console, f"{checked.unasked} queries were left out: nothing can be said of their answers.")
     console.print(compliance_table(checked))
-    console.print(style_table(checked))
     say_left_out(console, "replies could not be read", checked.problems)
     if output is not None:
         asked = {
@@ -340,16 +257,4 @@ def compliance_table(check: SimulatorCheck) -> Table:
     table.add_row("can be read", *(score_text(check.readable[kind]) for kind in KINDS))
     for name in check.stating[KINDS[0]]:
         table.add_row(f"state: {name}", *(score_text(check.stating[kind][name]) for kind in KINDS))
-    return table
-
-
-def style_table(check: SimulatorCheck) -> Table:
-    """Length and words, beside the real engine's."""
-    table = Table("documents", *check.style, title="How it reads, 95 % intervals")
-    styles = check.style.values()
-    table.add_row("in a reply", *(f"{style.documents:.2f}" for style in styles))
-    table.add_row(
-        "words each", *(f"{style.words:.1f} [{style.interval.low:.1f}, {style.interval.high:.1f}]" for style in styles)
-    )
-    table.add_row("divergence of words (bits)", *(f"{style.divergence:.3f}" for style in styles))
     return table

@@ -17,7 +17,7 @@ from rich.console import Console
 from evoseek.corpus.questions import parse_question, question_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.corpus.rows import read_rows
-from evoseek.errors import DataError, EvoseekError
+from evoseek.errors import DataError, EvoseekError, first_problem
 from evoseek.files import write_atomic
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
@@ -117,9 +117,8 @@ def _record(fields: Mapping[str, object], number: int) -> SearchRecord:
     try:
         row = _Row.model_validate(fields)
     except ValidationError as error:
-        problem = error.errors()[0]
         raise DataError(
-            f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}. Expected a search as `evoseek simulator collect` "
+            f"{first_problem(error)}. Expected a search as `evoseek simulator collect` "
             "writes it: question, query, passages, page, trajectory, and useful once it is labelled. Correct the line "
             "or remove it."
         ) from error

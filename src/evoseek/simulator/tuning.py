@@ -24,8 +24,9 @@ from rich.console import Console
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.checkpoints import Checkpoint
-from evoseek.env.chats import LONGEST, SimulatorPrompts, simulator_reply, write_card
-from evoseek.env.prompts import load_prompts
+from evoseek.env.chats import LONGEST
+from evoseek.env.prompts import PromptSet, load_prompts
+from evoseek.env.simulated import parse_documents, simulator_messages, simulator_reply, write_card
 from evoseek.errors import ConfigError, DataError, ReplyError
 from evoseek.files import check_new
 from evoseek.learner.learner import Learner, LearnerContext
@@ -40,7 +41,6 @@ from evoseek.registry import build
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, LiveProgress
 from evoseek.runs import RunDirectory, with_digests
-from evoseek.search.simulated import SimulatorPrompt, parse_documents
 from evoseek.simulator.collecting import SearchRecord, document_texts, load_records
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.inputs import inputs_of
@@ -60,7 +60,7 @@ class ExampleMaker:
     def __init__(
         self,
         tokenizer: PreTrainedTokenizerBase,
-        prompt: SimulatorPrompt,
+        prompts: PromptSet,
         *,
         documents: int,
         max_words: int,
@@ -72,7 +72,7 @@ class ExampleMaker:
                 "The tokenizer of the model to be tuned names no end token, so its replies would never end. Use a "
                 "model whose tokenizer has an eos_token."
             )
-        self._tokenizer, self._encoder, self._prompt = tokenizer, Encoder(tokenizer), prompt
+        self._tokenizer, self._encoder, self._prompts = tokenizer, Encoder(tokenizer), prompts
         self._documents, self._max_words, self._max_length = documents, max_words, max_length
 
     def problem(self, record: SearchRecord) -> str | None:
@@ -92,11 +92,11 @@ class ExampleMaker:
 
     def make(self, record: SearchRecord) -> TrainingSample:
         """The example of a labelled record; its reply, with the token that ends it, is masked in."""
-        messages = self._prompt(
-            question=record.question.text,
-            answers=record.question.golden_answers,
-            query=record.query,
-            earlier=record.earlier,
+        messages = simulator_messages(
+            self._prompts,
+            record.question,
+            record.query,
+            record.earlier,
             useful=record.useful is True,
             documents=self._documents,
             max_words=self._max_words,
@@ -234,7 +234,7 @@ def tuning_data(settings: ZeroSearch.Settings, policy: Policy, records: Sequence
     longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", LONGEST)
     maker = ExampleMaker(
         policy.tokenizer,
-        SimulatorPrompts(load_prompts(prompts_of(policy, settings.policy.prompts))),
+        load_prompts(prompts_of(policy, settings.policy.prompts)),
         documents=settings.search.top_k,
         max_words=settings.simulator.max_words,
         max_length=int(longest),

@@ -32,7 +32,7 @@ from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
 
 if TYPE_CHECKING:
-    from evoseek.search.simulated import SimulatedEngine
+    from evoseek.env.simulated import SimulatedEngine
     from evoseek.training.plan import TrainingContext, TrainingPlan
 
 

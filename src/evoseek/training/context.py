@@ -15,8 +15,9 @@ from transformers.utils import logging as transformers_logging
 
 from evoseek.chat.settings import EndpointSettings
 from evoseek.env.base import ToolContext
-from evoseek.env.chats import make_chat, simulated_engine
+from evoseek.env.chats import make_chat
 from evoseek.env.prompts import PromptSet
+from evoseek.env.simulated import SimulatedEngine, simulated_engine
 from evoseek.env.web import Web, open_web
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
@@ -30,7 +31,6 @@ from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
 from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import open_index
-from evoseek.search.simulated import SimulatedEngine
 from evoseek.training.agent import Agent
 from evoseek.training.settings import TrainingSettings
 
@@ -153,8 +153,7 @@ class Context:
 
     def simulated(self) -> SimulatedEngine:
         """The engine that the model of [simulator] plays, without noise."""
-        settings: Any = self.settings
-        return simulated_engine(settings)
+        return simulated_engine(self.settings)
 
     @cached_property
     def corpus(self) -> PassageStore:
@@ -169,9 +168,8 @@ class Context:
     @cached_property
     def web(self) -> Web:
         """The web of the settings [web], [browse] and [reader], open until the end."""
-        settings: Any = self.settings
         given = self.objects.web
-        return self.closing.enter_context(open_web(settings)) if given is None else given
+        return self.closing.enter_context(open_web(self.settings)) if given is None else given
 
     def tools(self, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None) -> list[Tool]:
         """The tools of the settings, with this engine for those that search, and the caller's own."""

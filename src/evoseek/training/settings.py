@@ -227,12 +227,12 @@ class TrainingSettings(Section):
         return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", credits_with_critic())
 
     def problems(self) -> Iterator[str]:
-        """A plain policy gradient is right only for one step per batch; remote and faiss have no index; what the
-        learner cannot do."""
+        """A plain policy gradient is right only for one step per batch; remote has no index; what the learner
+        cannot do."""
         yield from self.learner.problems_with(self)
-        if self.search.name in ("remote", "faiss") and self.evaluation.index:
+        if self.search.name == "remote" and self.evaluation.index:
             yield (
-                f"evaluation.index is {self.evaluation.index}, but search.name is {self.search.name}, which searches "
+                f"evaluation.index is {self.evaluation.index}, but search.name is remote, which searches "
                 "no index of evoseek's. Leave evaluation.index out."
             )
         if self.loss.name != "reinforce":

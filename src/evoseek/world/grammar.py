@@ -11,22 +11,10 @@ import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-
-@dataclass(frozen=True, slots=True)
-class Phrasing:
-    """One way to say a fact."""
-
-    template: str
-
-    def sentence(self, subject: str, relation: str, name: str) -> str:
-        """The fact as a sentence."""
-        return self.template.format(subject=subject, relation=relation, object=name)
-
-
 PHRASINGS = (
-    Phrasing("{subject}'s {relation} is {object}."),
-    Phrasing("The {relation} of {subject} is {object}."),
-    Phrasing("{object} is the {relation} of {subject}."),
+    "{subject}'s {relation} is {object}.",
+    "The {relation} of {subject} is {object}.",
+    "{object} is the {relation} of {subject}.",
 )
 QUESTION_PHRASINGS = 3
 WORDS = ("what", "is", "the", "of", "name", "which", "has", "year", "earlier", "later", "or", "and")
@@ -38,6 +26,11 @@ class ParsedQuestion:
 
     name: str
     relations: tuple[str, ...]
+
+
+def fact_text(subject: str, relation: str, name: str, phrasing: int = 0) -> str:
+    """The fact as a sentence."""
+    return PHRASINGS[phrasing].format(subject=subject, relation=relation, object=name)
 
 
 def chain_text(start: str, relations: Sequence[str], phrasing: int = 0) -> str:
@@ -94,10 +87,14 @@ def states(texts: Iterable[str], subject: str, relation: str, objects: Sequence[
     """
     said = sentences(texts)
     if objects is not None:
-        return any(_normal(p.sentence(subject, relation, name)) in said for p in PHRASINGS for name in objects)
-    forms = (_normal(phrasing.sentence(subject, relation, _OBJECT)) for phrasing in PHRASINGS)
+        return any(_normal(text) in said for name in objects for text in _all_texts(subject, relation, name))
+    forms = map(_normal, _all_texts(subject, relation, _OBJECT))
     patterns = [re.compile(re.escape(form).replace(_OBJECT.lower(), r"\w+(?: \w+)*")) for form in forms]
     return any(pattern.fullmatch(sentence) for pattern in patterns for sentence in said)
+
+
+def _all_texts(subject: str, relation: str, name: str) -> Iterable[str]:
+    return (fact_text(subject, relation, name, phrasing) for phrasing in range(len(PHRASINGS)))
 
 
 def asked_fact(query: str) -> tuple[str, str] | None:

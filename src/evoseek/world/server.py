@@ -1,9 +1,7 @@
-"""A generated world on the loopback: its site, and a search API in the shapes of two providers.
+"""A generated world on the loopback: its site, and a search API.
 
 GET  /<path>                                  the site's pages (evoseek.world.site)
 GET  /robots.txt
-POST /search {"q": ..., "num": ...}           as Serper; with a header X-API-KEY, any key
-     -> {"organic": [{"title", "link", "snippet", "position"}]}
 GET  /searxng/search?q=...&format=json        as SearXNG
      -> {"query", "results": [{"title", "url", "content"}]}
 
@@ -29,7 +27,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Page, Passage
 from evoseek.world.site import ROBOTS, Site
 
-MAX_RESULTS, RESULTS = 100, 10  # of a search: at most, and where no number is given
+RESULTS = 10  # of a search
 MAX_BODY = 16 * 1024  # bytes of a request's body
 _IDLE_S = 60.0  # seconds that a client may be silent
 
@@ -64,8 +62,8 @@ class _Handler(BaseHTTPRequestHandler):
         if not (length.isascii() and length.isdecimal() and int(length) <= MAX_BODY):
             self.send_error(413)
             return
-        has_key, body = bool(self.headers.get("x-api-key")), self.rfile.read(int(length))
-        response = self.api.respond(self.command, self.path, body, has_key=has_key)
+        self.rfile.read(int(length))
+        response = self.api.respond(self.command, self.path)
         with suppress(ConnectionError):  # the client has left
             self.send_response(response.status)
             for name, value in response.all_headers:
@@ -107,16 +105,14 @@ class SiteApi:
     def __init__(self, web: SiteWeb) -> None:
         self.web, self.counts, self._one_at_a_time = web, Counter[str](), Lock()
 
-    def respond(self, method: str, target: str, body: bytes, *, has_key: bool) -> Response:
-        """The response to a request. `has_key` says whether it has a header X-API-KEY."""
+    def respond(self, method: str, target: str) -> Response:
+        """The response to a request."""
         path, _, query = target.partition("?")
         with self._one_at_a_time:
             self.counts[kind_of(target)] += 1
             match method, path:
                 case _, "/robots.txt":
                     return Response(200, ROBOTS.encode(), "text/plain; charset=utf-8")
-                case "POST", "/search":
-                    return self._serper(body) if has_key else _refused("Unauthorized.", 403)
                 case "GET", "/searxng/search":
                     return self._searxng(query)
                 case "GET" | "HEAD", _:
@@ -129,25 +125,6 @@ class SiteApi:
         headers = () if page.location is None else (("Location", page.location),)
         return Response(page.status, page.html.encode(), headers=headers)
 
-    def _serper(self, body: bytes) -> Response:
-        try:
-            asked: object = json.loads(body)
-        except (ValueError, RecursionError):
-            asked = None
-        match asked:
-            case {"q": str(query), "num": int(number)}:
-                pass
-            case {"q": str(query)}:
-                number = RESULTS
-            case _:
-                return _refused('Expected {"q": <text>, "num": <number>}.', 400)
-        found = self.web.find(query, min(number, MAX_RESULTS))
-        organic = [
-            {"title": result.title, "link": result.id, "snippet": result.text, "position": position}
-            for position, result in enumerate(found, start=1)
-        ]
-        return Response.of_json({"searchParameters": {"q": query, "num": number}, "organic": organic})
-
     def _searxng(self, query: str) -> Response:
         asked = parse_qs(query)
         if "q" not in asked or asked.get("format") != ["json"]:
@@ -157,14 +134,10 @@ class SiteApi:
         return Response.of_json({"query": asked["q"][0], "results": results})
 
 
-def _refused(message: str, status: int) -> Response:
-    return Response.of_json({"message": message, "statusCode": status}, status)
-
-
 def kind_of(target: str) -> str:
     """The kind of a request: "search", "robots" or "page"."""
     path = target.partition("?")[0]
-    return "robots" if path == "/robots.txt" else "search" if path in ("/search", "/searxng/search") else "page"
+    return {"/robots.txt": "robots", "/searxng/search": "search"}.get(path, "page")
 
 
 class SiteWeb:

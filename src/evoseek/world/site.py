@@ -21,7 +21,7 @@ from pathlib import Path
 
 from evoseek.templates import sandbox
 from evoseek.types import Passage
-from evoseek.world.grammar import PHRASINGS
+from evoseek.world.grammar import fact_text
 from evoseek.world.world import TYPES, Fact, World
 
 ROBOTS = "User-agent: *\nDisallow: /edit/\n"
@@ -254,7 +254,7 @@ class Site:
 
 
 def _sentence(fact: Fact) -> str:
-    return PHRASINGS[0].sentence(fact.subject, fact.relation, fact.object)
+    return fact_text(fact.subject, fact.relation, fact.object)
 
 
 def _list_pages(entities: list[int]) -> int:

@@ -22,10 +22,10 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evoseek.errors import DataError
+from evoseek.errors import DataError, first_problem
 from evoseek.files import write_atomic
 from evoseek.types import Document, Passage, Question
-from evoseek.world.grammar import PHRASINGS, WORDS, chain_text, parse
+from evoseek.world.grammar import WORDS, chain_text, fact_text, parse
 
 Split = Literal["pretrain", "train", "evaluation"]
 
@@ -123,7 +123,7 @@ class World:
 
     def document(self, entity: int) -> Document:
         """The entity's article."""
-        sentences = (PHRASINGS[0].sentence(fact.subject, fact.relation, fact.object) for fact in self.facts(entity))
+        sentences = (fact_text(fact.subject, fact.relation, fact.object) for fact in self.facts(entity))
         metadata = {"type": self.types[entity], "entity": entity}
         return Document(f"e{entity}", self.names[entity], " ".join(sentences), metadata)
 
@@ -332,15 +332,8 @@ def load_world(path: Path) -> World:
         card = _Card.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:
         raise DataError(
-            f"{path} is not the card of a generated world: {_first_problem(error)}. Expected a world.json such as "
+            f"{path} is not the card of a generated world: {first_problem(error)}. Expected a world.json such as "
             '{"seed": 0, "entities": 1000, "split": "train", "style": "plain"}, as it lies beside the index of a '
             "generated world. Leave the world out if the corpus is a real one."
         ) from error
     return World.generate(card.seed, card.entities, card.split)
-
-
-def _first_problem(error: OSError | ValidationError) -> str:
-    if isinstance(error, OSError):
-        return error.strerror or str(error)
-    problem = error.errors()[0]
-    return f"{'.'.join(str(part) for part in problem['loc']) or 'the whole'}: {problem['msg']}"

@@ -11,7 +11,7 @@ from contextlib import suppress
 
 import pytest
 
-from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.errors import PageError, ToolError
 from evoseek.search.browse import extract
 from evoseek.search.browse.extract import TYPES, Extractor
 
@@ -253,9 +253,3 @@ def test_whoever_gives_up_is_let_go_at_once(scripted):
 
     slow = scripted("time.sleep(2)", wall_s=2)
     assert asyncio.run(give_up()) < 1
-
-
-@pytest.mark.parametrize("settings", [{"workers": 0}, {"cpu_s": 0}, {"wall_s": 0}])
-def test_limits_that_allow_nothing_are_refused(settings):
-    with pytest.raises(ConfigError, match="Expected"):
-        Extractor(**settings)

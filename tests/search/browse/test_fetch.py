@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.errors import PageError, ToolError
 from evoseek.search.browse.address import AddressRules
 from evoseek.search.browse.fetch import MAX_HEADERS, SafeFetcher
 from evoseek.types import Page
@@ -306,9 +306,3 @@ def test_a_caller_that_gives_up_is_let_go_at_once(extractor):
             return time.monotonic() - start
 
     assert asyncio.run(run()) < 1
-
-
-@pytest.mark.parametrize("settings", [{"concurrency": 0}, {"attempts": 0}, {"timeout_s": 0}, {"interval_s": -1}])
-def test_limits_that_allow_nothing_are_refused(extractor, settings):
-    with pytest.raises(ConfigError, match="Expected"):
-        SafeFetcher(AddressRules(), extractor, **settings)

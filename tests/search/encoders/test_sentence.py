@@ -8,9 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from evoseek.errors import ConfigError, SearchIndexError
-from evoseek.search.encoders import check_encoder, check_safe, make_encoder, prompts
-from evoseek.search.manifest import EncoderRecord
+from evoseek.errors import ConfigError
+from evoseek.search.encoders import check_safe, make_encoder, prompts
 
 
 @pytest.mark.parametrize(
@@ -62,23 +61,3 @@ def test_minilm_from_its_package() -> None:
     assert np.square(found).sum(axis=1) == pytest.approx(np.ones(3), abs=1e-5)
     assert found[0] @ found[1] > found[0] @ found[2] + 0.1
     assert (encoder.record.pooling, encoder.record.query_prompt) == ("mean", "")
-
-
-class Recorded:
-    """An encoder of which only the record is looked at."""
-
-    def __init__(self, **fields: object) -> None:
-        own = {"settings": {"name": "sentence-transformers", "model": "m"}, "query_prompt": "q: ", "pooling": "mean"}
-        self.record = EncoderRecord.model_validate(
-            {"passage_prompt": "", "dimension": 2, "weights": "w", **own, **fields}
-        )
-
-
-def test_an_index_whose_prompts_or_pooling_were_chosen_opens_if_they_are_the_models_own() -> None:
-    settings = {"name": "sentence-transformers", "model": "m", "pooling": "auto", "query_prompt": "q: "}
-    check_encoder(Recorded(), Recorded(settings=settings).record)
-    for other in ({"query_prompt": "other"}, {"pooling": "cls"}):
-        with pytest.raises(SearchIndexError, match=r"here and .* in the index.* build it again with `evoseek"):
-            check_encoder(Recorded(), Recorded(settings=settings | other, **other).record)
-    with pytest.raises(SearchIndexError, match="settings is"):
-        check_encoder(Recorded(), Recorded(settings={**settings, "model": "other"}).record)

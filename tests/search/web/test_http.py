@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from evoseek.errors import ConfigError, ToolError
+from evoseek.errors import ToolError
 from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY
 from evoseek.search.web.providers import CallLimits, WebClient
@@ -247,10 +247,3 @@ def test_a_provider_that_is_busy_is_not_taken_for_down():
 
     with http.ChatServer(http.fails(429)) as server:
         asyncio.run(run(server.url))
-
-
-@pytest.mark.parametrize("limits", [{"rate_per_s": 0.0}, {"budget": 0}])
-def test_limits_that_allow_no_call_are_refused(limits):
-    with pytest.raises(ConfigError, match="cannot be called") as caught:
-        client_of(**limits)
-    assert "None" not in str(caught.value)

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -53,7 +54,8 @@ def search(name, answer, *queries, k=3, **settings):
 
 @pytest.mark.parametrize("name", PROVIDERS)
 def test_each_provider_is_asked_and_read_in_its_own_shape(name):
-    found, (received,) = search(name, ANSWERS[name], options={"gl": "fr"})
+    api = PROVIDERS[name]
+    found, (received,) = search(name, ANSWERS[name], api=replace(api, options={**api.options, "gl": "fr"}))
     assert found == [FOUND]
     method, sent, header = ASKED[name]
     assert (received.method, urlsplit(received.path).path) == (method, "/v1/search")

@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from queue import LifoQueue
 
 from evoseek.corpus.parse_process import ParseProcess
-from evoseek.errors import ConfigError, PageError
+from evoseek.errors import PageError
 
 TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain"}) | (
     {"application/pdf"} if find_spec("pypdf") else set[str]()
@@ -24,11 +24,6 @@ class Extractor:
     """Reads pages in up to `workers` processes, each with the limits of a `ParseProcess`."""
 
     def __init__(self, workers: int = 2, *, cpu_s: int = 8, wall_s: float = 20.0, memory_bytes: int = 2**30) -> None:
-        if workers < 1 or cpu_s < 1 or wall_s <= 0:
-            raise ConfigError(
-                f"Pages cannot be read by {workers} processes, in {cpu_s} seconds of processor time and {wall_s} "
-                "seconds in all. Expected at least one process, at least one second, and a time above 0."
-            )
         self._threads = ThreadPoolExecutor(workers, "extract")
         self._processes = [
             ParseProcess(_READER, cpu_s=cpu_s, wall_s=wall_s, memory_bytes=memory_bytes) for _ in range(workers)

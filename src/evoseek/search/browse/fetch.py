@@ -14,7 +14,7 @@ from http import HTTPStatus
 import httpcore2
 import httpx2
 
-from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.errors import PageError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
 from evoseek.http.limits import CallPool, Retry, TransientError, seconds_of
 from evoseek.search.browse.address import AddressRules, PinnedBackend, Resolver, check_url, port_of, resolve
@@ -92,8 +92,7 @@ class SafeFetcher:
 
     No proxy is used, nor one that the environment names: it would look up the names itself, unchecked.
 
-    Connections are closed with each page, so there is nothing to close but the extractor, which may be shared. Raises
-    ConfigError for limits that allow nothing.
+    Connections are closed with each page, so there is nothing to close but the extractor, which may be shared.
     """
 
     is_local = False
@@ -114,12 +113,6 @@ class SafeFetcher:
         obey_robots: bool = True,
         resolver: Resolver = resolve,
     ) -> None:
-        if min(per_host, attempts, max_bytes) < 1 or timeout_s <= 0 or min(interval_s, wait_s) < 0:
-            raise ConfigError(
-                f"Pages cannot be fetched {per_host} of a host at once, in {attempts} attempts and {timeout_s} "
-                f"seconds, up to {max_bytes} bytes, {interval_s} seconds apart and {wait_s} after a failure. "
-                "Expected numbers from 1, a time above 0, and waits of at least 0."
-            )
         self._rules, self._extractor, self._agent, self._resolver = rules, extractor, agent, resolver
         self._timeout_s, self._max_bytes = timeout_s, max_bytes
         self._robots = Robots(extractor, agent) if obey_robots else None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from contextlib import ExitStack
 from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any
@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import TypeAdapter, ValidationError
 
 from evoseek.errors import ConfigError
-from evoseek.protocols import Fetcher, SearchEngine
+from evoseek.protocols import SearchEngine
 from evoseek.search.browse.address import AddressRules
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.browse.fetch import SafeFetcher
@@ -22,18 +22,9 @@ from evoseek.search.web.stored import Cache, StoredWeb
 
 PER_HOST = 2  # requests at once to a host that is not one's own
 
-Closing = Callable[[Callable[[], None]], object]
-"""Registers a function to be called at the end."""
 
-
-def web_calls(
-    web: WebSettings, browse: BrowseSettings, search: SearchSettings, closing: Closing
-) -> tuple[SearchEngine, Fetcher]:
-    """The engine and the fetcher for the real web. `closing` registers what has to be closed. Raises ConfigError."""
-    return _provider(web, search, closing), _fetcher(browse, search, closing)
-
-
-def _provider(web: WebSettings, search: SearchSettings, closing: Closing) -> SearchEngine:
+def make_web_engine(web: WebSettings, search: SearchSettings, closing: ExitStack) -> SearchEngine:
+    """The search provider of the settings, which is closed with `closing`. Raises ConfigError."""
     if not web.provider:
         raise ConfigError(
             "No search provider was given: set web.provider to serper, serpapi, brave, tavily, searxng or json "
@@ -51,7 +42,7 @@ def _provider(web: WebSettings, search: SearchSettings, closing: Closing) -> Sea
     if not web.cache:
         return engine
     cache = Cache(Path(web.cache), provider=web.provider, options={"url": web.url, "api": web.api})
-    closing(cache.close)
+    closing.callback(cache.close)
     return StoredWeb(cache, engine)
 
 
@@ -73,9 +64,10 @@ def _described(web: WebSettings) -> JsonApi:
         raise ConfigError(f"The provider that [web.api] describes is not valid: {problems}.") from error
 
 
-def _fetcher(browse: BrowseSettings, search: SearchSettings, closing: Closing) -> SafeFetcher:
+def make_fetcher(browse: BrowseSettings, search: SearchSettings, closing: ExitStack) -> SafeFetcher:
+    """The fetcher of the settings, which is closed with `closing`. Raises ConfigError."""
     extractor = Extractor()
-    closing(extractor.close)
+    closing.callback(extractor.close)
     return SafeFetcher(
         AddressRules(browse.allow, browse.deny, browse.allow_private),
         extractor,

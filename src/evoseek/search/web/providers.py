@@ -155,16 +155,10 @@ class WebClient:
     """Requests to a provider, for JSON. `calls` counts them.
 
     They are made and retried as `Server` says, within the limits; a body that is not JSON is a transient failure.
-    Raises ConfigError for limits that allow no call, or an api_key that no header can hold.
+    Raises ConfigError for an api_key that no header can hold.
     """
 
     def __init__(self, name: str, *, api_key: str, limits: CallLimits) -> None:
-        if not limits.rate_per_s > 0 or limits.budget == 0:
-            budget = "any number of" if limits.budget is None else limits.budget
-            raise ConfigError(
-                f"{name} cannot be called {limits.rate_per_s} times a second, {budget} times in all. Expected numbers "
-                "above 0."
-            )
         self._name, self._api_key, self._limits, self.calls = name, api_key, limits, 0
         self._server = Server(
             setting="url",
@@ -218,17 +212,13 @@ class WebClient:
 class WebEngine:
     """Implements `SearchEngine` by a provider: one request for each query. A result's id is its URL.
 
-    `options` are sent with every request, such as a country. Results without a URL of http or https are left out, and
-    texts are one line of bounded length.
+    Results without a URL of http or https are left out, and texts are one line of bounded length.
     """
 
     is_local = False
 
-    def __init__(
-        self, api: JsonApi, client: WebClient, *, api_key: str = "", options: Mapping[str, Option] | None = None
-    ) -> None:
-        self.client = client
-        self._api, self._options = api, {**api.options, **(options or {})}
+    def __init__(self, api: JsonApi, client: WebClient, api_key: str) -> None:
+        self.client, self._api, self._options = client, api, dict(api.options)
         self._headers = {api.key_header: f"{api.key_prefix}{api_key}"} if api.key_header else {}
         if api.key_option:
             self._options[api.key_option] = api_key
@@ -276,7 +266,6 @@ def make_provider(
     *,
     api_key: str = "",
     url: str = "",
-    options: Mapping[str, Option] | None = None,
     limits: CallLimits | None = None,
     api: JsonApi | None = None,
 ) -> WebEngine:
@@ -294,7 +283,7 @@ def make_provider(
         raise ConfigError(f"The search provider {name} needs an API key, and there is none.{where}")
     check_url(api.url, setting="url", example="http://localhost:8888/search")
     client = WebClient(f"the search provider {name} at {api.url}", api_key=api_key, limits=limits or CallLimits())
-    return WebEngine(api, client, api_key=api_key, options=options)
+    return WebEngine(api, client, api_key)
 
 
 def _at(value: Any, path: str) -> Any:

@@ -164,18 +164,17 @@ class Recording:
     resumed run, or with several processes, other rollouts may fail. Cancelled calls are not recorded.
 
     `made_with` are the settings that determine the answers. Raises ConfigError for a file that was begun with other
-    settings, or has answers but no settings: their answers would be mistaken for those of these settings.
+    settings: its answers would be mistaken for those of these settings.
     """
 
-    def __init__(self, path: Path, made_with: Mapping[str, object] | None = None) -> None:
+    def __init__(self, path: Path, made_with: Mapping[str, object]) -> None:
         self._store = _record_store(path)
         self._calls, self.close = Counter[str](), self._store.close
-        if made_with is not None:
-            try:
-                self._check(json.dumps(made_with))
-            except ConfigError:
-                self.close()
-                raise
+        try:
+            self._check(made_with)
+        except ConfigError:
+            self.close()
+            raise
 
     async def answer(self, key: str, call: Call) -> str:
         """The recorded answer, or the result of `call`. Raises PageError and ToolError, as `call` does."""
@@ -194,18 +193,13 @@ class Recording:
             number = max(numbers) + 1 if number in numbers else number
             _insert(self._store, key, number, error, json.dumps(text))
 
-    def _check(self, made_with: str) -> None:
+    def _check(self, made_with: Mapping[str, object]) -> None:
+        now = json.loads(json.dumps(made_with))
         with self._store.transaction():
             if not self._store.rows("SELECT 1 FROM answers LIMIT 1"):
-                _insert(self._store, _MADE_WITH, 0, None, made_with)
+                _insert(self._store, _MADE_WITH, 0, None, json.dumps(now))
         found = _rows(self._store, _MADE_WITH)
-        if not found:
-            raise ConfigError(
-                f"The record {self._store.path} has answers, but does not say with which settings it was made: they "
-                "may differ from the current ones. Give web.record another file, or leave it empty to record nothing; "
-                "web.provider = replay can still repeat this one."
-            )
-        before, now = json.loads(found[0][2]), json.loads(made_with)
+        before = json.loads(found[0][2]) if found else {}
         if other := next((name for name in now if before.get(name) != now[name]), None):
             raise ConfigError(
                 f"The record {self._store.path} was begun with {other} = {before.get(other)!r}, now it is "

@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, Protocol
+from typing import Any
 
+from evoseek.env.prompts import PromptTemplate
+from evoseek.env.simulated import DRESS
 from evoseek.errors import ReplyError
 from evoseek.protocols import Chat
-from evoseek.search.simulated import DRESS
 from evoseek.types import Message, Page
 
 FORM: Mapping[str, object] = {
@@ -27,14 +28,6 @@ FORM: Mapping[str, object] = {
     "additionalProperties": False,
 }
 TITLE_WORDS = 30
-
-
-class ReadingPrompt(Protocol):
-    """The prompt of a reading agent for a segment."""
-
-    def __call__(self, *, task: str, title: str, memory: str, segment: str) -> list[Message]:
-        """The messages."""
-        ...
 
 
 @dataclass(slots=True)
@@ -48,7 +41,7 @@ class ReadingAgent:
     """
 
     chat: Chat
-    prompt: ReadingPrompt
+    template: PromptTemplate
     segment_words: int = 800
     memory_words: int = 400
     max_segments: int = 8
@@ -61,8 +54,8 @@ class ReadingAgent:
         self.counts["pages"] += 1
         segments = islice(segments_of(page.text, self.segment_words), self.max_segments)
         for number, segment in enumerate(segments, start=1):
-            messages = self.prompt(task=task, title=title, memory=memory, segment=segment)
-            note, reads_on = await self._note(messages, f"{key}/segment-{number}")
+            text = self.template.marked(task=task, title=title, memory=memory, segment=segment)
+            note, reads_on = await self._note([Message("user", text)], f"{key}/segment-{number}")
             kept = beginning_of(note, self.memory_words - count_words(memory))
             memory = f"{memory}\n{kept}".strip()
             if number == self.skip_after and not memory:

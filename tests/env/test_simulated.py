@@ -9,13 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.env.chats import SimulatorPrompts, simulator_reply
 from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import SimulatedEngine, parse_documents, simulator_reply
 from evoseek.errors import ReplyError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.protocols import QuestionEngine
-from evoseek.search.simulated import SimulatedEngine, parse_documents
 from evoseek.types import Question
 
 KOTO = Question("q1", "What is Koto's employer's headquarters?", ("Jirebe",))
@@ -23,7 +22,7 @@ GOOD = "Document 1: Koto works at Lovezo.\nDocument 2: Lovezo sits in Jirebe."
 
 
 def engine_of(script, **options):
-    prompt = SimulatorPrompts(load_prompts("tiny"))
+    prompt = load_prompts("tiny")
     return SimulatedEngine(ScriptedChat(script), prompt, **{"max_words": 20, "seed": 0, **options})
 
 

@@ -6,7 +6,7 @@ be useful or noisy, and writes them. This information reaches the solver only th
 
 from __future__ import annotations
 
-import asyncio
+import json
 import random
 import re
 from collections import Counter
@@ -14,10 +14,15 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from pathlib import Path
+from typing import Any
 
-from evoseek.errors import ReplyError, ToolError
+from evoseek.env.chats import make_chat
+from evoseek.env.prompts import PromptSet
+from evoseek.errors import ConfigError, ReplyError, ToolError
+from evoseek.files import write_atomic
 from evoseek.protocols import Chat, SearchEngine
+from evoseek.search.engines import all_of
 from evoseek.types import Message, Passage, Question
 
 _NUMBERED = r"document\s+(\d+)[*_]*\s*:[*_]*"
@@ -26,25 +31,32 @@ _MARKER = re.compile(rf"(?<!\S)[-*_#> ]*+(?:{_NUMBERED})?", re.IGNORECASE)
 _MARKER_OF_LINE = re.compile(rf"^[-*_#> \t]*{_NUMBERED}", re.IGNORECASE | re.MULTILINE)
 DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
 _SIMULATING: ContextVar[tuple[float, Counter[str]] | None] = ContextVar("simulating", default=None)
+CARD = "simulator.json"
+"""The card beside the weights of a tuned simulator: how many documents its replies have, and how long they are."""
 _CHARACTERS = 12  # of a word with its space, at most, on average
 
 
-class SimulatorPrompt(Protocol):
-    """The prompt of a simulator."""
-
-    def __call__(
-        self,
-        *,
-        question: str,
-        answers: Sequence[str],
-        query: str,
-        earlier: Sequence[str],
-        useful: bool,
-        documents: int,
-        max_words: int,
-    ) -> list[Message]:
-        """The messages. `earlier` are the other queries that the same rollout has made before."""
-        ...
+def simulator_messages(
+    prompts: PromptSet,
+    question: Question,
+    query: str,
+    earlier: Sequence[str],
+    *,
+    useful: bool,
+    documents: int,
+    max_words: int,
+) -> list[Message]:
+    """The prompt of a simulator, by the files simulator_useful.jinja and simulator_noisy.jinja. `earlier` are the other
+    queries that the same rollout has made before."""
+    text = prompts["simulator_useful" if useful else "simulator_noisy"].marked(
+        question=question.text,
+        answers=question.golden_answers,
+        query=query,
+        earlier=tuple(earlier),
+        documents=documents,
+        max_words=max_words,
+    )
+    return [Message("user", text)]
 
 
 @dataclass(slots=True)
@@ -58,7 +70,7 @@ class SimulatedEngine:
     """
 
     chat: Chat
-    prompt: SimulatorPrompt
+    prompts: PromptSet
     max_words: int
     seed: int
     noise: float = 0.0
@@ -101,21 +113,17 @@ class _BoundEngine:
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         first = len(self.queries)
         self.queries += queries
-        simulations = (self._simulate(query, first + i, k) for i, query in enumerate(queries))
-        results = await asyncio.gather(*simulations, return_exceptions=True)  # none is left behind when one fails
-        if failed := next((result for result in results if isinstance(result, BaseException)), None):
-            raise failed
-        return [result for result in results if not isinstance(result, BaseException)]
+        return await all_of(self._simulate(query, first + i, k) for i, query in enumerate(queries))
 
     async def _simulate(self, query: str, number: int, k: int) -> list[Passage]:
         engine, key = self.engine, f"{self.trajectory_id}/search-{number}"
         noise, counts = engine.current
         noisy = random.Random(f"{engine.seed}/noise/{key}").random() < noise or not self.question.is_answerable
-        messages = engine.prompt(
-            question=self.question.text,
-            answers=self.question.golden_answers,
-            query=query,
-            earlier=[one for one in dict.fromkeys(self.queries[:number]) if one != query],
+        messages = simulator_messages(
+            engine.prompts,
+            self.question,
+            query,
+            [one for one in dict.fromkeys(self.queries[:number]) if one != query],
             useful=not noisy,
             documents=k,
             max_words=engine.max_words,
@@ -164,3 +172,47 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
 def _is_document(text: str, max_words: int) -> bool:
     """Whether a line has a valid number of words, and not too many characters in scripts without spaces."""
     return len(text) <= _CHARACTERS * max_words and "\n" not in text and 0 < len(text.split()) <= max_words
+
+
+def simulator_reply(texts: Sequence[str]) -> str:
+    """The reply that holds these documents, each in one line (see `parse_documents`)."""
+    return "\n".join(f"Document {number}: {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
+
+
+def write_card(directory: Path, *, top_k: int, max_words: int) -> None:
+    """Record in a tuned simulator's directory how many documents it writes and how long they are."""
+    write_atomic(directory / CARD, json.dumps({"search.top_k": top_k, "simulator.max_words": max_words}) + "\n")
+
+
+def simulated_engine(config: Any) -> SimulatedEngine:
+    """The simulator of a run's settings as an engine, without noise.
+
+    Raises ConfigError, also for a simulator that was tuned to write another number of documents or longer ones, and
+    PolicyError.
+    """
+    if not config.simulator.base_url:
+        _check_card(config)
+    chat, prompts = make_chat(config.simulator, section="simulator", seed=config.run.seed, policy=config.policy)
+    return SimulatedEngine(chat, prompts, config.simulator.max_words, config.run.seed)
+
+
+def _check_card(config: Any) -> None:
+    card = Path(config.simulator.model) / CARD
+    if not card.is_file():  # not tuned by evoseek
+        return
+    try:
+        tuned = json.loads(card.read_text(encoding="utf-8"))
+        fits = tuned["search.top_k"] == config.search.top_k
+        fits = fits and tuned["simulator.max_words"] <= config.simulator.max_words
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise ConfigError(
+            f"{card} cannot be read ({type(error).__name__}: {error}), so what this simulator was "
+            "tuned to write is not known. Tune it again (evoseek simulator tune), or remove the file if its replies "
+            "are known to fit."
+        ) from error
+    if not fits:
+        raise ConfigError(
+            f"The simulator {config.simulator.model} was tuned for {tuned}, but search.top_k is {config.search.top_k} "
+            f"and simulator.max_words is {config.simulator.max_words}: none of its replies could be read. Use the "
+            "settings it was tuned with, or tune another."
+        )

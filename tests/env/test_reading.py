@@ -8,9 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.errors import ReplyError, ToolError
-from evoseek.policy.scripted import ScriptedChat
-from evoseek.search.browse.reading import (
+from evoseek.env.reading import (
     FORM,
     PageBeginning,
     ReadingAgent,
@@ -19,13 +17,18 @@ from evoseek.search.browse.reading import (
     parse_note,
     segments_of,
 )
-from evoseek.types import Message, Page
+from evoseek.errors import ReplyError, ToolError
+from evoseek.policy.scripted import ScriptedChat
+from evoseek.types import Page
 
 PAGE = Page("http://a.test/kalo", "Kalo", "Part one. Part two. Part three. Part four. Part five.")
 
 
-def prompt(*, task, title, memory, segment):
-    return [Message("user", json.dumps({"task": task, "title": title, "memory": memory, "segment": segment}))]
+class Template:
+    """Shows the variables of a prompt as JSON."""
+
+    def marked(self, **values):
+        return json.dumps(values)
 
 
 def note(relevant, read_on=True):
@@ -33,7 +36,7 @@ def note(relevant, read_on=True):
 
 
 def agent_of(script, **options):
-    return ReadingAgent(ScriptedChat(script), prompt, **{"segment_words": 2, **options})
+    return ReadingAgent(ScriptedChat(script), Template(), **{"segment_words": 2, **options})
 
 
 def read(agent, page=PAGE):
