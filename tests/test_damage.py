@@ -20,7 +20,8 @@ import pytest
 import torch
 
 from evoseek.checkpoints import load_checkpoint
-from evoseek.corpus.questions import Reached, load_questions, open_question_file, save_questions
+from evoseek.corpus.questions import load_questions, question_row, save_questions
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.errors import EvoseekError, PageError, ToolError
 from evoseek.files import file_digest
 from evoseek.learner.checkpoint import Part, save_checkpoint
@@ -145,14 +146,14 @@ def read_index(folder):
 
 
 def write_questions(folder):
-    with open_question_file(folder / "q.jsonl", {"seed": 1}) as file:
+    with open_growing_file(folder / "q.jsonl", {"seed": 1}) as file:
         for number, question in enumerate(QUESTIONS, start=1):
-            file.append([question], Reached(number, {"valid": number}, (QUESTIONS[0],)))
+            file.append_batch([question_row(question)], {"batches": number, "counts": {"valid": number}})
 
 
 def resume_questions(folder):
-    with open_question_file(folder / "q.jsonl", {"seed": 1}) as file:
-        return file.questions(), file.reached
+    with open_growing_file(folder / "q.jsonl", {"seed": 1}) as file:
+        return load_questions(file.path), file.reached
 
 
 def make_trajectories(folder):

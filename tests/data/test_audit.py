@@ -84,7 +84,6 @@ def test_shares_count_what_is_known():
     assert found["golden answer in the first 100 passages"] == (0, 3)
     assert found["all evidence in the corpus"] == (1, 1)
     assert found["answerable"] == (2, 3)
-    assert "answered without searching" not in found
 
 
 @pytest.fixture
@@ -112,7 +111,7 @@ def audit_command(tmp_path, capsys, monkeypatch):
 
 
 def test_a_table_the_answerable_questions_and_what_was_found_about_each(audit_command, tmp_path):
-    status, said = audit_command("--evaluation", tmp_path / "q.jsonl")
+    status, said = audit_command()
     assert status == 0, said
     assert "1 answerable questions are in" in said
     assert [question.id for question in load_questions(tmp_path / "out.jsonl")] == ["q1"]
@@ -122,6 +121,5 @@ def test_a_table_the_answerable_questions_and_what_was_found_about_each(audit_co
         (True, True, False, ["Tora"]),
         (False, False, None, []),
     ]
-    assert {one["overlap"] for one in found} == {"shared words"}
     status, said = audit_command()
     assert (status, "out.jsonl is there already" in said) == (2, True)

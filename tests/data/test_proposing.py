@@ -16,7 +16,8 @@ import pytest
 from rich.console import Console
 
 from evoseek.checkpoints import Checkpoint, latest_checkpoint
-from evoseek.corpus.questions import QuestionFile, load_questions, open_question_file
+from evoseek.corpus.questions import load_questions
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.data.proposing import Writing, propose
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
 from evoseek.learner.checkpoint import Part, save_checkpoint
@@ -81,8 +82,8 @@ def scripted(agent: Agent, script: Script) -> Agent:
 
 
 @contextmanager
-def opened(config: TrainingSettings, agent: Agent, script: Script, out: Path) -> Iterator[tuple[Writing, QuestionFile]]:
-    with TrainingContext(config) as context, open_question_file(out, config.resolved()) as file:
+def opened(config: TrainingSettings, agent: Agent, script: Script, out: Path) -> Iterator[tuple[Writing, ResumableJsonl]]:
+    with TrainingContext(config) as context, open_growing_file(out, config.resolved()) as file:
         context.agent = scripted(replace(agent, settings=config), script)
         yield Writing.of(context), file
 
@@ -142,8 +143,8 @@ def test_no_question_comes_twice_though_every_answer_does(config, agent, tmp_pat
     assert write(config, agent, out, 100, most=64) == 24
     texts = [question.text for question in load_questions(out)]
     assert len(set(texts)) == len(texts) == 24
-    with open_question_file(out, config.resolved()) as file:
-        assert file.reached.counts == {"valid": 24, "duplicate": 40}
+    with open_growing_file(out, config.resolved()) as file:
+        assert file.reached["counts"] == {"valid": 24, "duplicate": 40}
 
 
 def test_near_duplicates_are_told_across_the_whole_file(config, agent, tmp_path) -> None:
@@ -163,8 +164,8 @@ def test_what_a_reader_does_not_confirm_is_not_written(config, agent, tmp_path) 
         return "<answer> elsewhere </answer>" if "/reading-" in request.trajectory_id else good(request, context)
 
     assert write(config, agent, tmp_path / "a.jsonl", 4, most=8, script=contradicted) == 0
-    with open_question_file(tmp_path / "a.jsonl", config.resolved()) as file:
-        assert file.reached.counts == {"unverified": 8}
+    with open_growing_file(tmp_path / "a.jsonl", config.resolved()) as file:
+        assert file.reached["counts"] == {"unverified": 8}
     unchecked = load_settings(
         system="ssp", options={"search.index": config.search.index, **SMALL, "verification.readings": 0}
     )
@@ -183,8 +184,8 @@ def test_a_solver_that_fails_is_no_attempt_and_a_proposal_that_fails_no_question
     assert write(config, agent, tmp_path / "q.jsonl", 3, most=4, script=failing) == 3
     questions = load_questions(tmp_path / "q.jsonl")
     assert {(q.metadata["pass_rate"], q.metadata["attempts"]) for q in questions} == {(1.0, 13)}
-    with open_question_file(tmp_path / "q.jsonl", config.resolved()) as file:
-        assert file.reached.counts == {"valid": 3, "failed/sampler_failed": 1}
+    with open_growing_file(tmp_path / "q.jsonl", config.resolved()) as file:
+        assert file.reached["counts"] == {"valid": 3, "failed/sampler_failed": 1}
 
 
 def test_when_most_proposals_fail_it_ends_with_the_cause_and_the_batch_is_made_again(config, agent, tmp_path) -> None:

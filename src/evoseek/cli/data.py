@@ -95,19 +95,13 @@ def audit_data(
     questions: Source,
     out: Annotated[Path, typer.Argument(help="The JSONL file to write: the answerable questions.")],
     index: Index = None,
-    evaluation: Annotated[
-        list[Path] | None, typer.Option(help="A file of questions to find overlaps with; may be repeated.")
-    ] = None,
-    model: Model = None,
-    seed: Seed = None,
 ) -> None:
     """Find out which questions a corpus can answer at all: golden answers and evidence in it, and in the engine's first
-    100 passages; golden answers that say nothing; overlaps; with --model what it answers without searching."""
+    100 passages; golden answers that say nothing."""
     from evoseek.cli.settings import given_settings
     from evoseek.search.lexical import check_index
 
-    options = {"search.index": index, "policy.model": model, "run.seed": seed}
-    given = given_settings(options)
+    given = given_settings({"search.index": index})
     settings = given.read()
     check_index(settings.search.index, setting="--index", engine=settings.search.name)
     with end_on_interrupt():
@@ -116,10 +110,7 @@ def audit_data(
 
     stop_if_dry([f"Look for the answers to {questions} in {settings.search.index}; write {out}"], settings)
     with Context(settings) as context:
-        closed_book = model is not None
-        audit_questions(
-            context, questions, out, evaluation=evaluation or (), closed_book=closed_book, console=Console()
-        )
+        audit_questions(context, questions, out, console=Console())
 
 
 @data.command("mix")

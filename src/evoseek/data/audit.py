@@ -5,12 +5,11 @@
     evidence      every document that the question's evidence names, by title or id, is in the corpus (None: unknown)
     vague         no golden answer says anything: of each nothing is left in the normal form, or stop words alone
     in question   every golden answer stands in the question: a comparison, or a question that gives itself away
-    overlap       it shares words with a question of another file (`data.contamination`)
-    closed book   a model answered it without searching (None: no model was asked)
 
 A question is answerable if it is not vague, its golden answer is in the corpus (that of a yes-or-no question need not
 be) and so is its evidence, if it is known. In the corpora that papers use, the pages of a third of the questions
-are missing; scores on those questions measure the corpus, not the policy.
+are missing; scores on those questions measure the corpus, not the policy. (What overlaps with another file, or is known
+without searching, `data.contamination` finds.)
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
@@ -26,7 +25,7 @@ from rich.table import Table
 
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.data.contamination import ClosedBook, Overlap, closed_book_of, runs
+from evoseek.data.contamination import runs
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.sample import document_names, evidence_of, missing
 from evoseek.files import check_new_file, write_atomic
@@ -54,8 +53,6 @@ class Audited:
     in_question: bool
     yes_or_no: bool
     lacks: tuple[str, ...] = ()
-    overlap: str | None = None
-    closed_book: bool | None = None
 
     @property
     def is_answerable(self) -> bool:
@@ -111,25 +108,14 @@ def shares(audited: Sequence[Audited]) -> Mapping[str, tuple[int, int]]:
         "all evidence in the corpus": [one.evidence for one in audited if one.evidence is not None],
         "golden answers that say nothing": [one.vague for one in audited],
         "golden answers in the question": [one.in_question for one in audited],
-        "overlap with another file": [one.overlap is not None for one in audited],
-        "answered without searching": [one.closed_book for one in audited if one.closed_book is not None],
         "answerable": [one.is_answerable for one in audited],
     }
     return {name: (sum(map(bool, values)), len(values)) for name, values in known.items() if values}
 
 
-def audit_questions(
-    context: Context,
-    source: Path,
-    out: Path,
-    *,
-    evaluation: Sequence[Path],
-    closed_book: bool,
-    console: Console,
-) -> None:
+def audit_questions(context: Context, source: Path, out: Path, *, console: Console) -> None:
     """Audit questions against the corpus and engine of the settings: a table, `out` with those that are answerable, and
-    OUT.audit.jsonl with what was found about each. If `closed_book`, the settings' policy answers each of them once
-    without searching.
+    OUT.audit.jsonl with what was found about each.
 
     Raises ConfigError if a file is there already, EvoseekError if not one question is answerable.
     """
@@ -137,9 +123,7 @@ def audit_questions(
     for path in (out, findings):
         check_new_file(path)
     questions = load_questions(source)
-    overlap = Overlap(q for path in evaluation for q in load_questions(path)) if evaluation else None
-    known = closed_book_of(context, 1) if closed_book else None
-    audited = asyncio.run(_audit_all(context, questions, overlap, known))
+    audited = asyncio.run(_audit_all(context, questions))
     write_atomic(findings, "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in audited))
     table = Table("", "questions", "share", title=f"{len(questions)} questions of {source.name}")
     for name, (count, known_of) in shares(audited).items():
@@ -152,9 +136,7 @@ def audit_questions(
     say(console, f"{len(kept)} answerable questions are in {out}; what was found about each is in {findings}.")
 
 
-async def _audit_all(
-    context: Context, questions: Sequence[Question], overlap: Overlap | None, known: ClosedBook | None
-) -> list[Audited]:
+async def _audit_all(context: Context, questions: Sequence[Question]) -> list[Audited]:
     corpus, engine = CorpusAnswers(questions, context.corpus.passages()), context.engine
     if isinstance(engine, QuestionEngine):
         raise ConfigError("A simulated engine has no corpus that could be audited. Give an index (--index).")
@@ -162,14 +144,5 @@ async def _audit_all(
     for start in range(0, len(questions), _AT_ONCE):
         batch = questions[start : start + _AT_ONCE]
         found = await search(engine, [question.text for question in batch], TOP)
-        closed = await asyncio.gather(*map(known, batch)) if known else [None] * len(batch)
-        for question, first, answered in zip(batch, found, closed, strict=True):
-            shared = overlap(question.text) if overlap else None
-            audited.append(
-                replace(
-                    audit(question, corpus, first),
-                    overlap=shared.reason if shared else None,
-                    closed_book=None if answered is None or answered.keep is None else not answered.keep,
-                )
-            )
+        audited += [audit(question, corpus, first) for question, first in zip(batch, found, strict=True)]
     return audited

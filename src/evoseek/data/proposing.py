@@ -5,14 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 from rich.console import Console
 
 from evoseek.checkpoints import Checkpoint
-from evoseek.corpus.questions import QuestionFile, Reached, open_question_file
+from evoseek.corpus.questions import load_questions, parse_question, question_row
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.protocols import PassageStore
 from evoseek.registry import find
@@ -52,7 +53,7 @@ def propose(
     with TrainingContext(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
         writing = Writing.of(context)
         with (
-            open_question_file(out, identity(writing.settings, checkpoint)) as file,
+            open_growing_file(out, identity(writing.settings, checkpoint)) as file,
             stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
             LiveProgress(console, "questions") as bar,
         ):
@@ -61,7 +62,7 @@ def propose(
                 bar.show(written, count, outcomes_text(counts))
 
             written = asyncio.run(writing.fill(file, count, most, should_stop=interrupted, progress=progress))
-    counts = file.reached.counts
+    counts = Reached.of(file.reached).counts
     if counts:
         console.print(outcomes_table(counts))
     if interrupted() and written < count:
@@ -71,6 +72,26 @@ def propose(
         raise EvoseekError(_none_valid(counts))
     say(console, f"{written} questions in {out}." if written >= count else _too_few(written, count, counts, out))
     return True
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """The progress of a file: the batches made, what was counted in them, and the questions left over from the last
+    one, which come first when more are requested."""
+
+    batches: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    spare: tuple[Question, ...] = ()
+
+    @classmethod
+    def of(cls, state: Mapping[str, Any]) -> Reached:
+        """From what `state` gave; of a new file {}."""
+        spare = (parse_question(row, "") for row in state.get("spare", ()))
+        return cls(state.get("batches", 0), state.get("counts", {}), tuple(spare))
+
+    def state(self) -> dict[str, object]:
+        """As values for JSON."""
+        return {"batches": self.batches, "counts": self.counts, "spare": list(map(question_row, self.spare))}
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +134,7 @@ class Writing:
 
     async def fill(
         self,
-        file: QuestionFile,
+        file: ResumableJsonl,
         count: int,
         max_proposals: int,
         *,
@@ -124,7 +145,7 @@ class Writing:
 
         A batch that was not written is repeated on resuming, with the same result; no other state is kept.
         """
-        earlier, reached = file.questions(), file.reached
+        earlier, reached = load_questions(file.path) if file.size else [], Reached.of(file.reached)
         written = len(earlier)
         seen = NearDuplicates(self.play.near_duplicates or 1.0)
         for question in (*earlier, *reached.spare):
@@ -136,7 +157,7 @@ class Writing:
                 reached = await self._batch(reached, seen)
             ready, spare = reached.spare[: count - written], reached.spare[count - written :]
             reached = replace(reached, spare=spare)
-            file.append(ready, reached)
+            file.append_batch(map(question_row, ready), reached.state())
             written += len(ready)
             progress(written, reached.counts)
         return written
