@@ -10,7 +10,7 @@ import tomllib
 import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
 from evoseek.corpus.scripts import fold
@@ -84,29 +84,14 @@ class Language:
 
     @cached_property
     def interrogative(self) -> re.Pattern[str]:
-        """An interrogative, as a whole word unless `joined`."""
+        """An interrogative."""
         return self.any_of(self.interrogatives)
-
-    @cached_property
-    def conjunction(self) -> re.Pattern[str]:
-        """A word for `and`."""
-        return self.any_of(self.conjunctions)
-
-    @cached_property
-    def request(self) -> re.Pattern[str]:
-        """A request."""
-        return self.any_of(self.requests)
-
-    @cached_property
-    def polar_form(self) -> re.Pattern[str]:
-        """What opens a question that is answered by yes or no, or occurs in it if `joined`."""
-        return self.any_of(self.polar)
 
     @cached_property
     def second_question(self) -> re.Pattern[str]:
         """A conjunction with an interrogative after it: at once, or after one short word (`and in which year`)."""
         if not self.fronted or self.joined:
-            return self.conjunction
+            return self.any_of(self.conjunctions)
         between = r"(?:\w{1,4} )?" if self.conjunctions else ""
         return re.compile(rf"(?<!\S)(?:{_choice(self.conjunctions)}) {between}(?:{_choice(self.interrogatives)})(?!\S)")
 
@@ -132,11 +117,16 @@ class Language:
 
     def opens(self, words: str) -> bool:
         """Whether words begin as a question of this language does."""
-        return bool(self.interrogative.match(words) or self.polar_form.match(words))
+        return bool(self.interrogative.match(words) or self.any_of(self.polar).match(words))
 
     def any_of(self, words: str) -> re.Pattern[str]:
         """Any of these words: whole ones, or characters if `joined`."""
-        return re.compile(_choice(words) if self.joined else rf"(?<!\S)(?:{_choice(words)})(?!\S)")
+        return _any_of(words, self.joined)
+
+
+@cache
+def _any_of(words: str, joined: bool) -> re.Pattern[str]:
+    return re.compile(_choice(words) if joined else rf"(?<!\S)(?:{_choice(words)})(?!\S)")
 
 
 def words_in(*texts: str) -> frozenset[str]:

@@ -31,7 +31,7 @@ _FORMS = {
 }
 
 
-def has_mark(text: str) -> bool:
+def _has_mark(text: str) -> bool:
     """Whether a text has a question mark, of any script."""
     return bool(_MARK.search(text)) or (bool(_GREEK_MARK.search(text)) and family(script_counts(text)) == "GREEK")
 
@@ -39,7 +39,7 @@ def has_mark(text: str) -> bool:
 def is_question(question: str) -> bool:
     """Whether a text asks: by an interrogative, by the form of a question for yes or no, or by a request to name
     something. In a language whose words are not known, a question mark is enough."""
-    marked, languages = has_mark(question), languages_of(question)
+    marked, languages = _has_mark(question), languages_of(question)
     if not languages:
         return marked or any(_asks(question, language, marked) for language in LATIN)
     if marked and any(language.interrogative.match(words_of(question)) for language in LATIN):
@@ -54,44 +54,38 @@ def _asks(question: str, language: Language, marked: bool) -> bool:
     if language.joined or not language.fronted:
         return _asks_in_place(question, folded, language)
     if not marked:
-        return not question.rstrip().endswith(".") and opens_with_interrogative(folded, language)
+        return not question.rstrip().endswith(".") and _opens_asking(folded, language, _SHORT_OPENING)
     if "¿" in question or language.interrogative.search(folded):
         return True
-    return is_polar_form(question, folded, language)
+    return _is_polar_form(question, folded, language)
 
 
 def _asks_in_place(question: str, folded: str, language: Language) -> bool:
-    if language.interrogative.search(folded) or (language.polar and language.polar_form.search(folded)):
+    if language.interrogative.search(folded) or (language.polar and language.any_of(language.polar).search(folded)):
         return True
-    if _ends_asking(folded, language):
+    if language.endings and folded.endswith(tuple(language.endings.split())):
         return True
     return bool(_FORMS[language.code]["topic"].search(question.rstrip()))  # `the name of the river?`
 
 
-def _ends_asking(folded: str, language: Language) -> bool:
-    return bool(language.endings) and folded.endswith(tuple(language.endings.split()))
-
-
 def _requests(folded: str, language: Language) -> bool:
     if language.joined or not language.fronted:
-        return bool(language.request.search(folded))
-    found = language.request.match(folded)
+        return bool(language.any_of(language.requests).search(folded))
+    found = language.any_of(language.requests).match(folded)
     if found is None:
-        found = language.request.match(folded.partition(" ")[2])  # `please name`
+        found = language.any_of(language.requests).match(folded.partition(" ")[2])  # `please name`
     return found is not None and not words_in(language.creative) & set(folded.split()[:6]) and len(folded.split()) > 2
 
 
-def opens_with_interrogative(folded: str, language: Language) -> bool:
+def _opens_asking(folded: str, language: Language, words: int) -> bool:
     """Whether one of the first words is an interrogative."""
-    opening = " ".join(folded.split()[:_SHORT_OPENING])
-    return bool(language.interrogative.search(opening))
+    return bool(language.interrogative.search(" ".join(folded.split()[:words])))
 
 
-def is_polar_form(question: str, folded: str, language: Language) -> bool:
+def _is_polar_form(question: str, folded: str, language: Language) -> bool:
     """Whether a question begins like one that is answered by yes or no."""
-    if _SHAPES[language.code].search(question.strip()):
-        return True
-    return bool(language.polar_form.match(folded))
+    shaped = _SHAPES[language.code].search(question.strip())
+    return bool(shaped or language.any_of(language.polar).match(folded))
 
 
 def may_be_polar(question: str) -> bool:
@@ -104,11 +98,8 @@ def _may_be_polar(question: str, folded: str, language: Language) -> bool:
     if language.code == "hi":
         return folded.startswith("क्या ") or not language.interrogative.search(folded)
     if language.joined:
-        return not language.interrogative.search(folded) or bool(language.polar and language.polar_form.search(folded))
-    if is_polar_form(question, folded, language):
-        return True
-    opening = " ".join(folded.split()[:_OPENING_WORDS])
-    return not language.interrogative.search(opening)
+        return not language.interrogative.search(folded) or bool(language.polar and language.any_of(language.polar).search(folded))
+    return _is_polar_form(question, folded, language) or not _opens_asking(folded, language, _OPENING_WORDS)
 
 
 def offers_alternatives(question: str) -> bool:
@@ -125,15 +116,15 @@ def _offers(question: str, folded: str, language: Language) -> bool:
     if language.any_of(language.of_both).search(folded):
         return True
     of = language.any_of(language.which_of).search(folded)
-    if of and language.conjunction.search(" ".join(folded[of.end() :].split()[1:5])):
+    if of and language.any_of(language.conjunctions).search(" ".join(folded[of.end() :].split()[1:5])):
         return True
     if between := language.any_of(language.between).search(folded):
-        return language.conjunction.search(folded, between.end()) is not None
+        return language.any_of(language.conjunctions).search(folded, between.end()) is not None
     if language.any_of(language.alternatives).search(folded) is None:
         return False
     if ":" in question and language.any_of(language.alternatives).search(words_of(question.rpartition(":")[2])):
         return True
-    return "," in question or "،" in question or is_polar_form(question, folded, language)
+    return "," in question or "،" in question or _is_polar_form(question, folded, language)
 
 
 def asks_twice(question: str) -> bool:
@@ -194,7 +185,7 @@ def is_cut_off(question: str, passages: Sequence[str]) -> bool:
     text = question.strip(" ¿¡")
     if any(text.count(opening) != text.count(closing) for opening, closing in _PAIRS if "„" not in text):
         return True
-    if has_mark(text):
+    if _has_mark(text):
         return False
     if text[-1:] in _OPEN or (text[:1].isupper() and (text[-1:].isdigit() or text[-1:].lower() != text[-1:].upper())):
         return True
