@@ -19,12 +19,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TypeVar
 
 from evoseek.corpus.questions import question_row
 from evoseek.errors import DataError
 from evoseek.files import replace_directory
 from evoseek.types import Document, Question
 
+T = TypeVar("T", ast.ClassDef, ast.FunctionDef | ast.AsyncFunctionDef)
 DEV_QUESTIONS = 150
 """Number of questions of one hop, and of two."""
 UNANSWERABLE = 60
@@ -33,20 +35,15 @@ _LEFT_OUT = {"test", "tests", "idlelib", "lib2to3", "turtledemo", "site-packages
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A definition: `signature` as written, `text` the docstring ("" if there is none)."""
+    """A definition: `signature` as written, `text` the docstring ("" if there is none); of a class its `bases` without
+    their qualifiers (`TarError` for `tarfile.TarError`), and its methods."""
 
     name: str
     module: str
     signature: str
     text: str
-
-
-@dataclass(frozen=True, slots=True)
-class ClassEntry(Entry):
-    """A class: `bases` without their qualifiers (`TarError` for `tarfile.TarError`), and its methods."""
-
-    bases: tuple[str, ...]
-    methods: tuple[Entry, ...]
+    bases: tuple[str, ...] = ()
+    methods: tuple[Entry, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +51,7 @@ class Library:
     """The public definitions of a source tree, in the order of its files."""
 
     modules: tuple[Entry, ...]
-    classes: tuple[ClassEntry, ...]
+    classes: tuple[Entry, ...]
     functions: tuple[Entry, ...]
 
 
@@ -84,11 +81,11 @@ def read_library(folder: Path) -> Library:
     Raises DataError if no class is found.
     """
     modules: list[Entry] = []
-    classes: list[ClassEntry] = []
+    classes: list[Entry] = []
     functions: list[Entry] = []
     for name, tree in _trees(folder):
         modules.append(Entry(name, name, name, _docstring(tree)))
-        classes += [_class(node, name) for node in _public(tree) if isinstance(node, ast.ClassDef)]
+        classes += [_class(node, name) for node in _public(tree, ast.ClassDef)]
         functions += _functions(tree, name)
     if not classes:
         raise DataError(
@@ -100,11 +97,10 @@ def read_library(folder: Path) -> Library:
 
 def pages(library: Library) -> Iterator[Document]:
     """The documents, ids unique: of definitions with one name in one place, the first counts."""
-    seen: set[str] = set()
+    first: dict[str, Document] = {}
     for page in _all_pages(library):
-        if page.id not in seen:
-            seen.add(page.id)
-            yield page
+        first.setdefault(page.id, page)
+    yield from first.values()
 
 
 def questions(library: Library) -> Iterator[Question]:
@@ -120,14 +116,14 @@ def questions(library: Library) -> Iterator[Question]:
                     yield from _of_method(method.name, entry)
 
 
-def _of_class(entry: ClassEntry) -> Iterator[Question]:
+def _of_class(entry: Entry) -> Iterator[Question]:
     name, evidence = entry.name, [_class_page(entry)]
     yield _question(f"module: {name}", f"Which module has the class {name}?", entry.module, evidence)
     if len(entry.bases) == 1:
         yield _question(f"base: {name}", f"What is the base class of the class {name}?", entry.bases[0], evidence)
 
 
-def _of_method(name: str, entry: ClassEntry) -> Iterator[Question]:
+def _of_method(name: str, entry: Entry) -> Iterator[Question]:
     place, evidence = f"{entry.name}.{name}", [_method_page(name, entry), _class_page(entry)]
     yield _question(f"class: {place}", f"Which class has the method {name}?", entry.name, evidence[:1])
     text = f"Which module has the class with the method {name}?"
@@ -150,11 +146,11 @@ def _taken_out(question: Question, documents: Iterable[Document]) -> Question:
     return replace(question, golden_answers=(), metadata=about)
 
 
-def _class_page(entry: ClassEntry) -> str:
+def _class_page(entry: Entry) -> str:
     return f"class {entry.module}.{entry.name}"
 
 
-def _method_page(name: str, entry: ClassEntry) -> str:
+def _method_page(name: str, entry: Entry) -> str:
     return f"method {entry.module}.{entry.name}.{name}"
 
 
@@ -189,27 +185,24 @@ def _trees(folder: Path) -> Iterator[tuple[str, ast.Module]]:
         yield ".".join(parts[:-1] if parts[-1] == "__init__" else parts), tree
 
 
-_Definition = ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+def _public(node: ast.Module | ast.ClassDef, *kinds: type[T]) -> Iterator[T]:
+    """The definitions of these kinds whose names are public."""
+    return (part for part in node.body if isinstance(part, kinds) and not part.name.startswith("_"))
 
 
-def _public(node: ast.Module | ast.ClassDef) -> Iterator[_Definition]:
-    return (part for part in node.body if isinstance(part, _Definition) and not part.name.startswith("_"))
-
-
-def _class(node: ast.ClassDef, module: str) -> ClassEntry:
+def _class(node: ast.ClassDef, module: str) -> Entry:
     names = (ast.unparse(base).rpartition(".")[2] for base in node.bases)
     bases = tuple(name for name in names if name.isidentifier() and name != "object")
     methods = tuple(_functions(node, module))
-    return ClassEntry(node.name, module, f"class {node.name}", _docstring(node), bases, methods)
+    return Entry(node.name, module, f"class {node.name}", _docstring(node), bases, methods)
 
 
 def _functions(node: ast.Module | ast.ClassDef, module: str) -> Iterator[Entry]:
-    for part in _public(node):
-        if not isinstance(part, ast.ClassDef):
-            yield Entry(part.name, module, f"{part.name}({ast.unparse(part.args)})", _docstring(part))
+    for part in _public(node, ast.FunctionDef, ast.AsyncFunctionDef):
+        yield Entry(part.name, module, f"{part.name}({ast.unparse(part.args)})", _docstring(part))
 
 
-def _docstring(node: ast.Module | _Definition) -> str:
+def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     return ast.get_docstring(node) or ""
 
 

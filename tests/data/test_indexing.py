@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from functools import partial
 from pathlib import Path
 from threading import Event, Thread
 
@@ -12,7 +13,7 @@ import pytest
 from rich.console import Console
 
 from evoseek.corpus.read_report import ReadReport
-from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_index
+from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_corpus
 from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError
 from evoseek.files import file_digest
 from evoseek.search.lexical import LexicalIndex
@@ -170,8 +171,9 @@ def test_a_passage_that_was_found_can_be_opened_though_an_update_removed_it(fold
 def test_watching_updates_whenever_a_file_changes(folder: Path) -> None:
     pytest.importorskip("watchfiles")
     stop, told = Event(), console()
-    options = {"device": None, "console": told, "stop": stop}
-    watching = Thread(target=watch_index, args=(folder / "corpus", folder / "index"), kwargs=options, daemon=True)
+    again = partial(update_index, folder / "corpus", folder / "index", device=None, console=told)
+    options = {"console": told, "stop": stop}
+    watching = Thread(target=watch_corpus, args=(folder / "corpus", again), kwargs=options, daemon=True)
     watching.start()
     try:
         wait_for(lambda: "Watching" in told.file.getvalue())

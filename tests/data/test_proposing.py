@@ -82,7 +82,9 @@ def scripted(agent: Agent, script: Script) -> Agent:
 
 
 @contextmanager
-def opened(config: TrainingSettings, agent: Agent, script: Script, out: Path) -> Iterator[tuple[Writing, ResumableJsonl]]:
+def opened(
+    config: TrainingSettings, agent: Agent, script: Script, out: Path
+) -> Iterator[tuple[Writing, ResumableJsonl]]:
     with TrainingContext(config) as context, open_growing_file(out, config.resolved()) as file:
         context.agent = scripted(replace(agent, settings=config), script)
         yield Writing.of(context), file

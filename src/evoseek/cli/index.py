@@ -6,6 +6,7 @@ import asyncio
 import json as jsons
 from collections.abc import Iterable
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -82,14 +83,18 @@ def index(
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, longest = _places(corpus, directory)
-    from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_index
+    from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_corpus
 
     console = Console()
     if update or watch:
         _refuse_settings(given)
         stop_if_dry([f"{'Watch' if watch else 'Read'} {documents} and update {built}"])
-        refresh = watch_index if watch else update_index
-        refresh(documents, built, device=device, console=console, max_words=longest, report_file=report)
+        options: dict[str, Any] = {"device": device, "max_words": longest, "report_file": report}
+        refresh = partial(update_index, documents, built, console=console, **options)
+        if watch:
+            watch_corpus(documents, refresh, console=console)
+        else:
+            refresh()
         return
     of_project: dict[str, Any] = {} if longest is None else {"max_words": longest}
     plan = IndexPlan(**(of_project | given), device=device)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import dropwhile
+from itertools import dropwhile, groupby
 from pathlib import Path
 
 from evoseek.corpus.language import STOP_WORDS
@@ -201,8 +201,9 @@ def names(text: str) -> tuple[set[str], set[str]]:
     unsure: set[str] = set()
     for match in _NAME.finditer(text):
         start, run = match.start(), match.group()
-        opens = _opens_sentence(text[max(0, start - 4) : start])
-        name = _without_stop_words(run) if opens else run
+        before = text[max(0, start - 4) : start].rstrip(_QUOTES)
+        opens = not before or before[-1] in _SENTENCE_ENDS
+        name = " ".join(dropwhile(lambda word: word.casefold() in STOP_WORDS, run.split(" "))) if opens else run
         (unsure if opens and name == run else sure).add(name)
         parts = _CONNECTED.split(name)
         if len(parts) > 1:
@@ -214,8 +215,8 @@ def phrases(text: str) -> set[str]:
     """Two or three words in a row, in lower case and none of them a stop word; in Chinese and the like, characters."""
     found: set[str] = set()
     for chunk in _LOWER_WORDS.findall(text):
-        for run in _content_runs(chunk):
-            found.update(_pieces(run, " "))
+        for has_content, run in groupby(chunk.split(" "), lambda word: len(word) > 1 and word not in STOP_WORDS):
+            found.update(_pieces(list(run), " ") if has_content else ())
     for run in _HAN_RUN.findall(text):
         found.update(_pieces(run, ""))
     return found
@@ -248,32 +249,8 @@ def title_key(title: str) -> str:
     return " ".join(_WORD.findall(title.casefold()))
 
 
-def _opens_sentence(before: str) -> bool:
-    """Whether a sentence (or line) starts after these characters."""
-    before = before.rstrip(_QUOTES)
-    return not before or before[-1] in _SENTENCE_ENDS
-
-
-def _without_stop_words(name: str) -> str:
-    """The name from its first word on that is none."""
-    return " ".join(dropwhile(lambda word: word.casefold() in STOP_WORDS, name.split(" ")))
-
-
 def _significant(names: set[str]) -> set[str]:
     return {name for name in names if len(name) > 1 and name.casefold() not in STOP_WORDS}
-
-
-def _content_runs(chunk: str) -> Iterator[list[str]]:
-    """The words between stop words (and single letters)."""
-    run: list[str] = []
-    for word in chunk.split(" "):
-        if len(word) > 1 and word not in STOP_WORDS:
-            run.append(word)
-        elif run:
-            yield run
-            run = []
-    if run:
-        yield run
 
 
 def _pieces(run: Sequence[str], gap: str) -> Iterator[str]:

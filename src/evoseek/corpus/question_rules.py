@@ -98,7 +98,9 @@ def _may_be_polar(question: str, folded: str, language: Language) -> bool:
     if language.code == "hi":
         return folded.startswith("क्या ") or not language.interrogative.search(folded)
     if language.joined:
-        return not language.interrogative.search(folded) or bool(language.polar and language.any_of(language.polar).search(folded))
+        return not language.interrogative.search(folded) or bool(
+            language.polar and language.any_of(language.polar).search(folded)
+        )
     return _is_polar_form(question, folded, language) or not _opens_asking(folded, language, _OPENING_WORDS)
 
 

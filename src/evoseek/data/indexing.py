@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from threading import Event
 from typing import Literal
@@ -132,16 +131,7 @@ def update_index(
     say(console, f"{count:,} passages of at most {sources.max_words} words are now in {directory}")
 
 
-def watch_index(
-    corpus: Path,
-    directory: Path,
-    *,
-    device: str | None,
-    console: Console,
-    max_words: int | None = None,
-    report_file: Path | None = None,
-    stop: Event | None = None,
-) -> None:
+def watch_corpus(corpus: Path, update: Callable[[], None], *, console: Console, stop: Event | None = None) -> None:
     """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
     reported, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
     installed."""
@@ -151,9 +141,6 @@ def watch_index(
         raise ConfigError(
             "--watch needs watchfiles, which is not installed. Install it: pip install 'evoseek[watch]'."
         ) from error
-    update = partial(
-        update_index, corpus, directory, device=device, console=console, max_words=max_words, report_file=report_file
-    )
     if not corpus.exists():  # as the watcher would say it in its own words
         update()
     is_first = True
