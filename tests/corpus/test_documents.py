@@ -523,14 +523,6 @@ def test_a_paragraph_with_the_text_of_another_heading_is_no_heading(tmp_path: Pa
     assert document.marks[2].start == document.text.rindex("Care")
 
 
-def test_a_table_of_one_column_has_no_headings(tmp_path: Path) -> None:
-    table = "=====\nName\n=====\nMeri\nTor\n=====\n"
-    write(tmp_path, a__rst=f"======\nMayors\n======\nOf Kalo.\n\n{table}\n=====\nTowns\n=====\n\n{table}", b__rst=table)
-    documents = {document.id: document for document in read_corpus(tmp_path, report=ReadReport())}
-    assert [mark.heading for mark in documents["a.rst"].marks] == ["Mayors", "Towns"]
-    assert documents["b.rst"].marks == ()
-
-
 PARAGRAPH = f"<p>{' '.join(f'Part {part} of the pump may run dry.' for part in range(40))}</p>"
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
+from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import sorting
 from evoseek.data.sorting import FORM, JudgeCheck, QuestionVerdict, check_questions, load_verdicts
 from evoseek.env.prompts import load_prompts
@@ -26,7 +26,7 @@ def check(tmp_path):
         with open_growing_file(path, {}) as file:
             stop = {"should_stop": lambda: next(left, None) is None}
             done = asyncio.run(check_questions(questions, by, file, **stop, **options))
-        return done, load_verdicts(ResumableJsonl(path)) if path.stat().st_size else []
+        return done, load_verdicts(path) if path.stat().st_size else []
 
     return run
 
@@ -110,4 +110,4 @@ def test_what_the_judge_is_shown_is_outside_text_on_one_line(name):
 def test_a_damaged_finding_is_refused(tmp_path, line, problem):
     (tmp_path / "f.jsonl").write_text(line + "\n")
     with pytest.raises(DataError, match=problem):
-        load_verdicts(ResumableJsonl(tmp_path / "f.jsonl"))
+        load_verdicts(tmp_path / "f.jsonl")

@@ -60,8 +60,7 @@ def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
 
 def _slide_marks(page: int, text: str) -> Iterator[Mark]:
     yield Mark(0, page=page)
-    for mark in markdown_headings(text):
-        yield replace(mark, page=page)
+    yield from (replace(mark, page=page) for mark in markdown_headings(text))
 
 
 def _named(archive: zipfile.ZipFile) -> str:

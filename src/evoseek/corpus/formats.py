@@ -7,7 +7,6 @@ import re
 import warnings
 from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
 from typing import Any, NamedTuple, cast
 
 import trafilatura
@@ -120,12 +119,8 @@ def _adorned_headings(text: str) -> Iterator[Mark]:
     of the highest level, as in reStructuredText."""
     kinds: list[tuple[str, bool]] = []
     starts, lines = zip(*_lines(text), strict=True)
-    lines, underline, table_end = ["", *lines], 0, 0
+    lines, underline = ["", *lines], 0
     for number, (above, title, line) in enumerate(zip(lines, lines[1:], lines[2:], strict=False)):
-        if title.strip() and above.rstrip() == line.rstrip() and _ADORNMENT.match(line):
-            table_end = max(table_end, _end_of_table(lines, number))
-        if number < table_end:
-            continue
         below = _ADORNMENT.match(line)
         if not below or not title.strip() or _ADORNMENT.match(title) or len(title.rstrip()) > len(line):
             continue
@@ -136,15 +131,6 @@ def _adorned_headings(text: str) -> Iterator[Mark]:
             start = starts[number - 1 if is_overlined else number]
             yield Mark(start, heading=title.strip(), level=kinds.index(kind) + 1)
             underline = number + 2
-
-
-def _end_of_table(lines: Sequence[str], start: int) -> int:
-    """The last line of a table of one column whose border is the line at `start`, so that its first row looks like a
-    heading: rows up to that border again, and no more lines. 0 if there is none."""
-    rows = list(takewhile(lambda line: line.strip() and not _ADORNMENT.match(line), islice(lines, start + 3, None)))
-    end = start + 3 + len(rows)
-    last, after = (line.rstrip() for line in [*lines[end : end + 2], "", ""][:2])
-    return end if rows and last == lines[start].rstrip() and not after else 0
 
 
 def parse_org(data: bytes, encoding: str | None = None) -> Parsed:

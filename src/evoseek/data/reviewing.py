@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
@@ -36,14 +36,6 @@ _SHOWN = 5  # passages of a question
 _LOOKED_AT = 20  # passages among which those of a document are looked for by its name
 
 _Content = tuple[str, tuple[str, ...]]
-
-
-@dataclass(frozen=True, slots=True)
-class Evidence:
-    """The passages that a question is shown with. `is_named`: the question names them; else they were searched for."""
-
-    passages: tuple[Passage, ...]
-    is_named: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,20 +113,16 @@ class Review:
         self.verdicts[number] = verdict
         self._write_tests()
 
-    def evidence(self, number: int) -> Evidence:
-        """The passages of a question: those that its metadata name, or else what a search for it finds."""
-        named = evidence_passages(self.questions[number], self.store)
-        if named or self.store is None:
-            return Evidence(tuple(named[:_SHOWN]), bool(named))
-        return Evidence(tuple(self.store.find(self.questions[number].text, _SHOWN)), False)
-
     def json(self, number: int) -> dict[str, object]:
-        """A question with its passages as JSON values; `spans` are the ranges of characters of the answer in each."""
-        question, evidence = self.questions[number], self.evidence(number)
+        """A question as JSON values, with the passages that its metadata names (`named`), or else what a search for it
+        finds; `spans` are the ranges of characters of the answer in each."""
+        question = self.questions[number]
+        named = evidence_passages(question, self.store)
+        passages = named[:_SHOWN] if named or self.store is None else self.store.find(question.text, _SHOWN)
         return {
             "question": question.text,
             "answers": list(question.golden_answers) or [UNANSWERABLE],
-            "named": evidence.is_named,
+            "named": bool(named),
             "verdict": self.verdicts.get(number),
             "passages": [
                 {
@@ -144,7 +132,7 @@ class Review:
                     "spans": spans(question.golden_answers, passage.text),
                     "title_spans": spans(question.golden_answers, passage.title),
                 }
-                for passage in evidence.passages
+                for passage in passages
             ],
         }
 
@@ -193,8 +181,8 @@ def _content(question: Question) -> _Content:
     return question.text, question.golden_answers
 
 
-def _place(seed: int) -> Callable[[Question], bytes]:
-    return lambda question: hashlib.sha256(f"{seed}/{_content(question)}".encode()).digest()
+def _place(seed: int) -> Callable[[Question], str]:
+    return lambda question: hashlib.sha256(f"{seed}/{_content(question)}".encode()).hexdigest()
 
 
 def _verdict(row: Any) -> tuple[_Content, str]:
@@ -207,12 +195,8 @@ def _with_own_ids(questions: Mapping[_Content, Question]) -> list[Question]:
     """The questions, each with an id of its own: several runs may have used the same ones."""
     ids = Counter(question.id for question in questions.values())
     return [
-        question
-        if ids[question.id] == 1
-        else Question(f"{question.id}-{_digest(content)}", question.text, question.golden_answers, question.metadata)
-        for content, question in questions.items()
+        replace(one, id=f"{one.id}-{hashlib.sha256(repr(content).encode()).hexdigest()[:8]}")
+        if ids[one.id] > 1
+        else one
+        for content, one in questions.items()
     ]
-
-
-def _digest(content: _Content) -> str:
-    return hashlib.sha256(repr(content).encode()).hexdigest()[:8]

@@ -101,7 +101,7 @@ def sort_questions(
     """
     verdicts = out.with_suffix(".findings.jsonl")
     if not verdicts.exists() or not verdicts.stat().st_size:  # an error before the first batch leaves an empty file
-        for path in (out, _dropped(out), _undecided(out)):
+        for path in _files(out):
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
     with (
@@ -116,7 +116,7 @@ def sort_questions(
     if done < len(questions):
         say(console, f"Stopped after {done} of {len(questions)} questions. The same command resumes from there.")
         return False
-    _finish(out, load_verdicts(ResumableJsonl(verdicts)), console)
+    _finish(out, load_verdicts(verdicts), console)
     return True
 
 
@@ -145,46 +145,44 @@ async def check_questions(
     while done < len(questions) and not should_stop():
         batch = questions[done : done + BATCH]
         verdicts = await asyncio.gather(*map(one, batch))
-        _check_decided(verdicts, max_undecided)
+        reasons = [verdict.reason for verdict in verdicts if verdict.keep is None]
+        if surely_more(len(reasons), len(verdicts), max_undecided):
+            raise EvoseekError(
+                f"{len(reasons)} of {len(verdicts)} questions could not be decided, and nothing of this batch was "
+                f"written. The first one: {reasons[0]} Repair that and give the same command again: it resumes from "
+                "there."
+            )
         done += len(batch)
         rows = ({"question": question_row(q), **asdict(found)} for q, found in zip(batch, verdicts, strict=True))
         file.append_batch(rows, {"done": done})
     return done
 
 
-def _check_decided(verdicts: Sequence[QuestionVerdict], max_undecided: float) -> None:
-    reasons = [verdict.reason for verdict in verdicts if verdict.keep is None]
-    if surely_more(len(reasons), len(verdicts), max_undecided):
-        raise EvoseekError(
-            f"{len(reasons)} of {len(verdicts)} questions could not be decided, and nothing of this batch was written. "
-            f"The first one: {reasons[0]} Repair that and give the same command again: it resumes from there."
-        )
-
-
-def load_verdicts(file: ResumableJsonl) -> list[tuple[Question, QuestionVerdict]]:
+def load_verdicts(path: Path) -> list[tuple[Question, QuestionVerdict]]:
     """What `check_questions` wrote, in order. Raises DataError for a line that is no verdict."""
-    return list(file.rows(_verdict, "verdict"))
 
+    def verdict(row: Any) -> tuple[Question, QuestionVerdict]:
+        return parse_question(row["question"], ""), QuestionVerdict(row["keep"], row["reason"], row["details"])
 
-def _verdict(row: Any) -> tuple[Question, QuestionVerdict]:
-    return parse_question(row["question"], ""), QuestionVerdict(row["keep"], row["reason"], row["details"])
+    return list(ResumableJsonl(path).rows(verdict, "verdict"))
 
 
 def _finish(out: Path, found: Sequence[tuple[Question, QuestionVerdict]], console: Console) -> None:
-    for keep, path in ((True, out), (False, _dropped(out)), (None, _undecided(out))):
+    kept, dropped_file, undecided_file = _files(out)
+    for keep, path in ((True, kept), (False, dropped_file), (None, undecided_file)):
         if chosen := [question for question, verdict in found if verdict.keep is keep]:
             save_questions(path, chosen)
     dropped = Counter(verdict.reason for _, verdict in found if verdict.keep is False)
     why = ", ".join(f"{number} {reason}" for reason, number in dropped.most_common())
     if dropped:
-        say(console, f"{dropped.total()} of {len(found)} questions are in {_dropped(out)}: {why}.")
+        say(console, f"{dropped.total()} of {len(found)} questions are in {dropped_file}: {why}.")
     undecided = [verdict.reason for _, verdict in found if verdict.keep is None]
-    say_left_out(console, f"of {len(found)} questions are not decided, and in {_undecided(out)}", undecided)
+    say_left_out(console, f"of {len(found)} questions are not decided, and in {undecided_file}", undecided)
     _say_passes([verdict for _, verdict in found], console)
-    kept = len(found) - dropped.total() - len(undecided)
-    if not kept:
+    count = len(found) - dropped.total() - len(undecided)
+    if not count:
         raise EvoseekError(f"Not one of {len(found)} questions is left, so {out} was not written.")
-    say(console, f"{kept} of {len(found)} questions are kept, in {out}.")
+    say(console, f"{count} of {len(found)} questions are kept, in {out}.")
 
 
 def _say_passes(verdicts: Sequence[QuestionVerdict], console: Console) -> None:
@@ -199,9 +197,6 @@ def _say_passes(verdicts: Sequence[QuestionVerdict], console: Console) -> None:
     say(console, f"{answered} of {samples} samples held an answer at all; one without is never right.")
 
 
-def _dropped(out: Path) -> Path:
-    return out.with_suffix(".dropped.jsonl")
-
-
-def _undecided(out: Path) -> Path:
-    return out.with_suffix(".undecided.jsonl")
+def _files(out: Path) -> tuple[Path, Path, Path]:
+    """Those of the kept, the dropped and the undecided questions."""
+    return out, out.with_suffix(".dropped.jsonl"), out.with_suffix(".undecided.jsonl")
