@@ -11,11 +11,11 @@ The conventions, by TRL's `loss_type` and `importance_sampling_level`:
     grpo, token      ClippedLoss("sequence-mean-token-mean"): the same if TRL's micro-batches have equally many rows
     grpo, sequence   SequenceLoss: GSPO, the same
     dapo             ClippedLoss("token-mean"): the same, the denominator is the whole batch's in both
-    dr_grpo          ClippedLoss(FixedLength(max_completion_length)): the same
+    dr_grpo          ClippedLoss(max_completion_length): the same
     bnpo             "token-mean" of each micro-batch, then the mean of those: the same in one micro-batch, while in
                      several it depends on how the batch was split, which ours never does
-    beta             WithKL(..., "k3"), aggregated as the loss is: the same with `use_bias_correction_kl=False`. TRL's
-                     default multiplies k3 by the differentiated ratio (arXiv 2512.02556), GRPO (2402.03300) does not
+    beta             WithTerms(..., kl=beta), aggregated as the loss is: the same with `use_bias_correction_kl=False`.
+                     TRL's default multiplies k3 by the differentiated ratio (arXiv 2512.02556), GRPO's does not
     advantages       TRL divides by std + 1e-4, we by std + eps with eps = 1e-6: the same for eps = 1e-4
 """
 
@@ -30,9 +30,9 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from evoseek.credit.advantages import group_advantages
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.loss.base import FixedLength, Totals
+from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
-from evoseek.loss.terms import WithKL
+from evoseek.loss.terms import WithTerms
 from evoseek.policy.load import Policy, load_policy, save_policy
 from evoseek.types import TrainingSample
 
@@ -206,15 +206,17 @@ def largest_difference(one, other):
     return max(float((one[name] - other[name]).abs().max()) for name in one)
 
 
+class PerSequence(SequenceLoss):
+    """Its KL is aggregated as TRL does it."""
+
+    aggregate = "sequence-mean-token-mean"
+
+
 CASES = {
-    "grpo": ({"loss_type": "grpo"}, ClippedLoss(LOW, HIGH, "sequence-mean-token-mean"), "sequence-mean-token-mean"),
-    "dapo": ({"loss_type": "dapo"}, ClippedLoss(LOW, HIGH, "token-mean"), "token-mean"),
-    "dr_grpo": ({"loss_type": "dr_grpo"}, ClippedLoss(LOW, HIGH, FixedLength(LONGEST)), FixedLength(LONGEST)),
-    "gspo": (
-        {"loss_type": "grpo", "importance_sampling_level": "sequence"},
-        SequenceLoss(LOW, HIGH),
-        "sequence-mean-token-mean",
-    ),
+    "grpo": ({"loss_type": "grpo"}, ClippedLoss(LOW, HIGH, "sequence-mean-token-mean")),
+    "dapo": ({"loss_type": "dapo"}, ClippedLoss(LOW, HIGH, "token-mean")),
+    "dr_grpo": ({"loss_type": "dr_grpo"}, ClippedLoss(LOW, HIGH, LONGEST)),
+    "gspo": ({"loss_type": "grpo", "importance_sampling_level": "sequence"}, PerSequence(LOW, HIGH)),
 }
 
 
@@ -222,10 +224,10 @@ CASES = {
 @pytest.mark.parametrize("micro_batch", [8, 2])
 @pytest.mark.parametrize("name", CASES)
 def test_loss_and_gradient_agree(name, micro_batch, beta, directory, rows, tmp_path):
-    settings, loss, aggregate = CASES[name]
+    settings, loss = CASES[name]
     trainer = make_trainer(directory, tmp_path, micro_batch, epsilon=LOW, epsilon_high=HIGH, beta=beta, **settings)
     their_loss, their_gradient = theirs(trainer, rows, micro_batch)
-    our_loss, our_gradient, metrics = ours(directory, rows, WithKL(loss, beta, "k3", aggregate) if beta else loss)
+    our_loss, our_gradient, metrics = ours(directory, rows, WithTerms(loss, kl=beta))
     differences = abs(our_loss - their_loss), largest_difference(our_gradient, their_gradient)
     print(f"{name}, {micro_batch} rows, beta {beta}: loss {our_loss:.6f}, differences {differences}")
     assert 0.1 < metrics["clip_ratio/region_mean"] < 0.6

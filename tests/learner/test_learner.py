@@ -14,7 +14,7 @@ from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score
-from evoseek.loss.base import FixedLength, Loss, LossInputs, Totals
+from evoseek.loss.base import Loss, LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.types import TrainingSample
@@ -131,9 +131,7 @@ def test_the_gradient_equals_the_formula_written_out(model: PreTrainedModel, mak
         torch.testing.assert_close(have, want, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize(
-    "aggregate", ["token-mean", "sequence-mean-token-mean", "sequence-sum", FixedLength(8)], ids=str
-)
+@pytest.mark.parametrize("aggregate", ["token-mean", "sequence-mean-token-mean", "sequence-sum", 8], ids=str)
 def test_the_gradient_does_not_depend_on_the_split_into_micro_batches(
     model: PreTrainedModel, make_samples: Make, aggregate: object
 ) -> None:

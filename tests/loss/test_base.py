@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from evoseek.loss.base import Aggregate, FixedLength, Totals, aggregate_tokens, count_totals
+from evoseek.loss.base import Aggregate, Totals, aggregate_tokens, count_totals
 
 VALUES = torch.tensor([[1.0, 2.0, 9.0], [4.0, 9.0, 9.0], [9.0, 9.0, 9.0]])
 MASK = torch.tensor([[True, True, False], [True, False, False], [False, False, False]])
@@ -13,7 +13,7 @@ MASK = torch.tensor([[True, True, False], [True, False, False], [False, False, F
         ("token-mean", 7 / 3),
         ("sequence-mean-token-mean", (1.5 + 4) / 2),
         ("sequence-sum", 7 / 2),
-        (FixedLength(10), 7 / 20),
+        (10, 7 / 20),
     ],
 )
 def test_aggregates_by_hand(mode: Aggregate, expected: float) -> None:
@@ -21,7 +21,7 @@ def test_aggregates_by_hand(mode: Aggregate, expected: float) -> None:
     assert aggregate_tokens(VALUES, MASK, mode).item() == pytest.approx(expected)
 
 
-@pytest.mark.parametrize("mode", ["token-mean", "sequence-mean-token-mean", "sequence-sum", FixedLength(10)])
+@pytest.mark.parametrize("mode", ["token-mean", "sequence-mean-token-mean", "sequence-sum", 10])
 def test_totals_from_outside_are_the_denominator(mode: Aggregate) -> None:
     own = aggregate_tokens(VALUES, MASK, mode)
     assert aggregate_tokens(VALUES, MASK, mode, Totals(tokens=6, sequences=4)).item() == pytest.approx(own.item() / 2)

@@ -8,12 +8,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.loss.base import FixedLength, LossInputs, count_totals
+from evoseek.loss.base import LossInputs, count_totals
 from evoseek.loss.clipped import ClippedLoss, token_ratio
 from evoseek.types import TrainingSample
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "policy_losses.json").read_text())["cases"]
-AGGREGATES = ["token-mean", "sequence-mean-token-mean", "sequence-sum", FixedLength(7)]
+AGGREGATES = ["token-mean", "sequence-mean-token-mean", "sequence-sum", 7]
 
 
 def clipped_loss(logprobs, old_logprobs, advantages, mask, *, totals=None, **settings):

@@ -7,23 +7,23 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from evoseek.loss.base import FixedLength, LossFn, LossInputs, ValueInputs, count_totals
+from evoseek.loss.base import LossFn, LossInputs, ValueInputs, count_totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss, ValueLoss
-from evoseek.loss.terms import WithEntropy, WithImportance, WithKL
+from evoseek.loss.terms import WithTerms
 
 B, T = 5, 8
-AGGREGATES = ("token-mean", "sequence-mean-token-mean", "sequence-sum", FixedLength(7))
+AGGREGATES = ("token-mean", "sequence-mean-token-mean", "sequence-sum", 7)
 LOSSES: dict[str, LossFn] = {
     **{f"{kind.__name__} {mode}": kind(aggregate=mode) for kind in (ClippedLoss, ReinforceLoss) for mode in AGGREGATES},
     **{f"{kind.__name__} {mode}": kind(0.2, mode) for kind in (ValueLoss,) for mode in AGGREGATES},
     "CrossEntropyLoss": CrossEntropyLoss(),
     "SequenceLoss": SequenceLoss(0.2, 0.3),
-    "WithKL": WithKL(ClippedLoss(), 0.1),
-    "WithKL sequence-sum": WithKL(SequenceLoss(), 0.1, "sequence-sum"),
-    "WithEntropy": WithEntropy(ClippedLoss(), 0.1),
-    "WithImportance token": WithImportance(ClippedLoss(), low=0.7, high=1.3),
-    "WithImportance sequence": WithImportance(SequenceLoss(), "sequence", "mask", 0.5, 2.0),
+    "kl": WithTerms(ClippedLoss(), kl=0.1),
+    "kl sequence-sum": WithTerms(ReinforceLoss("sequence-sum"), kl=0.1),
+    "entropy": WithTerms(ClippedLoss(), entropy=0.1),
+    "importance token": WithTerms(ClippedLoss(), "truncate"),
+    "importance sequence": WithTerms(SequenceLoss(), "mask"),
 }
 
 

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import TrainingError
-from evoseek.loss.base import FixedLength, LossInputs, aggregate_tokens, count_totals
+from evoseek.loss.base import LossInputs, aggregate_tokens, count_totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.loss.terms import WithEntropy, WithImportance, WithKL, importance_weights, kl_k3, wrapped
+from evoseek.loss.terms import WithTerms, importance_weights, kl_k3, wrapped
 from evoseek.registry import build
 from evoseek.training.given import load_settings
 from evoseek.types import TrainingSample
@@ -26,32 +26,25 @@ ZEROS = torch.zeros(2, 4, dtype=torch.float64)
 
 
 @pytest.mark.parametrize(
-    ("outside", "low", "expected", "out"),
+    ("outside", "expected", "out"),
     [
-        ("truncate", 0.0, [2.0, 0.5, 1.0, 0.25, 0.5], [1, 0, 0, 0, 0]),
-        ("truncate", 0.4, [2.0, 0.5, 1.0, 0.4, 0.5], [1, 0, 0, 1, 0]),
-        ("mask", 0.0, [0.0, 0.5, 1.0, 0.25, 0.5], [1, 0, 0, 0, 0]),
-        ("mask", 0.4, [0.0, 0.5, 1.0, 0.0, 0.5], [1, 0, 0, 1, 0]),
+        ("truncate", [2.0, 0.5, 1.0, 0.25, 0.5], [1, 0, 0, 0, 0]),
+        ("mask", [0.0, 0.5, 1.0, 0.0, 0.5], [1, 0, 0, 1, 0]),
     ],
 )
-def test_token_weights_by_hand(outside: str, low: float, expected: list, out: list) -> None:
-    weights, is_outside = importance_weights(
-        RATIOS.log(), ZEROS, MASK, level="token", outside=outside, low=low, high=2.0
-    )
+def test_token_weights_by_hand(outside: str, expected: list, out: list) -> None:
+    weights, is_outside = importance_weights(RATIOS.log(), ZEROS, MASK, level="token", outside=outside)
     assert weights[MASK].tolist() == pytest.approx(expected)
     assert is_outside[MASK].int().tolist() == out
     assert weights[~MASK].tolist() == [1.0] * 3
 
 
-@pytest.mark.parametrize(
-    ("outside", "low", "expected"),
-    [("truncate", 0.0, (2.0, 0.125)), ("mask", 0.2, (2.0, 0.0)), ("truncate", 0.5, (2.0, 0.5))],
-)
+@pytest.mark.parametrize(("outside", "expected"), [("truncate", (2.0, 0.125)), ("mask", (2.0, 0.0))])
 def test_sequence_weights_are_the_products_of_the_action_tokens_ratios(
-    outside: str, low: float, expected: tuple[float, float]
+    outside: str, expected: tuple[float, float]
 ) -> None:
     """4 * 0.5 * 1 = 2 and 0.25 * 0.5 = 0.125."""
-    weights, _ = importance_weights(RATIOS.log(), ZEROS, MASK, level="sequence", outside=outside, low=low, high=3.0)
+    weights, _ = importance_weights(RATIOS.log(), ZEROS, MASK, level="sequence", outside=outside)
     for row, value in enumerate(expected):
         assert weights[row].tolist() == pytest.approx([value] * 4)
 
@@ -61,7 +54,7 @@ def test_sequence_weights_are_the_products_of_the_action_tokens_ratios(
 def test_the_same_logprobs_give_exactly_one(level: str, outside: str) -> None:
     logprobs = -torch.rand(3, 50)
     mask = torch.rand(3, 50) < 0.7
-    weights, _ = importance_weights(logprobs, logprobs, mask, level=level, outside=outside, low=0.5, high=2.0)
+    weights, _ = importance_weights(logprobs, logprobs, mask, level=level, outside=outside)
     assert torch.equal(weights, torch.ones(3, 50))
 
 
@@ -69,9 +62,7 @@ def test_the_same_logprobs_give_exactly_one(level: str, outside: str) -> None:
 def test_long_sequences_do_not_overflow(outside: str) -> None:
     old = torch.tensor([[0.5], [-0.5]]).expand(2, 5000)
     mask = torch.ones(2, 5000, dtype=torch.bool)
-    weights, _ = importance_weights(
-        old, torch.zeros(2, 5000), mask, level="sequence", outside=outside, low=0.0, high=2.0
-    )
+    weights, _ = importance_weights(old, torch.zeros(2, 5000), mask, level="sequence", outside=outside)
     assert weights[:, 0].tolist() == pytest.approx([2.0 if outside == "truncate" else 0.0, 0.0])
 
 
@@ -89,7 +80,7 @@ def inputs_of(make_inputs: Callable[..., LossInputs], ratios: torch.Tensor) -> L
 
 def test_as_a_loss_function_it_weighs_each_token_and_counts_what_it_did(make_inputs: Callable[..., LossInputs]) -> None:
     inputs = inputs_of(make_inputs, RATIOS)
-    result = WithImportance(ClippedLoss(aggregate="sequence-sum"))(inputs, count_totals(MASK))
+    result = WithTerms(ClippedLoss(aggregate="sequence-sum"), "truncate")(inputs, count_totals(MASK))
     result.loss.backward()
     assert result.loss.item() == pytest.approx(-((2 + 0.5 + 1) - 2 * (0.25 + 0.5)) / 2)
     assert inputs.logprobs.grad.tolist() == [[-1.0, -0.25, -0.5, 0.0], [0.25, 0.5, 0.0, 0.0]]
@@ -104,22 +95,28 @@ def test_reinforce_with_weights_is_the_importance_weighted_policy_gradient(
     make_inputs: Callable[..., LossInputs],
 ) -> None:
     inputs = inputs_of(make_inputs, RATIOS)
-    WithImportance(ReinforceLoss(), high=math.inf)(inputs, count_totals(MASK)).loss.backward()
-    torch.testing.assert_close(inputs.logprobs.grad, -(RATIOS * inputs.advantages / 2).masked_fill(~MASK, 0.0))
+    WithTerms(ReinforceLoss(), "truncate")(inputs, count_totals(MASK)).loss.backward()
+    expected = -(RATIOS.clamp(max=2.0) * inputs.advantages / 2).masked_fill(~MASK, 0.0)
+    torch.testing.assert_close(inputs.logprobs.grad, expected)
     assert inputs.old_logprobs.grad is None
 
 
 def test_a_sequence_loss_takes_its_sequences_weights(make_inputs: Callable[..., LossInputs]) -> None:
-    """Both sequence ratios are 1; the weights are min(2, 1.5) and 0.125."""
-    loss = WithImportance(SequenceLoss(), level="sequence", high=1.5)
-    result = loss(inputs_of(make_inputs, RATIOS), count_totals(MASK))
-    assert result.loss.item() == pytest.approx(-(1.5 * 1 - 0.125 * 2) / 2)
+    """Both sequence ratios are 1; the weights are min(2, 2.5) and 0.125."""
+    ratios = RATIOS * torch.tensor([1.25, 1.0, 1.0, 1.0])
+    ratios[1] = RATIOS[1]
+    result = WithTerms(SequenceLoss(), "truncate")(inputs_of(make_inputs, ratios), count_totals(MASK))
+    assert result.loss.item() == pytest.approx(-(2 * 1 - 0.125 * 2) / 2)
 
 
-def test_it_contributes_where_the_other_loss_does() -> None:
-    loss = WithImportance(ClippedLoss())
+@pytest.mark.parametrize("term", [{}, {"importance": "truncate"}, {"kl": 0.1}, {"entropy": 0.3}])
+def test_a_sample_without_advantage_has_a_kl_and_an_entropy(term: dict) -> None:
+    """Without these terms it contributes where the other loss does; without a weight it never does."""
+    loss = WithTerms(ClippedLoss(), **term)
     assert loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 1.0)))
-    assert not loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 0.0)))
+    has_term = "kl" in term or "entropy" in term
+    assert loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 0.0))) == has_term
+    assert not loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 1.0), weight=0.0))
 
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "policy_losses.json").read_text())["cases"]
@@ -165,7 +162,7 @@ def test_the_kl_is_added_to_a_loss(make_inputs: Callable[..., LossInputs]) -> No
         ref_logprobs=torch.tensor([[-2.0, -1.0, math.inf]], dtype=torch.float64),
     )
     mean = (math.exp(-1) + math.exp(1) - 2) / 2
-    result = WithKL(ClippedLoss(), 0.1)(inputs, count_totals(mask))
+    result = WithTerms(ClippedLoss(), kl=0.1)(inputs, count_totals(mask))
     result.loss.backward()
     assert result.loss.item() == pytest.approx(-0.5 + 0.1 * 0.5 * mean)
     assert result.metrics["kl"].item() == pytest.approx(mean)
@@ -177,13 +174,7 @@ def test_the_kl_is_added_to_a_loss(make_inputs: Callable[..., LossInputs]) -> No
 def test_without_reference_logprobs_it_says_what_is_missing(make_inputs: Callable[..., LossInputs]) -> None:
     mask = torch.ones(1, 2, dtype=torch.bool)
     with pytest.raises(TrainingError, match="ref_logprobs"):
-        WithKL(ClippedLoss(), 0.1)(make_inputs(torch.zeros(1, 2), mask), count_totals(mask))
-
-
-def test_a_sample_without_advantage_has_a_kl() -> None:
-    loss = WithKL(ClippedLoss(), 0.1)
-    assert loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 0.0)))
-    assert not loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 1.0), weight=0.0))
+        WithTerms(ClippedLoss(), kl=0.1)(make_inputs(torch.zeros(1, 2), mask), count_totals(mask))
 
 
 ENTROPY_MASK = torch.tensor([[True, True, False], [True, False, False]])
@@ -193,7 +184,7 @@ def test_the_bonus_is_the_mean_entropy_of_the_action_tokens(make_inputs: Callabl
     entropies = torch.tensor([[1.0, 2.0, 7.0], [4.0, 7.0, 7.0]], requires_grad=True)
     weights = torch.tensor([1.0, 0.5])
     inputs = make_inputs(torch.zeros(2, 3, requires_grad=True), ENTROPY_MASK, entropies=entropies, weights=weights)
-    result = WithEntropy(ClippedLoss(), 0.3)(inputs, count_totals(ENTROPY_MASK))
+    result = WithTerms(ClippedLoss(), entropy=0.3)(inputs, count_totals(ENTROPY_MASK))
     result.loss.backward()
     assert result.loss.item() == pytest.approx(-0.3 * (1 + 2 + 0.5 * 4) / 3)
     torch.testing.assert_close(entropies.grad, torch.tensor([[-0.1, -0.1, 0.0], [-0.05, 0.0, 0.0]]))
@@ -203,13 +194,23 @@ def test_the_bonus_is_the_mean_entropy_of_the_action_tokens(make_inputs: Callabl
 def test_entropies_without_a_gradient_are_refused(make_inputs: Callable[..., LossInputs]) -> None:
     inputs = make_inputs(torch.zeros(2, 3, requires_grad=True), ENTROPY_MASK)
     with pytest.raises(TrainingError, match="entropy_gradient=True"):
-        WithEntropy(ClippedLoss(), 0.3)(inputs, count_totals(ENTROPY_MASK))
+        WithTerms(ClippedLoss(), entropy=0.3)(inputs, count_totals(ENTROPY_MASK))
 
 
-def test_a_sample_without_advantage_has_an_entropy() -> None:
-    loss = WithEntropy(ClippedLoss(), 0.3)
-    assert loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 0.0)))
-    assert not loss.contributes(TrainingSample((1, 2), (False, True), (0.0, -1.0), (0.0, 1.0), weight=0.0))
+def test_the_three_terms_add_up(make_inputs: Callable[..., LossInputs]) -> None:
+    """KL and entropy are aggregated as the loss aggregates its tokens, and not corrected by importance weights."""
+    mask = torch.tensor([[True, True]])
+    inputs = make_inputs(
+        torch.full((1, 2), -1.0, dtype=torch.float64, requires_grad=True),
+        mask,
+        rollout_logprobs=torch.full((1, 2), -1.0 - math.log(1.5), dtype=torch.float64),
+        old_logprobs=torch.full((1, 2), -1.0, dtype=torch.float64),
+        advantages=torch.ones(1, 2, dtype=torch.float64),
+        ref_logprobs=torch.full((1, 2), -2.0, dtype=torch.float64),
+        entropies=torch.full((1, 2), 3.0, dtype=torch.float64, requires_grad=True),
+    )
+    result = WithTerms(ReinforceLoss("sequence-sum"), "mask", 0.5, 0.25)(inputs, count_totals(mask))
+    assert result.loss.item() == pytest.approx(2 * (1.5 + 0.5 * math.exp(-1) - 0.25 * 3))
 
 
 def test_the_surrogate_and_what_is_around_it():
@@ -218,20 +219,10 @@ def test_the_surrogate_and_what_is_around_it():
         settings = load_settings(options=options | {f"algorithm.{key}": value for key, value in around.items()})
         return wrapped(build("loss", settings.loss, None), settings.algorithm)
 
-    assert loss("sequence", own={"clip_low": 0.1, "clip_high": 0.3}) == SequenceLoss(0.1, 0.3)
-    assert loss("reinforce", own={"aggregate": "sequence-sum"}) == ReinforceLoss("sequence-sum")
-    token, clipped = ClippedLoss(), "token-mean"
-    assert loss() == token
-    assert loss(importance="truncate") == WithImportance(token, "token", "truncate", 0.0, 2.0)
-    assert loss(importance="mask") == WithImportance(token, "token", "mask", 0.5, 2.0)
-    assert loss("sequence", importance="mask").level == "sequence"
-    assert loss(own={"aggregate": 512}) == ClippedLoss(0.2, 0.2, FixedLength(512))
-    assert loss(kl_coefficient=0.01) == WithKL(token, 0.01, clipped)
-    assert loss(kl_coefficient=0.01, kl_in="reward") == token
-    assert loss(entropy_coefficient=0.02) == WithEntropy(token, 0.02, clipped)
-
-
-def test_kl_and_entropy_are_added_up_as_the_loss_adds_up_its_tokens():
-    settings = load_settings(options={"algorithm.kl_coefficient": 0.5, "algorithm.entropy_coefficient": 0.25})
-    inner = ReinforceLoss("sequence-sum")
-    assert wrapped(inner, settings.algorithm) == WithEntropy(WithKL(inner, 0.5, "sequence-sum"), 0.25, "sequence-sum")
+    assert loss("sequence", own={"clip_low": 0.1, "clip_high": 0.3}) == WithTerms(SequenceLoss(0.1, 0.3))
+    assert loss("reinforce", own={"aggregate": "sequence-sum"}) == WithTerms(ReinforceLoss("sequence-sum"))
+    assert loss(own={"aggregate": 512}) == WithTerms(ClippedLoss(0.2, 0.2, 512))
+    assert loss(importance="mask") == WithTerms(ClippedLoss(), "mask")
+    assert loss(kl_coefficient=0.01) == WithTerms(ClippedLoss(), kl=0.01)
+    assert loss(kl_coefficient=0.01, kl_in="reward") == WithTerms(ClippedLoss())
+    assert loss(entropy_coefficient=0.02) == WithTerms(ClippedLoss(), entropy=0.02)

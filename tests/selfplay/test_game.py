@@ -15,7 +15,7 @@ from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.loss.terms import WithImportance
+from evoseek.loss.terms import WithTerms
 from evoseek.policy.encoding import plain
 from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.limits import Limits
@@ -230,14 +230,14 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
 
     update = system.proposer_update
     check_learner(update.learner, 1e-5, 0.5)
-    assert update.learner.loss == ReinforceLoss("sequence-sum")
+    assert update.learner.loss == WithTerms(ReinforceLoss("sequence-sum"))
     assert update.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     solving = system.solving
     rollouts = solving.rollouts
     assert (solving.questions_per_step, rollouts.group_size, rollouts.roller.temperature) == (4, 3, 0.75)
     assert solving.rollouts.reward is system.play.reward
     check_learner(solving.update.learner, 1e-5, 0.75)
-    assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
+    assert solving.update.learner.loss == WithTerms(ClippedLoss(0.15, 0.35))
     assert solving.update.distillation.coefficient == 0.0625
     assert system.restart_solver.__self__ is solving.update.learner
     assert system.restart_proposer is None
@@ -261,9 +261,9 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     update = system.update
     assert (update.mini_batches, update.seed) == (2, 11)
     check_learner(update.learner, 1e-5, 0.75)
-    assert update.roles["proposer"].loss == ReinforceLoss("sequence-sum")
+    assert update.roles["proposer"].loss == WithTerms(ReinforceLoss("sequence-sum"))
     assert update.roles["solver"].loss is None  # the learner's
-    assert update.learner.loss == ClippedLoss(0.15, 0.35)
+    assert update.learner.loss == WithTerms(ClippedLoss(0.15, 0.35))
     proposing, solving = (update.roles[name] for name in ("proposer", "solver"))
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
@@ -343,7 +343,7 @@ def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, sy
         proposing = found.proposer_update
         losses = [proposing.loss, found.solving.update.learner.loss]
         metrics = {f"proposer/{name}": value for name, value in proposing(1, groups).items()}
-    assert all(isinstance(loss, WithImportance) for loss in losses)
+    assert [loss.importance for loss in losses] == ["mask", "mask"]
     sample = proposing.samples(groups)[0]
     assert max(sample.old_logprobs[2:]) < -1 < sample.rollout_logprobs[2] == -0.01
     assert metrics["proposer/sampling/importance_sampling_ratio/deviation"] == 1.0
@@ -392,8 +392,8 @@ def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_po
     proposing, solving = system.proposer_update, system.solving.update
     assert proposing.learner is solving.learner
     check_learner(proposing.learner, 1e-5, 0.75)
-    assert (proposing.loss, solving.loss) == (ReinforceLoss("sequence-sum"), None)
-    assert solving.learner.loss == ClippedLoss(0.15, 0.35)
+    assert (proposing.loss, solving.loss) == (WithTerms(ReinforceLoss("sequence-sum")), None)
+    assert solving.learner.loss == WithTerms(ClippedLoss(0.15, 0.35))
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
     assert (proposing.distillation, proposing.transforms, proposing.kl_coefficient) == (None, [], 0.0)

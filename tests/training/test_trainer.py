@@ -8,8 +8,9 @@ from evoseek.credit.advantages import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.reference import score
+from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ValueLoss
-from evoseek.loss.terms import WithImportance
+from evoseek.loss.terms import WithTerms
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.runs import RunDirectory
@@ -263,7 +264,7 @@ def test_rollouts_ahead_are_corrected_unless_something_else_is_asked_for(places,
         (1, "mask"): "mask",
     }
     system = loop_of(places, tmp_path, questions__per_step=2, rollout__max_staleness=1).system
-    assert isinstance(system.update.learner.loss, WithImportance)
+    assert system.update.learner.loss == WithTerms(ClippedLoss(), "truncate")
     assert names(system.update) == [("old_logprobs",)]
 
 

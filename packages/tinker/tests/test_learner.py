@@ -11,7 +11,7 @@ from evoseek.learner.reference import score, with_scores
 from evoseek.loss.base import Loss, LossFn, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.loss.terms import WithKL
+from evoseek.loss.terms import WithTerms
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import base_of
@@ -90,7 +90,7 @@ LOSSES: dict[str, LossFn] = {
     "clipped": ClippedLoss(aggregate="sequence-mean-token-mean"),
     "sequence": SequenceLoss(clip_low=0.05, clip_high=0.05),
     "reinforce": ReinforceLoss(),
-    "kl": WithKL(ClippedLoss(), 0.2),
+    "kl": WithTerms(ClippedLoss(), kl=0.2),
 }
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeVar, cast
+from typing import ClassVar, Literal, Protocol, TypeVar
 
 import torch
 
@@ -102,26 +102,14 @@ class PolicyLoss:
         return sample.weight != 0.0 and any(sample.advantages)
 
 
-@dataclass(frozen=True, slots=True)
-class FixedLength:
-    """Divide each sequence's sum by a constant number of tokens instead of its own."""
-
-    tokens: int
-
-
-Aggregate = Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] | FixedLength
+Aggregate = Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] | int
 """From per-token values [B, T] to one number, the main difference between the GRPO variants:
 
 token-mean                sum over all tokens / number of tokens (DAPO, arXiv 2503.14476): long answers weigh more
 sequence-mean-token-mean  mean over sequences of each one's token mean (GRPO, arXiv 2402.03300)
 sequence-sum              mean over sequences of each one's token sum (REINFORCE)
-FixedLength(n)            the same over a constant length n (Dr. GRPO, arXiv 2503.20783)
+a number n                the same divided by a constant length n instead of its own (Dr. GRPO, arXiv 2503.20783)
 """
-
-
-def aggregate_of(setting: str | int) -> Aggregate:
-    """The aggregate that a setting names: a number is a constant length."""
-    return FixedLength(setting) if isinstance(setting, int) else cast(Aggregate, setting)
 
 
 def count_totals(loss_mask: torch.Tensor) -> Totals:
@@ -146,5 +134,5 @@ def aggregate_tokens(
             return (values.sum(dim=-1) / loss_mask.sum(dim=-1).clamp(min=1)).sum() / sequences
         case "sequence-sum":
             return values.sum() / sequences
-        case FixedLength(length):
+        case int(length):
             return values.sum() / (sequences * length)

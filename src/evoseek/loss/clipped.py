@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_of, aggregate_tokens
+from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_tokens
 from evoseek.loss.settings import ClippedSettings, SequenceSettings
 
 _EPS = 1e-8  # in every mean over tokens of the reference implementation (verl); kept, to give its numbers to 1e-9
@@ -64,7 +64,7 @@ class ClippedLoss(PolicyLoss):
     @classmethod
     def build(cls, settings: ClippedSettings, context: object) -> ClippedLoss:
         """From settings."""
-        return cls(settings.clip_low, settings.clip_high, aggregate_of(settings.aggregate))
+        return cls(settings.clip_low, settings.clip_high, settings.aggregate)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""

@@ -13,7 +13,6 @@ from evoseek.loss.base import (
     PolicyLoss,
     Totals,
     ValueInputs,
-    aggregate_of,
     aggregate_tokens,
 )
 from evoseek.loss.settings import ReinforceSettings
@@ -39,7 +38,7 @@ class ReinforceLoss(PolicyLoss):
     @classmethod
     def build(cls, settings: ReinforceSettings, context: object) -> ReinforceLoss:
         """From settings."""
-        return cls(aggregate_of(settings.aggregate))
+        return cls(settings.aggregate)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""

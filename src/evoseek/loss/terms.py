@@ -13,9 +13,6 @@ from evoseek.loss.base import Aggregate, Loss, LossFn, LossInputs, Totals, aggre
 from evoseek.loss.settings import AlgorithmSettings
 from evoseek.types import TrainingSample
 
-Level = Literal["token", "sequence"]
-Outside = Literal["truncate", "mask"]
-
 IMPORTANCE_CAP = 2.0  # the largest importance weight that is neither truncated nor masked
 
 
@@ -24,10 +21,8 @@ def importance_weights(
     rollout_logprobs: torch.Tensor,
     loss_mask: torch.Tensor,
     *,
-    level: Level,
-    outside: Outside,
-    low: float,
-    high: float,
+    level: Literal["token", "sequence"],
+    outside: Literal["truncate", "mask"],
 ) -> tuple[torch.Tensor, torch.Tensor]:
     """Correction for a sampler whose probabilities differ from the learner's at the same weights.
 
@@ -36,70 +31,28 @@ def importance_weights(
 
     Fast samplers round differently, so training is off-policy even without a step in between. `old_logprobs` are the
     learner's own before the batch's first step, and the weights multiply the advantages. Unbounded they have no useful
-    variance, so what lies outside [low, high] is
+    variance, so what lies outside the bounds is
 
-        "truncate"  clamped to the bound: truncated importance sampling (Yao et al., "Your Efficient RL Framework
-                    Secretly Brings You Off-Policy RL Training", https://fengyao.notion.site/off-policy-rl; low = 0,
-                    high = 2)
-        "mask"      given weight 0: IcePop (arXiv 2510.18855) for tokens, with both bounds; masked importance sampling
-                    for sequences
+        "truncate"  clamped to 2: truncated importance sampling (Yao et al., "Your Efficient RL Framework Secretly
+                    Brings You Off-Policy RL Training", https://fengyao.notion.site/off-policy-rl)
+        "mask"      given weight 0, above 2 and below 1/2: IcePop (arXiv 2510.18855) for tokens; masked importance
+                    sampling for sequences
 
     Token weights are biased but have a low variance. The sequence weight is exact, but fails for long sequences, where
     hardly any product of ratios is near 1. Loss terms that are no multiple of an advantage (KL, entropy) are not
     corrected.
 
     Returns detached weights [B, T], the same all along a sequence for level "sequence", and which ones were out of
-    bounds. Equal logprobs give exactly 1, if low <= 1 <= high. The bounds are applied to the logarithm, so nothing
-    overflows.
+    bounds. Equal logprobs give exactly 1. The bounds are applied to the logarithm, so nothing overflows.
     """
     log_ratio = (old_logprobs - rollout_logprobs).detach().masked_fill(~loss_mask, 0.0)
     if level == "sequence":
         log_ratio = log_ratio.sum(dim=-1, keepdim=True).expand_as(log_ratio)
-    log_low, log_high = math.log(low) if low > 0.0 else -math.inf, math.log(high)
-    is_outside = (log_ratio < log_low) | (log_ratio > log_high)
-    weights = log_ratio.clamp(log_low, log_high).exp()
+    high = math.log(IMPORTANCE_CAP)
+    low = -high if outside == "mask" else -math.inf
+    is_outside = (log_ratio < low) | (log_ratio > high)
+    weights = log_ratio.clamp(low, high).exp()
     return weights.masked_fill(is_outside, 0.0) if outside == "mask" else weights, is_outside
-
-
-@dataclass(frozen=True, slots=True)
-class WithImportance:
-    """Another LossFn whose advantages are multiplied by `importance_weights`; for `SequenceLoss` take level "sequence".
-
-    The metrics are means over all tokens of the batch, where samples without a gradient count as uncorrected:
-    `sampling/importance_sampling_ratio/deviation` of |weight - 1|, and `.../outside_frac`, the share out of bounds.
-    """
-
-    loss: LossFn[LossInputs]
-    level: Level = "token"
-    outside: Outside = "truncate"
-    low: float = 0.0
-    high: float = 2.0
-
-    def contributes(self, sample: TrainingSample) -> bool:
-        """Whatever the other loss returns."""
-        return self.loss.contributes(sample)
-
-    def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
-        weights, is_outside = importance_weights(
-            inputs.old_logprobs,
-            inputs.rollout_logprobs,
-            inputs.loss_mask,
-            level=self.level,
-            outside=self.outside,
-            low=self.low,
-            high=self.high,
-        )
-
-        def mean(numbers: torch.Tensor) -> torch.Tensor:
-            return aggregate_tokens(numbers.to(weights.dtype), inputs.loss_mask, "token-mean", totals)
-
-        inner = self.loss(replace(inputs, advantages=inputs.advantages * weights), totals)
-        corrections = {
-            "sampling/importance_sampling_ratio/deviation": mean((weights - 1.0).abs()),
-            "sampling/importance_sampling_ratio/outside_frac": mean(is_outside),
-        }
-        return Loss(loss=inner.loss, metrics={**inner.metrics, **corrections})
 
 
 def kl_k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
@@ -116,86 +69,84 @@ def kl_k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class WithKL:
-    """Another LossFn plus `coefficient` times the KL to the reference policy, aggregated over the action tokens.
+class WithTerms:
+    """Another LossFn with the terms that are switched on, which aggregate tokens as that loss does.
 
-    A sample's weight multiplies its KL. The metric `kl` is the mean over tokens. Raises TrainingError if the samples
-    carry no reference logprobs.
+    `importance` multiplies its advantages by `importance_weights` at the level of its ratios. Their metrics are means
+    over all tokens of the batch, where samples without a gradient count as uncorrected:
+    `sampling/importance_sampling_ratio/deviation` of |weight - 1|, and `.../outside_frac`, the share out of bounds.
+
+    `kl` is the coefficient of the KL to the reference policy, whose mean over tokens is the metric `kl`.
+
+    `entropy` is the coefficient of the policy's entropy on the action tokens (A3C, arXiv 1602.01783, section 4), which
+    is subtracted: it rewards exploration, and counters a policy that collapses before it has found rewarding actions.
+    Too large a coefficient makes the policy random; in long answers it rewards tokens that do not matter.
+
+    A sample's weight multiplies its KL and its entropy. Raises TrainingError if the samples have no reference logprobs
+    or the entropies no gradient that their term needs.
     """
 
     loss: LossFn[LossInputs]
-    coefficient: float
-    aggregate: Aggregate = "token-mean"
+    importance: Literal["none", "truncate", "mask"] = "none"
+    kl: float = 0.0
+    entropy: float = 0.0
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False for weight 0: any other sample is pulled towards the reference, whatever its advantages."""
-        return sample.weight != 0.0
+        """As the other loss has it; but any sample with a weight has a KL and an entropy, whatever its advantages."""
+        return sample.weight != 0.0 if self.kl or self.entropy else self.loss.contributes(sample)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         """The micro-batch's share of the loss."""
-        if inputs.ref_logprobs is None:
-            raise TrainingError(
-                "The loss has a KL term, but not every sample has reference logprobs (ref_logprobs), which it is "
-                "measured against. Compute them with a reference policy for all samples of the batch, or train without "
-                "the KL term."
-            )
-        off = ~inputs.loss_mask
-        kl = kl_k3(inputs.logprobs.masked_fill(off, 0.0), inputs.ref_logprobs.masked_fill(off, 0.0))
-        weighted = kl * inputs.weights.unsqueeze(-1)
-        penalty = aggregate_tokens(weighted, inputs.loss_mask, self.aggregate, totals)
+        terms: list[torch.Tensor] = []
+        measured: dict[str, torch.Tensor] = {}
+        if self.entropy:
+            terms.append(-self.entropy * self._aggregate(_entropies(inputs), inputs, totals))
+        if self.kl:
+            kl = _kl(inputs)
+            terms.append(self.kl * self._aggregate(kl, inputs, totals))
+            measured["kl"] = _mean(kl.detach(), inputs, totals)
+        if self.importance != "none":
+            level: Literal["token", "sequence"] = getattr(self.loss, "level", "token")
+            old, record, mask = inputs.old_logprobs, inputs.rollout_logprobs, inputs.loss_mask
+            weights, is_outside = importance_weights(old, record, mask, level=level, outside=self.importance)
+            inputs = replace(inputs, advantages=inputs.advantages * weights)
+            measured |= {
+                "sampling/importance_sampling_ratio/deviation": _mean((weights - 1.0).abs(), inputs, totals),
+                "sampling/importance_sampling_ratio/outside_frac": _mean(is_outside.to(weights.dtype), inputs, totals),
+            }
         inner = self.loss(inputs, totals)
-        mean = aggregate_tokens(kl.detach(), inputs.loss_mask, "token-mean", totals)
-        return Loss(loss=inner.loss + self.coefficient * penalty, metrics={**inner.metrics, "kl": mean})
+        return Loss(sum(reversed(terms), start=inner.loss), {**inner.metrics, **measured})
 
-
-@dataclass(frozen=True, slots=True)
-class WithEntropy:
-    """Another LossFn minus `coefficient` times the policy's entropy on the action tokens (A3C, arXiv 1602.01783,
-    section 4), which rewards exploration.
-
-    It counters a policy that collapses before it has found rewarding actions. Too large a coefficient makes the policy
-    random; in long answers it rewards tokens that do not matter.
-
-    A sample's weight multiplies its entropy. Raises TrainingError if the entropies carry no gradient: the bonus would
-    appear in the loss but have no effect.
-    """
-
-    loss: LossFn[LossInputs]
-    coefficient: float
-    aggregate: Aggregate = "token-mean"
-
-    def contributes(self, sample: TrainingSample) -> bool:
-        """False for weight 0: any other sample has an entropy, whatever its advantages."""
-        return sample.weight != 0.0
-
-    def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
-        if inputs.logprobs.requires_grad and not inputs.entropies.requires_grad:
-            raise TrainingError(
-                "The loss has an entropy bonus, but the entropies were computed without a gradient, so that it would "
-                "change nothing. Make the policy's forward pass with entropy_gradient=True, or train without the bonus."
-            )
-        entropies = inputs.entropies * inputs.weights.unsqueeze(-1)
-        bonus = aggregate_tokens(entropies, inputs.loss_mask, self.aggregate, totals)
-        inner = self.loss(inputs, totals)
-        return Loss(loss=inner.loss - self.coefficient * bonus, metrics=inner.metrics)
+    def _aggregate(self, values: torch.Tensor, inputs: LossInputs, totals: Totals) -> torch.Tensor:
+        aggregate: Aggregate = getattr(self.loss, "aggregate", "token-mean")
+        return aggregate_tokens(values * inputs.weights.unsqueeze(-1), inputs.loss_mask, aggregate, totals)
 
 
 def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
-    """The loss with the terms that are switched on. KL and entropy are aggregated as the loss aggregates its tokens."""
-    aggregate: Aggregate = getattr(loss, "aggregate", "token-mean")
-    loss = corrected(loss, settings)
-    if settings.kl_in == "loss" and settings.kl_coefficient > 0:
-        loss = WithKL(loss, settings.kl_coefficient, aggregate)
-    if settings.entropy_coefficient > 0:
-        loss = WithEntropy(loss, settings.entropy_coefficient, aggregate)
-    return loss
+    """The loss with the terms of the settings."""
+    kl = settings.kl_coefficient if settings.kl_in == "loss" else 0.0
+    return WithTerms(loss, settings.importance, kl, settings.entropy_coefficient)
 
 
-def corrected(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
-    """The loss with importance weights, if they are switched on, and nothing else."""
-    if settings.importance == "none":
-        return loss
-    level: Level = getattr(loss, "level", "token")
-    low = 1.0 / IMPORTANCE_CAP if settings.importance == "mask" else 0.0
-    return WithImportance(loss, level=level, outside=settings.importance, low=low, high=IMPORTANCE_CAP)
+def _kl(inputs: LossInputs) -> torch.Tensor:
+    if inputs.ref_logprobs is None:
+        raise TrainingError(
+            "The loss has a KL term, but not every sample has reference logprobs (ref_logprobs), which it is "
+            "measured against. Compute them with a reference policy for all samples of the batch, or train without "
+            "the KL term."
+        )
+    off = ~inputs.loss_mask
+    return kl_k3(inputs.logprobs.masked_fill(off, 0.0), inputs.ref_logprobs.masked_fill(off, 0.0))
+
+
+def _entropies(inputs: LossInputs) -> torch.Tensor:
+    if inputs.logprobs.requires_grad and not inputs.entropies.requires_grad:
+        raise TrainingError(
+            "The loss has an entropy bonus, but the entropies were computed without a gradient, so that it would "
+            "change nothing. Make the policy's forward pass with entropy_gradient=True, or train without the bonus."
+        )
+    return inputs.entropies
+
+
+def _mean(values: torch.Tensor, inputs: LossInputs, totals: Totals) -> torch.Tensor:
+    return aggregate_tokens(values, inputs.loss_mask, "token-mean", totals)

@@ -10,7 +10,7 @@ from pathlib import Path
 from evoseek.checkpoints import Checkpoint
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv
 from evoseek.errors import ConfigError
-from evoseek.loss.terms import corrected
+from evoseek.loss.terms import WithTerms
 from evoseek.policy.policy import Policy
 from evoseek.protocols import RewardFn
 from evoseek.registry import build
@@ -158,7 +158,7 @@ class Game:
     def _objective(self) -> Objective:
         """What the proposer learns by: its own credit and loss."""
         own, context = self.settings.proposer, self.context
-        loss = corrected(build("loss", own.loss, context), self.settings.algorithm)
+        loss = WithTerms(build("loss", own.loss, context), self.settings.algorithm.importance)
         return Objective(loss, build("credit", own.credit, context), own.temperature)
 
     def solver_update(self, questions: QuestionLog) -> GroupUpdate:
