@@ -205,7 +205,7 @@ def test_who_is_asked_may_change_and_is_no_matter_for_a_run_from_before_there_wa
 
 
 def web_settings(tmp_path, **options):
-    Recording(tmp_path / "record").close()
+    Recording(tmp_path / "record", {}).close()
     save_questions(tmp_path / "q.jsonl", [Question(str(n), "kiwi", ("kiwi",)) for n in range(4)])
     path = str(tmp_path / "q.jsonl")
     own = {"questions.path": path, "questions.per_step": 2, "evaluation.path": path}

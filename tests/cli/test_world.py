@@ -31,7 +31,7 @@ def test_it_serves_until_ctrl_c_and_then_says_what_was_asked(tmp_path):
         while "searxng" not in said:
             said += run.stdout.readline()
         addresses = re.findall(r"http://127[^\s']+", said)
-        answers = [httpx2.get(url, trust_env=False).status_code for url in (addresses[1], addresses[3])]
+        answers = [httpx2.get(url, trust_env=False).status_code for url in (addresses[1], addresses[2])]
         run.send_signal(signal.SIGINT)
         rest, errors = run.communicate(timeout=30)
     assert answers == [200, 200]

@@ -251,18 +251,3 @@ def test_who_answers_is_said_once(cli):
     }.items():
         status, _, err = cli("eval", *words)
         assert (status, phrase in " ".join(err.split())) == (2, True), err
-
-
-def test_a_suite_declares_the_metric_and_the_number_of_questions(setting, cli, tmp_path):
-    rows = [{"question": f"{word} is", "golden_answers": ["north"]} for word in ("gold", "river")]
-    (tmp_path / "queries.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
-    suite = tmp_path / "small.toml"
-    suite.write_text('path = "queries.jsonl"\nmetric = "set_f1"\nn = 2\nsplit = "dev"\n')
-    words = ("eval", "--config", setting.config, "--json", "--out", tmp_path / "out", "--on", suite)
-    status, out, err = cli(*words)
-    assert status == 0, err
-    found = json.loads(out)
-    assert (found["metric"], found["suite"]["n"], found["suite"]["split"]) == ("set_f1", 2, "dev")
-    suite.write_text(suite.read_text().replace("n = 2", "n = 3"))
-    status, _, err = cli(*words)
-    assert (status, "declares 3 questions, but 2 were read" in " ".join(err.split())) == (2, True)

@@ -103,7 +103,7 @@ def test_segments_are_what_the_model_was_given_and_wrote_and_the_learner_agrees_
             roller.group(
                 Question("q", "Who is the mayor of Orta?", ("Ben Holt",)),
                 size=8,
-                reward=context.training_reward,
+                reward=context.reward,
                 key="g",
             )
         )

@@ -16,7 +16,6 @@ from itertools import islice
 from typing import Any
 
 from evoseek.env.prompts import PromptTemplate
-from evoseek.env.simulated import DRESS
 from evoseek.errors import ReplyError
 from evoseek.protocols import Chat
 from evoseek.types import Message, Page
@@ -28,6 +27,8 @@ FORM: Mapping[str, object] = {
     "additionalProperties": False,
 }
 TITLE_WORDS = 30
+DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
+"""What models put around a reply: reasoning, and the fences of a block of code."""
 
 
 @dataclass(slots=True)

@@ -19,6 +19,7 @@ from typing import Any
 
 from evoseek.env.chats import make_chat
 from evoseek.env.prompts import PromptSet
+from evoseek.env.reading import DRESS
 from evoseek.errors import ConfigError, ReplyError, ToolError
 from evoseek.files import write_atomic
 from evoseek.protocols import Chat, SearchEngine
@@ -29,7 +30,6 @@ _NUMBERED = r"document\s+(\d+)[*_]*\s*:[*_]*"
 # Marks without a document after them match too, without a number: otherwise the search would restart at each of them.
 _MARKER = re.compile(rf"(?<!\S)[-*_#> ]*+(?:{_NUMBERED})?", re.IGNORECASE)
 _MARKER_OF_LINE = re.compile(rf"^[-*_#> \t]*{_NUMBERED}", re.IGNORECASE | re.MULTILINE)
-DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
 _SIMULATING: ContextVar[tuple[float, Counter[str]] | None] = ContextVar("simulating", default=None)
 CARD = "simulator.json"
 """The card beside the weights of a tuned simulator: how many documents its replies have, and how long they are."""

@@ -123,8 +123,10 @@ class WithTerms:
 
 
 def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
-    """The loss with the terms of the settings."""
+    """The loss with the terms of the settings; the loss itself where they have none."""
     kl = settings.kl_coefficient if settings.kl_in == "loss" else 0.0
+    if settings.importance == "none" and kl == settings.entropy_coefficient == 0:
+        return loss
     return WithTerms(loss, settings.importance, kl, settings.entropy_coefficient)
 
 
