@@ -42,6 +42,23 @@ def test_a_relative_as_judge_is_warned_of(tmp_path, options, is_told):
     assert any("same family" in words for words in told) == is_told
 
 
+@pytest.mark.parametrize(
+    ("system", "options", "named"),
+    [
+        ("search-r1", {"search.attempts": 1}, "search.attempts below 3"),
+        ("search-r1", {"search.attempts": 2}, "search.attempts below 3"),
+        ("search-r1", {"search.attempts": 3}, None),
+        ("deepresearcher", {"search.attempts": 2}, "search.attempts below 3"),
+        ("deepresearcher", {}, None),
+    ],
+)
+def test_fewer_than_three_attempts_at_a_failing_call_are_warned_of(system, options, named):
+    told = []
+    Context(load_settings(system=system, options=options), notify=told.append).report_models()
+    (words,) = [words for words in told if "biased towards few searches" in words] or [None]
+    assert words is None if named is None else words.startswith(named)
+
+
 def test_what_is_shared_is_made_once():
     context, made = Context(load_settings()), []
     assert [context.shared("one", lambda: made.append(1) or "made") for _ in range(2)] == ["made", "made"]

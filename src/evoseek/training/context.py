@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 transformers_logging.disable_progress_bar()  # progress bars for a few files of weights; downloads keep theirs
 
+_ENOUGH_ATTEMPTS = 3  # where 20 % of the calls fail, 0.8 % fail so often
+
 
 @dataclass(frozen=True, slots=True)
 class Objects:
@@ -216,8 +218,9 @@ class Context:
             self.notify(notice)
 
     def report_models(self) -> None:
-        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family."""
-        for notice in (self.agent.template_notice(), self._judge_notice()):
+        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family, or if
+        so few attempts are made at a failing call that failures bias what is learnt."""
+        for notice in (self.agent.template_notice(), self._judge_notice(), self._attempts_notice()):
             if notice:
                 self.notify(notice)
 
@@ -228,6 +231,15 @@ class Context:
         return (
             f"The judge {judge} is of the same family as the policy {policy}. A model may be a lenient judge of its "
             "own kind: take another one (judge.model), and see how it agrees with people (evoseek judge check)."
+        )
+
+    def _attempts_notice(self) -> str | None:
+        if self.settings.search.attempts >= _ENOUGH_ATTEMPTS:
+            return None
+        return (
+            f"search.attempts below {_ENOUGH_ATTEMPTS}: a call that fails makes its rollout Invalid, and rollouts with "
+            "many calls fail most often, so what is left to learn from is biased towards few searches. Set "
+            f"search.attempts to {_ENOUGH_ATTEMPTS} or more, unless nothing ever fails."
         )
 
 
