@@ -237,7 +237,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert (solving.questions_per_step, rollouts.group_size, rollouts.roller.temperature) == (4, 3, 0.75)
     assert solving.rollouts.reward is system.play.reward
     check_learner(solving.update.learner, 1e-5, 0.75)
-    assert solving.update.learner.loss == WithTerms(ClippedLoss(0.15, 0.35))
+    assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
     assert solving.update.distillation.coefficient == 0.0625
     assert system.restart_solver.__self__ is solving.update.learner
     assert system.restart_proposer is None
@@ -263,7 +263,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     check_learner(update.learner, 1e-5, 0.75)
     assert update.roles["proposer"].loss == WithTerms(ReinforceLoss("sequence-sum"))
     assert update.roles["solver"].loss is None  # the learner's
-    assert update.learner.loss == WithTerms(ClippedLoss(0.15, 0.35))
+    assert update.learner.loss == ClippedLoss(0.15, 0.35)
     proposing, solving = (update.roles[name] for name in ("proposer", "solver"))
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
@@ -393,7 +393,7 @@ def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_po
     assert proposing.learner is solving.learner
     check_learner(proposing.learner, 1e-5, 0.75)
     assert (proposing.loss, solving.loss) == (WithTerms(ReinforceLoss("sequence-sum")), None)
-    assert solving.learner.loss == WithTerms(ClippedLoss(0.15, 0.35))
+    assert solving.learner.loss == ClippedLoss(0.15, 0.35)
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
     assert (proposing.distillation, proposing.transforms, proposing.kl_coefficient) == (None, [], 0.0)
