@@ -108,6 +108,15 @@ def test_questions_that_are_given_are_told_beside_a_cold_start(words, tmp_path, 
     assert lines[at - 1].startswith("Cold start: at most 30 questions written about ")
 
 
+@pytest.mark.parametrize("system", ["search-r1", "dr-zero"])
+def test_the_recipes_of_documents_need_no_questions(words, system, tmp_path, monkeypatch):
+    """Their stages are of questions that are written when the run begins."""
+    index, run = str(tmp_path / "index"), str(tmp_path / "run")
+    given = ["train", "--config", f"{system}/documents", "--model", "tiny", "--index", index, "--run-dir", run]
+    lines = said([*given, "--dry-run"], monkeypatch)
+    assert any(line.startswith("Cold start: at most 1000 questions written about ") for line in lines)
+
+
 def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
     lines = said([*words, "--processes", "2", "--set", "run.pause_s=0", "--dry-run"], monkeypatch)
     rest = " ".join([*words, "--processes", "2", "--set", "run.pause_s=0"])

@@ -210,12 +210,13 @@ def test_from_passages_alone_to_a_trained_policy_and_resumed(index: Path, tmp_pa
         "run.steps": 1,
         "run.checkpoint_every": 1,
     }
-    run = Run("search-r1", tmp_path / "run", settings=options, console=QUIET)
+    recipe = "search-r1/documents"  # its stages are of questions that are not written yet
+    run = Run(directory=tmp_path / "run", config=recipe, settings=options, console=QUIET)
     assert run.train() == 1
     losses = [json.loads(line) for line in (tmp_path / "run" / "cold_start" / "sft" / "metrics.jsonl").open()]
     assert losses[-1]["eval/loss"] < 0.9 * losses[0]["eval/loss"]
     config = json.loads((tmp_path / "run" / "config.json").read_text())
     assert config["policy"]["model"] == str(tmp_path / "run" / "cold_start" / "sft")
-    again = Run("search-r1", tmp_path / "run", settings={**options, "run.steps": 2}, console=QUIET)
+    again = Run(directory=tmp_path / "run", config=recipe, settings={**options, "run.steps": 2}, console=QUIET)
     assert again.train() == 2
     assert Run(directory=tmp_path / "run", console=QUIET).train() == 2

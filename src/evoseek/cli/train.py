@@ -138,7 +138,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     ConfigError if servers cannot be used as they are to be."""
     from evoseek.policy.machine import find_machine, oversubscription
     from evoseek.policy.shape import read_config, shape_of
-    from evoseek.training.inputs import training_questions
+    from evoseek.training.inputs import questions_to_write, training_questions
     from evoseek.training.memory_needs import describe_needs, memory_needs
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {_trained(settings)}) on {settings.policy.device}"
@@ -149,7 +149,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     number, path = lookup(settings, "cold_start.questions"), lookup(settings, "questions.path")
     if number:
         yield f"Cold start: at most {number} questions written about {settings.search.index}, and demonstrations learnt"
-    if path is not None and not (number and path == ""):
+    if path is not None and not questions_to_write(settings):
         questions, changes = training_questions(settings, run)
         yield f"Questions: {len(questions)} of {path}, {lookup(settings, 'questions.per_step')} in a step"
         if changes:

@@ -35,7 +35,7 @@ from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.settings import lookup, with_setting
 from evoseek.training.context import Context
-from evoseek.training.inputs import inputs_of
+from evoseek.training.inputs import inputs_of, questions_to_write
 from evoseek.training.settings import TrainingSettings
 
 DEMONSTRATIONS = 480
@@ -107,7 +107,7 @@ def cold_start(
         return settings
     files = ColdStart(run.path / FOLDER)
     after = with_setting(settings, "policy.model", str(files.model.absolute()))
-    if lookup(settings, "questions.path") == "":
+    if questions_to_write(settings):
         after = with_setting(after, "questions.path", str(files.questions.absolute()))
     if run.is_begun or settings == after:
         return after

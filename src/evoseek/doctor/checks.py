@@ -31,7 +31,7 @@ from evoseek.prompt import rendered
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.settings import check_settings, defaults_of, lookup
-from evoseek.training.inputs import read_questions
+from evoseek.training.inputs import questions_to_write, read_questions
 from evoseek.training.memory_needs import describe_needs, memory_needs, step_rollouts
 from evoseek.training.stages import check_stages
 
@@ -253,7 +253,7 @@ def _searched(context: DoctorContext, setting: str, directory: Path) -> Diagnosi
 def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
     """The files that the run reads: questions, demonstrations, a world, answers."""
     settings = context.settings
-    written = 0 if lookup(settings, "questions.path") else lookup(settings, "cold_start.questions") or 0
+    written = questions_to_write(settings)
     if written:
         yield fine("questions", f"at most {written} are written about the documents (a cold start), a tenth held out")
     readers: dict[str, tuple[str, Callable[[str], Sized]]] = {

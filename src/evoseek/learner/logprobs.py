@@ -187,9 +187,8 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
 def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
     """The layer's forward pass. Attention in the second computation is that of the first, whatever is then set."""
     forward = type(layer).forward
-    has_cache = any(
-        others.get(name) is not None for name in ("cache", "past_key_values")
-    )  # of transformers 5.24, before
+    names = ("cache", "past_key_values")  # the first since transformers 5.24
+    has_cache = any(others.get(name) is not None for name in names)
     if not torch.is_grad_enabled() or has_cache:
         return forward(layer, *inputs, **others)
     config = layer.checkpointed_config

@@ -241,7 +241,7 @@ def _attend(
 
 def attend_by_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None) -> Tensor:
     """Attention of queries [B, T, head size] to keys and values [B, L, head size], `mask` [(B,) T, L] added: for
-    bfloat16 on a CPU, where torch's kernel takes twice as long, and four times with its backward pass."""
+    bfloat16 on a CPU, where torch's own kernel is slower (`bench/real_speed.py`)."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return torch.bmm(torch.baddbmm(mask, query, key.mT, alpha=scale).softmax(dim=-1), value)
 

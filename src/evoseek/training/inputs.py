@@ -152,6 +152,11 @@ class ReviewedQuestions:
         return bool(self.texts) and normalise(text) in self.texts
 
 
+def questions_to_write(settings: TrainingSettings) -> int:
+    """How many questions a cold start writes at most before there are any to train on; 0 where others were given."""
+    return 0 if lookup(settings, "questions.path") else lookup(settings, "cold_start.questions") or 0
+
+
 def training_questions(
     settings: TrainingSettings, run: RunDirectory | None = None, *, reward: str | None = None
 ) -> tuple[list[Question], str]:
@@ -222,8 +227,7 @@ def check_training_sources(settings: TrainingSettings) -> None:
     """Check that all sources of a training run exist. Raises the same errors as opening and reading them."""
     if settings.searches_index:
         check_index(settings.search.index, setting="search.index", engine=settings.search.name)
-    path, is_written = lookup(settings, "questions.path"), bool(lookup(settings, "cold_start.questions"))
-    if path is not None and not (is_written and path == ""):
+    if lookup(settings, "questions.path") is not None and not questions_to_write(settings):
         training_questions(settings)
     for setting in ("selfplay.world", "ssp.answers"):
         path = lookup(settings, setting)

@@ -32,7 +32,7 @@ from evoseek.effect import changeable, check_effect
 from evoseek.errors import ConfigError
 from evoseek.registry import find
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
-from evoseek.training.inputs import training_questions
+from evoseek.training.inputs import questions_to_write, training_questions
 from evoseek.training.question_order import Passes, QuestionOrder, chosen
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 
@@ -196,15 +196,18 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 
 
 def check_stages(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions."""
+    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions, unless a cold
+    start is still to write them."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
-    questions = training_questions(settings)[0] if stages else []
+    questions = training_questions(settings)[0] if stages and not questions_to_write(settings) else []
     for stage in stages:
         staged = settings_in(settings, stage)
         if stage.until and parse_condition(stage.until).metric.startswith("eval/") and not settings.evaluation.path:
             raise ConfigError(
                 f"The stage {stage.name} ends when {stage.until}, but nothing is evaluated: evaluation.path is not set."
             )
+        if not questions:
+            continue
         asked = cast("QuestionSettings", lookup(staged, "questions"))
         order, passes = QuestionOrder.of(asked), Passes()
         try:

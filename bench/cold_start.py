@@ -1,0 +1,114 @@
+"""A cold start from documents alone, and what reinforcement learning makes of it: what docs/cold-start.md quotes.
+
+FOLDER has `corpus.jsonl` and, for the score alone, `dev.jsonl` (as bench/wiki2_demonstrations.py describes train.jsonl,
+with `hops`). Of its questions 120 of one hop and 80 of two are drawn, and 40 more
+of one hop whose articles are hidden from the search, so that refusing is right.
+
+A seed has one cold start (`demonstrations`), from which each arm trains an adapter:
+
+    stages      the recipe search-r1/documents: 24 steps of questions that have an answer, then 16 of all
+    short       10 steps of those, then 34 of all
+    all         40 steps of all questions
+
+    python bench/cold_start.py FOLDER OUT --seeds 0               everything
+    python bench/cold_start.py FOLDER OUT --only stages           an arm
+
+What is done is not done again, and what was interrupted goes on.
+"""
+
+import argparse
+import json
+import os
+import random
+import subprocess
+import sys
+from pathlib import Path
+
+from rich.console import Console
+
+from evoseek.cold_start.phase import FOLDER, ColdStart
+from evoseek.data.indexing import IndexPlan, build_index
+from evoseek.files import write_atomic
+from evoseek.run import Run
+
+ONE_HOP, TWO_HOPS, HIDDEN = 120, 80, 40
+RECIPES = ("search-r1/smollm2", "search-r1/documents")
+ARMS = {
+    "stages": "",
+    "short": "[run]\nsteps = 44\n\n"
+    '[[stages]]\nname = "answerable"\nsteps = 10\nquestions.where = {answerable = true}\n\n'
+    '[[stages]]\nname = "all"\n',
+    "all": "stages = []\n",
+}
+
+
+def write_questions(folder: Path, out: Path) -> None:
+    """The questions for the score, the same for every seed."""
+    rows = [json.loads(line) for line in (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()]
+    documents = [json.loads(line) for line in (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
+    ids = {document["title"]: document["id"] for document in documents}
+    random.Random(7).shuffle(rows)
+    one, two = ([row for row in rows if row["hops"] == hops] for hops in (1, 2))
+    hidden = [
+        {
+            **row,
+            "id": f"no-{row['id']}",
+            "golden_answers": [],
+            "answerable": False,
+            "kind": "unanswerable",
+            "hidden": [ids[title] for title in row["evidence"]],
+            "evidence": [],
+        }
+        for row in one[ONE_HOP : ONE_HOP + HIDDEN]
+    ]
+    chosen = [*one[:ONE_HOP], *two[:TWO_HOPS], *hidden]
+    write_atomic(out, "".join(json.dumps(row) + "\n" for row in chosen))
+
+
+def call(*words: object) -> None:
+    command = [sys.executable, "-m", "evoseek", *map(str, words)]
+    subprocess.run(command, check=True, env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ})
+
+
+def examine(model: Path, out: Path, name: str, recipe: tuple[str, ...] = ()) -> None:
+    """Sampled and greedily; the tables are printed and lie in results.md."""
+    searched = ("--index", out / "index", "--questions", out / "questions.jsonl", *recipe)
+    for way, options in {"sampled": (), "greedy": ("--temperature", 0)}.items():
+        call("eval", model, *searched, *options, "--out", out / "scores" / f"{name}-{way}")
+
+
+def run(data: Path, out: Path, seed: int, arms: list[str]) -> None:
+    """The cold start of a seed, and these arms from there."""
+    index, folder = out / "index", out / f"seed{seed}"
+    settings = {"policy.model": "smollm2-135m", "search.index": str(index), "run.seed": seed}
+    if not index.exists():
+        build_index(data / "corpus.jsonl", index, IndexPlan(max_words=40), console=Console())
+    write_questions(data, out / "questions.jsonl")
+    if not Run(directory=folder, config=RECIPES, settings=settings).cold_start():
+        sys.exit("Ended early; the same command resumes.")
+    files = ColdStart(folder / FOLDER)
+    examine(files.model, out, f"{seed}-demonstrations", ("--config", RECIPES[0]))
+    for arm in arms:
+        over = folder / f"{arm}.toml"
+        write_atomic(over, ARMS[arm])
+        configs = (word for name in (*RECIPES, over) for word in ("--config", name))
+        sets = {"policy.model": files.model, "questions.path": files.questions, "cold_start.questions": 0}
+        given = (word for key, value in sets.items() for word in ("--set", f"{key}={value}"))
+        call("train", "search-r1", *configs, "--index", index, "--seed", seed, *given, "--run-dir", folder / arm)
+        examine(folder / arm, out, f"{seed}-{arm}")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=Path)
+    parser.add_argument("out", type=Path)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--only", nargs="+", choices=ARMS, default=list(ARMS))
+    options = parser.parse_args()
+    options.out.mkdir(parents=True, exist_ok=True)
+    for seed in options.seeds:
+        run(options.folder, options.out, seed, options.only)
+
+
+if __name__ == "__main__":
+    main()
