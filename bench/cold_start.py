@@ -1,10 +1,12 @@
 """A cold start from documents alone, and what reinforcement learning makes of it: what docs/cold-start.md quotes.
 
 FOLDER has `corpus.jsonl` and, for the score alone, `dev.jsonl` (as bench/wiki2_demonstrations.py describes train.jsonl,
-with `hops`). Of its questions 120 of one hop and 80 of two are drawn, and 40 more
-of one hop whose articles are hidden from the search, so that refusing is right.
+with `hops`; `evoseek.manual.write_manual(FOLDER)` writes both about Python's library). Of its questions 120 of one hop
+and 80 of two are drawn, and 40 that have no answer: those of the file, or else more of one hop whose articles are hidden
+from the search.
 
-A seed has one cold start (`demonstrations`), from which each arm trains an adapter:
+A seed has one cold start (`demonstrations`), from which each arm trains an adapter; beside them the model as it is
+(`untouched`), and both with the passages of one search by the question (`rag`):
 
     stages      the recipe search-r1/documents: 24 steps of questions that have an answer, then 16 of all
     short       10 steps of those, then 34 of all
@@ -31,6 +33,7 @@ from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.files import write_atomic
 from evoseek.run import Run
 
+MODEL = "smollm2-135m"
 ONE_HOP, TWO_HOPS, HIDDEN = 120, 80, 40
 RECIPES = ("search-r1/smollm2", "search-r1/documents")
 ARMS = {
@@ -44,12 +47,13 @@ ARMS = {
 
 def write_questions(folder: Path, out: Path) -> None:
     """The questions for the score, the same for every seed."""
-    rows = [json.loads(line) for line in (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()]
+    lines = (folder / "dev.jsonl").read_text(encoding="utf-8").splitlines()
+    rows = [{**row.pop("metadata", {}), **row} for row in map(json.loads, lines)]
     documents = [json.loads(line) for line in (folder / "corpus.jsonl").read_text(encoding="utf-8").splitlines()]
     ids = {document["title"]: document["id"] for document in documents}
     random.Random(7).shuffle(rows)
-    one, two = ([row for row in rows if row["hops"] == hops] for hops in (1, 2))
-    hidden = [
+    one, two = ([row for row in rows if row.get("hops") == hops] for hops in (1, 2))
+    hidden = [row for row in rows if not row.get("answerable", True)] or [
         {
             **row,
             "id": f"no-{row['id']}",
@@ -59,9 +63,9 @@ def write_questions(folder: Path, out: Path) -> None:
             "hidden": [ids[title] for title in row["evidence"]],
             "evidence": [],
         }
-        for row in one[ONE_HOP : ONE_HOP + HIDDEN]
+        for row in one[ONE_HOP:]
     ]
-    chosen = [*one[:ONE_HOP], *two[:TWO_HOPS], *hidden]
+    chosen = [*one[:ONE_HOP], *two[:TWO_HOPS], *hidden[:HIDDEN]]
     write_atomic(out, "".join(json.dumps(row) + "\n" for row in chosen))
 
 
@@ -70,24 +74,28 @@ def call(*words: object) -> None:
     subprocess.run(command, check=True, env={"OMP_WAIT_POLICY": "PASSIVE", **os.environ})
 
 
-def examine(model: Path, out: Path, name: str, recipe: tuple[str, ...] = ()) -> None:
+def examine(out: Path, name: str, *policy: object) -> None:
     """Sampled and greedily; the tables are printed and lie in results.md."""
-    searched = ("--index", out / "index", "--questions", out / "questions.jsonl", *recipe)
+    searched = ("--index", out / "index", "--questions", out / "questions.jsonl")
     for way, options in {"sampled": (), "greedy": ("--temperature", 0)}.items():
-        call("eval", model, *searched, *options, "--out", out / "scores" / f"{name}-{way}")
+        call("eval", *policy, *searched, *options, "--out", out / "scores" / f"{name}-{way}")
+
+
+def as_model(model: object) -> tuple[object, ...]:
+    return "--model", model, "--config", RECIPES[0]
 
 
 def run(data: Path, out: Path, seed: int, arms: list[str]) -> None:
     """The cold start of a seed, and these arms from there."""
     index, folder = out / "index", out / f"seed{seed}"
-    settings = {"policy.model": "smollm2-135m", "search.index": str(index), "run.seed": seed}
+    settings = {"policy.model": MODEL, "search.index": str(index), "run.seed": seed}
     if not index.exists():
         build_index(data / "corpus.jsonl", index, IndexPlan(max_words=40), console=Console())
     write_questions(data, out / "questions.jsonl")
     if not Run(directory=folder, config=RECIPES, settings=settings).cold_start():
         sys.exit("Ended early; the same command resumes.")
     files = ColdStart(folder / FOLDER)
-    examine(files.model, out, f"{seed}-demonstrations", ("--config", RECIPES[0]))
+    examine(out, f"{seed}-demonstrations", *as_model(files.model))
     for arm in arms:
         over = folder / f"{arm}.toml"
         write_atomic(over, ARMS[arm])
@@ -95,7 +103,8 @@ def run(data: Path, out: Path, seed: int, arms: list[str]) -> None:
         sets = {"policy.model": files.model, "questions.path": files.questions, "cold_start.questions": 0}
         given = (word for key, value in sets.items() for word in ("--set", f"{key}={value}"))
         call("train", "search-r1", *configs, "--index", index, "--seed", seed, *given, "--run-dir", folder / arm)
-        examine(folder / arm, out, f"{seed}-{arm}")
+        examine(out, f"{seed}-{arm}", "--run-dir", folder / arm)
+        examine(out, f"{seed}-{arm}-rag", "--run-dir", folder / arm, "--baseline", "rag")
 
 
 def main() -> None:
@@ -108,6 +117,8 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for seed in options.seeds:
         run(options.folder, options.out, seed, options.only)
+    examine(options.out, "untouched", *as_model(MODEL))
+    examine(options.out, "untouched-rag", *as_model(MODEL), "--baseline", "rag")
 
 
 if __name__ == "__main__":

@@ -118,10 +118,15 @@ LATER = Passage("f#7", "f", "Iron Kiwi (film)", "It was shot in Vesu.")
         # iron and kiwi, but not big, noisy, silent, tragedy: 4 of 8, which is half; with loud 4 of 9
         ("Who made the big noisy silent tragedy Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
         ("Who made the big noisy loud silent tragedy Iron Kiwi?", "Ana Tolu", (FILM,), []),
-        # directed, drama, kiwi: 4 of 6, and of the names one of two; of Iron Kiwi Hills two of three
+        # directed, drama, kiwi: 4 of 6, but the name is another; and longer is another, too
         ("Who directed the drama Stone Kiwi?", "Ana Tolu", (FILM,), []),
-        ("Who directed the drama Iron Kiwi Hills?", "Ana Tolu", (FILM,), ["f#0"]),
-        ("Who directed the drama Iron Kiwi of 1974 in Kalo or in the Vesu Hills?", "Ana Tolu", (FILM,), []),  # 3 of 6
+        ("Who directed the drama Iron Kiwi Hills?", "Ana Tolu", (FILM,), []),
+        # Two of three names; two of four; a genitive ends a name
+        ("Who directed the drama Iron Kiwi of 1974 shot in Kalo?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("Who directed the drama Iron Kiwi of 1974 in Kalo or in the Vesu Hills?", "Ana Tolu", (FILM,), []),
+        ("Who directed the drama Kiwi, the Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("Who directed 1974's Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("Who directed 1974 Iron Kiwi?", "Ana Tolu", (FILM,), []),
         # Two hops: that of the director does not name the film, which names her
         ("When was the director of the film Iron Kiwi born?", "1931", (FILM, ANA), ["a#0"]),
         ("When was the director of the film Iron Kiwi born?", "1931", (ANA, FILM), ["a#0"]),

@@ -15,10 +15,11 @@ By words (the default): the first rule that applies decides.
             words of the question, and without empty words at their ends
 
 By words, the passages also have to be about the question: at least half of its significant words, by their stems, and
-two thirds of those that are names or numbers, stand in the passages that hold the answer, or in those that are
+two thirds of its names and numbers, each whole, stand in the passages that hold the answer, or in those that are
 connected with them (of the same document, or one names the title of the other, as the page of a film names its
-director). Names and numbers count twice, words of the answer not. That is not asked of a question that has no more than
-one significant word, or is in a script without spaces.
+director). A name is what has capital letters in a row: Rufus Jones is not Rufus E. Jones. Its words count twice, words
+of the answer not. That is not asked of a question that has no more than one significant word, or is in a script
+without spaces.
 
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
 question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
@@ -58,6 +59,7 @@ _ABOUT, _COVERED = Fraction(1, 2), Fraction(2, 3)  # of a question's significant
 _STEMS = Analyser("english")  # which cuts words of other languages too, the same in questions and passages
 _QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)$")  # of a title: Alien (film)
 _COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
+_GENITIVE = re.compile(r"['’]s\b\W*$")
 _DECIMAL = re.compile(r"(?<![\d.,])(\d+)[.,](?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
 _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
 
@@ -158,28 +160,40 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
 def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool:
     """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
     thirds of its names and numbers."""
-    weights = _significant(question, without=support.words)
+    skipped = {*STOP_WORDS.intersection(fold(question).split()), *support.words}
+    answered = set(_stems(" ".join(skipped)))
+    names = [name for name in _names_in(question) if not answered.issuperset(name)]
+    in_names = {stem for name in names for stem in name}
+    weights = {stem: 1 + (stem in in_names) for stem in {*_stems(question)} - answered}
     if sum(weights.values()) < 2 or is_unspaced(question):
         return True
-    held = {stem for p in _connected(support.passages, found) for stem in _stems(f"{p.contents}\n{p.heading or ''}")}
-    names = {stem: weight for stem, weight in weights.items() if weight > 1}
-    return all(
-        sum(weight for stem, weight in wanted.items() if stem in held) >= share * sum(wanted.values())
-        for wanted, share in ((weights, _ABOUT), (names, _COVERED))
-    )
+    texts = [_stems(f"{p.contents}\n{p.heading or ''}") for p in _connected(support.passages, found)]
+    held = {stem for text in texts for stem in text}
+    is_covered = sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * sum(weights.values())
+    whole = sum(any(_in_a_row(name, text) for text in texts) for name in names)
+    return is_covered and whole >= _COVERED * len(names)
 
 
-def _significant(question: str, *, without: Sequence[str]) -> dict[str, int]:
-    """The stems of a question's significant words with their weights: 2 of a number or a name (a word with a capital
-    letter that is not the question's first one), or 1."""
-    skipped = _stems(" ".join((*without, *STOP_WORDS.intersection(fold(question).split()))))
-    words = question[:1].lower() + question[1:]
-    names = _stems(" ".join(w for w in words.split() if any(c.isupper() or c.isdigit() or c == "_" for c in w)))
-    return {stem: 1 + (stem in names) for stem in _stems(question) - skipped}
+def _names_in(question: str) -> list[list[str]]:
+    """The stems of each name or number: words with a capital letter, a digit or an underscore, in a row. The first word
+    of a question is none for its capital letter, and a genitive ends a name."""
+    words = (question[:1].lower() + question[1:]).split()
+    names: list[list[str]] = [[]]
+    for word in words:
+        is_name = any(c.isupper() or c.isdigit() or c == "_" for c in word)
+        bare = _GENITIVE.sub("", word)
+        names[-1] += [bare] if is_name else []
+        if not is_name or bare != word:
+            names.append([])
+    return [stems for name in names if (stems := _stems(" ".join(name)))]
 
 
-def _stems(text: str) -> set[str]:
-    return set(_STEMS.tokens(fold(text)))
+def _in_a_row(words: Sequence[str], text: Sequence[str]) -> bool:
+    return f" {' '.join(words)} " in f" {' '.join(text)} "
+
+
+def _stems(text: str) -> list[str]:
+    return list(_STEMS.tokens(fold(text)))
 
 
 def _connected(passages: Sequence[Passage], found: Sequence[Passage]) -> list[Passage]:
