@@ -1,9 +1,9 @@
 """A cold start from documents alone, and what reinforcement learning makes of it: what docs/cold-start.md quotes.
 
 FOLDER has `corpus.jsonl` and, for the score alone, `dev.jsonl` (as bench/wiki2_demonstrations.py describes train.jsonl,
-with `hops`; `evoseek.manual.write_manual(FOLDER)` writes both about Python's library). Of its questions 120 of one hop and
-80 of two are drawn, and 40 that have no answer: those of the file, or else more of one hop whose articles are hidden from
-the search.
+with `hops`; `evoseek.manual.write_manual(FOLDER)` writes both about Python's library). Of its questions 120 of one hop
+are drawn and 80 of two, and 40 that have no answer: those of the file, or else more of one hop whose articles are
+hidden from the search.
 
 A seed has one cold start (`demonstrations`), from which each arm trains an adapter; beside them the model as it is
 (`untouched`), and both with the passages of one search by the question (`rag`):
