@@ -70,7 +70,7 @@ def test_stopped_and_gone_on_with(source, tmp_path, monkeypatch):
     monkeypatch.setattr(sorting, "BATCH", 2)
     chat, out = judged_by(REPLIES), tmp_path / "clean.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr(sorting, "stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr("evoseek.data.batches.stop_on_interrupt", lambda say: stop_after(1))
         done, text = said(filter_questions, about(judge=chat), source, out)
     assert (done, "Stopped after 2 of 6" in text, out.exists()) == (False, True, False)
     assert said(filter_questions, about(judge=chat), source, out)[0]

@@ -58,7 +58,7 @@ def test_the_whole_way(cli, folder, tmp_path):
     searches, labelled = tmp_path / "searches.jsonl", tmp_path / "labelled.jsonl"
     status, out, _ = collect(cli, folder, searches, "--pages", "2", "--limit", "6")
     assert status == 0
-    assert "6 rollouts made" in out
+    assert "6 rollouts. Searches in" in out
     records = load_records(searches)
     assert {record.page for record in records} == {1, 2}
     assert len({record.question.id for record in records}) == 6
@@ -98,7 +98,7 @@ def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_p
 
     monkeypatch.setattr(simulator_labelling, "BATCH", 3)
     with monkeypatch.context() as patch:
-        patch.setattr(simulator_labelling, "stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr("evoseek.data.batches.stop_on_interrupt", lambda say: stop_after(1))
         status, out, _ = cli("label", searches, labelled, "--world", world)
     assert (status, "Stopped after 3 of" in out) == (130, True)
     assert len(load_records(labelled)) == 3
@@ -153,7 +153,7 @@ def test_collecting_is_gone_on_with_and_gives_the_same_file(cli, folder, tmp_pat
     assert status == 0
     out = tmp_path / "stopped.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr(simulator_collecting, "stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr("evoseek.data.batches.stop_on_interrupt", lambda say: stop_after(1))
         status, stopped, _ = collect(cli, folder, out, "--pages", "2")
     assert (status, "Stopped after 3 of 8 rollouts" in stopped) == (130, True)
     moved = tmp_path / "moved"

@@ -8,7 +8,7 @@ import pytest
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import collecting as job
-from evoseek.data.collecting import CollectionLimits, collect, collect_demonstrations
+from evoseek.data.collecting import CollectionLimits, collect_demonstrations, collecting
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
@@ -51,16 +51,15 @@ def roll_of(script):
 
 def collected(tmp_path, script, *, questions=QUESTIONS, limits=None, **options):
     with open_growing_file(tmp_path / "d.jsonl", {}) as file:
-        return asyncio.run(
-            collect(questions, roll_of(script), AnswerReward(), limits or CollectionLimits(), file, **options)
-        )
+        work = collecting(roll_of(script), AnswerReward(), limits or CollectionLimits())
+        return asyncio.run(work.fill(questions, file, **options))
 
 
 def test_what_was_right_is_kept_as_a_demonstration_and_the_rest_is_counted(tmp_path):
     script = {"b": [[SEARCH, WRONG]], "c": [["who knows"]], "d": [[ToolError("down")]], "e": [["x", SEARCH]]}
     found = collected(tmp_path, script)
-    assert (found.done, found.kept) == (6, 2)
-    assert found.ends == {"right": 2, "wrong": 1, "malformed": 2, "failed": 1}
+    assert found.done == 6
+    assert found.counts == {"kept": 2, "right": 2, "wrong": 1, "malformed": 2, "failed": 1}
     assert found.failures == {"down": 1}
     first, second = load_demonstrations(tmp_path / "d.jsonl")
     assert (first.question, second.question) == (QUESTIONS[0], QUESTIONS[5])
@@ -75,7 +74,7 @@ def test_a_right_refusal_is_a_right_rollout_and_its_question_is_kept_whole(tmp_p
     refusal = "<answer> Not found in the documents. </answer>"
     questions = [Question("a", "what is a ?", (), about), Question("b", "what is b ?", (), about)]
     found = collected(tmp_path, {"a": [[SEARCH, refusal]]}, questions=questions)
-    assert (found.kept, found.ends) == (1, {"right": 1, "wrong": 1})
+    assert found.counts == {"kept": 1, "right": 1, "wrong": 1}
     (kept,) = load_demonstrations(tmp_path / "d.jsonl")
     assert (kept.question, kept.turns[-1].answer) == (questions[0], "Not found in the documents.")
 
@@ -87,14 +86,14 @@ def test_of_several_attempts_the_same_turns_are_kept_once_and_the_shortest_first
 
 
 def test_a_lower_reward_keeps_more(tmp_path):
-    assert collected(tmp_path, {"a": [[WRONG]]}, limits=CollectionLimits(min_reward=0.0)).kept == 6
+    assert collected(tmp_path, {"a": [[WRONG]]}, limits=CollectionLimits(min_reward=0.0)).counts["kept"] == 6
 
 
 def test_a_batch_in_which_most_failed_is_asked_again_when_the_file_is_resumed(tmp_path, monkeypatch):
     monkeypatch.setattr(job, "BATCH", 2)
     down = {name: [[ToolError("the endpoint is down")]] for name in "cd"}
     with pytest.raises(
-        EvoseekError, match=r"2 of 2 rollouts failed after 2 questions.*2 times\): the endpoint is down"
+        EvoseekError, match=r"2 of 2 attempts failed, after 2 questions.*2 times\): the endpoint is down"
     ):
         collected(tmp_path, down)
     assert len(load_demonstrations(tmp_path / "d.jsonl")) == 2
@@ -102,7 +101,7 @@ def test_a_batch_in_which_most_failed_is_asked_again_when_the_file_is_resumed(tm
     assert collected(tmp_path, {}, should_stop=lambda: next(stops)).done == 4
     seen = []
     found = collected(tmp_path, {}, progress=lambda *numbers: seen.append(numbers))
-    assert (found.done, found.kept, seen) == (6, 6, [(6, 6)])
+    assert (found.done, found.counts["kept"], seen) == (6, 6, [(5, 6), (6, 6)])
     assert [one.question.id for one in load_demonstrations(tmp_path / "d.jsonl")] == list("abcdef")
 
 

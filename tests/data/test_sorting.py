@@ -6,7 +6,7 @@ import pytest
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import sorting
-from evoseek.data.sorting import FORM, JudgeCheck, QuestionVerdict, check_questions, load_verdicts
+from evoseek.data.sorting import FORM, JudgeCheck, QuestionVerdict, checking, load_verdicts
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
@@ -20,13 +20,13 @@ QUESTIONS = [Question(name, f"who is {name} ?", ("Meri",), {"hops": 1}) for name
 def check(tmp_path):
     """Check questions into a file, or go on with it: how many are done, and the verdicts."""
 
-    def run(by, questions=QUESTIONS, *, batches=99, **options):
+    def run(by, questions=QUESTIONS, *, batches=99, progress=lambda done, of: None, **options):
         left = iter(range(batches))
         path = tmp_path / "findings.jsonl"
         with open_growing_file(path, {}) as file:
             stop = {"should_stop": lambda: next(left, None) is None}
-            done = asyncio.run(check_questions(questions, by, file, **stop, **options))
-        return done, load_verdicts(path) if path.stat().st_size else []
+            reached = asyncio.run(checking(by, **options).fill(questions, file, **stop, progress=progress))
+        return reached.done, load_verdicts(path) if path.stat().st_size else []
 
     return run
 
@@ -70,7 +70,7 @@ def test_stopped_and_gone_on_with_each_question_is_asked_about_once(check, monke
 def test_a_batch_that_is_mostly_undecided_is_not_written_and_can_be_made_again(check, monkeypatch):
     monkeypatch.setattr(sorting, "BATCH", 3)
     down, _ = judge({"filter/a": "good", "filter/b": "good", "filter/c": "good", "filter/d": "good"})
-    with pytest.raises(EvoseekError, match=r"1 of 2 questions could not be decided.*no reply.*resumes from there"):
+    with pytest.raises(EvoseekError, match=r"1 of 2 attempts failed.*no reply.*resumes from there"):
         check(down, max_undecided=0.05)
     by, chat = judge(lambda messages, key: "good")
     _, found = check(by, max_undecided=0.05)

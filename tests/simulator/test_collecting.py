@@ -9,6 +9,7 @@ from tests.search.failing import FailingEngine
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
+from evoseek.data.batches import Progress
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
@@ -17,7 +18,7 @@ from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
-from evoseek.simulator.collecting import PagingEngine, SearchProgress, collect, load_records
+from evoseek.simulator.collecting import PagingEngine, collecting, load_records
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 TOKENIZER = tiny_tokenizer()
@@ -37,22 +38,22 @@ class Engine:
 
 
 def collected(scripts, *, pages=1, k=2, progress=lambda done, of: None):
-    """What is written, what is said of it, and the engine."""
+    """What is written, and what is said of it."""
     texts = {f"collect/{name}": turns for name, turns in scripts.items()}
     engine = PagingEngine(Engine(), pages)
     env = SolverEnv([SearchTool(engine, k, template=PROMPTS["observation"])], PROMPTS)
     roller = Roller(env, TagRenderer(TOKENIZER), ScriptedSampler(texts, TOKENIZER), Limits(), 1.0, 0)
     questions = [Question(name, f"{name} ?", ("meri",)) for name in scripts]
-    return *written(collect_into(questions, roller, engine, progress=progress)), engine
+    return written(collect_into(questions, roller, engine, progress=progress))
 
 
 def collect_into(questions, roller, engine, **options):
-    return lambda file: collect(questions, roller, engine, file, **options)
+    return lambda file: collecting(roller, engine).fill(questions, file, **options)
 
 
-def written(collecting):
+def written(fill):
     with TemporaryDirectory() as folder, open_growing_file(Path(folder, "s.jsonl"), {}) as file:
-        said = asyncio.run(collecting(file))
+        said = asyncio.run(fill(file))
         return (load_records(file.path) if file.size else []), said
 
 
@@ -69,7 +70,7 @@ def test_every_query_and_page_once():
         "b": [search("year"), ANSWER],
         "c": [search("nothing"), search(""), ANSWER],
     }
-    records, said, engine = collected(scripts, pages=3)
+    records, said = collected(scripts, pages=3)
     found = [(r.question.id, r.query, r.page, [p.id for p in r.passages], r.trajectory) for r in records]
     assert found == [
         ("a", "year", 1, ["0", "1"], "collect/a"),
@@ -81,13 +82,12 @@ def test_every_query_and_page_once():
     ]
     assert [record.earlier for record in records[:3]] == [(), (), ("year",)]
     assert {record.useful for record in records} == {None}
-    assert said == SearchProgress(done=3, queries=5, found={"1": 3, "2": 3})
-    assert engine.queries == 5
+    assert said == Progress(done=3, counts={"1": 3, "2": 3})
 
 
 def test_a_record_knows_the_queries_before_it_also_those_that_found_nothing():
     scripts = {"a": [search("year"), search("nothing"), search("year"), search("film"), ANSWER]}
-    records, _, _ = collected(scripts)
+    records, _ = collected(scripts)
     assert {record.query: record.earlier for record in records} == {"year": (), "film": ("year", "nothing")}
 
 
@@ -110,7 +110,7 @@ def test_calls_that_searched_for_nothing_are_passed_over():
 def test_a_rollout_that_failed_gives_nothing_and_is_counted():
     told = []
     scripts = {"a": [search("year"), search("error")], "b": [search("film"), ANSWER]}
-    records, said, _ = collected(scripts, progress=lambda done, of: told.append((done, of)))
+    records, said = collected(scripts, progress=lambda done, of: told.append((done, of)))
     assert [record.question.id for record in records] == ["b"]
     ((reason, times),) = said.failures.items()
     assert "the engine is down" in reason
@@ -142,7 +142,6 @@ def test_the_first_page_is_given_and_all_are_kept():
     assert [ids(passages) for passages in found] == [["a1", "a2"], ["b1", "b2"]]
     assert [ids(page) for page in engine.pages_of("b")] == [["b1", "b2"], ["b3", "b4"], ["b5"]]
     assert inner.calls == [(["a", "b"], 6)]
-    assert engine.queries == 2
     assert engine.is_local
 
 

@@ -12,7 +12,7 @@ from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.scripted import ScriptedChat
 from evoseek.simulator import labelling as simulator_labelling
 from evoseek.simulator.collecting import SearchRecord, load_records
-from evoseek.simulator.labelling import FORM, JudgeLabel, TrueLabel, label_records
+from evoseek.simulator.labelling import FORM, JudgeLabel, TrueLabel, labelling
 from evoseek.types import Passage
 from evoseek.world.world import World
 
@@ -30,12 +30,12 @@ def record(query, *texts, question=FACT, page=1):
 def label(tmp_path):
     """Label records into a file, or go on with it: how far it is, and what is in it."""
 
-    def run(label, records, *, batches=99, **options):
+    def run(label, records, *, batches=99, progress=lambda done, of: None, **options):
         left = iter(range(batches))
         stop = {"should_stop": lambda: next(left, None) is None}
         path = tmp_path / "labelled.jsonl"
         with open_growing_file(path, {}) as file:
-            labelled = asyncio.run(label_records(records, label, file, **stop, **options))
+            labelled = asyncio.run(labelling(label, **options).fill(records, file, **stop, progress=progress))
         return labelled, load_records(path) if path.stat().st_size else []
 
     return run
@@ -52,7 +52,7 @@ def test_a_judge_labels_and_what_it_does_not_say_is_left_out(label):
     by, chat = judge(replies)
     labelled, written = label(by, records)
     assert [(r.query, r.useful) for r in written] == [("a", True), ("b", False)]
-    assert (labelled.done, labelled.useful, labelled.noisy) == (4, 1, 1)
+    assert (labelled.done, labelled.counts) == (4, {"useful": 1, "noisy": 1})
     assert list(labelled.failures.values()) == [1, 1]  # an unreadable one, and one without a reply
     assert {asked.form is FORM for asked in chat.asked} == {True}
 
@@ -66,7 +66,8 @@ def test_stopped_and_gone_on_with_each_record_is_asked_about_once(label, monkeyp
     assert [r.query for r in written] == ["b", "c", "d"]
     labelled, written = label(by, records)
     assert [(r.query, r.useful) for r in written] == [("b", False), ("c", False), ("d", True), ("e", False)]
-    assert (labelled.done, labelled.useful, labelled.noisy, sum(labelled.failures.values())) == (5, 1, 3, 1)
+    assert (labelled.done, labelled.counts) == (5, {"useful": 1, "noisy": 3})
+    assert sum(labelled.failures.values()) == 1
     assert [asked.key for asked in chat.asked] == [f"label/{number}" for number in range(1, 6)]
     assert label(by, records) == (labelled, written)
     assert len(chat.asked) == 5
@@ -75,7 +76,7 @@ def test_stopped_and_gone_on_with_each_record_is_asked_about_once(label, monkeyp
 def test_a_batch_of_failures_is_not_written_and_can_be_made_again(label, monkeypatch):
     monkeypatch.setattr(simulator_labelling, "BATCH", 2)
     records = [record(name, "x") for name in "abcd"]
-    with pytest.raises(EvoseekError, match=r"2 of 2 searches got no label.*resumes from there"):
+    with pytest.raises(EvoseekError, match=r"2 of 2 attempts failed.*resumes from there"):
         label(judge({"label/1": "useful", "label/2": "noisy"})[0], records, max_failed=0.2)
     by, chat = judge(lambda messages, key: "useful")
     _, written = label(by, records, max_failed=0.2)
@@ -138,7 +139,7 @@ def test_a_query_for_several_links_needs_all_of_them():
 def test_the_truth_never_fails(label):
     labelled, written = label(TrueLabel(WORLD), [record("x", "y", page=n) for n in (1, 2)])
     assert [r.useful for r in written] == [True, False]
-    assert (labelled.noisy, labelled.failures) == (1, {})
+    assert (labelled.counts["noisy"], labelled.failures) == (1, {})
 
 
 def test_searches_of_another_world_are_refused():

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from rich.console import Console
 
 from evoseek.answer import chat_roller, uses_chat_model
 from evoseek.corpus.demonstrations import Demonstration, demonstration_row
-from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
+from evoseek.data.batches import BatchWork, Made, Progress
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.evaluate import examining
 from evoseek.protocols import RewardFn
-from evoseek.report.printable import for_example, say, say_left_out
-from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
+from evoseek.report.printable import say, say_left_out
 from evoseek.rollout.roller import score
-from evoseek.statistics import surely_more
 from evoseek.training.context import Context
 from evoseek.training.demonstrations import demonstration_of
 from evoseek.training.inputs import evaluation_path, identity, read_questions
-from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Invalid, Outcome, Question, Trajectory
 
 BATCH = 64  # rollouts that are made concurrently and recorded together
@@ -42,67 +39,27 @@ class CollectionLimits:
     per_question: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class DemonstrationProgress:
-    """The progress of a file: questions done, demonstrations kept, how rollouts ended (`right`, `wrong`, `malformed`,
-    `failed`), and why some failed (each reason, how often)."""
-
-    done: int = 0
-    kept: int = 0
-    ends: Mapping[str, int] = field(default_factory=dict[str, int])
-    failures: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-async def collect(
-    questions: Sequence[Question],
-    roll: Roll,
-    reward: RewardFn,
-    limits: CollectionLimits,
-    file: ResumableJsonl,
-    *,
-    max_invalid: float = 0.2,
-    should_stop: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> DemonstrationProgress:
-    """Roll questions out, those of a batch concurrently, and append demonstrations of what was right to the file, which
-    is resumed where it ends.
-
-    A rollout that failed is none. Raises EvoseekError if more than the share `max_invalid` of a batch failed: nothing
-    of it is written, so that its questions are asked again when the file is resumed.
-    """
-    collected, size = DemonstrationProgress(**file.reached), max(1, BATCH // limits.attempts)
+def collecting(
+    roll: Roll, reward: RewardFn, limits: CollectionLimits, *, max_failed: float = 0.2
+) -> BatchWork[Question, list[tuple[Trajectory, Outcome]]]:
+    """Questions are rolled out, and what was right is a demonstration. What is counted are the demonstrations that were
+    `kept`, and how rollouts ended: `right`, `wrong`, `malformed` or `failed`."""
 
     async def attempt(question: Question, number: int) -> tuple[Trajectory, Outcome]:
         trajectory = await roll(question, f"collect/{question.id}/{number}")
         return trajectory, await score(trajectory, reward)
 
-    async def answer(question: Question) -> list[tuple[Trajectory, Outcome]]:
+    async def answer(question: Question, _: int) -> list[tuple[Trajectory, Outcome]]:
         return list(await asyncio.gather(*(attempt(question, number) for number in range(limits.attempts))))
 
-    while collected.done < len(questions) and not should_stop():
-        batch = questions[collected.done : collected.done + size]
-        answered = await asyncio.gather(*map(answer, batch))
+    def made_of(answered: Sequence[list[tuple[Trajectory, Outcome]]]) -> Made:
         outcomes = [pair for attempts in answered for pair in attempts]
-        failures = Counter(
-            outcome.detail or str(outcome.reason) for _, outcome in outcomes if isinstance(outcome, Invalid)
-        )
-        if surely_more(failures.total(), len(outcomes), max_invalid):
-            raise EvoseekError(
-                f"{failures.total()} of {len(outcomes)} rollouts failed after {collected.done} questions. "
-                f"{for_example(failures)} Nothing of them was written. Repair what failed and give the same command "
-                "again: it resumes from there."
-            )
-        ends = Counter(_end(*pair, limits.min_reward) for pair in outcomes)
+        failures = [one.detail or str(one.reason) for _, one in outcomes if isinstance(one, Invalid)]
         rows = [demonstration_row(kept) for attempts in answered for kept in _kept(attempts, limits)]
-        collected = DemonstrationProgress(
-            collected.done + len(batch),
-            collected.kept + len(rows),
-            dict(Counter(collected.ends) + ends),
-            dict(Counter(collected.failures) + failures),
-        )
-        file.append_batch(rows, asdict(collected))
-        progress(collected.done, len(questions))
-    return collected
+        ends = Counter(_end(*pair, limits.min_reward) for pair in outcomes)
+        return Made(rows, {"kept": len(rows), **ends}, failures, len(outcomes))
+
+    return BatchWork(answer, made_of, max(1, BATCH // limits.attempts), "questions", max_failed)
 
 
 def collect_demonstrations(
@@ -118,32 +75,14 @@ def collect_demonstrations(
     questions = read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")[:limit]
     name, roll = _model(context, limits)
     begun_with = {**identity(settings, context.checkpoint), **asdict(limits), "limit": limit}
-    with (
-        open_growing_file(out, begun_with) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-        CountProgress(console, "questions") as progress,
-    ):
-        collected = asyncio.run(
-            collect(
-                questions,
-                roll,
-                examining(context.reward, context.metric),
-                limits,
-                file,
-                max_invalid=settings.run.max_invalid,
-                should_stop=interrupted,
-                progress=progress,
-            )
-        )
+    reward = examining(context.reward, context.metric)
+    work = collecting(roll, reward, limits, max_failed=settings.run.max_invalid)
+    collected = work.run(questions, out, begun_with, console)
+    if collected is None:
+        return False
     say(console, _report(collected, name, out))
     say_left_out(console, "rollouts failed and are in no share", collected.failures)
-    if collected.done < len(questions):
-        say(
-            console,
-            f"Stopped after {collected.done} of {len(questions)} questions. The same command resumes from there.",
-        )
-        return False
-    if not collected.kept:
+    if not collected.counts.get("kept"):
         raise EvoseekError(
             f"No demonstration was collected: none of the rollouts of {name} was right and in the format. Read some of "
             "its answers (evoseek ask), take another model, or lower --min-reward."
@@ -186,10 +125,11 @@ def _end(trajectory: Trajectory, outcome: Outcome, min_reward: float) -> str:
     return "right" if outcome.reward >= min_reward else "wrong"
 
 
-def _report(collected: DemonstrationProgress, name: str, out: Path) -> str:
-    valid = sum(count for end, count in collected.ends.items() if end != "failed")
-    shares = (f"{collected.ends.get(end, 0) / max(1, valid):.1%} {end}" for end in ("right", "wrong", "malformed"))
+def _report(collected: Progress, name: str, out: Path) -> str:
+    ends = {end: collected.counts.get(end, 0) for end in ("right", "wrong", "malformed")}
+    valid = sum(ends.values())
+    shares = (f"{count / max(1, valid):.1%} {end}" for end, count in ends.items())
     return (
         f"{name} answered {collected.done} questions in {valid} rollouts: {', '.join(shares)} (n={valid}). "
-        f"{collected.kept} demonstrations are in {out}."
+        f"{collected.counts.get('kept', 0)} demonstrations are in {out}."
     )

@@ -7,30 +7,26 @@ time, is a matter of opinion, or does harm.
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from rich.console import Console
 
 from evoseek.corpus.questions import parse_question, question_row, save_questions
-from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.data.batches import BatchWork, Made
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import EvoseekError, ToolError
 from evoseek.files import check_new_file, file_digest
 from evoseek.protocols import Chat
 from evoseek.report.printable import say, say_left_out
-from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.judge import label_form, on_one_line, parse_label
 from evoseek.runs import with_digests
-from evoseek.statistics import surely_more
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of, read_questions
-from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Message, Question
 
 LABELS = ("good", "harmful", "time-sensitive", "subjective")
@@ -104,62 +100,32 @@ def sort_questions(
         for path in _files(out):
             check_new_file(path)
     questions = read_questions(str(source), setting="the file of questions")
-    with (
-        open_growing_file(verdicts, {"questions": file_digest(source), **settings}) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-        CountProgress(console, "questions") as progress,
-    ):
-        checking = check_questions(
-            questions, make_check(), file, max_undecided=max_undecided, should_stop=interrupted, progress=progress
-        )
-        done = asyncio.run(checking)
-    if done < len(questions):
-        say(console, f"Stopped after {done} of {len(questions)} questions. The same command resumes from there.")
+    work = checking(make_check(), max_undecided=max_undecided)
+    if work.run(questions, verdicts, {"questions": file_digest(source), **settings}, console) is None:
         return False
     _finish(out, load_verdicts(verdicts), console)
     return True
 
 
-async def check_questions(
-    questions: Sequence[Question],
-    check: Check,
-    file: ResumableJsonl,
-    *,
-    max_undecided: float = 1.0,
-    should_stop: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> int:
-    """Check questions in order and append each batch of verdicts to the file, which is resumed where it ends. Returns
-    how many are then done. Raises EvoseekError as `sort_questions`."""
-    done = file.reached.get("done", 0)
-    numbers = count(done + 1)
+def checking(check: Check, *, max_undecided: float = 1.0) -> BatchWork[Question, tuple[Question, QuestionVerdict]]:
+    """Questions are checked; one that is not decided counts as failed."""
 
-    async def one(question: Question) -> QuestionVerdict:
+    async def one(question: Question, _: int) -> tuple[Question, QuestionVerdict]:
         try:
-            return await check(question)
+            return question, await check(question)
         except ToolError as error:
-            return QuestionVerdict(None, str(error))
-        finally:
-            progress(next(numbers), len(questions))
+            return question, QuestionVerdict(None, str(error))
 
-    while done < len(questions) and not should_stop():
-        batch = questions[done : done + BATCH]
-        verdicts = await asyncio.gather(*map(one, batch))
-        reasons = [verdict.reason for verdict in verdicts if verdict.keep is None]
-        if surely_more(len(reasons), len(verdicts), max_undecided):
-            raise EvoseekError(
-                f"{len(reasons)} of {len(verdicts)} questions could not be decided, and nothing of this batch was "
-                f"written. The first one: {reasons[0]} Repair that and give the same command again: it resumes from "
-                "there."
-            )
-        done += len(batch)
-        rows = ({"question": question_row(q), **asdict(found)} for q, found in zip(batch, verdicts, strict=True))
-        file.append_batch(rows, {"done": done})
-    return done
+    def made_of(checked: Sequence[tuple[Question, QuestionVerdict]]) -> Made:
+        rows = [{"question": question_row(question), **asdict(verdict)} for question, verdict in checked]
+        undecided = [verdict.reason for _, verdict in checked if verdict.keep is None]
+        return Made(rows, {}, undecided, len(checked))
+
+    return BatchWork(one, made_of, BATCH, "questions", max_undecided)
 
 
 def load_verdicts(path: Path) -> list[tuple[Question, QuestionVerdict]]:
-    """What `check_questions` wrote, in order. Raises DataError for a line that is no verdict."""
+    """What `checking` wrote, in order. Raises DataError for a line that is no verdict."""
 
     def verdict(row: Any) -> tuple[Question, QuestionVerdict]:
         return parse_question(row["question"], ""), QuestionVerdict(row["keep"], row["reason"], row["details"])

@@ -3,11 +3,10 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
@@ -15,19 +14,17 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from rich.console import Console
 
 from evoseek.corpus.questions import parse_question, question_row
-from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.corpus.rows import read_rows
+from evoseek.data.batches import BatchWork, Made
 from evoseek.errors import DataError, EvoseekError, first_problem
 from evoseek.files import write_atomic
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.report.printable import say, say_left_out
-from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.rollout.roller import Roller
 from evoseek.settings import lookup
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, read_questions
-from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Passage, Question, Trajectory
 
 
@@ -136,54 +133,23 @@ def _record(fields: Mapping[str, object], number: int) -> SearchRecord:
 BATCH = 64  # rollouts that are made concurrently and recorded together
 
 
-@dataclass(frozen=True, slots=True)
-class SearchProgress:
-    """The progress of a file of searches: questions that were rolled out, queries that they made of the engine, records
-    by page (as a text, for JSON), and why rollouts failed, which give no record (each reason, how often)."""
-
-    done: int = 0
-    queries: int = 0
-    found: Mapping[str, int] = field(default_factory=dict[str, int])
-    failures: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-async def collect(
-    questions: Sequence[Question],
-    roller: Roller,
-    engine: PagingEngine,
-    file: ResumableJsonl,
-    *,
-    should_stop: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> SearchProgress:
-    """Roll a policy out once on every question, those of a batch concurrently, and append the results of its searches
-    to the file, which is resumed where it ends.
+def collecting(roller: Roller, engine: PagingEngine) -> BatchWork[Question, Trajectory]:
+    """A policy is rolled out once on each question, and the results of its searches are recorded.
 
     `engine` is the one that the roller searches with. A record for each query and page; the same query of the same
-    question once. `progress` is called with the number of finished rollouts.
+    question once. What is counted are the records by their page (as a text, for JSON).
     """
-    collected = SearchProgress(**file.reached)
-    done = collected.done
 
-    async def play(question: Question) -> Trajectory:
-        nonlocal done
-        trajectory = await roller.one(question, f"collect/{question.id}")
-        done += 1
-        progress(done, len(questions))
-        return trajectory
+    async def play(question: Question, _: int) -> Trajectory:
+        return await roller.one(question, f"collect/{question.id}")
 
-    while collected.done < len(questions) and not should_stop():
-        batch, before = questions[collected.done : collected.done + BATCH], engine.queries
-        trajectories = await asyncio.gather(*map(play, batch))
+    def made_of(trajectories: Sequence[Trajectory]) -> Made:
         records = [record for trajectory in trajectories for record in _found_by(trajectory, engine)]
-        collected = SearchProgress(
-            collected.done + len(batch),
-            collected.queries + engine.queries - before,
-            dict(Counter(collected.found) + Counter(str(record.page) for record in records)),
-            dict(Counter(collected.failures) + Counter(t.failure or "" for t in trajectories if _failed(t))),
-        )
-        file.append_batch(map(record_row, records), asdict(collected))
-    return collected
+        failures = [trajectory.failure or "" for trajectory in trajectories if trajectory.stop_reason.is_failure]
+        pages = Counter(str(record.page) for record in records)
+        return Made(map(record_row, records), pages, failures, len(trajectories))
+
+    return BatchWork(play, made_of, BATCH, "rollouts")
 
 
 def collect_searches(
@@ -205,42 +171,24 @@ def collect_searches(
     path, reward = lookup(settings, "questions.path") or "", settings.reward.name
     questions = read_questions(path, setting="questions.path", reward=reward)[:limit]
     begun_with = {**identity(settings, context.checkpoint), "pages": pages, "limit": limit}
-    with (
-        open_growing_file(out, begun_with) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-        CountProgress(console, "rollouts") as progress,
-    ):
-        collected = asyncio.run(
-            collect(questions, context.solver(engine), engine, file, should_stop=interrupted, progress=progress)
-        )
-    if collected.done < len(questions):
-        say(
-            console,
-            f"Stopped after {collected.done} of {len(questions)} rollouts. The same command resumes from there.",
-        )
+    collected = collecting(context.solver(engine), engine).run(questions, out, begun_with, console)
+    if collected is None:
         return False
     say_left_out(console, "rollouts failed and give no searches", collected.failures)
-    if not collected.found:
+    if not collected.counts:
         raise EvoseekError(
             f"Nothing was collected: in {len(questions)} rollouts of {context.agent.policy.name} there was no search "
             "that found anything. Take a policy that searches, and an index that holds what the questions are about."
         )
-    found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.found.items()))
-    say(
-        console,
-        f"{len(questions)} rollouts made {collected.queries} queries of the engine. Searches in {out}: {found}.",
-    )
+    found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.counts.items()))
+    say(console, f"{len(questions)} rollouts. Searches in {out}: {found}.")
     return True
-
-
-def _failed(trajectory: Trajectory) -> bool:
-    return trajectory.stop_reason.is_failure
 
 
 def _found_by(trajectory: Trajectory, engine: PagingEngine) -> Iterable[SearchRecord]:
     """Each query and page once; nothing of a rollout that failed."""
     found: dict[tuple[str, int], SearchRecord] = {}
-    for record in () if _failed(trajectory) else _records(trajectory, engine):
+    for record in () if trajectory.stop_reason.is_failure else _records(trajectory, engine):
         found.setdefault((record.query, record.page), record)
     return found.values()
 
@@ -268,13 +216,12 @@ def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRec
 class PagingEngine:
     """Asks `engine` for `pages` pages of results at once, gives the first of them and keeps all.
 
-    `pages_of` gives what was found for a query, page by page. `queries` counts those that were sent to the engine.
+    `pages_of` gives what was found for a query, page by page.
     """
 
     def __init__(self, engine: SearchEngine, pages: int) -> None:
         self._engine, self._pages = engine, pages
         self._found: dict[str, list[list[Passage]]] = {}
-        self.queries = 0
 
     @property
     def is_local(self) -> bool:
@@ -283,7 +230,6 @@ class PagingEngine:
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The first page, of k passages. Raises ToolError."""
-        self.queries += len(queries)
         results = await self._engine.search(queries, k * self._pages)
         for query, found in zip(queries, results, strict=True):
             self._found[query] = [found[start : start + k] for start in range(0, len(found), k)]

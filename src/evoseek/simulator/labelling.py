@@ -6,28 +6,24 @@ document, here for those that were shown together, as a simulator will write the
 
 from __future__ import annotations
 
-import asyncio
 from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import replace
 from hashlib import sha256
 from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
+from evoseek.data.batches import BatchWork, Made
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.protocols import Chat
 from evoseek.report.printable import for_example, say, say_left_out
-from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.reward.judge import parse_verdict, verdict_form
 from evoseek.runs import with_digests
 from evoseek.simulator.collecting import SearchRecord, load_records, record_row
-from evoseek.statistics import surely_more
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of
-from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.types import Message
 from evoseek.world.grammar import states
 from evoseek.world.world import World, load_world
@@ -40,60 +36,23 @@ Label = Callable[[SearchRecord, str], Awaitable[bool]]
 label."""
 
 
-@dataclass(frozen=True, slots=True)
-class Labelled:
-    """The progress of a file of labels: records that were examined, how many of them are useful and noisy, and why the
-    others have no label (each reason, how often). These are left out of the file, never guessed."""
-
-    done: int = 0
-    useful: int = 0
-    noisy: int = 0
-    failures: Mapping[str, int] = field(default_factory=dict[str, int])
-
-
-async def label_records(
-    records: Sequence[SearchRecord],
-    label: Label,
-    file: ResumableJsonl,
-    *,
-    max_failed: float = 1.0,
-    should_stop: Callable[[], bool] = lambda: False,
-    progress: Callable[[int, int], None] = lambda done, of: None,
-) -> Labelled:
-    """Label records in order, those of a batch concurrently, and append each batch to the file, which is resumed where
-    it ends.
-
-    `progress` is called with the number of finished records. Raises EvoseekError when of a batch more than the share
-    `max_failed` surely gets no label; nothing of it is then written.
-    """
-    labelled = Labelled(**file.reached)
-    done = labelled.done
+def labelling(label: Label, *, max_failed: float = 1.0) -> BatchWork[SearchRecord, SearchRecord | ToolError]:
+    """Records are labelled; those without a label are left out, never guessed. What is counted are the `useful` and the
+    `noisy` ones."""
 
     async def one(record: SearchRecord, number: int) -> SearchRecord | ToolError:
-        nonlocal done
         try:
             return replace(record, useful=await label(record, f"label/{number}"))
         except ToolError as error:
             return error
-        finally:
-            done += 1
-            progress(done, len(records))
 
-    while labelled.done < len(records) and not should_stop():
-        batch = records[labelled.done : labelled.done + BATCH]
-        results = await asyncio.gather(*(one(record, n) for n, record in enumerate(batch, start=labelled.done + 1)))
-        made = [result for result in results if isinstance(result, SearchRecord)]
-        failed = Counter(str(result) for result in results if isinstance(result, ToolError))
-        _check_failures(failed, len(batch), max_failed)
-        useful = sum(record.useful is True for record in made)
-        labelled = Labelled(
-            labelled.done + len(batch),
-            labelled.useful + useful,
-            labelled.noisy + len(made) - useful,
-            dict(Counter(labelled.failures) + failed),
-        )
-        file.append_batch(map(record_row, made), asdict(labelled))
-    return labelled
+    def made_of(results: Sequence[SearchRecord | ToolError]) -> Made:
+        labelled = [result for result in results if isinstance(result, SearchRecord)]
+        counts = Counter("useful" if record.useful else "noisy" for record in labelled)
+        failures = [str(result) for result in results if isinstance(result, ToolError)]
+        return Made(map(record_row, labelled), counts, failures, len(results))
+
+    return BatchWork(one, made_of, BATCH, "searches", max_failed)
 
 
 def label_searches(context: Context, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
@@ -104,22 +63,15 @@ def label_searches(context: Context, source: Path, out: Path, *, world: Path | N
     records = load_records(source, notify=lambda text: say(console, text))
     label, deciding = _make_label(context, world, records)
     begun_with = {"searches": sha256(source.read_bytes()).hexdigest(), **deciding}
-    with (
-        open_growing_file(out, begun_with) as file,
-        stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
-        CountProgress(console, "labels") as progress,
-    ):
-        most = context.settings.run.max_invalid
-        labelling = label_records(records, label, file, max_failed=most, should_stop=interrupted, progress=progress)
-        labelled = asyncio.run(labelling)
-    if labelled.done < len(records):
-        say(console, f"Stopped after {labelled.done} of {len(records)} searches. The same command resumes from there.")
+    work = labelling(label, max_failed=context.settings.run.max_invalid)
+    labelled = work.run(records, out, begun_with, console)
+    if labelled is None:
         return False
-    count = labelled.useful + labelled.noisy
-    if not count:
+    useful, noisy = (labelled.counts.get(name, 0) for name in ("useful", "noisy"))
+    if not useful + noisy:
         raise EvoseekError(f"There is no label for any of {len(records)} searches. {for_example(labelled.failures)}")
     say_left_out(console, "searches have no label and are left out", labelled.failures)
-    say(console, f"{count} searches in {out}: {labelled.useful} useful, {labelled.noisy} noisy.")
+    say(console, f"{useful + noisy} searches in {out}: {useful} useful, {noisy} noisy.")
     return True
 
 
@@ -135,16 +87,6 @@ def _make_label(
     deciding = {"judge": {"model", "base_url", "max_tokens"}, "policy": {"prompts"}}
     judge = with_digests(settings.model_dump(include=deciding), inputs_of(settings))
     return JudgeLabel(*context.chat("judge")), {**judge, "seed": settings.run.seed}
-
-
-def _check_failures(failed: Counter[str], tried: int, max_failed: float) -> None:
-    if surely_more(failed.total(), tried, max_failed):
-        reason, many = failed.most_common(1)[0]
-        raise EvoseekError(
-            f"{failed.total()} of {tried} searches got no label, and nothing of this batch was written. The most "
-            f"frequent reason ({many} times): {reason} Repair that and give the same command again: it resumes from "
-            "there."
-        )
 
 
 class JudgeLabel:
