@@ -21,7 +21,7 @@ from evoseek.types import (
     Trajectory,
     TrajectoryGroup,
 )
-from evoseek.world.world import Truth, World, world_oracle
+from evoseek.world.world import Truth, World
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "the engine is down")
 
@@ -188,7 +188,7 @@ def test_gold_questions_of_a_world_are_truly_valid():
         valid(question.metadata["hops"], 0, question.text, question.golden_answers[0], [], None, Scored(0.0))
         for question in gold
     ]
-    metrics = selfplay_metrics(episodes, oracle=world_oracle(world))
+    metrics = selfplay_metrics(episodes, oracle=world.oracle)
     assert metrics["selfplay/true_valid_rate"] == metrics["selfplay/hops_kept"] == 1.0
     assert metrics["selfplay/true_hops/entropy"] == pytest.approx(math.log(4))
 

@@ -1,7 +1,7 @@
 import pytest
 
 from evoseek.errors import DataError
-from evoseek.world.world import Truth, World, load_world, save_world_card, world_oracle
+from evoseek.world.world import World, load_world, save_world_card
 
 
 def test_a_world_comes_back_from_its_card(tmp_path):
@@ -15,13 +15,11 @@ def test_a_world_comes_back_from_its_card(tmp_path):
 
 def test_the_oracle_gives_answer_and_true_hops():
     world = World.generate(3, 250, "train")
-    oracle = world_oracle(world)
     for question in world.questions(40, seed=1):
-        assert oracle(question.text) == Truth(question.golden_answers[0], question.metadata["hops"])
+        truth = world.oracle(question.text)
+        assert (truth.answer, truth.hops) == (question.golden_answers[0], question.metadata["hops"])
     name = world.names[next(iter(world.objects["spouse"]))]
-    assert oracle(f"What is {name}'s spouse's spouse's birthplace?").hops == 1
-    assert oracle("Who wrote it?") is None
-    assert oracle("What is Nobodyatall's spouse?") is None
+    assert world.oracle(f"What is {name}'s spouse's spouse's birthplace?").hops == 1
 
 
 @pytest.mark.parametrize(

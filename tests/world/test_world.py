@@ -76,8 +76,8 @@ def test_the_oracle_agrees_with_brute_force_over_the_documents(world: World) -> 
             objects = {o for s, r, o in told if s == name and r == relation}
             verdict = world.oracle(chain_text(name, [relation]))
             holders = [n for n in range(len(world)) if world.names[n] == name and relation in TYPES[world.types[n]][1]]
-            assert verdict.answerable == (len(objects) >= 1 and len(holders) == 1), verdict
-            if verdict.answerable:
+            assert (verdict is not None) == (len(objects) >= 1 and len(holders) == 1), verdict
+            if verdict is not None:
                 assert {verdict.answer} == objects
 
 
@@ -106,28 +106,26 @@ def test_a_number_counts_as_a_hop_after_a_loop_is_cut() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "reason"),
+    "text",
     [
-        ("Who wrote it?", "not a question"),
-        ("What is Nobodyatall's spouse?", "no such entity"),
-        ("What is {film}'s year's mayor?", "a number has no relations"),
-        ("What is {person}'s capital?", "no such entity"),
-        ("What is {person}'s birthplace's spouse?", "has no spouse"),
+        "Who wrote it?",
+        "What is Nobodyatall's spouse?",
+        "What is {film}'s year's mayor?",
+        "What is {person}'s capital?",
+        "What is {person}'s birthplace's spouse?",
     ],
 )
-def test_unanswerable_questions_have_a_reason(world: World, text: str, reason: str) -> None:
+def test_questions_without_an_answer(world: World, text: str) -> None:
     books = {world.names[book] for book in world.by_type["book"]}
     film = next(world.names[f] for f in world.by_type["film"] if world.names[f] not in books)
-    verdict = world.oracle(text.format(film=film, person=world.names[world.by_type["person"][0]]))
-    assert not verdict.answerable
-    assert reason in verdict.reason
+    assert world.oracle(text.format(film=film, person=world.names[world.by_type["person"][0]])) is None
 
 
 def test_a_shared_name_is_ambiguous_only_for_a_relation_that_both_have(world: World) -> None:
     films = {world.names[film]: film for film in world.by_type["film"]}
     name = next(world.names[book] for book in world.by_type["book"] if world.names[book] in films)
-    assert world.oracle(f"What is {name}'s year?").reason == "ambiguous name"
-    assert world.oracle(f"What is {name}'s director?").answerable
+    assert world.oracle(f"What is {name}'s year?") is None
+    assert world.oracle(f"What is {name}'s director?") is not None
 
 
 @pytest.mark.parametrize("size", [0, 199, 1_000_001])

@@ -214,8 +214,8 @@ def draw_chain(world: World, rng: random.Random, hops: int) -> tuple[str, list[s
     """Name, relations and facts of a question of that many hops; None if what was drawn is none."""
     start, relations = world.draw_chain(rng, hops)
     name = world.names[start]
-    verdict = world.oracle(chain_text(name, relations))
-    return (name, relations, list(verdict.chain)) if verdict.answerable and verdict.hops == hops else None
+    truth = world.oracle(chain_text(name, relations))
+    return (name, relations, list(truth.chain)) if truth is not None and truth.hops == hops else None
 
 
 def draw_phrasing(rng: random.Random, other: float) -> int:

@@ -171,12 +171,10 @@ def _proposes(world: World, trajectory: Trajectory) -> bool:
     asked = trajectory.actions[-1].question if trajectory.actions else None
     if asked is None or trajectory.answer is None:
         return False
-    verdict = world.oracle(asked)
-    if not verdict.answerable or verdict.answer is None:
+    truth = world.oracle(asked)
+    if truth is None or trajectory.question.metadata["hops"] not in (0, truth.hops):
         return False
-    if trajectory.question.metadata["hops"] not in (0, verdict.hops):
-        return False
-    wanted = [verdict.answer]
+    wanted = [truth.answer]
     given_right = trajectory.role != "trace" or exact_match(trajectory.question.golden_answers[0], wanted) == 1.0
     return given_right and exact_match(trajectory.answer, wanted) == 1.0
 

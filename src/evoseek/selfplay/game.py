@@ -33,7 +33,7 @@ from evoseek.training.run_state import State
 from evoseek.training.trainer import Objective, Trainer
 from evoseek.training.update import GroupUpdate, TwoRoleUpdate
 from evoseek.types import Passage
-from evoseek.world.world import Oracle, load_world, world_oracle
+from evoseek.world.world import Oracle, load_world
 
 
 def _play(
@@ -141,7 +141,7 @@ class Game:
     def oracle(self) -> Oracle | None:
         """The oracle for questions, if the corpus is a generated world."""
         world = self.settings.selfplay.world
-        return world_oracle(load_world(Path(world))) if world else None
+        return load_world(Path(world)).oracle if world else None
 
     @cached_property
     def pool(self) -> list[Passage]:

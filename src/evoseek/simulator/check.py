@@ -64,23 +64,24 @@ def world_claims(world: World) -> ClaimSource:
     should not; the last measures whether it leaks the golden answer. It does, too, where the last relation is asked of
     another subject, for which a real engine finds nothing (unless a simulator has invented that subject on the way).
     """
-    judgement = cache(world.oracle)
+    oracle = cache(world.oracle)
 
     def claims(record: SearchRecord) -> Claims:
-        fact, chain = asked_fact(record.query), judgement(record.question.text).chain
-        if fact is None or not chain:
+        fact, truth = asked_fact(record.query), oracle(record.question.text)
+        if fact is None or truth is None:
             return {}
         golden = partial(_states, fact, record.question.golden_answers)
-        earlier = {(link.subject.casefold(), link.relation): link.object for link in chain[:-1]}
+        earlier = {(link.subject.casefold(), link.relation): link.object for link in truth.chain[:-1]}
         if fact in earlier:
             return {
                 "earlier link, some object": partial(_states, fact, None),
                 "earlier link, true object": partial(_states, fact, [earlier[fact]]),
                 "earlier link, golden answer": golden,
             }
-        if fact == (chain[-1].subject.casefold(), chain[-1].relation):
+        last = truth.chain[-1]
+        if fact == (last.subject.casefold(), last.relation):
             return {"last link, golden answer": golden}
-        if fact[1] == chain[-1].relation:
+        if fact[1] == last.relation:
             return {"last relation of another, golden answer": golden}
         return {}
 

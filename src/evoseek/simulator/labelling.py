@@ -126,13 +126,12 @@ class TrueLabel:
 
     async def __call__(self, record: SearchRecord, key: str) -> bool:
         """The true label."""
-        verdicts = [self._world.oracle(text) for text in (record.query, f"What is {record.query}?")]
-        chain = next((verdict.chain for verdict in verdicts if verdict.answerable), ())
-        if not chain:
+        truth = self._world.oracle(record.query) or self._world.oracle(f"What is {record.query}?")
+        if truth is None:
             return record.page == 1
         texts = [passage.text for passage in record.passages]
-        return all(states(texts, fact.subject, fact.relation, [fact.object]) for fact in chain)
+        return all(states(texts, fact.subject, fact.relation, [fact.object]) for fact in truth.chain)
 
     def _is_true(self, record: SearchRecord) -> bool:
-        verdict = self._world.oracle(record.question.text)
-        return verdict.answerable and verdict.answer in record.question.golden_answers
+        truth = self._world.oracle(record.question.text)
+        return truth is not None and truth.answer in record.question.golden_answers

@@ -59,14 +59,17 @@ class Fact:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgement:
-    """The oracle's judgement of a question text. `hops` is the number of facts that the answer really rests on."""
+class Truth:
+    """The truth about a question that can be answered: the right answer, the number of facts that it really rests on,
+    and the chain of facts that the question names."""
 
-    answerable: bool
-    answer: str | None = None
-    hops: int | None = None
+    answer: str
+    hops: int
     chain: tuple[Fact, ...] = ()
-    reason: str = ""
+
+
+Oracle = Callable[[str], Truth | None]
+"""The truth about a question text; None if it has no answer, or more than one."""
 
 
 def split_of(word: str) -> Split:
@@ -159,13 +162,13 @@ class World:
             wanted = hops[len(made) % len(hops)]
             start, relations = self.draw_chain(rng, wanted)
             drawn = chain_text(self.names[start], relations, phrasing)
-            verdict = self.oracle(drawn)
-            if drawn in made or verdict.hops != wanted or verdict.answer is None:
+            truth = self.oracle(drawn)
+            if drawn in made or truth is None or truth.hops != wanted:
                 continue
-            chain = [[fact.subject, fact.relation, fact.object] for fact in verdict.chain]
-            metadata = {"hops": verdict.hops, "kind": "chain", "chain": chain}
+            chain = [[fact.subject, fact.relation, fact.object] for fact in truth.chain]
+            metadata = {"hops": truth.hops, "kind": "chain", "chain": chain}
             misses = 0
-            made[drawn] = Question(f"{self.split}-{self.seed}-{len(made)}", drawn, (verdict.answer,), metadata)
+            made[drawn] = Question(f"{self.split}-{self.seed}-{len(made)}", drawn, (truth.answer,), metadata)
         return list(made.values())
 
     def draw_chain(self, rng: random.Random, hops: int) -> tuple[int, list[str]]:
@@ -193,35 +196,30 @@ class World:
             found.setdefault(name.casefold(), []).append(number)
         return found
 
-    def oracle(self, text: str) -> Judgement:
-        """Judge a question text: is it answerable in this world, by what answer, over how many facts?
+    def oracle(self, text: str) -> Truth | None:
+        """The truth about a question text in this world's grammar; None if it is none, or has no single answer.
 
         Letter case and the spaces around punctuation do not matter. The hops of a chain are counted after cutting
         loops (a person's spouse's spouse is that person). Ambiguous names make a question unanswerable.
         """
         parsed = parse(text)
-        if parsed is None:
-            return Judgement(False, reason="not a question of this world's grammar")
-        candidates = self._having(parsed.name, parsed.relations[0])
-        if len(candidates) != 1:
-            return Judgement(False, reason="no such entity has this relation" if not candidates else "ambiguous name")
+        candidates = self._having(parsed.name, parsed.relations[0]) if parsed else []
+        if parsed is None or len(candidates) != 1:
+            return None
         entity, chain, visited = candidates[0], list[Fact](), [candidates[0]]
         for step, relation in enumerate(parsed.relations):
             name = self.object_name(relation, entity) if relation in self.objects else None
             if name is None:
-                return Judgement(False, reason=f"{self.names[entity]} has no {relation}")
+                return None
             chain.append(Fact(self.names[entity], relation, name))
-            if relation == "year":
-                if step < len(parsed.relations) - 1:
-                    return Judgement(False, reason="a number has no relations")
-                return Judgement(True, name, len(visited), tuple(chain))
+            if relation == "year":  # a number has no relations
+                return Truth(name, len(visited), tuple(chain)) if step == len(parsed.relations) - 1 else None
             entity = self.objects[relation][entity]
             if entity in visited:
                 del visited[visited.index(entity) + 1 :]
             else:
                 visited.append(entity)
-        hops = len(visited) - 1
-        return Judgement(True, self.names[entity], hops, tuple(chain), "" if hops else "the chain returns to its start")
+        return Truth(self.names[entity], len(visited) - 1, tuple(chain))
 
     def _having(self, name: str, relation: str) -> list[int]:
         holders = self.objects.get(relation, {})
@@ -286,19 +284,6 @@ def _link(by_type: dict[str, list[int]], rng: random.Random) -> dict[str, dict[i
     return objects
 
 
-@dataclass(frozen=True, slots=True)
-class Truth:
-    """The truth about a question that can be answered: the right answer, and the number of facts that it really rests
-    on."""
-
-    answer: str
-    hops: int
-
-
-Oracle = Callable[[str], Truth | None]
-"""The truth about a question text; None if it has no answer, or more than one."""
-
-
 class _Card(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -306,18 +291,6 @@ class _Card(BaseModel):
     entities: int
     split: Split
     style: Literal["plain"]
-
-
-def world_oracle(world: World) -> Oracle:
-    """The oracle of a world, for questions in its grammar (`World.oracle`)."""
-
-    def judge(text: str) -> Truth | None:
-        verdict = world.oracle(text)
-        if not verdict.answerable or verdict.answer is None or verdict.hops is None:
-            return None
-        return Truth(verdict.answer, verdict.hops)
-
-    return judge
 
 
 def save_world_card(path: Path, world: World) -> None:

@@ -67,7 +67,7 @@ def test_proposals_are_valid_and_keep_to_the_hops_asked_for(world: World, index:
         shown = writer.draw("propose")
         hops = int(shown[0].text.split()[1])
         verdict = world.oracle(tagged(actions(shown), "question")[0])
-        assert (verdict.answerable, verdict.hops) == (True, hops)
+        assert verdict.hops == hops
         assert tagged(actions(shown), "answer") == [verdict.answer]
         assert len(tagged(actions(shown), "search")) == hops - 1
 
@@ -116,7 +116,7 @@ def test_traces_are_valid_and_keep_to_the_searches_asked_for(world: World, index
 def test_flawed_proposals_are_often_invalid(world: World, index: LexicalIndex) -> None:
     writer = demonstrator(world, index, DemonstrationShares(flawed_proposal=1.0))
     verdicts = [world.oracle(tagged(actions(writer.draw("propose")), "question")[0]) for _ in range(40)]
-    assert sum(not verdict.answerable for verdict in verdicts) > 20
+    assert verdicts.count(None) > 20
 
 
 def test_reading_gives_the_answer_if_the_passages_do(world: World, index: LexicalIndex) -> None:
