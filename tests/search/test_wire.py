@@ -5,44 +5,10 @@ from __future__ import annotations
 import pytest
 
 from evoseek.errors import ToolError
-from evoseek.search.remote import Request, RequestError, read_request, read_result, result_body
+from evoseek.search.remote import read_result, result_body
 from evoseek.types import Passage
 
 PASSAGE = Passage("a#1", "a", "Kalo\n(town)", "Kalo is\na town.", 5, 20, score=0.5)
-
-
-@pytest.mark.parametrize(
-    ("body", "expected"),
-    [
-        ({"queries": ["a"], "topk": 2, "return_scores": True}, Request(("a",), 2, True)),
-        ({"queries": [], "topk": None, "return_scores": None}, Request((), 3, False)),
-        ({"queries": ["a", "b"], "more": 1}, Request(("a", "b"), 3, False)),
-    ],
-)
-def test_requests(body: object, expected: Request) -> None:
-    assert read_request(body, max_queries=2, max_k=5, max_query=9) == expected
-
-
-@pytest.mark.parametrize(
-    ("body", "message"),
-    [
-        ([], "no JSON object"),
-        ({"query": "a"}, "queries is None. Expected a list of texts"),
-        ({"queries": "a"}, "queries is 'a'"),
-        ({"queries": ["a", 1]}, "queries is"),
-        ({"queries": ["a"] * 3}, "3 texts. At most 2"),
-        ({"queries": ["a" * 9, "b" * 10]}, "A query has 10 characters. At most 9 are searched: shorten it."),
-        ({"queries": ["a"], "topk": 0}, "topk is 0. Expected a whole number from 1 to 5"),
-        ({"queries": ["a"], "topk": 6}, "topk is 6"),
-        ({"queries": ["a"], "topk": True}, "topk is True"),
-        ({"queries": ["a"], "topk": 2.0}, "topk is 2.0"),
-        ({"queries": ["a"], "return_scores": "yes"}, "return_scores is 'yes'"),
-    ],
-)
-def test_wrong_requests_say_what_is_wrong(body: object, message: str) -> None:
-    with pytest.raises(RequestError) as caught:
-        read_request(body, max_queries=2, max_k=5, max_query=9)
-    assert message in str(caught.value)
 
 
 def test_a_result_as_search_r1_sends_it() -> None:

@@ -27,7 +27,7 @@ PASSAGES = [Passage(f"{n}#0", str(n), f"Town {n}", f"kalo lies at river {n}\nand
 SLOW = """
 import sys, time
 from evoseek.search.lexical import LexicalIndex
-from evoseek.serve.retrieval import RetrievalServerLimits, RetrievalServer
+from evoseek.serve.retrieval import RetrievalServer
 class Slow:
     def __init__(self, index): self.index = index
     def __len__(self): return len(self.index)
@@ -35,8 +35,7 @@ class Slow:
         if "fail" in queries: raise OSError("the disk is gone")
         if "slow" in queries: time.sleep(1.5)
         return self.index.find_all(queries, k)
-limits = RetrievalServerLimits(max_query=100, max_queries=8, max_k=5, max_body=2000)
-server = RetrievalServer(Slow(LexicalIndex.open(__import__("pathlib").Path(sys.argv[1]))), limits)
+server = RetrievalServer(Slow(LexicalIndex.open(__import__("pathlib").Path(sys.argv[1]))))
 server.run("127.0.0.1", 0, started=lambda url: print(url, flush=True))
 print("ended", flush=True)
 """
@@ -78,13 +77,15 @@ def test_a_request_of_search_r1s_clients(url: str, index: LexicalIndex) -> None:
     document = {"id": "7#0", "document_id": "7", "contents": "Town 7\nkalo lies at river 7\nand is old"}
     assert result == [[{"document": document, "score": score}], []]
     assert httpx2.post(f"{url}/retrieve", json={"queries": ["river 7"]}).json()["result"][0][0] == document
+    body = {"queries": ["river"], "topk": None, "return_scores": None, "more": 1}
+    assert len(httpx2.post(f"{url}/retrieve", json=body).json()["result"][0]) == 3
     health = httpx2.get(f"{url}/health").json()
     assert (health["status"], health["passages"]) == ("ok", 20)
 
 
 def test_evoseek_as_a_client_finds_what_is_found_in_process(url: str, index: LexicalIndex) -> None:
     queries = [f"river {number}" for number in range(20)] + ["\ud800 xyz"]
-    there = [found for start in (0, 8, 16) for found in search(url, queries[start : start + 8])]  # at most 8 at a time
+    there = search(url, queries)
     here = index.find_all(queries[:-1], 3)
     assert [[(p.id, p.title, p.text, p.score) for p in found] for found in there[:-1]] == [
         [(p.id, p.title, p.text, p.score) for p in found] for found in here
@@ -96,14 +97,21 @@ def test_evoseek_as_a_client_finds_what_is_found_in_process(url: str, index: Lex
 @pytest.mark.parametrize(
     ("content", "status", "message"),
     [
-        ('{"queries": ["a"], "topk": 9}', 400, "topk is 9. Expected a whole number from 1 to 5"),
-        ('{"queries": "a"}', 400, "Expected a list of texts"),
-        (json.dumps({"queries": ["a"] * 9}), 400, "At most 8"),
-        (json.dumps({"queries": ["a", "b" * 101]}), 400, "A query has 101 characters. At most 100 are searched"),
+        ("[]", 400, "valid dictionary"),
+        ('{"query": "a"}', 400, "queries: Field required. Expected an object such as"),
+        ('{"queries": "a"}', 400, "queries: Input should be a valid list"),
+        ('{"queries": ["a", 1]}', 400, "queries.1: Input should be a valid string"),
+        (json.dumps({"queries": ["a"] * 1_025}), 400, "queries: List should have at most 1024 items"),
+        (json.dumps({"queries": ["a", "b" * 20_001]}), 400, "queries.1: String should have at most 20000 characters"),
+        ('{"queries": ["a"], "topk": 0}', 400, "topk: Input should be greater than or equal to 1"),
+        ('{"queries": ["a"], "topk": 1001}', 400, "topk: Input should be less than or equal to 1000"),
+        ('{"queries": ["a"], "topk": true}', 400, "topk: Input should be a valid integer"),
+        ('{"queries": ["a"], "topk": 2.5}', 400, "topk: Input should be a valid integer"),
+        ('{"queries": ["a"], "return_scores": "yes"}', 400, "return_scores: Input should be a valid boolean"),
         ('{"queries": ["a"]', 400, "The body is not JSON"),
         ("[" * 1500, 400, "The body is not JSON"),
         (b"\xff\xfe", 400, "The body is not JSON"),
-        ("x" * 2001, 413, "more than 2,000 bytes"),
+        ("x" * (2**22 + 1), 413, "more than 4,194,304 bytes"),
         ('{"queries": ["fail"]}', 500, "OSError: the disk is gone"),
     ],
 )
@@ -120,8 +128,8 @@ def test_other_paths_and_methods(url: str) -> None:
 def test_a_failure_is_never_an_empty_result(url: str) -> None:
     with pytest.raises(ToolError, match=r"gave nothing: each of 2 attempts failed.*status 500.*the disk is gone"):
         search(url, ["fail"], attempts=2)
-    with pytest.raises(ToolError, match=r"status 400.*topk is 6"):
-        search(url, ["a"], 6)
+    with pytest.raises(ToolError, match=r"status 400.*topk: Input"):
+        search(url, ["a"], 1_001)
     with pytest.raises(ToolError, match="status 404"):
         asyncio.run(RemoteEngine(RemoteSettings(url=f"{url}/elsewhere")).search(["a"], 3))
     with pytest.raises(ToolError, match="each of 1 attempts failed"):

@@ -51,13 +51,10 @@ def serve_retrieval(
     engine: Engine = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
-    max_queries: Annotated[int, typer.Option(min=1, help="Number of queries in a request, at most.")] = 1_024,
-    max_k: Annotated[int, typer.Option(min=1, help="Number of passages for a query, at most.")] = 1_000,
-    max_query: Annotated[int, typer.Option(min=1, help="Number of characters of a query, at most.")] = 20_000,
 ) -> None:
     """Serve an index to Search-R1's clients, and to evoseek's engine `remote`, until Ctrl-C or SIGTERM."""
     with _extra():
-        from evoseek.serve.retrieval import RetrievalServer, RetrievalServerLimits
+        from evoseek.serve.retrieval import RetrievalServer
     from evoseek.search.opening import LiveIndex, open_built
 
     directory = directory or named_index()
@@ -67,9 +64,7 @@ def serve_retrieval(
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")
 
-    RetrievalServer(index, RetrievalServerLimits(max_queries=max_queries, max_k=max_k, max_query=max_query)).run(
-        host, port, started=started
-    )
+    RetrievalServer(index).run(host, port, started=started)
     say(console, "Ended.")
 
 

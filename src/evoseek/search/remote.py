@@ -13,12 +13,13 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, cast
+from dataclasses import replace
+from typing import Annotated, Any, cast
 
 import httpx2
-from pydantic import Field
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
+from evoseek.corpus.decoding import proper
 from evoseek.errors import ToolError
 from evoseek.http.limits import CallPool, Retry
 from evoseek.http.server import Server, check_url, json_of, key_of
@@ -30,6 +31,7 @@ BATCH = 64  # queries of a request, at most
 CONCURRENCY = 64  # requests at once
 TIMEOUT_S = 30.0  # in which the server has to reply
 TOP_K = 3  # when a request does not say how many
+MAX_QUERIES, MAX_QUERY, MAX_K = 1_024, 20_000, 1_000  # queries of a request, characters of one, passages for one
 _MAX_WAIT_S = 20.0  # the longest wait before a retry
 
 
@@ -86,7 +88,7 @@ class RemoteEngine:
 
     async def _part(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         async def attempt(client: httpx2.AsyncClient) -> list[list[Passage]]:
-            body = json.dumps(Request(tuple(queries), k, return_scores=True).body())  # ASCII, whatever the text
+            body = json.dumps({"queries": [*queries], "topk": k, "return_scores": True})  # ASCII, whatever the text
             reply = await self._server.send(
                 client, "POST", self._url, content=body, headers={"Content-Type": "application/json"}
             )
@@ -108,43 +110,22 @@ class Remote:
         return RemoteEngine(settings)
 
 
-class RequestError(Exception):
-    """A request that cannot be answered; the text gives the client the reason."""
+def _proper(query: object) -> object:
+    return proper(query) if isinstance(query, str) else query  # with half a surrogate pair it would be no text
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
-    """At most k passages are asked for, for each query."""
+class Request(BaseModel):
+    """At most `topk` passages are asked for, for each query."""
 
-    queries: tuple[str, ...]
-    k: int
-    return_scores: bool
+    model_config = ConfigDict(strict=True)
+    queries: list[Annotated[str, Field(max_length=MAX_QUERY), BeforeValidator(_proper)]] = Field(max_length=MAX_QUERIES)
+    topk: int | None = Field(default=None, ge=1, le=MAX_K)
+    return_scores: bool | None = None
 
-    def body(self) -> dict[str, object]:
-        """The request as JSON."""
-        return {"queries": list(self.queries), "topk": self.k, "return_scores": self.return_scores}
-
-
-def read_request(body: object, *, max_queries: int, max_k: int, max_query: int) -> Request:
-    """The request in a JSON body, of so many queries at most, of so many characters each. Raises RequestError for one
-    that is wrong or too large."""
-    if not isinstance(body, dict):
-        raise RequestError('The body is no JSON object. Expected {"queries": ["..."], "topk": 3}.')
-    fields = cast("dict[str, object]", body)
-    queries, k, return_scores = fields.get("queries"), fields.get("topk"), fields.get("return_scores")
-    if not isinstance(queries, list) or not all(isinstance(query, str) for query in cast("list[object]", queries)):
-        raise RequestError(f"queries is {_shown(queries)}. Expected a list of texts.")
-    texts = cast("list[str]", queries)
-    if len(texts) > max_queries:
-        raise RequestError(f"queries has {len(texts)} texts. At most {max_queries} are answered at a time: send fewer.")
-    if longest := next((text for text in texts if len(text) > max_query), None):
-        raise RequestError(f"A query has {len(longest):,} characters. At most {max_query:,} are searched: shorten it.")
-    k = TOP_K if k is None else k
-    if not isinstance(k, int) or isinstance(k, bool) or not 1 <= k <= max_k:
-        raise RequestError(f"topk is {_shown(k)}. Expected a whole number from 1 to {max_k}.")
-    if not isinstance(return_scores, bool | None):
-        raise RequestError(f"return_scores is {_shown(return_scores)}. Expected true or false.")
-    return Request(tuple(texts), k, bool(return_scores))
+    @property
+    def k(self) -> int:
+        """The number of passages."""
+        return self.topk or TOP_K
 
 
 def result_body(found: Sequence[Sequence[Passage]], *, return_scores: bool) -> dict[str, object]:

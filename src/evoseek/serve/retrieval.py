@@ -17,75 +17,62 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from pydantic import ValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import Request as HttpRequest
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from evoseek.policy.encoding import well_formed
+from evoseek.errors import first_problem
 from evoseek.search.opening import LiveIndex
-from evoseek.search.remote import RequestError, read_request, result_body
+from evoseek.search.remote import Request, result_body
 from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
 _DRAIN_S = 30
+_MAX_BATCH, _MAX_WAITING = 256, 16_384  # queries of a batch, and queries that wait
+_MAX_BODY = 4 * 2**20
+_EXAMPLE = '{"queries": ["..."], "topk": 3}'
 Find = Callable[[Sequence[str], int], list[list[Passage]]]
-
-
-@dataclass(frozen=True, slots=True)
-class RetrievalServerLimits:
-    """What a server accepts: queries of a request and of a batch, characters of a query, passages for a query, bytes of
-    a body, queries that wait."""
-
-    max_queries: int = 1_024
-    max_query: int = 20_000
-    max_batch: int = 256
-    max_k: int = 1_000
-    max_body: int = 4 * 2**20
-    max_waiting: int = 16_384
 
 
 class RetrievalServer:
     """The application (ASGI) is `app`."""
 
-    def __init__(self, index: LiveIndex, limits: RetrievalServerLimits | None = None) -> None:
-        self._index, self._limits = index, limits or RetrievalServerLimits()
-        self._batcher = MicroBatcher(
-            index.find_all, max_batch=self._limits.max_batch, max_waiting=self._limits.max_waiting
-        )
+    def __init__(self, index: LiveIndex) -> None:
+        self._index = index
+        self._batcher = MicroBatcher(index.find_all, max_batch=_MAX_BATCH, max_waiting=_MAX_WAITING)
         app = Starlette(
             routes=[Route("/retrieve", self._retrieve, methods=["POST"]), Route("/health", self._health)],
             exception_handlers={HTTPException: _refused},
         )
-        self.app = CancelOnDisconnect(app, max_body=self._limits.max_body, refuse=_error)
+        self.app = CancelOnDisconnect(app, max_body=_MAX_BODY, refuse=_error)
 
     def run(self, host: str, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve as `listen` does."""
         listen(StoppableServer(self.app, drain_s=_DRAIN_S), host, port, started=started)
 
-    async def _retrieve(self, request: Request) -> Response:
-        limits = self._limits
+    async def _retrieve(self, request: HttpRequest) -> Response:
         try:
-            body = json.loads(await request.body())
+            wanted = Request.model_validate(json.loads(await request.body()))
         except (ValueError, RecursionError) as error:
-            raise HTTPException(400, f"The body is not JSON ({error}).") from error
+            what = first_problem(error) if isinstance(error, ValidationError) else f"The body is not JSON ({error})"
+            raise HTTPException(
+                400, f'{what}. Expected an object such as {{"queries": ["..."], "topk": 3}}.'
+            ) from error
         try:
-            wanted = read_request(body, max_queries=limits.max_queries, max_k=limits.max_k, max_query=limits.max_query)
-        except RequestError as error:
-            raise HTTPException(400, str(error)) from error
-        try:
-            found = await self._batcher.search([well_formed(query) for query in wanted.queries], wanted.k)
+            found = await self._batcher.search(wanted.queries, wanted.k)
         except BusyError as error:
             raise HTTPException(503, str(error), {"Retry-After": "1"}) from error
         except Exception as error:  # an engine of any kind; an error that is not caught would end the connection
             what = f"The search failed: {type(error).__name__}: {error}"
             _LOG.error(what)
             raise HTTPException(500, what) from error
-        return JSONResponse(result_body(found, return_scores=wanted.return_scores))
+        return JSONResponse(result_body(found, return_scores=bool(wanted.return_scores)))
 
-    async def _health(self, request: Request) -> Response:
+    async def _health(self, request: HttpRequest) -> Response:
         batcher = self._batcher
         counts = {"passages": len(self._index), "queries": batcher.queries, "batches": batcher.batches}
         return JSONResponse({"status": "ok", **counts})
@@ -95,7 +82,7 @@ def _error(status: int, text: str) -> Response:
     return JSONResponse({"error": text}, status)
 
 
-async def _refused(request: Request, error: Any) -> Response:
+async def _refused(request: HttpRequest, error: Any) -> Response:
     return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
