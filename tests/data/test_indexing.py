@@ -69,7 +69,7 @@ def test_files_that_are_as_recorded_are_not_read(folder: Path) -> None:
     (folder / "corpus" / "c.md").write_text("# Supa\n\nA lake.")
     before.sources.files[0].sha256 = file_digest(changed)
     found = CorpusPassages(folder / "corpus", report=ReadReport(), before=before)
-    assert [passage.text for passage in found] == ["Kalo is a city.", "Meri.", "# Supa\n\nA lake."]
+    assert [passage.text for passage in found.read()] == ["Kalo is a city.", "Meri.", "# Supa\n\nA lake."]
 
 
 def test_the_report_of_files_that_are_not_read_again_is_kept(folder: Path) -> None:

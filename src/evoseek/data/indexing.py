@@ -11,7 +11,7 @@ from typing import Literal
 
 from rich.console import Console
 
-from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT
+from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.report.printable import say
@@ -47,6 +47,11 @@ class IndexPlan:
     device: str | None = None
     dtype: Literal["float32", "float16"] | None = None
 
+    @property
+    def reading(self) -> Reading:
+        """How files are read."""
+        return Reading(self.max_text, self.max_seconds, self.encoding)
+
     def make_encoder(self) -> Encoder | None:
         """The encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options that
         nothing would use."""
@@ -67,14 +72,7 @@ def build_index(
     were guessed, also as JSON in `report_file`. Embedding that was interrupted is resumed. Raises EvoseekError."""
     _check_apart(corpus, directory)
     encoder, report = plan.make_encoder(), ReadReport()
-    passages = CorpusPassages(
-        corpus,
-        report=report,
-        encoding=plan.encoding,
-        max_words=plan.max_words,
-        max_text=plan.max_text,
-        max_seconds=plan.max_seconds,
-    )
+    passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
     count = _build(directory, passages, plan, encoder, None, console)
     report_reading(passages.sources, report, console, report_file)
     say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
@@ -102,15 +100,8 @@ def update_index(
             f"The passages in {directory} keep their length of at most {sources.max_words} words; the project's "
             f"max_words, {max_words}, is that of an index that is built again (without --update and --watch).",
         )
-    passages = CorpusPassages(
-        corpus,
-        report=report,
-        encoding=sources.encoding,
-        max_words=sources.max_words,
-        max_text=sources.max_text,
-        max_seconds=sources.max_seconds,
-        before=before,
-    )
+    how = Reading(sources.max_text, sources.max_seconds, sources.encoding)
+    passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
     if passages.is_unchanged:
         report_reading(passages.sources, report, console, report_file)
         say(console, f"{directory} is up to date: no file of {corpus} has changed.")

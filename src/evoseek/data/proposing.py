@@ -17,7 +17,7 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.protocols import PassageStore
 from evoseek.registry import find
-from evoseek.report.printable import say
+from evoseek.report.printable import for_example, say
 from evoseek.report.progress import STOPPING_AFTER_BATCH, LiveProgress
 from evoseek.report.proposals import VALID, failed, outcomes_table, outcomes_text
 from evoseek.reward.answer import RIGHT_FROM
@@ -187,16 +187,14 @@ class Writing:
         return replace(question, metadata={**question.metadata, **measured})
 
     def _check_failures(self, episodes: Sequence[Episode]) -> None:
-        failures = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
-        if not surely_more(len(failures), len(episodes), self.max_invalid):
-            return
-        reason, many = Counter(failure.reason for failure in failures).most_common(1)[0]
-        detail = next(failure.detail for failure in failures if failure.reason == reason)
-        raise EvoseekError(
-            f"{len(failures)} of {len(episodes)} proposals could not be played to their end. The most frequent reason "
-            f"is {reason} ({many}): {detail.rstrip('.') or 'no detail'}. Nothing of this batch was written. Repair "
-            "what failed and give the same command again."
-        )
+        outcomes = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
+        failures = [": ".join(filter(None, (outcome.reason, outcome.detail))) for outcome in outcomes]
+        if surely_more(len(failures), len(episodes), self.max_invalid):
+            raise EvoseekError(
+                f"{len(failures)} of {len(episodes)} proposals could not be played to their end. "
+                f"{for_example(failures)} Nothing of this batch was written. Repair what failed and give the same "
+                "command again."
+            )
 
 
 def _outcome(episode: Episode, seen: NearDuplicates) -> str:

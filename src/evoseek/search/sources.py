@@ -32,6 +32,8 @@ _FORMATS = 5  # raised when the same file gives another text than before
 _TOLD = 500  # passages between two calls of `progress` in one file
 _READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx", "openpyxl")
 
+_DEFAULT_READING = Reading()
+
 
 class Source(BaseModel):
     """A file as it was read: its path within the corpus, its checksum ("" if it cannot be read), the number of its
@@ -148,22 +150,20 @@ class CorpusPassages:
         corpus: Path,
         *,
         report: ReadReport,
-        encoding: str | None = None,
+        how: Reading = _DEFAULT_READING,
         max_words: int = 100,
-        max_text: int = MAX_TEXT,
-        max_seconds: int = MAX_SECONDS,
         before: Recorded | None = None,
     ) -> None:
-        self._corpus, self._report, self._how = corpus, report, Reading(max_text, max_seconds, encoding)
-        self._files = [(file, _digest(file.path)) for file in find_readable(corpus, report, encoding)]
+        self._corpus, self._report, self._how = corpus, report, how
+        self._files = [(file, _digest(file.path)) for file in find_readable(corpus, report, how.encoding)]
         self.sources = Sources(
             reader=_reader(),
-            encoding=encoding,
+            encoding=how.encoding,
             max_words=max_words,
             files=[],
             corpus=str(corpus.resolve()),
-            max_text=max_text,
-            max_seconds=max_seconds,
+            max_text=how.max_text,
+            max_seconds=how.max_seconds,
         )
         same_reader = before is not None and before.sources.reader == self.sources.reader
         self.is_read_anew = before is not None and not same_reader
@@ -195,9 +195,6 @@ class CorpusPassages:
             "unchanged": sum(now.get(file) == digest for file, digest in self._earlier.items()),
         }
         return "Files: " + ", ".join(f"{count:,} {what}" for what, count in counts.items())
-
-    def __iter__(self) -> Iterator[Passage]:
-        return self.read()
 
     def read(self, progress: Callable[[int, int, str], None] = lambda done, of, text: None) -> Iterator[Passage]:
         """The passages, in order. `progress` is called with the number of files that were read, of how many, and the
