@@ -7,13 +7,12 @@ import pytest
 from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError
 from evoseek.registry import KINDS
-from evoseek.settings import Needs, Section, read_settings
+from evoseek.settings import Needs, Section
 from evoseek.training.given import load_settings
 
 
 def check(settings):
-    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}})
-    check_effect(settings, changed(settings, defaults))
+    check_effect(settings, changed(settings))
 
 
 @pytest.mark.parametrize(
@@ -99,19 +98,19 @@ def test_the_saved_config_of_a_run_holds_every_setting_and_loads(tmp_path, syste
     saved = tmp_path / "config.json"
     saved.write_text(json.dumps(load_settings(system=system).resolved()))
     settings = load_settings(saved)
-    assert changed(settings, load_settings(system=system)) == []
+    assert changed(settings) == []
     check(settings)
 
 
 def test_what_was_changed_is_known_by_its_dotted_name():
     settings = load_settings(sets=["loss=sequence", "loss.clip_low=0.5", "run.steps=3", "tools=[]", "run.seed=0"])
-    assert changed(settings, load_settings()) == ["tools", "run.steps", "loss.name", "loss.clip_low", "loss.clip_high"]
+    assert changed(settings) == ["tools", "run.steps", "loss.name", "loss.clip_low", "loss.clip_high"]
 
 
 def test_a_list_of_parts_is_one_setting():
     stages = [{"name": "one", "steps": 5}, {"name": "two"}]
     settings = load_settings(options={"stages": stages, "tools": ["evoseek.env.tools:SearchTool"]})
-    assert changed(settings, load_settings()) == ["tools", "stages"]
+    assert changed(settings) == ["tools", "stages"]
 
 
 class Detailed(Section):

@@ -18,13 +18,13 @@ from typer.main import get_command
 from evoseek.cli.main import app
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.questions import load_questions
+from evoseek.effect import changed, check_effect
 from evoseek.errors import EvoseekError
 from evoseek.recipes import FOLDER, recipes
 from evoseek.reference import settings_of
 from evoseek.registry import KINDS
 from evoseek.run import Run
 from evoseek.settings import check_settings
-from evoseek.train import check_settings_of_run
 from evoseek.training.given import gather
 
 ROOT = Path(__file__).parents[1]
@@ -66,7 +66,7 @@ def test_recipes_are_valid():
     for name in recipes():
         settings = gather(Path(name)).read()
         check_settings(settings)
-        check_settings_of_run(settings)
+        check_effect(settings, changed(settings))
 
 
 def test_files_that_a_page_names_are_there(page):

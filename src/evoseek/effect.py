@@ -7,7 +7,7 @@ from fnmatch import fnmatch
 from typing import Literal
 
 from evoseek.errors import ConfigError
-from evoseek.settings import Needs, Section, each_setting, lookup, tables
+from evoseek.settings import Needs, Section, each_setting, lookup, read_settings, tables
 
 
 def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[str] = ()) -> None:
@@ -26,9 +26,10 @@ def changeable(settings: Section, when: Literal["in_stage", "on_resume"]) -> lis
     return [f"{at}.{name}" if at else name for at, name in rows]
 
 
-def changed(settings: Section, defaults: Section) -> list[str]:
-    """The settings that differ from the defaults; those of another part than the default one, from its own. A table
-    that is a single setting and a list of parts are kept whole."""
+def changed(settings: Section) -> list[str]:
+    """The settings that differ from their system's defaults; those of another part than the default one, from its own.
+    A table that is a single setting and a list of parts are kept whole."""
+    defaults = read_settings(type(settings), {"run": {"system": lookup(settings, "run.system")}})
     before = {name: getattr(table, key) for name, table, key in each_setting(defaults)}
     return [
         name

@@ -7,7 +7,8 @@ a traceback and exits with status 2. `disk_text` makes the text for an error of 
 import errno
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from difflib import get_close_matches
 
 from pydantic_core import ValidationError
 
@@ -122,6 +123,12 @@ def _of_system(error: BaseException) -> tuple[int, str]:
     if quoted := _QUOTED.search(str(error)):
         return int(quoted[1] or quoted[2]), ""
     return _of_system(error.__cause__) if error.__cause__ is not None else (0, "")
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """A hint for an unknown name: " Did you mean X?", X being spelt almost so, or ""."""
+    close = get_close_matches(name, list(known), 1)
+    return f" Did you mean {close[0]}?" if close else ""
 
 
 def first_problem(error: OSError | ValueError) -> str:

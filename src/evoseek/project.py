@@ -32,17 +32,8 @@ REVIEWED, FEEDBACK = "reviewed.jsonl", "feedback.jsonl"
 TABLE = "project"
 _TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int}
 _PATHS = (
-    *(
-        "search.index",
-        "evaluation.index",
-        "evaluation.path",
-        "evaluation.reviewed",
-        "questions.path",
-        "questions.feedback",
-        "ssp.answers",
-        "selfplay.world",
-        "demonstrations.path",
-    ),
+    *("search.index", "evaluation.index", "evaluation.path", "evaluation.reviewed", "questions.path"),
+    *("questions.feedback", "ssp.answers", "selfplay.world", "demonstrations.path"),
 )
 _MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "answerer.model")
 

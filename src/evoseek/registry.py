@@ -11,14 +11,13 @@ import os
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from difflib import get_close_matches
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
-from evoseek.errors import ConfigError, EvoseekError
+from evoseek.errors import ConfigError, EvoseekError, did_you_mean
 from evoseek.trust import check_owner, is_import_path
 
 _BUILD, _BIND = "build(settings, context)", "for_question(question, trajectory_id)"
@@ -238,8 +237,7 @@ def check_name(kind: str, name: str) -> None:
     known = {**KINDS[kind].parts, **KINDS[kind].packaged}
     if name in known or ":" in name:
         return
-    close = get_close_matches(name, known, 1)
-    hint = f" Did you mean {close[0]}?" if close else ""
+    hint = did_you_mean(name, known)
     raise ConfigError(
         f"There is no {kind} {name!r}.{hint} Choose one of {', '.join(known)} (`evoseek parts {kind}` describes them), "
         f"or give your own {kind} as package.module:Name."
@@ -270,8 +268,7 @@ def _load(kind: str, path: str) -> Any:
         ) from error
     except AttributeError as error:
         names = [name for name in dir(sys.modules[module]) if not name.startswith("_")]
-        close = get_close_matches(name, names, 1)
-        hint = f" Did you mean {module}:{close[0]}?" if close else ""
+        hint = did_you_mean(name, names)
         raise ConfigError(f"The module {module} has no {name!r}, which was given as {kind}.{hint}") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"Importing the {kind} {path!r} failed ({type(error).__name__}: {error}).") from error

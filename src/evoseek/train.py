@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from evoseek.credit.advantages import is_relative
-from evoseek.effect import changeable, changed, check_effect
+from evoseek.effect import changeable
 from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.files import write_atomic
@@ -29,7 +29,7 @@ from evoseek.report.plots import plot_curves
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
-from evoseek.settings import check_settings, defaults_of, read_settings, with_setting
+from evoseek.settings import check_settings, defaults_of, with_setting
 from evoseek.training.context import Objects
 from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
@@ -38,7 +38,7 @@ from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.run_state import RunState, resume
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import Stages, check_stages, settings_in
+from evoseek.training.stages import Stages, check_new_run, settings_in
 
 
 def train_together(
@@ -268,15 +268,8 @@ def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
 def check_run(settings: TrainingSettings, run: RunDirectory) -> None:
     """Raises ConfigError for settings that a run in this directory would refuse, without loading a model."""
     if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
-        check_settings_of_run(settings)
-        check_stages(settings)
+        check_new_run(settings)
     check_settings(settings)
-
-
-def check_settings_of_run(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a setting that is not its system's default and has no effect."""
-    defaults = read_settings(type(settings), {"run": {"system": settings.run.system}})
-    check_effect(settings, changed(settings, defaults))
 
 
 def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:

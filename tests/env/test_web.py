@@ -60,7 +60,7 @@ def test_every_setting_is_in_a_test_here_and_differs_from_its_default():
     assert WEB.keys() | {"cache", "record"} == WebSettings.model_fields.keys()
     assert BROWSE.keys() == BrowseSettings.model_fields.keys()
     given = options(web=WEB, browse=BROWSE, search=SEARCH)
-    assert {key.partition("[")[0] for key in changed(config_of(given), config_of({}))} == given.keys()
+    assert {key.partition("[")[0] for key in changed(config_of(given))} == given.keys()
 
 
 def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatch):

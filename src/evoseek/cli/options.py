@@ -20,7 +20,7 @@ from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import FEEDBACK, Project, find_project, how_to_name, open_project
 from evoseek.report.printable import say
-from evoseek.settings import Section, defaults_of, each_setting, lookup
+from evoseek.settings import Section, each_setting, lookup
 from evoseek.training.given import SettingsSources, gather
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
@@ -206,7 +206,7 @@ def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterat
         yield from (f"  {key} = {_shown(value)}" for key, value in settings.items())
         return
     every = filter(is_read, (name for name, _, _ in each_setting(settings)))
-    other = list(filter(is_read, changed(settings, defaults_of(settings))))
+    other = list(filter(is_read, changed(settings)))
     yield "Settings at their defaults:"
     yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in every if key not in other)
     yield "Settings that differ from the defaults:"

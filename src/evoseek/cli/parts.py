@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
 from typing import Annotated
 
 import typer
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, did_you_mean
 from evoseek.recipes import find_recipe, purpose
 from evoseek.recipes import recipes as all_recipes
 from evoseek.registry import KINDS
@@ -33,8 +32,7 @@ def parts(
         say(console, "Wherever a name is accepted, package.module:Name of your own part is accepted too.")
         return
     if kind not in KINDS:
-        close = get_close_matches(kind, KINDS, 1)
-        hint = f" Did you mean {close[0]}?" if close else ""
+        hint = did_you_mean(kind, KINDS)
         raise ConfigError(f"There is no kind of part {kind!r}.{hint} There are {', '.join(KINDS)}.")
     if name is None:
         for known, sentence in parts_of(kind).items():

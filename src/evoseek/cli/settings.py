@@ -17,12 +17,12 @@ from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
-from evoseek.settings import check_settings, lookup, read_settings
+from evoseek.settings import check_settings, lookup
 from evoseek.training.given import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.training.interrupt import end_on_interrupt
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import check_stages
+from evoseek.training.stages import check_new_run
 
 # The other commands take the settings that their task needs.
 _RUNS_THE_SYSTEM = ("ask", "serve agent", "serve mcp", "eval", "prompt", "collect", "propose")
@@ -95,12 +95,10 @@ def training_settings(
         given = replace(_with_people(given, own, begun=begun), of_project=flat_settings(own, given.system))
     settings = given.read()
     if not begun:
-        check_effect(settings, changed(settings, _defaults(settings)))
+        check_new_run(settings)
     check_settings(settings)
     check_model(settings.policy.model, setting="policy.model")
     check_training_sources(settings)
-    if not begun:
-        check_stages(settings)
     return given
 
 
@@ -281,7 +279,7 @@ def _check_given(settings: TrainingSettings, options: Iterable[str]) -> None:
     """Raise ConfigError for a setting of --set that the command does not read, or whose switch is off. `options` are
     settings that the command's own options gave."""
     command, names = shared().command, [text.partition("=")[0].strip() for text in shared().sets]
-    all_changed = changed(settings, _defaults(settings))
+    all_changed = changed(settings)
     given = [key for key in all_changed if any(key == name or key.startswith(f"{name}.") for name in names)]
     for key in given:
         if not is_read(key):
@@ -293,7 +291,3 @@ def _check_given(settings: TrainingSettings, options: Iterable[str]) -> None:
     elsewhere = () if command in _RUNS_THE_SYSTEM else ("", "reward.name")
     keys = [*given, *(key for key in options if key in all_changed)]
     check_effect(settings, keys, ignored=(*_ONLY_IN_TRAINING, *elsewhere))
-
-
-def _defaults(settings: TrainingSettings) -> TrainingSettings:
-    return read_settings(type(settings), {"run": {"system": settings.run.system}})

@@ -141,7 +141,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     from evoseek.training.inputs import questions_to_write, training_questions
     from evoseek.training.memory_needs import describe_needs, memory_needs
 
-    yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {_trained(settings)}) on {settings.policy.device}"
+    yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {settings.trained}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"
     for number, stage in enumerate(lookup(settings, "stages") or (), 1):
         until = stage.until or ("the end of the run" if stage.steps is None else f"{stage.steps} steps are made")
@@ -165,10 +165,6 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         yield f"Memory: {describe_needs(memory_needs(settings, shape, processes), machine)}{each}"
     for command in _servers(settings, run, processes):
         yield f"Server: {command}"
-
-
-def _trained(settings: TrainingSettings) -> str:
-    return f"an adapter of rank {settings.lora.rank}" if settings.lora.rank else "all weights"
 
 
 def _steps(settings: TrainingSettings, run: RunDirectory) -> str:

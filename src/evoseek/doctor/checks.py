@@ -18,7 +18,6 @@ from evoseek import __version__
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, warning
 from evoseek.doctor.services import check_services
-from evoseek.effect import changed, check_effect
 from evoseek.errors import EvoseekError, PolicyError, disk_text, is_of_disk
 from evoseek.files import expanded
 from evoseek.policy.chat_template import check_template
@@ -30,10 +29,10 @@ from evoseek.policy.source import find_policy, is_gguf
 from evoseek.prompt import rendered
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
-from evoseek.settings import check_settings, defaults_of, lookup
+from evoseek.settings import check_settings, lookup
 from evoseek.training.inputs import questions_to_write, read_questions
 from evoseek.training.memory_needs import describe_needs, memory_needs, step_rollouts
-from evoseek.training.stages import check_stages
+from evoseek.training.stages import check_new_run
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
 _EXTRAS = {  # by what in the settings needs it: the module, and the extra that brings it
@@ -301,12 +300,10 @@ def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
     try:
         check_settings(settings)
         if run is None or not run.is_begun:
-            check_effect(settings, changed(settings, defaults_of(settings)))
-            check_stages(settings)
+            check_new_run(settings)
     except EvoseekError as error:
         yield refused("settings", error)
-    trained = f"an adapter of rank {settings.lora.rank}" if settings.lora.rank else "all weights"
-    words = f"{settings.run.system}: {trained} of {settings.policy.model}, {settings.planned_steps} steps"
+    words = f"{settings.run.system}: {settings.trained} of {settings.policy.model}, {settings.planned_steps} steps"
     yield fine("plan", words + (f" of {each} rollouts" if (each := step_rollouts(settings)) else ""))
 
 

@@ -19,14 +19,13 @@ import importlib
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 from evoseek.corpus.questions import parse_question, question_row
 from evoseek.corpus.rows import read_rows
-from evoseek.errors import ConfigError, DataError
+from evoseek.errors import ConfigError, DataError, did_you_mean
 from evoseek.eval.sample import check_ids
 from evoseek.files import expanded, json_digest, nearest
 from evoseek.reward.answer import evaluable_question
@@ -157,8 +156,7 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
     elif path.exists():
         suite = _read(path.stem, Declaration(split=""), path)
     else:
-        close = get_close_matches(name, catalogue, 1)
-        hint = f" Did you mean {close[0]}?" if close else nearest(path)
+        hint = did_you_mean(name, catalogue) or nearest(path)
         raise ConfigError(
             f"There is no suite {name!r}.{hint} Give one of {', '.join(catalogue)}; or the path of a question file, or "
             "of a folder that holds one."

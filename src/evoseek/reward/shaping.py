@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import cast
+from typing import ClassVar, cast
 
 from evoseek.corpus.language import is_refusal
 from evoseek.protocols import RewardFn
@@ -36,7 +36,26 @@ def overlong_penalty(length: int, *, longest: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class OverlongReward:
+class _PenalisedReward:
+    """Another RewardFn plus a penalty (a number <= 0), which is the part `name`."""
+
+    name: ClassVar[str]
+    reward: RewardFn
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
+        return shaped(outcome, self.name, self.penalty_of(trajectory, outcome))
+
+    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
+        """The penalty for a trajectory."""
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, slots=True)
+class OverlongReward(_PenalisedReward):
     """Another RewardFn plus `overlong_penalty` of the tokens that the policy wrote in all turns; it is the part
     `overlong`.
 
@@ -44,20 +63,16 @@ class OverlongReward:
     are distinguished from wrong ones. It fails if longer rollouts are better and the limit is low.
     """
 
-    reward: RewardFn
+    name = "overlong"
     longest: int
 
-    async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other reward cannot score stays Invalid."""
-        outcome = await self.reward(trajectory)
-        if not isinstance(outcome, Scored):
-            return outcome
-        penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest)
-        return shaped(outcome, "overlong", penalty)
+    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
+        """By the number of tokens."""
+        return overlong_penalty(trajectory.num_action_tokens, longest=self.longest)
 
 
 @dataclass(frozen=True, slots=True)
-class UnansweredReward:
+class UnansweredReward(_PenalisedReward):
     """Another RewardFn less `penalty` for a trajectory without an answer; it is the part `unanswered`.
 
     Where the reward of a wrong answer is 0, a rollout that searches until it is cut off earns as much as one that
@@ -65,19 +80,16 @@ class UnansweredReward:
     of the format of the same use, arXiv 2505.15117, section 3.1.)
     """
 
-    reward: RewardFn
+    name = "unanswered"
     penalty: float
 
-    async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other reward cannot score stays Invalid."""
-        outcome = await self.reward(trajectory)
-        if not isinstance(outcome, Scored):
-            return outcome
-        return shaped(outcome, "unanswered", -self.penalty if trajectory.answer is None else 0.0)
+    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
+        """Without an answer."""
+        return -self.penalty if trajectory.answer is None else 0.0
 
 
 @dataclass(frozen=True, slots=True)
-class WrongReward:
+class WrongReward(_PenalisedReward):
     """Another RewardFn less `penalty` for a wrong answer, one that earns nothing and is no refusal; it is the part
     `wrong`.
 
@@ -86,17 +98,14 @@ class WrongReward:
     answers above penalty / (1 + penalty). It fails if the policy cannot yet answer, since it then learns to refuse.
     """
 
-    reward: RewardFn
+    name = "wrong"
     penalty: float
 
-    async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other reward cannot score stays Invalid."""
-        outcome = await self.reward(trajectory)
-        if not isinstance(outcome, Scored):
-            return outcome
+    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
+        """For a wrong answer."""
         answer = trajectory.answer
         is_wrong = answer is not None and not is_refusal(answer) and unshaped(outcome) <= 0.0
-        return shaped(outcome, "wrong", -self.penalty if is_wrong else 0.0)
+        return -self.penalty if is_wrong else 0.0
 
 
 class EvidenceReward:

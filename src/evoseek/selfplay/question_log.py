@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from evoseek.corpus.questions import load_questions, question_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import ConfigError, DataError
-from evoseek.runs import RunDirectory
+from evoseek.runs import RunDirectory, flatten
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Question
 
@@ -135,15 +135,11 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
 def trained_on(run: RunDirectory) -> NearDuplicates:
     """The questions that the solver of a run has answered; those of the same words are no new ones."""
     met = NearDuplicates()
-    for role, text in _rollout_questions(run.trajectories):
+    rollouts = ResumableJsonl(run.trajectories).rows(_role_and_question, "rollout with a role and a question")
+    for role, text in rollouts:
         if role == "solver":
             met.remember(text)
     return met
-
-
-def _rollout_questions(trajectories: Path) -> Iterator[tuple[str, str]]:
-    """Role and question's text of every rollout."""
-    yield from ResumableJsonl(trajectories).rows(_role_and_question, "rollout with a role and a question")
 
 
 def _role_and_question(row: Any) -> tuple[str, str]:
@@ -152,8 +148,4 @@ def _role_and_question(row: Any) -> tuple[str, str]:
 
 def _index(run: RunDirectory) -> str:
     """The index of the run, for a command line."""
-    try:
-        search: Any = json.loads(run.config.read_text(encoding="utf-8"))["search"]
-        return str(search["index"] or "INDEX")
-    except (OSError, ValueError, KeyError, TypeError):
-        return "INDEX"
+    return str(flatten(run.read_config()).get("search.index") or "INDEX") if run.config.is_file() else "INDEX"

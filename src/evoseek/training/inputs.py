@@ -26,10 +26,7 @@ from evoseek.settings import PartSettings, lookup, tables
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question
 
-_FILES = (
-    *("questions.path", "evaluation.path", "ssp.answers", "selfplay.world"),
-    "demonstrations.path",
-)
+_FILES = ("questions.path", "evaluation.path", "ssp.answers", "selfplay.world", "demonstrations.path")
 _INDEXES = ("search.index", "evaluation.index")
 
 

@@ -262,6 +262,11 @@ class TrainingSettings(Section):
         return 1.0 if self.is_supervised else self.rollout.temperature
 
     @property
+    def trained(self) -> str:
+        """What is trained of the model, in words."""
+        return f"an adapter of rank {self.lora.rank}" if self.lora.rank else "all weights"
+
+    @property
     def searches_index(self) -> bool:
         """Whether training searches the index that search.index names."""
         return self.searches_engine and self.search.name in INDEX_ENGINES

@@ -22,14 +22,13 @@ import operator
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, cast
 
 from evoseek.credit.advantages import needs_critic
-from evoseek.effect import changeable, check_effect
-from evoseek.errors import ConfigError
+from evoseek.effect import changeable, changed, check_effect
+from evoseek.errors import ConfigError, did_you_mean
 from evoseek.registry import find
 from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
 from evoseek.training.inputs import questions_to_write, training_questions
@@ -139,10 +138,9 @@ class Stages:
         known = {name for row in self.rows for name in row}
         if metric in known or metric.startswith("eval/"):
             return None
-        close = get_close_matches(metric, known, 1)
         return (
             f"The stage {stage.name} ends when {stage.until}, but no step has reported {metric} so far."
-            + (f" Did you mean {close[0]}?" if close else "")
+            + did_you_mean(metric, known)
             + " Until one does, the stage ends by its number of steps, if it has one."
         )
 
@@ -193,6 +191,12 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
     check_settings(staged)
     check_effect(staged, keys)
     return staged
+
+
+def check_new_run(settings: TrainingSettings) -> None:
+    """Raises ConfigError for a setting that is not its system's default and has no effect, and as `check_stages`."""
+    check_effect(settings, changed(settings))
+    check_stages(settings)
 
 
 def check_stages(settings: TrainingSettings) -> None:

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from difflib import get_close_matches
 from textwrap import shorten
 from typing import Any
 
 from rich.console import Console
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, did_you_mean
 from evoseek.report.printable import say
 from evoseek.report.view.rollouts import Rollout, detail_of
 from evoseek.report.view.source import Source
@@ -43,8 +42,7 @@ def show_rollout(console: Console, source: Source, id: str) -> None:
             say(console, rollout_text(rollout, detail_of(row, source.credits.get(id))))
             return
         ids.append(rollout.id)
-    nearest = get_close_matches(id, ids, 1)
-    hint = f" Did you mean {nearest[0]}?" if nearest else ""
+    hint = did_you_mean(id, ids)
     raise ConfigError(
         f"{source.directory} has no trajectory {id!r}.{hint} `evoseek view {source.directory} --terminal` lists those "
         "that it has."
