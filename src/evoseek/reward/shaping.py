@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import ClassVar, cast
+from typing import cast
 
 from evoseek.corpus.language import is_refusal
 from evoseek.protocols import RewardFn
@@ -36,26 +36,7 @@ def overlong_penalty(length: int, *, longest: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class _PenalisedReward:
-    """Another RewardFn plus a penalty (a number <= 0), which is the part `name`."""
-
-    name: ClassVar[str]
-    reward: RewardFn
-
-    async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other reward cannot score stays Invalid."""
-        outcome = await self.reward(trajectory)
-        if not isinstance(outcome, Scored):
-            return outcome
-        return shaped(outcome, self.name, self.penalty_of(trajectory, outcome))
-
-    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
-        """The penalty for a trajectory."""
-        raise NotImplementedError
-
-
-@dataclass(frozen=True, slots=True)
-class OverlongReward(_PenalisedReward):
+class OverlongReward:
     """Another RewardFn plus `overlong_penalty` of the tokens that the policy wrote in all turns; it is the part
     `overlong`.
 
@@ -63,16 +44,20 @@ class OverlongReward(_PenalisedReward):
     are distinguished from wrong ones. It fails if longer rollouts are better and the limit is low.
     """
 
-    name = "overlong"
+    reward: RewardFn
     longest: int
 
-    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
-        """By the number of tokens."""
-        return overlong_penalty(trajectory.num_action_tokens, longest=self.longest)
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
+        penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest)
+        return shaped(outcome, "overlong", penalty)
 
 
 @dataclass(frozen=True, slots=True)
-class UnansweredReward(_PenalisedReward):
+class UnansweredReward:
     """Another RewardFn less `penalty` for a trajectory without an answer; it is the part `unanswered`.
 
     Where the reward of a wrong answer is 0, a rollout that searches until it is cut off earns as much as one that
@@ -80,16 +65,19 @@ class UnansweredReward(_PenalisedReward):
     of the format of the same use, arXiv 2505.15117, section 3.1.)
     """
 
-    name = "unanswered"
+    reward: RewardFn
     penalty: float
 
-    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
-        """Without an answer."""
-        return -self.penalty if trajectory.answer is None else 0.0
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
+        return shaped(outcome, "unanswered", -self.penalty if trajectory.answer is None else 0.0)
 
 
 @dataclass(frozen=True, slots=True)
-class WrongReward(_PenalisedReward):
+class WrongReward:
     """Another RewardFn less `penalty` for a wrong answer, one that earns nothing and is no refusal; it is the part
     `wrong`.
 
@@ -98,14 +86,17 @@ class WrongReward(_PenalisedReward):
     answers above penalty / (1 + penalty). It fails if the policy cannot yet answer, since it then learns to refuse.
     """
 
-    name = "wrong"
+    reward: RewardFn
     penalty: float
 
-    def penalty_of(self, trajectory: Trajectory, outcome: Scored) -> float:
-        """For a wrong answer."""
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        """Score one trajectory. What the other reward cannot score stays Invalid."""
+        outcome = await self.reward(trajectory)
+        if not isinstance(outcome, Scored):
+            return outcome
         answer = trajectory.answer
         is_wrong = answer is not None and not is_refusal(answer) and unshaped(outcome) <= 0.0
-        return -self.penalty if is_wrong else 0.0
+        return shaped(outcome, "wrong", -self.penalty if is_wrong else 0.0)
 
 
 class EvidenceReward:
