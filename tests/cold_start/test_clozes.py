@@ -22,7 +22,14 @@ def asked(title: str, text: str) -> dict[str, str]:
 @pytest.mark.parametrize(
     ("sentence", "question", "answer"),
     [
-        ("Marlow was founded by Ines Oduya.", "Marlow was founded by who?", "Ines Oduya"),
+        ("Marlow was founded by Ines Oduya.", "Who founded Marlow?", "Ines Oduya"),
+        ("Marlow is a 1907 opera written by Ines Oduya.", "Who wrote Marlow?", "Ines Oduya"),
+        ("Marlow is a song of the film directed by Ines Oduya.", "Marlow is a song of the film directed by who?",
+         "Ines Oduya"),
+        ("Marlow was the daughter of Ines Oduya.", "Who was Marlow the daughter of?", "Ines Oduya"),
+        ("Marlow is a town of the province Ovale.", "Which province has the town Marlow?", "Ovale"),
+        ("Marlow's largest mine is Brill.", "What is Marlow's largest mine?", "Brill"),
+        ("Marlow has made eight films since 1989.", "Marlow has made eight films since when?", "1989"),
         ("Marlow was founded on 3 May 1907.", "When was Marlow founded?", "3 May 1907"),
         ("Marlow was rebuilt in 1911 by settlers.", "When was Marlow rebuilt by settlers?", "1911"),
         ("Marlow is a town near Port Adra.", "Marlow is a town where?", "Port Adra"),
@@ -40,7 +47,7 @@ def test_a_span_is_asked_for_by_the_word_that_fits_it(sentence: str, question: s
 
 def test_a_pronoun_becomes_the_subject():
     found = asked("Ada Birk (actress)", "She was taught by Lew Oman. Her mother came from the town of Brill.")
-    assert found["Ada Birk was taught by who?"] == "Lew Oman"
+    assert found["Who taught Ada Birk?"] == "Lew Oman"
     assert found["Ada Birk's mother came from the town of what?"] == "Brill"
 
 
@@ -141,9 +148,10 @@ def test_a_long_run_of_one_character_takes_no_time(title: str, text: str):
 
 
 def test_a_name_is_not_opened_with_a_capital_letter():
-    found = of("Logger.hasHandlers", "hasHandlers is a method of the class Logger.")
-    assert [(one.question, one.answer, one.query) for one in found] == [
-        ("hasHandlers is a method of the class what?", "Logger", "hasHandlers")
+    text = "hasHandlers is a method of the class Logger. hasHandlers reads the option cache_size."
+    assert [(one.question, one.answer, one.query) for one in of("Logger.hasHandlers", text)] == [
+        ("Which class has the method hasHandlers?", "Logger", "hasHandlers"),
+        ("hasHandlers reads the option what?", "cache_size", "Logger.hasHandlers"),
     ]
 
 

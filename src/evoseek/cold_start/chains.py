@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evoseek.cold_start.clozes import Cloze, opened, subject, words
-from evoseek.cold_start.english import AGENT, PAST, VERB
+from evoseek.cold_start.english import AGENT, OF_WHOLE, PAST, VERB
 
 _MOST_WORDS, _MOST_OF_DESCRIPTION = 40, 12
 _FIRST = ("date", "nationality")  # kinds whose questions are the plainest
@@ -63,7 +63,8 @@ def chained(first: Cloze, second: Cloze) -> Chain | None:
     if described is None or second.kind == "subject" or not second.query:
         return None
     ends = r"(?![\w-])" if described.startswith(f"{first.query}'s") else r"(?![\w'’-])"  # not "the one who wrote X's"
-    question, replaced = re.subn(rf"(?<!\w){re.escape(bridge)}{ends}", lambda _: described, second.question, count=1)
+    named = rf"(?:\b[Tt]he [a-z]+ )?(?<!\w){re.escape(bridge)}{ends}"  # "the class Tree" too
+    question, replaced = re.subn(named, lambda _: described, second.question, count=1)
     known = set(words(first.question)) | set(words(bridge))
     if (
         not replaced
@@ -90,6 +91,8 @@ def description(cloze: Cloze) -> str | None:
         return f"the one who {PAST.get(verb, verb)} {name}"
     if not re.match(VERB, said) or re.search('[,"“:;]', said) or len(words(said)) > _MOST_OF_DESCRIPTION:
         return None
+    if (whole := OF_WHOLE.match(f" {said}")) and not cloze.after.strip():
+        return f"the {whole['whole']} with the {whole['part']} {name}"
     noun = "the place" if re.search(r"\b(?:in|at|near)$", said) else "the one"
     if kind := re.search(r" the (\w+)$", said):
         noun, said = f"the {kind[1]}", said[: kind.start()]

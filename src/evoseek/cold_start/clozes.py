@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from evoseek.cold_start.english import (
     BETWEEN,
     BORN,
+    BY_AGENT,
     CLAUSE_END,
     DEPENDS,
     DESCRIBES,
@@ -24,9 +25,12 @@ from evoseek.cold_start.english import (
     NATIONALITY,
     NO_NAMES,
     OF_PERSON,
+    OF_WHOLE,
+    ON,
     OPEN_END,
     OPEN_QUOTE,
     OPENING,
+    PAST,
     PERSON,
     PLACE,
     PRONOUN,
@@ -35,13 +39,14 @@ from evoseek.cold_start.english import (
     SENTENCE_END,
     SOMEBODY,
     SPANS,
+    SPLIT,
     TIME,
     VERB,
 )
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
-_WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(4, 33)
+_WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>]")
 _SENTENCES = 60  # of a document
@@ -112,7 +117,9 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     found = list(_sentences(passages))
     of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or _has_lived(found)
     for sentence, held in found:
-        text, brackets = _without_brackets(_with_subject(sentence, name), name)
+        if (told := _with_subject(sentence, name, found[0][0], of_person=of_person)) is None:
+            continue
+        text, brackets = _without_brackets(told, name)
         statement = _Statement(text, name, of_person, held)
         yield from _of_life(brackets, statement)
         yield from _of_introduction(statement)
@@ -161,11 +168,15 @@ def _is_prose(sentence: str) -> bool:
     )
 
 
-def _with_subject(sentence: str, name: str) -> str:
-    """The sentence with the subject's name in place of the pronoun that it begins with."""
+def _with_subject(sentence: str, name: str, introduction: str, *, of_person: bool) -> str | None:
+    """The sentence with the subject's name in place of the pronoun that it begins with. None if that is of something
+    else: `it` of a person, or `the film` where the first sentence speaks of none."""
     found = PRONOUN.match(sentence)
     if found is None:
         return sentence
+    is_other = found[0] in ("It ", "Its ") and of_person
+    if is_other or (found["noun"] and found["noun"] not in words(introduction)):
+        return None
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
 
 
@@ -228,6 +239,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     describes = DESCRIBES.match(rest) is not None
     if kind == "name" and (describes or LISTED.match(rest) or before.endswith((", ", " and ", " or "))):
         return
+    if SPLIT.search(before) or (re.search(r"\b[A-Z]$", answer) and re.match(r"\. [A-Z]", rest)):
+        return  # the first word of a sentence, or a part of a name with initials
     if OPEN_QUOTE.search(before) and not rest.lstrip(" .,").startswith(('"', "”")):
         return  # a part of a title
     if kind in ("year", "number") and (BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)):
@@ -267,7 +280,7 @@ def _query(name: str, known: set[str], own: set[str]) -> str:
 def _asked(kind: str, before: str, after: str) -> tuple[str, str]:
     """The question word, and the words before it without a preposition that it includes."""
     if kind == "date" or (kind == "year" and TIME.search(before)):
-        return "when", TIME.sub("", before)
+        return "when", ON.sub("", before)
     if kind == "year":
         return "what year", before
     if kind == "number":
@@ -280,11 +293,27 @@ def _asked(kind: str, before: str, after: str) -> tuple[str, str]:
 
 
 def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
-    """The natural order, where it is safe: "Marlow was founded when" to "When was Marlow founded"."""
-    if asked not in ("when", "where"):
+    """The natural order, where it is safe: "Marlow was founded when" to "When was Marlow founded", "The Kite is a film
+    directed by who" to "Who directed The Kite", "Tree is a class of the module what" to "Which module has the class
+    Tree", "Tree's base class is what" to "What is Tree's base class"."""
+    if not stem.startswith(name):  # `set` of the page Tree.set
+        known, name = set(words(name)), stem.split(" ")[0]
+        if not set(words(name)) <= known:
+            return None
+    said = stem.rstrip().removeprefix(name)
+    if asked in ("when", "where"):
+        found = re.match(rf" ({VERB}) (?!(?:a|an|the|one|not)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$", said)
+        return f"{asked} {found[1]} {name} {found[2]}{after}" if found else None
+    if after.strip() or asked not in ("who", "what"):
         return None
-    found = re.match(rf"{re.escape(name)} ({VERB}) (?!(?:a|an|the|one|not)\b)([^,;(]+)$", stem.rstrip())
-    return f"{asked} {found[1]} {name} {found[2]}{after}" if found else None
+    if asked == "who" and (agent := BY_AGENT.match(said)):
+        return f"who {PAST.get(agent['verb'], agent['verb'])} {name}"
+    if asked == "who" and (kin := re.match(r" (is|was) (the [a-z]+) of$", said)):
+        return f"who {kin[1]} {name} {kin[2]} of"
+    if whole := OF_WHOLE.match(said):
+        return f"which {whole['whole']} has the {whole['part']} {name}"
+    own = re.match(r"(['’]s [\w -]+) (is|was)$", said)
+    return f"{asked} {own[2]} {name}{own[1]}" if own else None
 
 
 def _of_subject(statement: _Statement) -> Iterator[Cloze]:

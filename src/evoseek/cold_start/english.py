@@ -11,7 +11,7 @@ _MONTHS = "January|February|March|April|May|June|July|August|September|October|N
 _DATE = (
     rf"(?:\d{{1,2}} (?:{_MONTHS}),? \d{{4}}|(?:{_MONTHS}) \d{{1,2}},? \d{{4}}|(?:{_MONTHS}) \d{{4}}|\d{{4}}-\d\d-\d\d)"
 )
-_JOINTS = " of the | of | the | de | von | van | and | la | le | du | da | di | al-|-| "
+_JOINTS = " of the | of | the | de | von | van | la | le | du | da | di | al-|-| "
 
 SPANS = (
     ("date", re.compile(rf"\b{_DATE}\b")),
@@ -39,8 +39,8 @@ NO_NAMES = re.compile(
 """Words that open a sentence with a capital letter and name nothing."""
 
 PRONOUN = re.compile(
-    r"^(?:(?P<own>Its|His|Her|Their)|He|She|It|They|(?:This|The) (?:film|album|song|book|novel|town|"
-    r"village|city|company|function|method|class|module|command|option|package|program))\b "
+    r"^(?:(?P<own>Its|His|Her|Their)|He|She|It|They|(?:This|The) (?P<noun>film|album|song|book|novel|"
+    r"town|village|city|company|function|method|class|module|command|option|package|program))\b "
 )
 """How a sentence begins that goes on about the subject of its document."""
 
@@ -74,6 +74,9 @@ DESCRIBES = re.compile(rf" (?!(?:{_OPEN.replace(' ', '|')})\b)\w")
 OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born)$")
 """How a phrase ends that lacks its end."""
 OPEN_QUOTE = re.compile(r"[\"“]\s*$")
+SPLIT = re.compile(r"(?:[.!?:]|\b[A-Z]\.) $")
+"""What stands before the first word of a sentence, or the rest of a name with initials."""
+ON = re.compile(r"\b(?:on|in)( the)? $")
 TIME = re.compile(r"\b(?:on|in|from|since|until)( the)? $")
 PLACE = re.compile(r"\b(?:in|at|near) $")
 BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")
@@ -114,6 +117,15 @@ RELEASED = re.compile(
 
 AGENT = re.compile(r"^(?:.* )?(?P<verb>[a-z]+(?:ed|en|un|wn|ght|ung))(?: and [a-z]+ed)? by $")
 """The participle of a passive whose agent is asked for: `... is a film directed by`."""
+
+BY_AGENT = re.compile(
+    r" (?:is|was|were|are) (?:(?:an?|the) (?:(?!(?:of|from|in|by|with|for|on|to|at)\b)[\w'’-]+ )+)?"
+    r"(?P<verb>[a-z]+(?:ed|en|un|wn|ght|ung)) by$"
+)
+"""What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
+
+OF_WHOLE = re.compile(r" (?:is|was) an? (?P<part>[a-z]+) of the (?P<whole>[a-z]+)$")
+"""What follows the name of a part: ` is a class of the module`."""
 
 PAST = {
     participle: past
