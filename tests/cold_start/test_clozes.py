@@ -148,11 +148,13 @@ def test_a_long_run_of_one_character_takes_no_time(title: str, text: str):
 
 
 def test_a_name_is_not_opened_with_a_capital_letter():
-    text = "hasHandlers is a method of the class Logger. hasHandlers reads the option cache_size."
-    assert [(one.question, one.answer, one.query) for one in of("Logger.hasHandlers", text)] == [
-        ("Which class has the method hasHandlers?", "Logger", "hasHandlers"),
-        ("hasHandlers reads the option what?", "cache_size", "Logger.hasHandlers"),
+    found = of("Logger.hasHandlers", "hasHandlers is an old method of the class Logger.")
+    assert [(one.question, one.answer, one.query) for one in found] == [
+        ("hasHandlers is an old method of the class what?", "Logger", "hasHandlers")
     ]
+    assert of("Logger.hasHandlers", "hasHandlers is a method of the class Logger.")[0].question == (
+        "Which class has the method hasHandlers?"
+    )
 
 
 @given(st.text(alphabet="AbcdeTom. ,()12\n'-", max_size=300))
