@@ -16,35 +16,16 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
-from typing import Protocol, TypeVar, cast
-
-import torch
-from torch import nn
+from typing import Any, TypeVar, cast
 
 from evoseek.checkpoints import FORMAT, STATE, Checkpoint, latest_checkpoint, list_checkpoints, read_state
 from evoseek.errors import CheckpointError
 from evoseek.files import file_digest, json_digest, remove_directory, remove_leftovers, replace_directory
+from evoseek.learner.base import LearnerBase
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.shards import read_shards, write_shards
 
 Returned = TypeVar("Returned")
-
-
-class Trained(Protocol):
-    """What a checkpoint needs from a Learner."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The model that is trained."""
-        ...
-
-    def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
-        """Tensors by `<parameter>/<key>` (DTensors where parameters are), and plain JSON values."""
-        ...
-
-    def load_state_dict(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, object]) -> None:
-        """Restore what `state_dict` gave."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +34,7 @@ class Part:
     all ranks, which may put a sharded model together in it, and must write on the first alone."""
 
     saver: Callable[[Path], None]
-    learner: Trained
+    learner: LearnerBase[Any]
 
 
 def save_checkpoint(
@@ -105,7 +86,7 @@ def agreed_checkpoint(run_directory: Path, ranks: Ranks) -> Checkpoint | None:
     return read_state(Path(chosen))[0] if chosen is not None else None
 
 
-def restore(checkpoint: Checkpoint, name: str, learner: Trained) -> None:
+def restore(checkpoint: Checkpoint, name: str, learner: LearnerBase[Any]) -> None:
     """Put optimizer and counters into a learner made with this part's model and the same settings.
 
     The learner may be spread over any number of ranks; each reads its own rows.

@@ -19,10 +19,10 @@ from evoseek.errors import TrainingError
 from evoseek.learner.base import MAXIMA, Forward, Inputs, LearnerBase, StepBatch, finish_metrics, measure_part
 from evoseek.learner.batch import make_batch, smaller_budget, split_by_tokens
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.logprobs import checkpoint_activations
+from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
 from evoseek.learner.optim import LOWER, Masters, adamw, schedule_factor
 from evoseek.learner.settings import BETAS, WEIGHT_DECAY, LearnerSettings
-from evoseek.learner.sharding import DeferredForward, read_weights, shard_module
+from evoseek.learner.sharding import read_weights, shard_module
 from evoseek.loss.base import LossFn, Totals
 from evoseek.types import TrainingSample
 
@@ -73,7 +73,7 @@ class Learner(LearnerBase[Inputs]):
             checkpoint_activations(cast("PreTrainedModel", context.forward.model))
         shard_module(cast(nn.Module, context.forward), context.ranks)
         if context.deferred_weights:
-            read_weights(cast(DeferredForward, context.forward), context.deferred_weights, context.ranks)
+            read_weights(cast(LogprobModel, context.forward), context.deferred_weights, context.ranks)
         rate, warmup = context.learning_rate, context.warmup_steps
         return cls(
             context.forward,

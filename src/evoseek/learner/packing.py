@@ -9,10 +9,10 @@ through keys and values that were computed for them, whose gradient is then the 
 from __future__ import annotations
 
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Protocol, cast
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -31,12 +31,8 @@ _KEPT = 1024  # keys of the longest span whose weights of attention take no more
 _TOLERANCE = 1e-3  # of a sample's states: SmolLM2's rounding in float32 is 1e-5, seeing another sample 0.4
 
 
-class Body(Protocol):
-    """What runs over all tokens: input_ids [B, T] to states [B, T, size]. Other arguments are for transformers."""
-
-    def __call__(self, *, input_ids: Tensor, **others: Any) -> Tensor:
-        """The states."""
-        ...
+Body = Callable[..., Tensor]
+"""What runs over all tokens: `input_ids` [B, T] to states [B, T, size]. Other arguments are for transformers."""
 
 
 @dataclass(slots=True)

@@ -6,16 +6,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import chain
 from pathlib import Path
-from typing import Protocol, cast
+from typing import cast
 
 import torch
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor
-from transformers import PreTrainedModel
 
 from evoseek.learner.distributed import Ranks
+from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.shards import read_rows
 
 
@@ -41,30 +41,17 @@ def shard_module(module: nn.Module, ranks: Ranks) -> None:
     module.register_forward_hook(_reshard_without_gradient)
 
 
-class DeferredForward(Protocol):
-    """A forward pass over a model whose weights are not read yet (policy.deferred_weights)."""
-
-    @property
-    def model(self) -> PreTrainedModel:
-        """The model, on the device `meta`."""
-        ...
-
-    def probe_model(self) -> None:
-        """What is done at construction where the model has its weights: passes that show how it computes."""
-        ...
-
-
-def read_weights(forward: DeferredForward, files: Sequence[Path], ranks: Ranks) -> None:
+def read_weights(forward: LogprobModel, files: Sequence[Path], ranks: Ranks) -> None:
     """Read the weights of a forward pass that was sharded without them: of every tensor this rank's rows alone. Then
     probe it. A collective, since that makes passes; none is begun where a rank could not read its rows."""
-    model, module = forward.model, cast(FSDPModule, forward)
+    model = forward.model
     model.load_state_dict(read_rows(files, model.state_dict()), strict=False, assign=True)
     model.tie_weights()
     ranks.barrier()
-    register_fsdp_forward_method(cast(nn.Module, module), "probe_model")
+    register_fsdp_forward_method(forward, "probe_model")
     with torch.no_grad():
         forward.probe_model()
-    module.reshard()
+    cast(FSDPModule, forward).reshard()
 
 
 def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
