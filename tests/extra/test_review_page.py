@@ -193,6 +193,8 @@ def test_judging_on_a_narrow_dark_screen_and_what_the_server_refuses(serving, op
         ask(page, WHO)
         page.get_by_role("button", name="It is there: ...").click()
         expect(page.get_by_label("Where to look")).to_be_in_viewport()
+        ink = page.evaluate("getComputedStyle(document.body).color")
+        expect(page.get_by_label("Where to look")).to_have_css("color", ink)  # not the soft colour of the labels
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         picture(page, "feedback-narrow")
         page.get_by_role("button", name="Send").click()

@@ -12,7 +12,7 @@ from typing import Generic, TypeVar
 from rich.console import Console
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
-from evoseek.errors import EvoseekError
+from evoseek.errors import EvoseekError, RunError
 from evoseek.report.printable import for_example, say
 from evoseek.report.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.statistics import surely_more
@@ -80,9 +80,14 @@ class BatchWork(Generic[T, R]):
         after each item.
 
         Raises EvoseekError if of a batch surely more than the share `max_failed` failed: nothing of it is written, so
-        its items are worked on again when the file is resumed.
+        its items are worked on again when the file is resumed. RunError for a file that another version began.
         """
-        reached = Progress(**file.reached)
+        try:
+            reached = Progress(**file.reached)
+        except TypeError as error:
+            raise RunError(
+                f"{file.path} was begun by another version of evoseek ({error}). Give another file."
+            ) from None
         finished = reached.done
 
         async def counted(item: T, number: int) -> R:

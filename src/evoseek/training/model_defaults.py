@@ -53,7 +53,8 @@ _RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below so many parame
 _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
 _ADAPTER_RATE = 10.0  # times that of all weights
-_FEWEST_BFLOAT16 = 20_000_000  # parameters; below, the products are not what takes the time
+_FEWEST_TIMED = 20_000_000  # parameters; below, the products are not what takes the time
+_LEAST_GAIN = 1.3  # of products; the rest of a pass gains about as much (bench/real_speed.py)
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
 _LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
@@ -164,9 +165,15 @@ def _dtype(machine: Machine, shape: ModelShape | None) -> tuple[str, str]:
     """The data type of the weights, and why."""
     if machine.processes > 1:
         return "float32", f"{machine.processes} processes share the weights in it"
-    if machine.is_cpu and (shape is None or shape.parameters < _FEWEST_BFLOAT16):
+    if not machine.is_cpu:
+        return ("bfloat16", "") if machine.has_bfloat16 else ("float32", f"{machine.device} has no bfloat16")
+    if shape is None or shape.parameters < _FEWEST_TIMED:
         return "float32", ""
-    return ("bfloat16", "") if machine.has_bfloat16 else ("float32", f"{machine.device} has no bfloat16")
+    gain = machine.bfloat16_gain(shape.hidden, shape.inner)
+    return (
+        "bfloat16" if gain >= _LEAST_GAIN else "float32",
+        f"products in bfloat16 are {gain:.1f} times as fast on this CPU, and {_LEAST_GAIN} are worth it",
+    )
 
 
 def _choose_bounds(choose: _Choice) -> None:

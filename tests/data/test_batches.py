@@ -1,0 +1,51 @@
+"""Work on many items, batch by batch."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.data.batches import BatchWork, Made, Progress
+from evoseek.errors import EvoseekError, RunError
+
+
+def work(*, fails: str = "", max_failed: float = 1.0) -> BatchWork[str, str]:
+    """Each item is written, but for those of `fails`; two at once."""
+
+    async def one(item: str, number: int) -> str:
+        return f"{number}{item}"
+
+    def made_of(results):
+        failed = [result for result in results if result[-1] in fails]
+        rows = [{"item": result} for result in results if result not in failed]
+        return Made(rows, {"kept": len(rows)}, ["broken"] * len(failed), len(results))
+
+    return BatchWork(one, made_of, 2, "items", max_failed)
+
+
+def rows(file: ResumableJsonl) -> list[str]:
+    return list(file.rows(lambda row: row["item"], "item"))
+
+
+def test_a_file_is_filled_and_resumed_where_it_ends(tmp_path: Path):
+    file = ResumableJsonl(tmp_path / "out.jsonl")
+    stops = iter([False, True])
+    reached = asyncio.run(work(fails="b").fill("abcde", file, should_stop=lambda: next(stops)))
+    assert (reached, rows(file)) == (Progress(2, {"kept": 1}, {"broken": 1}), ["1a"])
+    reached = asyncio.run(work(fails="b").fill("abcde", file))
+    assert (reached, rows(file)) == (Progress(5, {"kept": 4}, {"broken": 1}), ["1a", "3c", "4d", "5e"])
+
+
+def test_nothing_of_a_batch_that_failed_is_written(tmp_path: Path):
+    file = ResumableJsonl(tmp_path / "out.jsonl")
+    with pytest.raises(EvoseekError, match="2 of 2 attempts failed, after 2 items"):
+        asyncio.run(work(fails="cd", max_failed=0.1).fill("abcd", file))
+    assert rows(file) == ["1a", "2b"]
+
+
+def test_a_file_that_another_version_began_is_refused(tmp_path: Path):
+    file = ResumableJsonl(tmp_path / "out.jsonl")
+    file.append_batch([{"item": "1a"}], {"questions": 1})
+    with pytest.raises(RunError, match="begun by another version"):
+        asyncio.run(work().fill("ab", file))
