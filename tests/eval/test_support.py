@@ -102,6 +102,7 @@ RACE = Passage("race#0", "race", "staggered_race", "staggered_race(coros, delay)
 FILM = Passage("f#0", "f", "Iron Kiwi (film)", "Iron Kiwi is a 1974 drama directed by Ana Tolu.")
 ANA = Passage("a#0", "a", "Ana Tolu", "Ana Tolu, born in 1931, is a director.")
 LINA = Passage("l#0", "l", "Lina Oru", "Lina Oru was born in 1950. Her father was a baker.")
+STADT = Passage("s#0", "s", "Vesu", "Vesu ist eine Stadt. Ihre Leiterin ist Ida Oro.")
 LATER = Passage("f#7", "f", "Iron Kiwi (film)", "It was shot in Vesu.")
 
 
@@ -127,6 +128,11 @@ LATER = Passage("f#7", "f", "Iron Kiwi (film)", "It was shot in Vesu.")
         ("Who directed the drama Kiwi, the Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
         ("Who directed 1974's Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
         ("Who directed 1974 Iron Kiwi?", "Ana Tolu", (FILM,), []),
+        # Where every word has a capital letter, none says what is a name
+        ("Who Was Directing Or Producing The Drama Kiwi Iron?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("WHO DIRECTED THE DRAMA KIWI IRON?", "Ana Tolu", (FILM,), ["f#0"]),
+        # In German every noun has one
+        ("Wer ist die Leiterin der Stadt Vesu?", "Ida Oro", (STADT,), ["s#0"]),
         # Two hops: that of the director does not name the film, which names her
         ("When was the director of the film Iron Kiwi born?", "1931", (FILM, ANA), ["a#0"]),
         ("When was the director of the film Iron Kiwi born?", "1931", (ANA, FILM), ["a#0"]),

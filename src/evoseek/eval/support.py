@@ -17,8 +17,8 @@ By words (the default): the first rule that applies decides.
 By words, the passages also have to be about the question: at least half of its significant words, by their stems, and
 two thirds of its names and numbers, each whole, stand in the passages that hold the answer, or in those that are
 connected with them (of the same document, or one names the title of the other, as the page of a film names its
-director). A name is what has capital letters in a row: Rufus Jones is not Rufus E. Jones. Its words count twice, words
-of the answer not. That is not asked of a question that has no more than one significant word, or is in a script
+director). A name is words with capital letters in a row: Rufus Jones is not Rufus E. Jones. Its words count twice,
+words of the answer not. That is not asked of a question that has no more than one significant word, or is in a script
 without spaces.
 
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
@@ -38,7 +38,7 @@ from typing import Literal
 from evoseek.corpus.language import STOP_WORDS, is_refusal
 from evoseek.corpus.question_rules import offers_alternatives
 from evoseek.corpus.scripts import fold, fold_places, is_unspaced
-from evoseek.corpus.wording import YES_NO
+from evoseek.corpus.wording import YES_NO, languages_of
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
 from evoseek.reward.judge import parse_verdict, verdict_form
@@ -160,36 +160,34 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
 def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool:
     """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
     thirds of its names and numbers."""
-    skipped = {*STOP_WORDS.intersection(fold(question).split()), *support.words}
-    answered = set(_stems(" ".join(skipped)))
-    names = [name for name in _names_in(question) if not answered.issuperset(name)]
-    in_names = {stem for name in names for stem in name}
-    weights = {stem: 1 + (stem in in_names) for stem in {*_stems(question)} - answered}
+    skipped = {*_stems(" ".join((*support.words, *STOP_WORDS.intersection(fold(question).split()))))}
+    names = [name for name in _names_in(question) if not skipped.issuperset(name)]
+    weights = {stem: 1 + any(stem in name for name in names) for stem in {*_stems(question)} - skipped}
     if sum(weights.values()) < 2 or is_unspaced(question):
         return True
     texts = [_stems(f"{p.contents}\n{p.heading or ''}") for p in _connected(support.passages, found)]
     held = {stem for text in texts for stem in text}
     is_covered = sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * sum(weights.values())
-    whole = sum(any(_in_a_row(name, text) for text in texts) for name in names)
+    whole = sum(any(f" {' '.join(name)} " in f" {' '.join(text)} " for text in texts) for name in names)
     return is_covered and whole >= _COVERED * len(names)
 
 
 def _names_in(question: str) -> list[list[str]]:
-    """The stems of each name or number: words with a capital letter, a digit or an underscore, in a row. The first word
-    of a question is none for its capital letter, and a genitive ends a name."""
+    """The stems of each name or number: words with a capital letter, a digit or an underscore, in a row (in German,
+    whose nouns have capital letters, each by itself). The first word of a question is none for its capital letter, and
+    a genitive ends a name. Where every word has a capital letter, there is none."""
     words = (question[:1].lower() + question[1:]).split()
+    if not any(word.islower() for word in words[1:]):
+        return []
+    is_german = "de" in (language.code for language in languages_of(question))
     names: list[list[str]] = [[]]
     for word in words:
         is_name = any(c.isupper() or c.isdigit() or c == "_" for c in word)
         bare = _GENITIVE.sub("", word)
         names[-1] += [bare] if is_name else []
-        if not is_name or bare != word:
+        if not is_name or bare != word or is_german:
             names.append([])
     return [stems for name in names if (stems := _stems(" ".join(name)))]
-
-
-def _in_a_row(words: Sequence[str], text: Sequence[str]) -> bool:
-    return f" {' '.join(words)} " in f" {' '.join(text)} "
 
 
 def _stems(text: str) -> list[str]:
