@@ -53,6 +53,28 @@ def test_an_empty_query_finds_nothing_and_a_wrong_argument_is_told(tool, engine)
     assert engine.asked == []
 
 
+@pytest.mark.parametrize(
+    ("context", "written", "asked"),
+    [
+        (0, "<think> Kalo is a town. </think> <search> mayor </search>", "mayor"),
+        (99, "<think> Kalo is a town. </think> <search> mayor </search>", "Kalo is a town.\nmayor"),
+        (7, "<think> Kalo is a town. </think> <search> mayor </search>", "a town.\nmayor"),
+        (
+            99,
+            '<think>\nThe mayor of Kalo?\n</think>\n<tool_call>{"arguments": {"query": "mayor"}}',
+            "The mayor of Kalo?\nmayor",
+        ),
+        (99, "<search> mayor </search>", "mayor"),
+        (99, "", "mayor"),
+    ],
+)
+def test_the_engine_is_told_what_the_model_wrote_before_its_query(engine, context, written, asked):
+    tool = SearchTool(engine, 2, template=load_prompts("tiny")["observation"], context=context)
+    result = call(tool.after(written), query="mayor")
+    assert engine.asked == [([asked], 2)]
+    assert result.call.arguments == {"query": "mayor"}  # what is recorded is the model's own call
+
+
 def test_a_failed_engine_is_a_tool_error(tool):
     with pytest.raises(ToolError, match="down"):
         call(tool, query="outage")
@@ -139,6 +161,6 @@ def test_what_is_hidden_stays_hidden_in_an_engine_that_is_bound_to_the_question(
         def for_question(self, question, trajectory_id):
             return Shelf(2)
 
-    tool = SearchTool(Bound(), 2, template=load_prompts("tiny")["observation"])
-    bound = tool.for_question(Question("q", "who?", ("x",), {"hidden": ["d0"]}), "q/0")
+    tool = SearchTool(Bound(), 2, template=load_prompts("tiny")["observation"], context=5)
+    bound = tool.for_question(Question("q", "who?", ("x",), {"hidden": ["d0"]}), "q/0").after("so")
     assert [passage.id for passage in call(bound, query="x").passages] == ["d1#0", "d1#1"]

@@ -127,7 +127,11 @@ LATER = Passage("f#7", "f", "Iron Kiwi (film)", "It was shot in Vesu.")
         ("Who directed the drama Iron Kiwi of 1974 in Kalo or in the Vesu Hills?", "Ana Tolu", (FILM,), []),
         ("Who directed the drama Kiwi, the Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
         ("Who directed 1974's Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
-        ("Who directed 1974 Iron Kiwi?", "Ana Tolu", (FILM,), []),
+        # A year and a punctuation mark end one, and a role before it need not stand there
+        ("Who directed the 1974 Iron Kiwi?", "Ana Tolu", (FILM,), ["f#0"]),
+        ("In Vesu, Iron Kiwi was directed by whom?", "Ana Tolu", (FILM,), []),
+        ("When was Director Ana Tolu born?", "1931", (ANA,), ["a#0"]),
+        ("When was Ana Maria Tolu, the director, born?", "1931", (ANA,), []),
         # Where every word has a capital letter, none says what is a name
         ("Who Was Directing Or Producing The Drama Kiwi Iron?", "Ana Tolu", (FILM,), ["f#0"]),
         ("WHO DIRECTED THE DRAMA KIWI IRON?", "Ana Tolu", (FILM,), ["f#0"]),

@@ -30,6 +30,7 @@ from evoseek.cold_start.english import (
     OPEN_END,
     OPEN_QUOTE,
     OPENING,
+    OWN,
     PAST,
     PERSON,
     PLACE,
@@ -312,8 +313,8 @@ def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
         return f"who {kin[1]} {name} {kin[2]} of"
     if whole := OF_WHOLE.match(said):
         return f"which {whole['whole']} has the {whole['part']} {name}"
-    own = re.match(r"(['’]s [\w -]+) (is|was)$", said)
-    return f"{asked} {own[2]} {name}{own[1]}" if own else None
+    own = OWN.match(said)
+    return f"{asked} {own['is']} {name}{own['whose']}" if own else None
 
 
 def _of_subject(statement: _Statement) -> Iterator[Cloze]:

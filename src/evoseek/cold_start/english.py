@@ -118,15 +118,6 @@ RELEASED = re.compile(
 AGENT = re.compile(r"^(?:.* )?(?P<verb>[a-z]+(?:ed|en|un|wn|ght|ung))(?: and [a-z]+ed)? by $")
 """The participle of a passive whose agent is asked for: `... is a film directed by`."""
 
-BY_AGENT = re.compile(
-    r" (?:is|was|were|are) (?:(?:an?|the) (?:(?!(?:of|from|in|by|with|for|on|to|at)\b)[\w'’-]+ )+)?"
-    r"(?P<verb>[a-z]+(?:ed|en|un|wn|ght|ung)) by$"
-)
-"""What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
-
-OF_WHOLE = re.compile(r" (?:is|was) an? (?P<part>[a-z]+) of the (?P<whole>[a-z]+)$")
-"""What follows the name of a part: ` is a class of the module`."""
-
 PAST = {
     participle: past
     for past, participle in (
@@ -137,3 +128,23 @@ PAST = {
     )
 }
 """Past tenses of the participles that differ from them."""
+
+BY_AGENT = re.compile(
+    r" (?:(?:was|were) |(?:is|was) (?:an?|the) (?:(?!(?:of|from|in|by|with|for|on|to|at|about|near|after|before|that|"
+    r"which|whose|never|not|only|often)\b)[\w'’-]+ )+)"
+    rf"(?P<verb>[a-z]+ed|built|taught|bought|brought|sought|won|made|sung|{'|'.join(PAST)}) by$"
+)
+"""What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
+
+OF_WHOLE = re.compile(
+    r" (?:is|was) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|district|"
+    r"municipality|song|chapter|character) of the (?P<whole>module|class|package|library|program|band|group|province|"
+    r"district|state|country|county|region|album|novel|series)$"
+)
+"""What follows the name of a part: ` is a class of the module`."""
+
+OWN = re.compile(
+    r"(?P<whose>['’]s(?: (?!(?:that|the|an?)\b|[\w-]+ed\b)[\w-]+){0,2}"
+    r" (?!(?:wife|husband|mother|father|son|daughter|brother|sister)\b)[\w-]+) (?P<is>is|was)$"
+)
+"""What follows the name of an owner, up to what is asked for: `'s base class is`."""

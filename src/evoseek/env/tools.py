@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Mapping
 from copy import copy
+
+from pydantic import Field
 
 from evoseek.env.base import ToolContext, ToolSettings
 from evoseek.env.prompts import PromptTemplate
@@ -28,24 +31,46 @@ _SCHEMA: Mapping[str, object] = {
 }
 
 
+_MARKUP = re.compile("<[^<>]*>")
+
+
 class SearchTool:
     """The tool `search` with the argument `query`: the engine's best `k` passages, shown by the template."""
 
+    class Settings(ToolSettings):
+        """Settings of the tool `search`."""
+
+        context: int = Field(
+            default=0,
+            ge=0,
+            le=100_000,
+            description="Number of characters, the last ones that the model wrote before its query, that are sent to "
+            "the engine ahead of the query; 0 sends the query alone.",
+        )
+
     # also of a tool derived from this one that has an `__init__` of its own
-    _hidden = frozenset[str]()
+    _context, _reasoning, _hidden = 0, "", frozenset[str]()
 
     @classmethod
-    def build(cls, settings: ToolSettings, context: ToolContext) -> SearchTool:
+    def build(cls, settings: Settings, context: ToolContext) -> SearchTool:
         """The tool that searches with the context's engine. A failing engine is retried, unless it retries by itself.
         Raises ConfigError where there is no engine."""
         engine, searching = context.engine, context.settings.search
         if engine is None:
             raise ConfigError("The tool search needs an engine, but there is none here. Leave it out of tools.")
         engine = retried(engine, attempts=searching.attempts, wait_s=searching.wait_s)
-        return cls(engine, searching.top_k, template=context.prompts["observation"])
+        template = context.prompts["observation"]
+        return cls(engine, searching.top_k, template=template, context=settings.context)
 
-    def __init__(self, engine: SearchEngine | QuestionEngine, k: int = 3, *, template: PromptTemplate) -> None:
-        self._engine, self._k, self._template = engine, k, template
+    def __init__(
+        self,
+        engine: SearchEngine | QuestionEngine,
+        k: int = 3,
+        *,
+        template: PromptTemplate,
+        context: int = 0,
+    ) -> None:
+        self._engine, self._k, self._template, self._context = engine, k, template, context
 
     @property
     def name(self) -> str:
@@ -69,6 +94,14 @@ class SearchTool:
         bound._engine, bound._hidden = engine, question.hidden
         return bound
 
+    def after(self, reasoning: str) -> SearchTool:
+        """The tool for the next call of a model that has written this so far, if the search uses it."""
+        if not self._context:
+            return self
+        bound = copy(self)
+        bound._reasoning = well_formed(reasoning)
+        return bound
+
     async def __call__(self, call: ToolCall) -> ToolResult:
         """Search. An empty query finds nothing; a missing one gives a result that says so. Raises ToolError when the
         engine fails or was never bound."""
@@ -79,7 +112,7 @@ class SearchTool:
         if isinstance(self._engine, QuestionEngine):
             raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
         start = time.perf_counter()
-        passages = await self._found(self._engine, query) if query else []
+        passages = await self._found(self._engine, self._searched(query)) if query else []
         latency = time.perf_counter() - start
         return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)
 
@@ -92,3 +125,9 @@ class SearchTool:
             if len(shown) == len(found) or len(shown) >= self._k or len(found) < wanted:
                 return shown[: self._k]
             wanted *= 2
+
+    def _searched(self, query: str) -> str:
+        """What the engine gets: the query, after the last words before its call, without the call's own markup."""
+        before = self._reasoning.rpartition(query)[0].rpartition("<")[0]
+        words = " ".join(_MARKUP.sub(" ", before).split())[-self._context :] if self._context else ""
+        return f"{words}\n{query}" if words else query

@@ -33,6 +33,7 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
+from itertools import pairwise
 from typing import Literal
 
 from evoseek.corpus.language import STOP_WORDS, is_refusal
@@ -168,26 +169,39 @@ def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool
     texts = [_stems(f"{p.contents}\n{p.heading or ''}") for p in _connected(support.passages, found)]
     held = {stem for text in texts for stem in text}
     is_covered = sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * sum(weights.values())
-    whole = sum(any(f" {' '.join(name)} " in f" {' '.join(text)} " for text in texts) for name in names)
+    whole = sum(any(_is_named(name, text) for text in texts) for name in names)
     return is_covered and whole >= _COVERED * len(names)
 
 
 def _names_in(question: str) -> list[list[str]]:
     """The stems of each name or number: words with a capital letter, a digit or an underscore, in a row (in German,
-    whose nouns have capital letters, each by itself). The first word of a question is none for its capital letter, and
-    a genitive ends a name. Where every word has a capital letter, there is none."""
+    whose nouns have capital letters, each by itself). The first word of a question is none for its capital letter, a
+    genitive or a punctuation mark ends a name, and a year is one by itself. Where every word has a capital letter,
+    there is none."""
     words = (question[:1].lower() + question[1:]).split()
     if not any(word.islower() for word in words[1:]):
         return []
     is_german = "de" in (language.code for language in languages_of(question))
     names: list[list[str]] = [[]]
     for word in words:
+        bare = _GENITIVE.sub("", word).strip("\"'“”‘’()[]")
+        is_number = bare.strip(",.;:?!").isdigit()
+        if is_number or word[0] in '("“':
+            names.append([])
         is_name = any(c.isupper() or c.isdigit() or c == "_" for c in word)
-        bare = _GENITIVE.sub("", word)
         names[-1] += [bare] if is_name else []
-        if not is_name or bare != word or is_german:
+        if not is_name or is_number or is_german or bare != word or word[-1] in ",;:?!":
             names.append([])
     return [stems for name in names if (stems := _stems(" ".join(name)))]
+
+
+def _is_named(name: Sequence[str], text: Sequence[str]) -> bool:
+    """Whether a name stands in a text, in a row; of three words or more (President Ada Birk), two of them in a row, and
+    the others anywhere."""
+    if f" {' '.join(name)} " in f" {' '.join(text)} ":
+        return True
+    pairs = (f" {one} {other} " for one, other in pairwise(name))
+    return len(name) > 2 and set(name) <= {*text} and any(pair in f" {' '.join(text)} " for pair in pairs)
 
 
 def _stems(text: str) -> list[str]:

@@ -26,7 +26,7 @@ from starlette.routing import Route
 
 from evoseek.errors import first_problem
 from evoseek.search.opening import LiveIndex
-from evoseek.search.remote import Request, result_body
+from evoseek.search.remote import MAX_K, MAX_QUERIES, MAX_QUERY, Request, result_body
 from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen
 from evoseek.types import Passage
 
@@ -35,6 +35,7 @@ _DRAIN_S = 30
 _MAX_BATCH, _MAX_WAITING = 256, 16_384  # queries of a batch, and queries that wait
 _MAX_BODY = 4 * 2**20
 _EXAMPLE = '{"queries": ["..."], "topk": 3}'
+_BOUNDS = f"at most {MAX_QUERIES:,} queries of {MAX_QUERY:,} characters, topk from 1 to {MAX_K:,}"
 Find = Callable[[Sequence[str], int], list[list[Passage]]]
 
 
@@ -59,9 +60,7 @@ class RetrievalServer:
             wanted = Request.model_validate(json.loads(await request.body()))
         except (ValueError, RecursionError) as error:
             what = first_problem(error) if isinstance(error, ValidationError) else f"The body is not JSON ({error})"
-            raise HTTPException(
-                400, f'{what}. Expected an object such as {{"queries": ["..."], "topk": 3}}.'
-            ) from error
+            raise HTTPException(400, f"{what}. Expected an object such as {_EXAMPLE}: {_BOUNDS}.") from error
         try:
             found = await self._batcher.search(wanted.queries, wanted.k)
         except BusyError as error:
