@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evoseek.corpus.questions import load_questions, question_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.errors import ConfigError, DataError
+from evoseek.errors import ConfigError, DataError, EvoseekError
 from evoseek.runs import RunDirectory, flatten
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Question
@@ -148,4 +148,7 @@ def _role_and_question(row: Any) -> tuple[str, str]:
 
 def _index(run: RunDirectory) -> str:
     """The index of the run, for a command line."""
-    return str(flatten(run.read_config()).get("search.index") or "INDEX") if run.config.is_file() else "INDEX"
+    try:
+        return str(flatten(run.read_config()).get("search.index") or "INDEX") if run.config.is_file() else "INDEX"
+    except (EvoseekError, AttributeError):  # damaged: another command says so
+        return "INDEX"
