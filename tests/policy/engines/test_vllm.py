@@ -247,7 +247,8 @@ def test_a_trajectory_stays_with_its_server_and_new_ones_leave_a_lost_one_until_
             assert await _failed(sampler, "q", turns=2) == 0
             shares = len(first.turns), len(second.turns)
             assert sum(shares) == 48
-            assert all(share % 2 == 0 and share >= 12 for share in shares)  # both turns of each at one server
+            # Both turns of each at one server. How even the shares are depends on the machine's load.
+            assert all(share % 2 == 0 and share >= 2 for share in shares)
             first.always = Failure.ERROR
             assert await _failed(sampler, "q") == shares[0] // 2
             assert await _failed(sampler, "later") == 0
