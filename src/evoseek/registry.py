@@ -268,7 +268,7 @@ def _load(kind: str, path: str) -> Any:
         ) from error
     except AttributeError as error:
         names = [name for name in dir(sys.modules[module]) if not name.startswith("_")]
-        hint = did_you_mean(name, names).replace("mean ", f"mean {module}:")
+        hint = did_you_mean(name, names)
         raise ConfigError(f"The module {module} has no {name!r}, which was given as {kind}.{hint}") from error
     except (Exception, SystemExit) as error:
         raise ConfigError(f"Importing the {kind} {path!r} failed ({type(error).__name__}: {error}).") from error

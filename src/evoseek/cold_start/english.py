@@ -115,9 +115,6 @@ RELEASED = re.compile(
 )
 """What follows the name of a work that is dated by its kind: `is a 1947 crime film`."""
 
-AGENT = re.compile(r"^(?:.* )?(?P<verb>[a-z]+(?:ed|en|un|wn|ght|ung))(?: and [a-z]+ed)? by $")
-"""The participle of a passive whose agent is asked for: `... is a film directed by`."""
-
 PAST = {
     participle: past
     for past, participle in (
@@ -129,10 +126,14 @@ PAST = {
 }
 """Past tenses of the participles that differ from them."""
 
+_PARTICIPLE = rf"(?P<verb>[a-z]+ed|built|taught|bought|brought|sought|won|made|{'|'.join(PAST)})"
+AGENT = re.compile(rf"^(?:.* )?{_PARTICIPLE}(?: and [a-z]+ed)? by $")
+"""The participle of a passive whose agent is asked for: `... is a film directed by`."""
+
 BY_AGENT = re.compile(
     r" (?:(?:was|were) |(?:is|was) (?:an?|the) (?:(?!(?:of|from|in|by|with|for|on|to|at|about|near|after|before|that|"
     r"which|whose|never|not|only|often)\b)[\w'’-]+ )+)"
-    rf"(?P<verb>[a-z]+ed|built|taught|bought|brought|sought|won|made|sung|{'|'.join(PAST)}) by$"
+    rf"{_PARTICIPLE} by$"
 )
 """What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
 
