@@ -136,7 +136,7 @@ def test_all_mistakes_are_told_at_once():
         "verification.noise_passages=-1",
         "verification.passages=all",
         "selfplay.label=gold",
-        "selfplay.evidence_weight=-0.1",
+        "reward.evidence_weight=-0.1",
         "dr_zero.writing_steps=0",
         "dr_zero.writing_temperature=0.001",
         "ssp.fill=refill",

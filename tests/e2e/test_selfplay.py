@@ -150,7 +150,7 @@ def test_dr_zero_killed_in_every_phase_equals_a_run_that_was_not(config, corpus,
     settings = {
         **ITERATION,
         "dr_zero.iterations": 2,
-        "selfplay.evidence_weight": 0.2,
+        "reward.evidence_weight": 0.2,
         "selfplay.distillation": 0.05,
         "learner.warmup_steps": 4,
         "evaluation.path": str(corpus / "questions.jsonl"),
@@ -259,7 +259,7 @@ def trained_on(config: GameSettings, directory: Path, role: str) -> dict[str, to
 def test_a_single_role_that_is_trained_moves_the_weights_by_its_own_loss_alone(config, tmp_path, role):
     """The step made again from its log, with that role's credit and loss: the same bits. The other role's would give
     others."""
-    signal = {"policy.model": "tiny", "verification.readings": 0, "selfplay.evidence_weight": 0.5}
+    signal = {"policy.model": "tiny", "verification.readings": 0, "reward.evidence_weight": 0.5}
     ssp = config("ssp", {"run.steps": 1, "ssp.train": role, "proposer.attempts": 5, **signal})
     train(ssp, tmp_path / "run")
     (row,) = rows(tmp_path / "run")

@@ -17,12 +17,8 @@ from evoseek.eval.evaluate import examining
 from evoseek.eval.sample import (
     Sample,
     content_digest,
-    document_names,
     draw,
-    evidence_of,
     merged,
-    missing,
-    recall,
     sample_from_row,
 )
 from evoseek.eval.support import by_words
@@ -151,30 +147,6 @@ def test_a_row_of_another_kind_is_refused():
     with pytest.raises(ValueError, match="colour: Unexpected keyword argument"):
         sample_from_row({"question": "q", "number": 0, "content": "", "scores": {}, "stop_reason": "x", "colour": 1})
     assert content_digest(QUESTION) != content_digest(Question("q", QUESTION.text, ("vesu",)))
-
-
-PASSAGES = [Passage("d1#0", "d1", "The  Witch's Curse", ""), Passage("d1#1", "d1", "The Witch's Curse", "")]
-
-
-@pytest.mark.parametrize(
-    ("evidence", "found"),
-    [(("the witch's curse", "Riccardo Freda"), 0.5), (("d1",), 1.0), (("d2", "d3"), 0.0), ((), None)],
-)
-def test_recall_by_title_or_id(evidence, found):
-    assert recall(evidence, PASSAGES) == found
-
-
-def test_the_same_document_named_twice_is_needed_once():
-    assert recall(("D1", "d1", "d2"), PASSAGES) == 0.5
-
-
-def test_evidence_is_read_from_the_metadata():
-    assert evidence_of(Question("q", "who?", ("x",), {"evidence": ["a", 3, "b"]})) == ("a", "b")
-    assert evidence_of(Question("q", "who?", ("x",), {"evidence": "a"})) == ()
-
-
-def test_what_is_missing():
-    assert missing(("d2", "THE WITCH'S CURSE"), document_names(PASSAGES)) == ["d2"]
 
 
 def test_questions_that_hide_different_documents_differ():

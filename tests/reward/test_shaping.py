@@ -124,7 +124,8 @@ def score(trajectory: Trajectory, weight: float, base: RewardFn | None = None) -
 )
 def test_the_share_of_the_evidence_that_was_found_is_added(answer, searches, reward, share) -> None:
     outcome = score(solved(answer, *searches, evidence=["a", "b", "c"]), 0.5)
-    assert outcome == Scored(pytest.approx(reward), {"exact_match": float(answer == "Meri"), "evidence": share})
+    right = float(answer == "Meri")
+    assert outcome == Scored(pytest.approx(reward), {"exact_match": right, "unshaped": right, "evidence": share})
 
 
 @pytest.mark.parametrize("evidence", [None, []])

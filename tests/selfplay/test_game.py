@@ -85,7 +85,7 @@ OPTIONS = {
     "verification.closed_book": True,
     "selfplay.proposals_per_step": 9,
     "selfplay.label": "majority",
-    "selfplay.evidence_weight": 0.125,
+    "reward.evidence_weight": 0.125,
     "selfplay.distillation": 0.0625,
     "evaluation.limit": 2,
     "evaluation.every": 2,
@@ -169,7 +169,7 @@ def check_play(play, system):
     assert play.rules == RuleFilter(5, min_searches=1, rules="full", reserved=TESTS)
     assert play.evidence is supporting_passages
     assert isinstance(play.reward, EvidenceReward)
-    assert play.reward._weight == 0.125
+    assert play.reward.weight == 0.125
     assert play.solver.limits == Limits(max_turns=4, max_tokens_per_turn=60, **LIMITS)
     assert play.proposer.limits == Limits(max_turns=5, max_tokens_per_turn=50, **LIMITS)
     assert (play.solver.temperature, play.solver.seed, play.proposer.seed) == (0.75, 11, 11)

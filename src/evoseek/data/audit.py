@@ -27,7 +27,7 @@ from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data.contamination import runs
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.eval.sample import document_names, evidence_of, missing
+from evoseek.corpus.evidence import evidence_of, missing, names_of
 from evoseek.files import check_new_file, write_atomic
 from evoseek.protocols import QuestionEngine
 from evoseek.report.printable import say
@@ -70,7 +70,7 @@ class CorpusAnswers:
         has_evidence = any(map(evidence_of, questions))
         self.golden, self.names = set[str](), set[str]()
         for passage in passages:
-            self.names |= document_names([passage]) if has_evidence else set()
+            self.names |= names_of([passage]) if has_evidence else set()
             words = normalise(passage.contents).split()
             self.golden.update(run for length in lengths for run in runs(words, length) if run in golden)
 

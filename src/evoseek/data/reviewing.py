@@ -22,7 +22,7 @@ from typing import Any, cast
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import DataError
-from evoseek.eval.sample import document_names, missing
+from evoseek.corpus.evidence import missing, names_of
 from evoseek.eval.support import spans
 from evoseek.files import write_atomic
 from evoseek.protocols import PassageStore
@@ -167,7 +167,7 @@ def _named_passages(name: str, store: PassageStore) -> list[Passage]:
     try:
         return [store.get(name)]
     except DataError:
-        return [p for p in store.find(name, _LOOKED_AT) if not missing([name], document_names([p]))]
+        return [p for p in store.find(name, _LOOKED_AT) if not missing([name], names_of([p]))]
 
 
 def _own_passage(given: Mapping[str, object]) -> Passage:

@@ -12,13 +12,14 @@ from typing import Any, cast
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
+from evoseek.corpus.evidence import evidence_of, recall
 from evoseek.corpus.questions import question_row
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import json_digest
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import METRICS, answer_value
 from evoseek.rollout.roller import REFILLS, score, searches
-from evoseek.types import Invalid, Outcome, Passage, Question, Trajectory
+from evoseek.types import Invalid, Outcome, Question, Trajectory
 
 Answerer = Callable[[Question, str], Awaitable[Trajectory]]
 """Answers a question; the text is the trajectory's id, which random numbers are derived from. `Roller.one` is one."""
@@ -162,33 +163,6 @@ def sample_of(
         answerable=question.is_answerable,
         supported=False if isinstance(outcome, Invalid) else None if supported is None else supported == 1.0,
     )
-
-
-def evidence_of(question: Question) -> tuple[str, ...]:
-    """The titles or ids of the documents that hold the answer, from the question's metadata; empty if unknown."""
-    given = question.metadata.get("evidence")
-    texts = cast("list[object]", given) if isinstance(given, list | tuple) else []
-    return tuple(text for text in texts if isinstance(text, str))
-
-
-def recall(evidence: Sequence[str], passages: Iterable[Passage]) -> float | None:
-    """The share of the evidence whose document is among the passages, by its title or its id; None without evidence."""
-    wanted = {_folded(text) for text in evidence}
-    return len(wanted & document_names(passages)) / len(wanted) if wanted else None
-
-
-def document_names(passages: Iterable[Passage]) -> set[str]:
-    """What evidence may call the documents of these passages: their titles and ids, folded."""
-    return {_folded(name) for passage in passages for name in (passage.title, passage.document_id)}
-
-
-def missing(evidence: Sequence[str], names: set[str]) -> list[str]:
-    """The evidence that is not among these `document_names`."""
-    return [text for text in evidence if _folded(text) not in names]
-
-
-def _folded(text: str) -> str:
-    return " ".join(text.split()).casefold()
 
 
 def merged(samples: Iterable[Sample]) -> dict[Key, Sample]:

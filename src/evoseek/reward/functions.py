@@ -26,6 +26,13 @@ class RewardSettings(PartSettings):
         description="Number of a rollout's own tokens at which DAPO's overlong penalty, added to the reward in "
         "training, reaches -1; it grows from 0 over the last fifth of them. Default: no penalty.",
     )
+    evidence_weight: float = Field(
+        default=0.0,
+        ge=0,
+        le=100,
+        description="Weight of the share of a question's evidence that the searches found, added to the solver's "
+        "reward in training. In self-play the evidence is what the proposer found.",
+    )
     unanswered_penalty: float = Field(
         default=0.0,
         ge=0,

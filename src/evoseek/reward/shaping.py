@@ -1,11 +1,10 @@
-"""What is added to another reward: penalties in training, and in self-play a share for the evidence that was found."""
+"""What is added to another reward in training: penalties, and a share for the evidence that was found."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from dataclasses import dataclass
-from typing import cast
 
+from evoseek.corpus.evidence import evidence_of, recall
 from evoseek.corpus.language import is_refusal
 from evoseek.protocols import RewardFn
 from evoseek.types import Invalid, Outcome, Scored, Trajectory
@@ -19,7 +18,7 @@ def shaped(outcome: Scored, name: str, penalty: float) -> Scored:
 
 
 def unshaped(outcome: Scored) -> float:
-    """The reward before all penalties: filters judge a group's rollouts by it."""
+    """The reward before all that is added: filters judge a group's rollouts by it."""
     return outcome.parts.get(UNSHAPED, outcome.reward)
 
 
@@ -99,25 +98,27 @@ class WrongReward:
         return shaped(outcome, "wrong", -self.penalty if is_wrong else 0.0)
 
 
+@dataclass(frozen=True, slots=True)
 class EvidenceReward:
-    """A RewardFn around another: adds `weight` times the part `evidence`, the share in [0, 1] that any of the
-    trajectory's searches found of the passages whose ids are in the question's metadata as `evidence`.
+    """Another RewardFn plus `weight` times the part `evidence`, the share in [0, 1] of the question's evidence
+    (`evidence_of`) that the trajectory's searches found.
 
-    In self-play the proposer's path is known at no cost. A reward for following it shows which search of a failed
-    rollout was right, while the answer alone shows only that something was wrong. It fails if the evidence does not fit
-    the question: it then rewards searching for it instead of answering. Questions without evidence, and Invalid
-    outcomes, stay as they are.
+    The answer alone shows only that something was wrong; this shows which search of a failed rollout was right, so that
+    a second search that is hardly ever followed by a right answer is learnt, and guessing pays less. In self-play the
+    evidence is the proposer's path, which is known at no cost. It fails if the evidence does not fit the question: it
+    then rewards searching for it instead of answering. Questions without evidence, and Invalid outcomes, stay as they
+    are.
     """
 
-    def __init__(self, base: RewardFn, weight: float) -> None:
-        self._base, self._weight = base, weight
+    reward: RewardFn
+    weight: float
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
-        outcome = await self._base(trajectory)
-        wanted = set(cast("Collection[str]", trajectory.question.metadata.get("evidence", ())))
-        if isinstance(outcome, Invalid) or not wanted:
+        outcome = await self.reward(trajectory)
+        passages = (passage for result in trajectory.tool_results for passage in result.passages)
+        share = recall(evidence_of(trajectory.question), passages)
+        if isinstance(outcome, Invalid) or share is None:
             return outcome
-        found = {passage.id for result in trajectory.tool_results for passage in result.passages}
-        share = len(wanted & found) / len(wanted)
-        return Scored(outcome.reward + self._weight * share, {**outcome.parts, "evidence": share})
+        parts = {**outcome.parts, UNSHAPED: unshaped(outcome), "evidence": share}
+        return Scored(outcome.reward + self.weight * share, parts)

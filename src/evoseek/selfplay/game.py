@@ -46,7 +46,7 @@ def _play(
     tools = context.tools(proposer.prompts, context.engine)
     own, filters, game = settings.proposer, settings.filters, settings.selfplay
     limits = replace(proposer.limits, max_turns=own.max_turns, max_tokens_per_turn=own.max_tokens_per_turn)
-    weight, metric = game.evidence_weight, context.metric
+    weight, metric = context.settings.reward.evidence_weight, context.metric
     return SelfPlay(
         proposer=proposer.proposer(tools, env, limits=limits, temperature=own.temperature),
         solver=context.solver(context.engine),

@@ -122,12 +122,6 @@ class SelfPlaySettings(Section):
         default="proposer",
         description="Answer that counts as right: the proposer's, or the solver's most frequent one (majority).",
     )
-    evidence_weight: float = Field(
-        default=0.0,
-        ge=0,
-        le=100,
-        description="Weight of the share of the proposer's evidence that the solver found, added to its reward.",
-    )
     distillation: float = Field(
         default=0.0,
         ge=0,

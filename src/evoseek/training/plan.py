@@ -14,7 +14,7 @@ from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.protocols import RewardFn
-from evoseek.reward.shaping import OverlongReward, UnansweredReward, WrongReward
+from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, WrongReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.runs import RunDirectory
@@ -103,9 +103,11 @@ class TrainingContext(Context):
 
     @property
     def training_reward(self) -> RewardFn:
-        """The solver's reward in training: with the penalties for wrong answers, for rollouts without an answer and
-        for overlong ones."""
+        """The solver's reward in training: with the share for evidence, and the penalties for wrong answers, for
+        rollouts without an answer and for overlong ones."""
         settings, reward = self.settings.reward, self.reward
+        if settings.evidence_weight:
+            reward = EvidenceReward(reward, settings.evidence_weight)
         if settings.wrong_penalty:
             reward = WrongReward(reward, settings.wrong_penalty)
         if settings.unanswered_penalty:
