@@ -54,8 +54,8 @@ from evoseek.training.given import load_settings
 from evoseek.training.inputs import read_questions
 from evoseek.types import Question
 
-STEPS = 20
-COLLECTED = 60  # questions a round: 2 rounds x 60 x 8 rollouts are 20 steps x 6 x 8
+STEPS = 40
+COLLECTED = 120  # questions a round: 2 rounds x 120 x 8 rollouts are 40 steps x 6 x 8
 DEMONSTRATIONS = {
     "director": 100,
     "birth date": 90,

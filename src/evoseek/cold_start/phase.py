@@ -38,12 +38,12 @@ from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of, questions_to_write
 from evoseek.training.settings import TrainingSettings
 
-DEMONSTRATIONS = 480
-"""At most so many are learnt, and at most half of the questions: 29 steps of 16."""
+DEMONSTRATIONS = 960
+"""At most so many are learnt, and at most half of the questions: 57 steps of 16."""
 HELD_OUT = 0.1
 """Share of the questions that nothing is trained on."""
 FOLDER = "cold_start"
-_WARM_UP = 4  # steps, of those 29
+_WARM_UP = 4  # steps, of those 57
 _CHECKPOINT_EVERY = 5
 _FEW = 200  # questions: fewer demonstrations than six steps have
 _EXAMPLES = 6
