@@ -23,11 +23,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.corpus.evidence import evidence_of, missing, names_of
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data.contamination import runs
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.corpus.evidence import evidence_of, missing, names_of
 from evoseek.files import check_new_file, write_atomic
 from evoseek.protocols import QuestionEngine
 from evoseek.report.printable import say
