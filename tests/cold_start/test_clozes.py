@@ -63,6 +63,9 @@ def test_the_dates_of_a_life_are_asked_for():
     assert asked("Ada Birk", "Ada Birk (16 June 1911 - 3 May 1980) was an actress. She lived in the north.") == found
     living = asked("Tom Ark", "Tom Ark (born 2 March 1950) is a poet from Brill.")
     assert living["When was Tom Ark born?"] == "2 March 1950"
+    spaced = asked("Tom Ark", "Tom Ark( born 2 March 1950) is the first mayor of Port Adra in the valley.")
+    assert spaced["When was Tom Ark born?"] == "2 March 1950"
+    assert spaced["Who is the first mayor of Port Adra in the valley?"] == "Tom Ark"
 
 
 @pytest.mark.parametrize(

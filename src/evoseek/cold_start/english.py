@@ -85,10 +85,10 @@ PERSON = re.compile(
     r"\b(?:by|with|daughter of|son of|wife of|husband of|brother of|sister of|mother|father|starring|"
     r"stars) $"
 )
-OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(born\b")
+OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(\s*born\b")
 SOMEBODY = re.compile(r"\b(?:[Hh]e|[Ss]he|[Hh]is|[Hh]er)\b")
 
-BORN = re.compile(rf"^\s*\((?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
+BORN = re.compile(rf"^\s*\(\s*(?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
 LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d–—-]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
 """The dates of a life, in the brackets after a name."""
 
