@@ -45,6 +45,11 @@ def test_a_possessive_is_put_in_front_of_another():
     assert found(pages) == [("What is Moro's first director's employer?", "Neve Fuji", "Pohave")]
 
 
+def test_a_part_is_described_by_its_name_also_after_a_colon():
+    pages = {"set": ("Tree.set", "set: a method of the class Tree."), "tree": PAGES["tree"]}
+    assert found(pages) == [("Which module has the class with the method set?", "Tree", "tk.tree")]
+
+
 def test_no_chain_names_its_bridge():
     assert all(bridge.lower() not in question.lower() for question, bridge, _ in found())
 

@@ -83,21 +83,21 @@ def description(cloze: Cloze) -> str | None:
     name, before = cloze.query, cloze.before
     if not name or not before.startswith(name):
         return None
-    said = before[len(name) :].strip()
+    said = before[len(name) :].rstrip()
+    if (whole := OF_WHOLE.match(said)) and not cloze.after.strip():
+        return f"the {whole['whole']} with the {whole['part']} {name}"
     if found := re.match(r"['’]s ([\w -]+) (?:is|was)$", said):
         return f"{name}'s {found[1]}"
-    if found := AGENT.match(f"{said} "):
+    if found := AGENT.match(f"{said.lstrip()} "):
         verb = found["verb"]
         return f"the one who {PAST.get(verb, verb)} {name}"
-    if not re.match(VERB, said) or re.search('[,"“:;]', said) or len(words(said)) > _MOST_OF_DESCRIPTION:
+    if not re.match(f" {VERB} ", said) or re.search('[,"“:;]', said) or len(words(said)) > _MOST_OF_DESCRIPTION:
         return None
-    if (whole := OF_WHOLE.match(f" {said}")) and not cloze.after.strip():
-        return f"the {whole['whole']} with the {whole['part']} {name}"
     noun = "the place" if re.search(r"\b(?:in|at|near)$", said) else "the one"
     if kind := re.search(r" the (\w+)$", said):
         noun, said = f"the {kind[1]}", said[: kind.start()]
     tail = f" {cloze.after.strip()}" if cloze.after.strip() else ""
-    return f"{noun} that {name} {said}{tail}"
+    return f"{noun} that {name}{said}{tail}"
 
 
 def _plain(text: str) -> str:

@@ -298,7 +298,7 @@ def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
     directed by who" to "Who directed The Kite", "Tree is a class of the module what" to "Which module has the class
     Tree", "Tree's base class is what" to "What is Tree's base class"."""
     if not stem.startswith(name):  # `set` of the page Tree.set
-        known, name = set(words(name)), stem.split(" ")[0]
+        known, name = set(words(name)), stem.split(" ")[0].rstrip(":")
         if not set(words(name)) <= known:
             return None
     said = stem.rstrip().removeprefix(name)

@@ -138,11 +138,11 @@ BY_AGENT = re.compile(
 """What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
 
 OF_WHOLE = re.compile(
-    r" (?:is|was) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|district|"
-    r"municipality|song|chapter|character) of the (?P<whole>module|class|package|library|program|band|group|province|"
-    r"district|state|country|county|region|album|novel|series)$"
+    r"(?: is| was|:) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|"
+    r"district|municipality|song|chapter|character) of the (?P<whole>module|class|package|library|program|band|group|"
+    r"province|district|state|country|county|region|album|novel|series)$"
 )
-"""What follows the name of a part: ` is a class of the module`."""
+"""What follows the name of a part: ` is a class of the module`, `: a function of the module`."""
 
 OWN = re.compile(
     r"(?P<whose>['’]s(?: (?!(?:that|the|an?)\b|[\w-]+ed\b)[\w-]+){0,2}"
