@@ -1,7 +1,9 @@
 """Questions of two hops."""
 
-from evoseek.cold_start.chains import chains
-from evoseek.cold_start.clozes import clozes
+import pytest
+
+from evoseek.cold_start.chains import chains, description
+from evoseek.cold_start.clozes import Cloze, clozes
 from evoseek.corpus.passages import split_document
 from evoseek.types import Document
 
@@ -48,6 +50,22 @@ def test_a_possessive_is_put_in_front_of_another():
 def test_a_part_is_described_by_its_name_also_after_a_colon():
     pages = {"set": ("Tree.set", "set: a method of the class Tree."), "tree": PAGES["tree"]}
     assert found(pages) == [("Which module has the class with the method set?", "Tree", "tk.tree")]
+
+
+@pytest.mark.parametrize(
+    ("said", "described"),
+    [
+        (" is a crime film written and directed by", "the one who directed The Kite"),
+        (" was directed by", "the one who directed The Kite"),
+        (" was to be completed by", "the one that The Kite was to be completed by"),
+        ("'s score was composed by", None),
+        (" is a film from 1947 directed by", None),  # "the one that The Kite is a film from 1947 directed by"
+        (" was an employee of", None),
+    ],
+)
+def test_only_who_did_the_subject_itself_is_described_by_it(said: str, described: str | None):
+    cloze = Cloze("?", "Ada Birk", "name", "The Kite", f"The Kite{said} ", "", "kite", "The Kite", ())
+    assert description(cloze) == described
 
 
 def test_no_chain_names_its_bridge():

@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evoseek.cold_start.clozes import Cloze, opened, subject, words
-from evoseek.cold_start.english import AGENT, OF_WHOLE, PAST, VERB
+from evoseek.cold_start.english import BY_AGENT, OF_WHOLE, PAST, VERB
 
 _MOST_WORDS, _MOST_OF_DESCRIPTION = 40, 12
 _FIRST = ("date", "nationality")  # kinds whose questions are the plainest
@@ -88,10 +88,10 @@ def description(cloze: Cloze) -> str | None:
         return f"the {whole['whole']} with the {whole['part']} {name}"
     if found := re.match(r"['’]s ([\w -]+) (?:is|was)$", said):
         return f"{name}'s {found[1]}"
-    if found := AGENT.match(f"{said.lstrip()} "):
+    if found := BY_AGENT.match(said):
         verb = found["verb"]
         return f"the one who {PAST.get(verb, verb)} {name}"
-    if not re.match(f" {VERB} ", said) or re.search('[,"“:;]', said) or len(words(said)) > _MOST_OF_DESCRIPTION:
+    if not re.match(f" {VERB} (?!an? )", said) or re.search('[,"“:;]', said) or len(words(said)) > _MOST_OF_DESCRIPTION:
         return None
     noun = "the place" if re.search(r"\b(?:in|at|near)$", said) else "the one"
     if kind := re.search(r" the (\w+)$", said):

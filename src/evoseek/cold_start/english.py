@@ -127,9 +127,6 @@ PAST = {
 """Past tenses of the participles that differ from them."""
 
 _PARTICIPLE = rf"(?P<verb>[a-z]+ed|built|taught|bought|brought|sought|won|made|{'|'.join(PAST)})"
-AGENT = re.compile(rf"^(?:.* )?{_PARTICIPLE}(?: and [a-z]+ed)? by $")
-"""The participle of a passive whose agent is asked for: `... is a film directed by`."""
-
 BY_AGENT = re.compile(
     r" (?:(?:was|were) |(?:is|was) (?:an?|the) (?:(?!(?:of|from|in|by|with|for|on|to|at|about|near|after|before|that|"
     r"which|whose|never|not|only|often)\b)[\w'’-]+ )+)"
