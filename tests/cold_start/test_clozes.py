@@ -40,7 +40,10 @@ def asked(title: str, text: str) -> dict[str, str]:
         ("Marlow is a town near Port Adra.", "Marlow is a town where?", "Port Adra"),
         ("Marlow was founded in Oro Vale.", "Where was Marlow founded?", "Oro Vale"),
         ("Marlow has about 4,200 inhabitants today.", "Marlow has about how many inhabitants today?", "4,200"),
-        ("Marlow is a 1907 novel about a mine.", "Marlow is a novel about a mine of what year?", "1907"),
+        ("Marlow was rebuilt in 1911 near the river.", "When was Marlow rebuilt near the river?", "1911"),
+        ("Marlow was the first home of the poet Lew Oman.", "Marlow was the first home of the poet who?", "Lew Oman"),
+        ("Marlow was lady-in-waiting to Ada Birk.", "Marlow was lady-in-waiting to who?", "Ada Birk"),
+        ("Marlow was first seen in the Ovale Hills.", "Where was Marlow first seen?", "Ovale Hills"),
         ("Marlow sets the option cache_size for all readers.", "Marlow sets the option what?", "cache_size"),
         ("Marlow uses a timeout that defaults to 30 seconds.", "Marlow uses a timeout that defaults to what seconds?",
          "30"),
@@ -110,6 +113,7 @@ def test_what_a_subject_is_said_to_be_asks_for_it():
     "sentence",
     [
         "Marlow is an Italian town with a long history.",  # the word describes the next one
+        "Marlow is a 1907 mine of the north.",
         "Marlow was visited by Ada Birk, Tom Ark and Lew Oman.",  # one of several
         "Marlow grew between 1912 and 1920 by a third.",
         "In those years it was governed by Tom Ark of the north.",  # says not what it is about

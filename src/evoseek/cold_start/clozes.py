@@ -74,6 +74,7 @@ class Cloze:
     document_id: str
     title: str
     evidence: tuple[str, ...]
+    of_person: bool = False  # the document
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +91,8 @@ class _Statement:
         holding = [passage.id for passage in self.passages if answer in " ".join(passage.text.split())]
         evidence = tuple(holding or [passage.id for passage in self.passages])
         first = self.passages[0]
-        return Cloze(
-            f"{opened(question)}?", answer, kind, query, before, after, first.document_id, first.title, evidence
-        )
+        stated = (query, before, after, first.document_id, first.title, evidence, self.of_person)
+        return Cloze(f"{opened(question)}?", answer, kind, *stated)
 
 
 def words(text: str) -> list[str]:
@@ -252,9 +252,9 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if OPEN_END.search(after):
         return
     asked, stem = _asked(kind, before, after)
-    if kind == "year" and describes:
-        question = f"{before}{after.strip()} of what year"
-    elif kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
+    if kind == "year" and describes and asked != "when":
+        return  # "the 1907 novel"
+    if kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
         question = f"{before[: article.start()]}which{after}"
     elif re.fullmatch("(?:The|An?) ", before):
         question = f"{asked}{after}"

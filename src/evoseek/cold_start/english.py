@@ -77,13 +77,15 @@ OPEN_QUOTE = re.compile(r"[\"“]\s*$")
 SPLIT = re.compile(r"(?:[.!?:]|\b[A-Z]\.) $")
 """What stands before the first word of a sentence, or the rest of a name with initials."""
 ON = re.compile(r"\b(?:on|in)( the)? $")
-TIME = re.compile(r"\b(?:on|in|from|since|until)( the)? $")
-PLACE = re.compile(r"\b(?:in|at|near) $")
+TIME = re.compile(r"\b(?:on|in|from|since|until) $")
+PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
 BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")
 """What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`."""
+_KIN = "daughter|son|child|wife|widow|husband|brother|sister|mother|father|uncle|aunt|niece|nephew|cousin|twin"
+_WORK = "actor|actress|singer|poet|writer|author|novelist|painter|artist|composer|director|producer|king|queen|emperor"
 PERSON = re.compile(
-    r"\b(?:by|with|daughter of|son of|wife of|husband of|brother of|sister of|mother|father|starring|"
-    r"stars) $"
+    rf"\b(?:by|with|(?:grand|half-|step)?(?:{_KIN}|housekeeper|pupil|student) (?:of|to)|mother|father|{_WORK}|"
+    r"starring|stars|(?:married|engaged|lady-in-waiting) to) $"
 )
 OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(\s*born\b")
 SOMEBODY = re.compile(r"\b(?:[Hh]e|[Ss]he|[Hh]is|[Hh]er)\b")
@@ -128,9 +130,8 @@ PAST = {
 
 _PARTICIPLE = rf"(?P<verb>[a-z]+ed|built|taught|bought|brought|sought|won|made|{'|'.join(PAST)})"
 BY_AGENT = re.compile(
-    r" (?:(?:was|were) |(?:is|was) (?:an?|the) (?:(?!(?:of|from|in|by|with|for|on|to|at|about|near|after|before|that|"
-    r"which|whose|never|not|only|often)\b)[\w'’-]+ )+)"
-    rf"{_PARTICIPLE} by$"
+    r" (?:is|was|were) (?:(?!(?:of|from|in|by|with|for|on|to|at|as|about|near|after|before|but|that|which|who|whose|"
+    rf"when|where|while|never|not|only|often)\b)[\w'’-]+ )*{_PARTICIPLE} by$"
 )
 """What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
 
@@ -140,6 +141,11 @@ OF_WHOLE = re.compile(
     r"province|district|state|country|county|region|album|novel|series)$"
 )
 """What follows the name of a part: ` is a class of the module`, `: a function of the module`."""
+
+ENDS_OPEN = re.compile(
+    rf" {VERB} (?!an? )(?:(?!and |or )[\w'’.-]+ )+(?:by|of|to|in|at|near|from|for|with|on|as|after)$"
+)
+"""What follows the name of a subject, if only what is asked for is missing: ` was married to`."""
 
 OWN = re.compile(
     r"(?P<whose>['’]s(?: (?!(?:that|the|an?)\b|[\w-]+ed\b)[\w-]+){0,2}"
