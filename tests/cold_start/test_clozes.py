@@ -59,6 +59,12 @@ def test_a_pronoun_becomes_the_subject():
     assert found["Ada Birk's mother came from the town of what?"] == "Brill"
 
 
+def test_a_pronoun_of_the_other_sex_is_somebody_else():
+    found = asked("Lew Oman", "Lew Oman was a poet. His wife was Ada Birk. She was born in Brill. He was seen in 1911.")
+    assert "Where was Lew Oman born?" not in found
+    assert found["When was Lew Oman seen?"] == "1911"
+
+
 def test_the_dates_of_a_life_are_asked_for():
     found = asked("Ada Birk", "Ada Birk (16 June 1911 – 3 May 1980) was an actress. She lived in the north.")
     assert found["When was Ada Birk born?"] == "16 June 1911"
@@ -101,7 +107,7 @@ def test_a_part_of_the_subjects_name_is_not_asked_for():
 
 def test_what_a_subject_is_said_to_be_asks_for_it():
     found = asked("The Kite", "The Kite is a 1947 crime film directed by Ada Birk and written by Tom Ark.")
-    assert found["What is a 1947 crime film directed by Ada Birk?"] == "The Kite"
+    assert found["Which 1947 crime film was directed by Ada Birk?"] == "The Kite"
     many = [
         asked("Ada Birk", f"Ada Birk was a {of_what} writer of plays and poems. She lived.")
         for of_what in ("Danish", "Brill")
@@ -119,6 +125,11 @@ def test_what_a_subject_is_said_to_be_asks_for_it():
         "In those years it was governed by Tom Ark of the north.",  # says not what it is about
         ">>> Marlow.run(Tom) 12 13 {} [] = == != +++",
         "Marlow grew.",
+        "Marlow is a chapter of the Orovale Book.",  # "the what"
+        "Marlow was the second town of the valley and in 1911 was the third.",  # cut behind "and"
+        "The other mine was closed by Tom Ark of the valley.",
+        "Marlow is returned by open_file, read_file.",  # one of several
+        "Suppose that a car runs over 40 miles of a road.",  # names nothing
         "Marlow was seen as the town that Brill was modelled on and is a part of.",  # lacks its end
         "Marlow was found by The settlers.",  # no name
         'Marlow was shown in the play "Storm at Brill" for weeks.',  # a part of a title

@@ -45,7 +45,7 @@ PRONOUN = re.compile(
 """How a sentence begins that goes on about the subject of its document."""
 
 REFERS = re.compile(
-    r"\b(?:this|these|those|such|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
+    r"\b(?:this|these|those|such|other|another|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
     re.IGNORECASE,
 )
 """What a question refers to outside of itself."""
@@ -63,8 +63,8 @@ DEPENDS = re.compile(
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 CLAUSE_END = re.compile(r"[,;:]|\.$| and | or | who | which | where | that | but | when | for | with ")
-LISTED = re.compile(r"(?:,| and| or) [A-Z]")
-"""What follows a name that is one of several."""
+LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w)")
+"""What follows a name, or an identifier, that is one of several."""
 _OPEN = (
     "a an the of in on at by to for from with as and or but not is was are were be been has had have that which who "
     "whose his her its their into between during until since than about after before when where while also only"
@@ -73,6 +73,8 @@ DESCRIBES = re.compile(rf" (?!(?:{_OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
 OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born)$")
 """How a phrase ends that lacks its end."""
+OPEN_STEM = re.compile(r"(?:,|\b(?:and|or|an?|the)) ?$")
+"""What is before a question word that would be one of several, or have an article."""
 OPEN_QUOTE = re.compile(r"[\"“]\s*$")
 SPLIT = re.compile(r"(?:[.!?:]|\b[A-Z]\.) $")
 """What stands before the first word of a sentence, or the rest of a name with initials."""
@@ -88,7 +90,7 @@ PERSON = re.compile(
     r"starring|stars|(?:married|engaged|lady-in-waiting) to) $"
 )
 OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(\s*born\b")
-SOMEBODY = re.compile(r"\b(?:[Hh]e|[Ss]he|[Hh]is|[Hh]er)\b")
+SOMEBODY = re.compile(r"\b(?:(?P<he>[Hh]e|[Hh]is)|[Ss]he|[Hh]er)\b")
 
 BORN = re.compile(rf"^\s*\(\s*(?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
 LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d–—-]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
@@ -129,10 +131,11 @@ PAST = {
 """Past tenses of the participles that differ from them."""
 
 _PARTICIPLE = rf"(?P<verb>[a-z]+ed|built|taught|bought|brought|sought|won|made|{'|'.join(PAST)})"
-BY_AGENT = re.compile(
-    r" (?:is|was|were) (?:(?!(?:of|from|in|by|with|for|on|to|at|as|about|near|after|before|but|that|which|who|whose|"
-    rf"when|where|while|never|not|only|often)\b)[\w'’-]+ )*{_PARTICIPLE} by$"
+_DESCRIBED = (
+    r"(?:(?!(?:of|from|in|by|with|for|on|to|at|as|about|near|after|before|but|that|which|who|whose|when|where|while|"
+    r"never|not|only|often)\b)[\w'’-]+ )*"
 )
+BY_AGENT = re.compile(rf" (?:is|was|were) {_DESCRIBED}{_PARTICIPLE} by$")
 """What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
 
 OF_WHOLE = re.compile(
@@ -141,6 +144,9 @@ OF_WHOLE = re.compile(
     r"province|district|state|country|county|region|album|novel|series)$"
 )
 """What follows the name of a part: ` is a class of the module`, `: a function of the module`."""
+
+OF_KIND = re.compile(rf"(?:is|was) an? (?P<kind>{_DESCRIBED})(?P<said>{_PARTICIPLE} by .*)")
+"""What is said of a work by its kind: `is a 1947 film directed by Ada Birk`."""
 
 ENDS_OPEN = re.compile(
     rf" {VERB} (?!an? )(?:(?!and |or )[\w'’.-]+ )+(?:by|of|to|in|at|near|from|for|with|on|as|after)$"
