@@ -42,6 +42,8 @@ def asked(title: str, text: str) -> dict[str, str]:
         ("Marlow has about 4,200 inhabitants today.", "Marlow has about how many inhabitants today?", "4,200"),
         ("Marlow was rebuilt in 1911 near the river.", "When was Marlow rebuilt near the river?", "1911"),
         ("Marlow was the first home of the poet Lew Oman.", "Marlow was the first home of the poet who?", "Lew Oman"),
+        ("Marlow is named after the guitarist Lew Oman.", "Marlow is named after the guitarist who?", "Lew Oman"),
+        ("Marlow had its first fair on 3 May 1907.", "Marlow had its first fair when?", "3 May 1907"),
         ("Marlow was lady-in-waiting to Ada Birk.", "Marlow was lady-in-waiting to who?", "Ada Birk"),
         ("Marlow was first seen in the Ovale Hills.", "Where was Marlow first seen?", "Ovale Hills"),
         ("Marlow sets the option cache_size for all readers.", "Marlow sets the option what?", "cache_size"),
@@ -129,6 +131,7 @@ def test_what_a_subject_is_said_to_be_asks_for_it():
         "Marlow was the second town of the valley and in 1911 was the third.",  # cut behind "and"
         "The other mine was closed by Tom Ark of the valley.",
         "Marlow is returned by open_file, read_file.",  # one of several
+        "Marlow gave 40 prizes to painters of the valley between 1914 and 1932.",  # "between 1914"
         "Suppose that a car runs over 40 miles of a road.",  # names nothing
         "Marlow was seen as the town that Brill was modelled on and is a part of.",  # lacks its end
         "Marlow was found by The settlers.",  # no name

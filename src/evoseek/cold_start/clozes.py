@@ -313,7 +313,9 @@ def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
             return None
     said = stem.rstrip().removeprefix(name)
     if asked in ("when", "where"):
-        found = re.match(rf" ({VERB}) (?!(?:a|an|the|one|not)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$", said)
+        found = re.match(
+            rf" ({VERB}) (?!(?:a|an|the|one|not|its|his|her|their)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$", said
+        )
         return f"{asked} {found[1]} {name} {found[2]}{after}" if found else None
     if after.strip() or asked not in ("who", "what"):
         return None

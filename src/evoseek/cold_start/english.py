@@ -71,7 +71,7 @@ _OPEN = (
 )
 DESCRIBES = re.compile(rf" (?!(?:{_OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
-OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born)$")
+OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born|between \d+)$")
 """How a phrase ends that lacks its end."""
 OPEN_STEM = re.compile(r"(?:,|\b(?:and|or|an?|the)) ?$")
 """What is before a question word that would be one of several, or have an article."""
@@ -84,7 +84,7 @@ PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
 BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")
 """What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`."""
 _KIN = "daughter|son|child|wife|widow|husband|brother|sister|mother|father|uncle|aunt|niece|nephew|cousin|twin"
-_WORK = "actor|actress|singer|poet|writer|author|novelist|painter|artist|composer|director|producer|king|queen|emperor"
+_WORK = "actor|actress|singer|poet|writer|author|painter|[a-z]+ist|composer|director|producer|king|queen|emperor"
 PERSON = re.compile(
     rf"\b(?:by|with|(?:grand|half-|step)?(?:{_KIN}|housekeeper|pupil|student) (?:of|to)|mother|father|{_WORK}|"
     r"starring|stars|(?:married|engaged|lady-in-waiting) to) $"
