@@ -1,7 +1,9 @@
 """Questions of two hops."""
 
-from evoseek.cold_start.chains import chains
-from evoseek.cold_start.clozes import clozes
+import pytest
+
+from evoseek.cold_start.chains import chains, description
+from evoseek.cold_start.clozes import Cloze, clozes
 from evoseek.corpus.passages import split_document
 from evoseek.types import Document
 
@@ -45,6 +47,54 @@ def test_a_possessive_is_put_in_front_of_another():
     assert found(pages) == [("What is Moro's first director's employer?", "Neve Fuji", "Pohave")]
 
 
+def test_a_part_is_described_by_its_name_also_after_a_colon():
+    pages = {"set": ("Tree.set", "set: a method of the class Tree."), "tree": PAGES["tree"]}
+    assert found(pages) == [("Which module has the class with the method set?", "Tree", "tk.tree")]
+
+
+@pytest.mark.parametrize(
+    ("said", "described"),
+    [
+        (" is a crime film written and directed by", "the one who directed The Kite"),
+        (" was directed by", "the one who directed The Kite"),
+        (" is 1947 crime film directed by", "the one who directed The Kite"),
+        (" was written and directed by", "the one who directed The Kite"),
+        (" was named after Ada and directed by", None),
+        (" was married to the actor", "the actor that The Kite was married to"),
+        (" was married to actor", None),
+        (" was to be completed by", "the one that The Kite was to be completed by"),
+        ("'s score was composed by", None),
+        (" is a film from 1947 directed by", None),  # "the one that The Kite is a film from 1947 directed by"
+        (" was an employee of", None),
+    ],
+)
+def test_only_who_did_the_subject_itself_is_described_by_it(said: str, described: str | None):
+    cloze = Cloze("?", "Ada Birk", "name", "The Kite", f"The Kite{said} ", "", "kite", "The Kite", ())
+    assert description(cloze) == described
+
+
+def test_what_is_said_of_a_film_is_not_asked_of_the_person_of_its_name():
+    film = ("Beata", "Beata is a 1987 crime film directed by Ada Birk.")
+    person = ("Beata", "Beata was born in 1987 near the sea.")
+    asked = [
+        found({"ola": ("Ola Brim", f"Ola Brim was {said} Beata."), "beata": beata})
+        for said in ("the niece of", "taught by")
+        for beata in (film, person)
+    ]
+    assert asked == [
+        [],
+        [("When was the one that Ola Brim was the niece of born near the sea?", "Beata", "1987")],
+        [],
+        [("When was the one who taught Ola Brim born near the sea?", "Beata", "1987")],
+    ]
+
+
+def test_the_word_for_what_something_is_goes_with_its_name():
+    gull = ("The Gull", "The Gull was inspired by Beata.")
+    beata = ("Beata", "Beata is a 1987 crime film.")
+    assert found({"gull": gull, "beata": beata}) == []  # not "When was the film the one who ..."
+
+
 def test_no_chain_names_its_bridge():
     assert all(bridge.lower() not in question.lower() for question, bridge, _ in found())
 
@@ -56,7 +106,7 @@ def test_the_second_questions_of_chains_take_turns():
             "Ada Birk",
             "Ada Birk (16 June 1911 - 3 May 1980) was a Danish actress. She lived in Brill.",
         ),
-        "vale": ("Oto Vale", "Oto Vale was an actor in the north of Marland."),
+        "vale": ("Oto Vale", "Oto Vale was an actor in the north of Marland. He sang."),
         **{f"kite{n}": (f"Kite {n}", f"Kite {n} is a crime film directed by Ada Birk.") for n in range(4)},
         "gull": ("The Gull", "The Gull is a play written by Oto Vale."),
     }

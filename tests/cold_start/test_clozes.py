@@ -40,7 +40,12 @@ def asked(title: str, text: str) -> dict[str, str]:
         ("Marlow is a town near Port Adra.", "Marlow is a town where?", "Port Adra"),
         ("Marlow was founded in Oro Vale.", "Where was Marlow founded?", "Oro Vale"),
         ("Marlow has about 4,200 inhabitants today.", "Marlow has about how many inhabitants today?", "4,200"),
-        ("Marlow is a 1907 novel about a mine.", "Marlow is a novel about a mine of what year?", "1907"),
+        ("Marlow was rebuilt in 1911 near the river.", "When was Marlow rebuilt near the river?", "1911"),
+        ("Marlow was the first home of the poet Lew Oman.", "Marlow was the first home of the poet who?", "Lew Oman"),
+        ("Marlow is named after the guitarist Lew Oman.", "Marlow is named after the guitarist who?", "Lew Oman"),
+        ("Marlow had its first fair on 3 May 1907.", "Marlow had its first fair when?", "3 May 1907"),
+        ("Marlow was lady-in-waiting to Ada Birk.", "Marlow was lady-in-waiting to who?", "Ada Birk"),
+        ("Marlow was first seen in the Ovale Hills.", "Where was Marlow first seen?", "Ovale Hills"),
         ("Marlow sets the option cache_size for all readers.", "Marlow sets the option what?", "cache_size"),
         ("Marlow uses a timeout that defaults to 30 seconds.", "Marlow uses a timeout that defaults to what seconds?",
          "30"),
@@ -56,6 +61,12 @@ def test_a_pronoun_becomes_the_subject():
     assert found["Ada Birk's mother came from the town of what?"] == "Brill"
 
 
+def test_a_pronoun_of_the_other_sex_is_somebody_else():
+    found = asked("Lew Oman", "Lew Oman was a poet. His wife was Ada Birk. She was born in Brill. He was seen in 1911.")
+    assert "Where was Lew Oman born?" not in found
+    assert found["When was Lew Oman seen?"] == "1911"
+
+
 def test_the_dates_of_a_life_are_asked_for():
     found = asked("Ada Birk", "Ada Birk (16 June 1911 – 3 May 1980) was an actress. She lived in the north.")
     assert found["When was Ada Birk born?"] == "16 June 1911"
@@ -63,6 +74,9 @@ def test_the_dates_of_a_life_are_asked_for():
     assert asked("Ada Birk", "Ada Birk (16 June 1911 - 3 May 1980) was an actress. She lived in the north.") == found
     living = asked("Tom Ark", "Tom Ark (born 2 March 1950) is a poet from Brill.")
     assert living["When was Tom Ark born?"] == "2 March 1950"
+    spaced = asked("Tom Ark", "Tom Ark( born 2 March 1950) is the first mayor of Port Adra in the valley.")
+    assert spaced["When was Tom Ark born?"] == "2 March 1950"
+    assert spaced["Who is the first mayor of Port Adra in the valley?"] == "Tom Ark"
 
 
 @pytest.mark.parametrize(
@@ -95,7 +109,7 @@ def test_a_part_of_the_subjects_name_is_not_asked_for():
 
 def test_what_a_subject_is_said_to_be_asks_for_it():
     found = asked("The Kite", "The Kite is a 1947 crime film directed by Ada Birk and written by Tom Ark.")
-    assert found["What is a 1947 crime film directed by Ada Birk?"] == "The Kite"
+    assert found["Which 1947 crime film was directed by Ada Birk?"] == "The Kite"
     many = [
         asked("Ada Birk", f"Ada Birk was a {of_what} writer of plays and poems. She lived.")
         for of_what in ("Danish", "Brill")
@@ -107,11 +121,18 @@ def test_what_a_subject_is_said_to_be_asks_for_it():
     "sentence",
     [
         "Marlow is an Italian town with a long history.",  # the word describes the next one
+        "Marlow is a 1907 mine of the north.",
         "Marlow was visited by Ada Birk, Tom Ark and Lew Oman.",  # one of several
         "Marlow grew between 1912 and 1920 by a third.",
         "In those years it was governed by Tom Ark of the north.",  # says not what it is about
         ">>> Marlow.run(Tom) 12 13 {} [] = == != +++",
         "Marlow grew.",
+        "Marlow is a chapter of the Orovale Book.",  # "the what"
+        "Marlow was the second town of the valley and in 1911 was the third.",  # cut behind "and"
+        "The other mine was closed by Tom Ark of the valley.",
+        "Marlow is returned by open_file, read_file.",  # one of several
+        "Marlow gave 40 prizes to painters of the valley between 1914 and 1932.",  # "between 1914"
+        "Suppose that a car runs over 40 miles of a road.",  # names nothing
         "Marlow was seen as the town that Brill was modelled on and is a part of.",  # lacks its end
         "Marlow was found by The settlers.",  # no name
         'Marlow was shown in the play "Storm at Brill" for weeks.',  # a part of a title
@@ -157,9 +178,10 @@ def test_a_name_is_not_opened_with_a_capital_letter():
     assert [(one.question, one.answer, one.query) for one in found] == [
         ("hasHandlers is an old method of the class what?", "Logger", "hasHandlers")
     ]
-    assert of("Logger.hasHandlers", "hasHandlers is a method of the class Logger.")[0].question == (
-        "Which class has the method hasHandlers?"
-    )
+    for text in ("hasHandlers is a method of the class Logger.", "hasHandlers: a method of the class Logger."):
+        assert [(one.question, one.query) for one in of("Logger.hasHandlers", text)] == [
+            ("Which class has the method hasHandlers?", "hasHandlers")
+        ]
 
 
 @given(st.text(alphabet="AbcdeTom. ,()12\n'-", max_size=300))

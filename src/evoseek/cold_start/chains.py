@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evoseek.cold_start.clozes import Cloze, opened, subject, words
-from evoseek.cold_start.english import AGENT, OF_WHOLE, PAST, VERB
+from evoseek.cold_start.english import BY_AGENT, ENDS_OPEN, OF_WHOLE, PAST
 
 _MOST_WORDS, _MOST_OF_DESCRIPTION = 40, 12
 _FIRST = ("date", "nationality")  # kinds whose questions are the plainest
@@ -60,15 +60,17 @@ def chained(first: Cloze, second: Cloze) -> Chain | None:
     """The question of both hops, or None where it would name the bridge, or give its answer away."""
     bridge = subject(second.title)
     described = description(first)
-    if described is None or second.kind == "subject" or not second.query:
+    is_person = re.search(r"\b[Ww]ho\b", first.question) is not None
+    if described is None or second.kind == "subject" or not second.query or (is_person and not second.of_person):
         return None
     ends = r"(?![\w-])" if described.startswith(f"{first.query}'s") else r"(?![\w'’-])"  # not "the one who wrote X's"
-    named = rf"(?:\b[Tt]he [a-z]+ )?(?<!\w){re.escape(bridge)}{ends}"  # "the class Tree" too
-    question, replaced = re.subn(named, lambda _: described, second.question, count=1)
+    named = rf"(?P<kind>\b[Tt]he [a-z]* ?)?(?<!\w){re.escape(bridge)}{ends}"  # "the class Tree" too
+    if not (found := re.search(named, second.question)) or not described.startswith((found["kind"] or "").lower()):
+        return None  # "the film Tree" of a person
+    question = second.question[: found.start()] + described + second.question[found.end() :]
     known = set(words(first.question)) | set(words(bridge))
     if (
-        not replaced
-        or bridge.lower() in question.lower()
+        bridge.lower() in question.lower()
         or len(words(question)) > _MOST_WORDS
         or set(words(second.answer)) <= known
         or set(words(second.answer)) <= set(words(question))
@@ -83,21 +85,21 @@ def description(cloze: Cloze) -> str | None:
     name, before = cloze.query, cloze.before
     if not name or not before.startswith(name):
         return None
-    said = before[len(name) :].strip()
+    said = before[len(name) :].rstrip()
+    if (whole := OF_WHOLE.match(said)) and not cloze.after.strip():
+        return f"the {whole['whole']} with the {whole['part']} {name}"
     if found := re.match(r"['’]s ([\w -]+) (?:is|was)$", said):
         return f"{name}'s {found[1]}"
-    if found := AGENT.match(f"{said} "):
+    if found := BY_AGENT.match(said):
         verb = found["verb"]
         return f"the one who {PAST.get(verb, verb)} {name}"
-    if not re.match(VERB, said) or re.search('[,"“:;]', said) or len(words(said)) > _MOST_OF_DESCRIPTION:
+    kind = re.search(r" the (\w+)$", said)
+    said = said[: kind.start()] if kind else said
+    if not ENDS_OPEN.match(said) or len(words(said)) > _MOST_OF_DESCRIPTION:
         return None
-    if (whole := OF_WHOLE.match(f" {said}")) and not cloze.after.strip():
-        return f"the {whole['whole']} with the {whole['part']} {name}"
-    noun = "the place" if re.search(r"\b(?:in|at|near)$", said) else "the one"
-    if kind := re.search(r" the (\w+)$", said):
-        noun, said = f"the {kind[1]}", said[: kind.start()]
+    noun = f"the {kind[1]}" if kind else "the place" if said.endswith((" in", " at", " near")) else "the one"
     tail = f" {cloze.after.strip()}" if cloze.after.strip() else ""
-    return f"{noun} that {name} {said}{tail}"
+    return f"{noun} that {name}{said}{tail}"
 
 
 def _plain(text: str) -> str:

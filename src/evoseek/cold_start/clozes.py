@@ -24,11 +24,13 @@ from evoseek.cold_start.english import (
     NATION,
     NATIONALITY,
     NO_NAMES,
+    OF_KIND,
     OF_PERSON,
     OF_WHOLE,
     ON,
     OPEN_END,
     OPEN_QUOTE,
+    OPEN_STEM,
     OPENING,
     OWN,
     PAST,
@@ -50,6 +52,7 @@ _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>]")
+_NAMES = re.compile(rf"(?<=\w ){dict(SPANS)['name'].pattern}|{dict(SPANS)['code'].pattern}")
 _SENTENCES = 60  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
 _WORDS_OF_SUBJECT = 8
@@ -74,6 +77,7 @@ class Cloze:
     document_id: str
     title: str
     evidence: tuple[str, ...]
+    of_person: bool = False  # the document
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,9 +94,8 @@ class _Statement:
         holding = [passage.id for passage in self.passages if answer in " ".join(passage.text.split())]
         evidence = tuple(holding or [passage.id for passage in self.passages])
         first = self.passages[0]
-        return Cloze(
-            f"{opened(question)}?", answer, kind, query, before, after, first.document_id, first.title, evidence
-        )
+        stated = (query, before, after, first.document_id, first.title, evidence, self.of_person)
+        return Cloze(f"{opened(question)}?", answer, kind, *stated)
 
 
 def words(text: str) -> list[str]:
@@ -116,8 +119,14 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     if not name or len(words(name)) > _WORDS_OF_SUBJECT:
         return
     found = list(_sentences(passages))
-    of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or _has_lived(found)
+    somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
+    of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
+        somebody is not None and _has_lived(found[0][0])
+    )
     for sentence, held in found:
+        other = SOMEBODY.match(sentence)
+        if other and somebody and bool(other["he"]) != bool(somebody["he"]):
+            continue  # "She" of somebody else than the document's "he"
         if (told := _with_subject(sentence, name, found[0][0], of_person=of_person)) is None:
             continue
         text, brackets = _without_brackets(told, name)
@@ -151,11 +160,9 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
         start = following
 
 
-def _has_lived(found: Sequence[tuple[str, tuple[Passage, ...]]]) -> bool:
-    """Whether the first sentence has dates of birth and death, and some sentence speaks of a person."""
-    first = found[0][0] if found else ""
-    at = max(first.find("("), 0)
-    return LIVED.match(first[at:]) is not None and any(SOMEBODY.search(sentence) for sentence, _ in found)
+def _has_lived(first: str) -> bool:
+    """Whether a document's first sentence has dates of birth and death."""
+    return LIVED.match(first[max(first.find("("), 0) :]) is not None
 
 
 def _is_prose(sentence: str) -> bool:
@@ -238,7 +245,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     """The question for a span, unless it would not say what it is about, hold its answer, or have other answers."""
     name = statement.subject
     describes = DESCRIBES.match(rest) is not None
-    if kind == "name" and (describes or LISTED.match(rest) or before.endswith((", ", " and ", " or "))):
+    if (kind == "name" and describes) or (kind in ("name", "code") and LISTED.match(rest)):
         return
     if SPLIT.search(before) or (re.search(r"\b[A-Z]$", answer) and re.match(r"\. [A-Z]", rest)):
         return  # the first word of a sentence, or a part of a name with initials
@@ -252,12 +259,14 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if OPEN_END.search(after):
         return
     asked, stem = _asked(kind, before, after)
-    if kind == "year" and describes:
-        question = f"{before}{after.strip()} of what year"
-    elif kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
+    if kind == "year" and describes and asked != "when":
+        return  # "the 1907 novel"
+    if kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
         question = f"{before[: article.start()]}which{after}"
     elif re.fullmatch("(?:The|An?) ", before):
         question = f"{asked}{after}"
+    elif OPEN_STEM.search(stem):
+        return
     else:
         question = _fronted(name, stem, asked, after) or f"{stem}{asked}{after}"
     question = " ".join(question.replace("`", "").split())
@@ -265,7 +274,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     query = _query(name, known, own)
     if question.count('"') % 2:
         return  # another part of a title
-    if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and (query or not REFERS.search(question)):
+    is_whole = query or (_NAMES.search(before + after) and not REFERS.search(question))
+    if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)
 
 
@@ -298,12 +308,14 @@ def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
     directed by who" to "Who directed The Kite", "Tree is a class of the module what" to "Which module has the class
     Tree", "Tree's base class is what" to "What is Tree's base class"."""
     if not stem.startswith(name):  # `set` of the page Tree.set
-        known, name = set(words(name)), stem.split(" ")[0]
+        known, name = set(words(name)), stem.split(" ")[0].rstrip(":")
         if not set(words(name)) <= known:
             return None
     said = stem.rstrip().removeprefix(name)
     if asked in ("when", "where"):
-        found = re.match(rf" ({VERB}) (?!(?:a|an|the|one|not)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$", said)
+        found = re.match(
+            rf" ({VERB}) (?!(?:a|an|the|one|not|its|his|her|their)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$", said
+        )
         return f"{asked} {found[1]} {name} {found[2]}{after}" if found else None
     if after.strip() or asked not in ("who", "what"):
         return None
@@ -329,4 +341,6 @@ def _of_subject(statement: _Statement) -> Iterator[Cloze]:
     is_specific = re.search(r"[A-Z0-9]", NATION.sub("", description)) is not None
     if is_specific and len(said) in _WORDS_OF_SUBJECT_QUESTION and not set(words(name)) & set(said):
         asked = "who" if statement.of_person else "what"
-        yield statement.asks(f"{asked} {description}", name, "subject", description, after=description)
+        of_kind = OF_KIND.fullmatch(description)
+        question = f"which {of_kind['kind']}was {of_kind['said']}" if of_kind else f"{asked} {description}"
+        yield statement.asks(question, name, "subject", description, after=description)

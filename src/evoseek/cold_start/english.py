@@ -45,7 +45,7 @@ PRONOUN = re.compile(
 """How a sentence begins that goes on about the subject of its document."""
 
 REFERS = re.compile(
-    r"\b(?:this|these|those|such|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
+    r"\b(?:this|these|those|such|other|another|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
     re.IGNORECASE,
 )
 """What a question refers to outside of itself."""
@@ -63,32 +63,36 @@ DEPENDS = re.compile(
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 CLAUSE_END = re.compile(r"[,;:]|\.$| and | or | who | which | where | that | but | when | for | with ")
-LISTED = re.compile(r"(?:,| and| or) [A-Z]")
-"""What follows a name that is one of several."""
+LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w)")
+"""What follows a name, or an identifier, that is one of several."""
 _OPEN = (
     "a an the of in on at by to for from with as and or but not is was are were be been has had have that which who "
     "whose his her its their into between during until since than about after before when where while also only"
 )
 DESCRIBES = re.compile(rf" (?!(?:{_OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
-OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born)$")
+OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born|between \d+)$")
 """How a phrase ends that lacks its end."""
+OPEN_STEM = re.compile(r"(?:,|\b(?:and|or|an?|the)) ?$")
+"""What is before a question word that would be one of several, or have an article."""
 OPEN_QUOTE = re.compile(r"[\"“]\s*$")
 SPLIT = re.compile(r"(?:[.!?:]|\b[A-Z]\.) $")
 """What stands before the first word of a sentence, or the rest of a name with initials."""
 ON = re.compile(r"\b(?:on|in)( the)? $")
-TIME = re.compile(r"\b(?:on|in|from|since|until)( the)? $")
-PLACE = re.compile(r"\b(?:in|at|near) $")
+TIME = re.compile(r"\b(?:on|in|from|since|until) $")
+PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
 BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")
 """What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`."""
+_KIN = "daughter|son|child|wife|widow|husband|brother|sister|mother|father|uncle|aunt|niece|nephew|cousin|twin"
+_WORK = "actor|actress|singer|poet|writer|author|painter|[a-z]+ist|composer|director|producer|king|queen|emperor"
 PERSON = re.compile(
-    r"\b(?:by|with|daughter of|son of|wife of|husband of|brother of|sister of|mother|father|starring|"
-    r"stars) $"
+    rf"\b(?:by|with|(?:grand|half-|step)?(?:{_KIN}|housekeeper|pupil|student) (?:of|to)|mother|father|{_WORK}|"
+    r"starring|stars|(?:married|engaged|lady-in-waiting) to) $"
 )
-OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(born\b")
-SOMEBODY = re.compile(r"\b(?:[Hh]e|[Ss]he|[Hh]is|[Hh]er)\b")
+OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(\s*born\b")
+SOMEBODY = re.compile(r"\b(?:(?P<he>[Hh]e|[Hh]is)|[Ss]he|[Hh]er)\b")
 
-BORN = re.compile(rf"^\s*\((?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
+BORN = re.compile(rf"^\s*\(\s*(?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
 LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d–—-]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
 """The dates of a life, in the brackets after a name."""
 
@@ -127,22 +131,27 @@ PAST = {
 """Past tenses of the participles that differ from them."""
 
 _PARTICIPLE = rf"(?P<verb>[a-z]+ed|built|taught|bought|brought|sought|won|made|{'|'.join(PAST)})"
-AGENT = re.compile(rf"^(?:.* )?{_PARTICIPLE}(?: and [a-z]+ed)? by $")
-"""The participle of a passive whose agent is asked for: `... is a film directed by`."""
-
-BY_AGENT = re.compile(
-    r" (?:(?:was|were) |(?:is|was) (?:an?|the) (?:(?!(?:of|from|in|by|with|for|on|to|at|about|near|after|before|that|"
-    r"which|whose|never|not|only|often)\b)[\w'’-]+ )+)"
-    rf"{_PARTICIPLE} by$"
+_DESCRIBED = (
+    r"(?:(?!(?:of|from|in|by|with|for|on|to|at|as|about|near|after|before|but|that|which|who|whose|when|where|while|"
+    r"never|not|only|often)\b)[\w'’-]+ )*"
 )
+BY_AGENT = re.compile(rf" (?:is|was|were) {_DESCRIBED}{_PARTICIPLE} by$")
 """What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
 
 OF_WHOLE = re.compile(
-    r" (?:is|was) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|district|"
-    r"municipality|song|chapter|character) of the (?P<whole>module|class|package|library|program|band|group|province|"
-    r"district|state|country|county|region|album|novel|series)$"
+    r"(?: is| was|:) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|"
+    r"district|municipality|song|chapter|character) of the (?P<whole>module|class|package|library|program|band|group|"
+    r"province|district|state|country|county|region|album|novel|series)$"
 )
-"""What follows the name of a part: ` is a class of the module`."""
+"""What follows the name of a part: ` is a class of the module`, `: a function of the module`."""
+
+OF_KIND = re.compile(rf"(?:is|was) an? (?P<kind>{_DESCRIBED})(?P<said>{_PARTICIPLE} by .*)")
+"""What is said of a work by its kind: `is a 1947 film directed by Ada Birk`."""
+
+ENDS_OPEN = re.compile(
+    rf" {VERB} (?!an? )(?:(?!and |or )[\w'’.-]+ )+(?:by|of|to|in|at|near|from|for|with|on|as|after)$"
+)
+"""What follows the name of a subject, if only what is asked for is missing: ` was married to`."""
 
 OWN = re.compile(
     r"(?P<whose>['’]s(?: (?!(?:that|the|an?)\b|[\w-]+ed\b)[\w-]+){0,2}"

@@ -16,7 +16,7 @@ from itertools import islice
 from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, chains
-from evoseek.cold_start.clozes import Cloze, clozes, subject
+from evoseek.cold_start.clozes import Cloze, clozes, subject, words
 from evoseek.cold_start.comparisons import Comparison, comparisons
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
 from evoseek.errors import DataError
@@ -80,19 +80,18 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     for passage in corpus.passages():
         titles.setdefault(passage.document_id, passage.title)
     documents = _documents(corpus, rng.sample(sorted(titles), min(len(titles), _DOCUMENTS)))
-    by_document = _of_one_answer({id: list(clozes(passages)) for id, passages in documents.items()})
+    by_document = _of_one_answer({id: list(clozes(passages)) for id, passages in documents.items()}, titles)
     number = min(number, sum(map(len, by_document.values())))
     linked = list(chains(by_document, titles))
     rng.shuffle(linked)
     compared = list(comparisons(by_document, rng))
     rng.shuffle(compared)
-    titled = Counter(titles.values())
     writer = _Writer(engine, k, documents)
     writer.counts.update(documents=len(documents), **{"made/chain": len(linked), "made/comparison": len(compared)})
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
     two = await writer.of_two_hops(compared, "comparison", round(COMPARISONS * number))
     two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
-    alone = (cloze for cloze in _spread(by_document, rng) if cloze.kind != "subject" and titled[cloze.title] == 1)
+    alone = (cloze for cloze in _spread(by_document, rng) if cloze.kind != "subject")
     none = await writer.unanswerable(alone, linked[::-1], round(UNANSWERABLE * number))
     one = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
     written = [*one, *two, *none]
@@ -116,14 +115,26 @@ def _documents(corpus: PassageStore, drawn: Sequence[str]) -> dict[str, list[Pas
     return {id: sorted(passages, key=lambda passage: passage.start) for id, passages in found.items()}
 
 
-def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]]) -> dict[str, list[Cloze]]:
-    """Without questions that have another answer in another document, or another sentence."""
+def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[str, str]) -> dict[str, list[Cloze]]:
+    """Without questions that have another answer in another document, or another sentence, and without those that name
+    several documents: by the name of all of them, or by words of it that are in the names of others."""
     answers: dict[str, set[str]] = {}
     for found in by_document.values():
         for cloze in found:
             answers.setdefault(normalise(cloze.question), set()).add(normalise(cloze.answer))
+    names = Counter(map(subject, titles.values()))
+    holding: dict[str, set[str]] = {}
+    for name in names:
+        for word in words(name):
+            holding.setdefault(word, set()).add(name)
+
+    def is_one(cloze: Cloze) -> bool:
+        if not cloze.query or cloze.kind == "subject" or names[cloze.query]:
+            return names[cloze.query] <= 1
+        return len(set.intersection(*(holding[word] for word in words(cloze.query)))) == 1
+
     return {
-        id: [cloze for cloze in found if len(answers[normalise(cloze.question)]) == 1]
+        id: [cloze for cloze in found if len(answers[normalise(cloze.question)]) == 1 and is_one(cloze)]
         for id, found in by_document.items()
     }
 
@@ -220,11 +231,16 @@ class _Writer:
         return chosen
 
     async def _without(self, clozes: Sequence[Cloze]) -> list[bool]:
-        """Whether a search gives no passage with the answer once the question's document is taken out."""
+        """Whether no search, by the subject or by the question, gives a passage with the answer once the question's
+        document is taken out."""
         most = max(len(self.documents[cloze.document_id]) for cloze in clozes)
-        found = await search(self.engine, [cloze.query or cloze.question for cloze in clozes], self.k + most)
-        left = ([p for p in ps if p.document_id != c.document_id] for c, ps in zip(clozes, found, strict=True))
-        return [not any(_contains(p, c.answer) for p in ps[: self.k]) for c, ps in zip(clozes, left, strict=True)]
+        queries = [query for cloze in clozes for query in (cloze.query or cloze.question, cloze.question)]
+        found = await search(self.engine, queries, self.k + most)
+        lacks: list[bool] = []
+        for place, cloze in enumerate(clozes):
+            pair = ([p for p in found[i] if p.document_id != cloze.document_id] for i in (2 * place, 2 * place + 1))
+            lacks.append(not any(_contains(p, cloze.answer) for left in pair for p in left[: self.k]))
+        return lacks
 
     def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str], *, answer: str, kind: str) -> Item:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
