@@ -16,7 +16,7 @@ from evoseek.registry import KINDS
 from evoseek.report.status import status
 from evoseek.report.view.source import Source
 from evoseek.reward.format import WebFormatReward
-from evoseek.reward.shaping import OverlongReward, UnansweredReward, WrongReward
+from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, WrongReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
@@ -138,6 +138,15 @@ def test_a_rollout_without_an_answer_is_penalised_in_training_and_not_in_evaluat
     shaped = loop.system.rollouts.reward
     assert (type(shaped), shaped.penalty) == (UnansweredReward, 0.5)
     assert 0.0 <= asyncio.run(loop.evaluate(0))["eval/reward"] <= 1.0
+
+
+@pytest.mark.parametrize("system", ["search-r1", "dspo"])
+def test_evidence_pays_in_training_and_not_in_evaluation(places, tmp_path, system):
+    settings = load_settings(system=system, options={"reward.evidence_weight": 0.5, "reward.wrong_penalty": 0.25})
+    with TrainingContext(settings, RunDirectory(tmp_path)) as context:
+        shaped = context.training_reward
+        assert (type(shaped), type(shaped.reward), shaped.reward.weight) == (WrongReward, EvidenceReward, 0.5)
+        assert not isinstance(context.reward, EvidenceReward)
 
 
 @pytest.mark.parametrize("system", ["search-r1", "dspo", "deepresearcher", "zerosearch"])

@@ -50,7 +50,7 @@ from evoseek.types import Outcome, Question, Trajectory, TrajectoryGroup
 
 _ONLY_IN_TRAINING = (
     *("rollout.group_size", "rollout.max_staleness"),
-    *("reward.overlong_max", "reward.unanswered_penalty", "reward.wrong_penalty"),
+    *("reward.evidence_weight", "reward.overlong_max", "reward.unanswered_penalty", "reward.wrong_penalty"),
 )
 _DECIDING = (  # tables of settings that decide how a question is answered and scored
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),

@@ -27,6 +27,7 @@ def test_the_same_document_named_twice_is_needed_once():
 def test_evidence_is_read_from_the_metadata():
     assert evidence_of(Question("q", "who?", ("x",), {"evidence": ["a", 3, "b"]})) == ("a", "b")
     assert evidence_of(Question("q", "who?", ("x",), {"evidence": "a"})) == ()
+    assert evidence_of(Question("q", "who?", ("x",), {"evidence": ["", " ", "b"]})) == ("b",)
 
 
 def test_what_is_missing():

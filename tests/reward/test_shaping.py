@@ -128,14 +128,6 @@ def test_the_share_of_the_evidence_that_was_found_is_added(answer, searches, rew
     assert outcome == Scored(pytest.approx(reward), {"exact_match": right, "unshaped": right, "evidence": share})
 
 
-@pytest.mark.parametrize(("searches", "share"), [(1, 1.0), (2, 1 / 2), (3, 1 / 3)])
-def test_searching_on_after_the_evidence_is_found_pays_less(searches, share) -> None:
-    outcome = score(solved("Meri", *[["a", "b"]] * searches, evidence=["a"]), 0.5)
-    assert outcome.reward == pytest.approx(1.0 + 0.5 * share)
-    nothing = score(solved("Meri", ["a"], *[[]] * searches, evidence=["a"]), 0.5)
-    assert nothing.reward == pytest.approx(1.5)
-
-
 @pytest.mark.parametrize("evidence", [None, []])
 def test_a_question_without_evidence_keeps_its_reward(evidence) -> None:
     assert score(solved("Meri", ["a"], evidence=evidence), 0.5) == Scored(1.0, {"exact_match": 1.0})

@@ -177,9 +177,11 @@ def test_metrics_of_each_number_of_hops():
     ]
     assert metrics_by(asked, "hops", signal_metrics) == {
         "reward/hops_1": 0.5,
+        "answer_reward/hops_1": 0.5,
         "frac_reward_zero_std/hops_1": 0.0,
         "tools/call_frequency/hops_1": pytest.approx(2 / 3),
         "reward/hops_2": 0.0,
+        "answer_reward/hops_2": 0.0,
         "frac_reward_zero_std/hops_2": 1.0,
         "tools/call_frequency/hops_2": 1.0,
     }
@@ -188,6 +190,13 @@ def test_metrics_of_each_number_of_hops():
     shares = metrics_by(marked, "answerable", signal_metrics)
     assert (shares["reward/answerable_True"], shares["reward/answerable_False"]) == (0.5, 0.0)
     assert metrics_by(asked, "depth", signal_metrics) == metrics_by(asked, "", signal_metrics) == {}
+
+
+def test_what_is_added_to_the_reward_of_an_answer_is_not_in_answer_reward():
+    shaped = Scored(0.75, {"unshaped": 1.0, "unanswered": -0.25})
+    group = TrajectoryGroup("a", GROUPS[0].trajectories[:2], (shaped, Scored(0.0)))
+    metrics = rollout_metrics([group])
+    assert (metrics["reward"], metrics["answer_reward"]) == (0.375, 0.5)
 
 
 def unanswerable(trajectory):

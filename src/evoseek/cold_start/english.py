@@ -135,7 +135,10 @@ _DESCRIBED = (
     r"(?:(?!(?:of|from|in|by|with|for|on|to|at|as|about|near|after|before|but|that|which|who|whose|when|where|while|"
     r"never|not|only|often)\b)[\w'’-]+ )*"
 )
-BY_AGENT = re.compile(rf" (?:is|was|were) {_DESCRIBED}{_PARTICIPLE} by$")
+BY_AGENT = re.compile(
+    rf" (?:(?:was|were) (?:[a-z]+(?:ed|en) and )?|(?:is|was) (?:(?:an?|the) |(?=\d{{4}} )){_DESCRIBED})"
+    rf"{_PARTICIPLE} by$"
+)
 """What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
 
 OF_WHOLE = re.compile(
@@ -145,7 +148,10 @@ OF_WHOLE = re.compile(
 )
 """What follows the name of a part: ` is a class of the module`, `: a function of the module`."""
 
-OF_KIND = re.compile(rf"(?:is|was) an? (?P<kind>{_DESCRIBED})(?P<said>{_PARTICIPLE} by .*)")
+OF_KIND = re.compile(
+    rf"(?:is|was) an? (?P<kind>{_DESCRIBED})(?<!\band )(?<!ly )(?<!first )"
+    rf"(?P<said>(?:[a-z]+(?:ed|en) and )?{_PARTICIPLE} by .*)"
+)
 """What is said of a work by its kind: `is a 1947 film directed by Ada Birk`."""
 
 ENDS_OPEN = re.compile(

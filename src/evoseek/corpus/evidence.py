@@ -13,7 +13,7 @@ def evidence_of(question: Question) -> tuple[str, ...]:
     metadata; empty if unknown."""
     given = question.metadata.get("evidence")
     texts = cast("list[object]", given) if isinstance(given, list | tuple) else []
-    return tuple(text for text in texts if isinstance(text, str))
+    return tuple(text for text in texts if isinstance(text, str) and text.strip())
 
 
 def recall(evidence: Sequence[str], passages: Iterable[Passage]) -> float | None:

@@ -180,7 +180,7 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
     if len(own) < _STEPS or any(row[f"{prefix}frac_reward_zero_std"] != 1.0 for row in own):
         return None
     last = {name.removeprefix(prefix): value for name, value in own[-1].items()}
-    reward = last.get("reward") or 0.0
+    reward = last.get("answer_reward", last.get("reward")) or 0.0
     if not relative and reward != 0.0:
         return None
     answered, malformed, cut = (

@@ -31,7 +31,7 @@ class RewardSettings(PartSettings):
         ge=0,
         le=100,
         description="Weight of the share of a question's evidence that the searches found, added to the solver's "
-        "reward in training; it falls with every search beyond. In self-play the evidence is what the proposer found.",
+        "reward in training. In self-play the evidence is what the proposer found.",
     )
     unanswered_penalty: float = Field(
         default=0.0,

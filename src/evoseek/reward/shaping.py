@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from itertools import chain
 
 from evoseek.corpus.evidence import evidence_of, recall
 from evoseek.corpus.language import is_refusal
@@ -101,16 +100,14 @@ class WrongReward:
 
 @dataclass(frozen=True, slots=True)
 class EvidenceReward:
-    """Another RewardFn plus `weight` times the part `evidence`, in [0, 1]: how much of the question's evidence
-    (`evidence_of`) the trajectory's searches found, divided by how much there is, or by the number of searches that
-    found anything if that is more.
+    """Another RewardFn plus `weight` times the part `evidence`, the share in [0, 1] of the question's evidence
+    (`evidence_of`) that the trajectory's searches found.
 
     The answer alone shows only that something was wrong; this shows which search of a failed rollout was right, so that
-    a second search that is hardly ever followed by a right answer is learnt, and guessing pays less; one search more
-    than there is evidence pays less, too. In self-play the
-    evidence is the proposer's path, which is known at no cost. It fails if the evidence does not fit the question: it
-    then rewards searching for it instead of answering. Questions without evidence, and Invalid outcomes, stay as they
-    are.
+    a second search that is hardly ever followed by a right answer is learnt, and guessing is worth less beside it. In
+    self-play the evidence is the proposer's path, which is known at no cost. It fails if the evidence does not fit the
+    question: it then rewards searching for it instead of answering. Searches beyond cost nothing. Questions without
+    evidence, and Invalid outcomes, stay as they are.
     """
 
     reward: RewardFn
@@ -119,11 +116,9 @@ class EvidenceReward:
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
         outcome = await self.reward(trajectory)
-        found = [result.passages for result in trajectory.tool_results if result.passages]
-        wanted = evidence_of(trajectory.question)
-        share = recall(wanted, chain.from_iterable(found))
+        passages = (passage for result in trajectory.tool_results for passage in result.passages)
+        share = recall(evidence_of(trajectory.question), passages)
         if isinstance(outcome, Invalid) or share is None:
             return outcome
-        share *= min(1.0, len(set(wanted)) / max(1, len(found)))
         parts = {**outcome.parts, UNSHAPED: unshaped(outcome), "evidence": share}
         return Scored(outcome.reward + self.weight * share, parts)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
-from evoseek.reward.shaping import UNSHAPED, unshaped
+from evoseek.reward.shaping import unshaped
 from evoseek.rollout.roller import searches
 from evoseek.training.question_order import label
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
@@ -50,7 +50,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     """Metrics of the rollouts of one step. Invalid rollouts count in shares and lengths, never in rewards.
 
     reward                    mean over scored rollouts
-    answer_reward             the same without penalties and the share for evidence; left out if there are none
+    answer_reward             the same without penalties and the share for evidence
     reward_std                mean over groups of the standard deviation within the group (n - 1)
     frac_reward_zero_std      share of groups whose rewards are all equal: they give no signal
     completions/mean_length   action tokens a rollout
@@ -74,7 +74,6 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     metrics: dict[str, float] = {}
     if scored:
         metrics["reward"] = fmean(scored)
-    if any(isinstance(outcome, Scored) and UNSHAPED in outcome.parts for outcome in outcomes):
         metrics["answer_reward"] = fmean(unshaped(outcome) for outcome in outcomes if isinstance(outcome, Scored))
     if compared:
         metrics["reward_std"] = fmean(stdev(group) for group in compared)
