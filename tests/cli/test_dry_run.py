@@ -114,7 +114,7 @@ def test_the_recipes_of_documents_need_no_questions(words, system, tmp_path, mon
     index, run = str(tmp_path / "index"), str(tmp_path / "run")
     given = ["train", "--config", f"{system}/documents", "--model", "tiny", "--index", index, "--run-dir", run]
     lines = said([*given, "--dry-run"], monkeypatch)
-    assert any(line.startswith("Cold start: at most 1000 questions written about ") for line in lines)
+    assert any(line.startswith("Cold start: at most 2000 questions written about ") for line in lines)
 
 
 def test_several_processes_are_told_as_torchrun_would_be(words, monkeypatch):
