@@ -19,6 +19,7 @@ what `bench/wiki2_demonstrations.py` describes.
     python bench/real_learning.py FOLDER OUT                          everything (hours)
     python bench/real_learning.py FOLDER OUT --only grpo --seeds 0    the warm start and an arm
     python bench/real_learning.py FOLDER OUT --table                  what there is
+    python bench/real_learning.py FOLDER OUT --rollouts               how often two hops were searched twice, and right
 
 What is done is not done again, and a run that was interrupted goes on. Times are this machine's, by the clock, with
 whatever else it did; seconds of a process (CPU) are beside them.
@@ -31,7 +32,7 @@ import os
 import random
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -320,6 +321,30 @@ def show(out: Path, console: Console) -> None:
     show_differences(drawn, console)
 
 
+def show_rollouts(out: Path, console: Console) -> None:
+    """Of the questions of two hops in training, every five steps: the share of rollouts that searched twice or more,
+    of these those that were right or gave no answer, and of the others those that were right."""
+    table = Table("run", "questions", "steps", "rollouts", "searched twice", "right", "no answer", "right after one")
+    for log in sorted(out.glob("seed*/*/trajectories.jsonl")):
+        found: dict[tuple[str, int], list[Mapping[str, Any]]] = {}
+        for line in log.read_text(encoding="utf-8").splitlines():
+            about = (row := json.loads(line))["question"]["metadata"]
+            if about.get("hops") == 2 and "reward" in row["outcome"]:
+                kind = "comparison" if about["kind"] == "comparison" else "director"
+                found.setdefault((kind, (row["step"] - 1) // 5), []).append(row)
+        for (kind, part), rows in sorted(found.items()):
+            two, one = ([row for row in rows if (len(row["tool_results"]) > 1) is is_two] for is_two in (True, False))
+            right = [share(row["outcome"]["parts"]["exact_match"] for row in some) for some in (two, one)]
+            named = (f"{log.parent.parent.name}/{log.parent.name}", kind, f"{5 * part + 1}-{5 * part + 5}")
+            none = share(row["answer"] is None for row in two)
+            table.add_row(*named, str(len(rows)), f"{len(two) / len(rows):.2f}", right[0], none, right[1])
+    console.print(table)
+
+
+def share(values: Iterable[float]) -> str:
+    return f"{fmean(numbers):.2f}" if (numbers := [float(value) for value in values]) else "-"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=Path)
@@ -327,8 +352,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", choices=("sft", *ARMS, REJECTION), default=("sft", *ARMS, REJECTION))
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--table", action="store_true", help="only show what there is")
+    parser.add_argument("--rollouts", action="store_true", help="only show what the rollouts of training were")
     options = parser.parse_args()
     console = Console(width=200)
+    if options.rollouts:
+        show_rollouts(options.out, console)
+        return
     if not options.table:
         for seed in options.seeds:
             bench = Bench(options.folder, options.out, seed, console)

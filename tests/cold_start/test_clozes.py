@@ -67,6 +67,16 @@ def test_a_pronoun_of_the_other_sex_is_somebody_else():
     assert found["When was Lew Oman seen?"] == "1911"
 
 
+def test_a_war_is_no_place_and_a_list_no_profession():
+    text = "Lew Oman was a poet. He was wounded in the Second Port War. He was taught at the Brill School."
+    found = asked("Lew Oman", text)
+    assert found["Where was Lew Oman taught?"] == "Brill School"
+    assert "Second Port War" not in found.values()
+    assert not any(
+        q.endswith("list who?") for q in asked("cfg_parse", "The cfg_parse call fills the list Brill_names.")
+    )
+
+
 def test_the_dates_of_a_life_are_asked_for():
     found = asked("Ada Birk", "Ada Birk (16 June 1911 – 3 May 1980) was an actress. She lived in the north.")
     assert found["When was Ada Birk born?"] == "16 June 1911"

@@ -193,6 +193,14 @@ def test_who_answers_wrongly_or_is_always_right_is_told_something_else():
     assert "harder questions" in no_signal([row(1.0, answered=1.0, reward=1.0)] * 3)
 
 
+def test_what_is_paid_for_evidence_makes_no_answer_right():
+    never = row(1.0, answered=1.0, reward=0.25) | {"answer_reward": 0.0}
+    assert "never right" in no_signal([never] * 3)
+    assert no_signal([never] * 3, relative=False) is None
+    half = steps(5, frac_reward_zero_std=1.0, reward=1.0, answer_reward=0.5)
+    assert "Nearly all are right" not in little_signal(half)
+
+
 def test_equal_rewards_teach_where_they_are_not_compared_with_those_of_the_group():
     assert no_signal([row(1.0, answered=1.0, reward=0.5)] * 3, relative=False) is None
     assert no_signal([row(1.0, answered=1.0, reward=0.0)] * 3, relative=False)

@@ -65,8 +65,9 @@ def test_without_any_answer_all_are_wrong() -> None:
 
 
 def test_the_metric_is_settable_and_the_rest_of_a_reward_stays() -> None:
-    paid = Scored(0.0 + 0.5 * 0.5, {"f1": 0.0, "evidence": 0.5})
+    paid = Scored(0.0 + 0.5 * 0.5, {"f1": 0.0, "unshaped": 0.0, "evidence": 0.5})
     after = relabel(group(("Meri", paid), ("Meri of Kalo", paid), ("Meri", paid)), "f1")
     # f1 of "meri of kalo" against "meri": precision 1/3, recall 1, so 2 * (1/3) / (4/3) = 1/2
     assert [outcome.parts["f1"] for outcome in after.outcomes] == [1.0, 0.5, 1.0]
+    assert [outcome.parts["unshaped"] for outcome in after.outcomes] == [1.0, 0.5, 1.0]
     assert [outcome.reward for outcome in after.outcomes] == [1.25, 0.75, 1.25]

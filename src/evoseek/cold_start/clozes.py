@@ -24,6 +24,7 @@ from evoseek.cold_start.english import (
     NATION,
     NATIONALITY,
     NO_NAMES,
+    NO_PLACE,
     OF_KIND,
     OF_PERSON,
     OF_WHOLE,
@@ -259,6 +260,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if OPEN_END.search(after):
         return
     asked, stem = _asked(kind, before, after)
+    if asked == "where" and NO_PLACE.search(answer):
+        return
     if kind == "year" and describes and asked != "when":
         return  # "the 1907 novel"
     if kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):

@@ -81,10 +81,18 @@ SPLIT = re.compile(r"(?:[.!?:]|\b[A-Z]\.) $")
 ON = re.compile(r"\b(?:on|in)( the)? $")
 TIME = re.compile(r"\b(?:on|in|from|since|until) $")
 PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
+NO_PLACE = re.compile(
+    rf"\b(?:War|Wars|Battle|Ages?|Revolution|Renaissance|League|Cup|Championships?|Olympics|Games|Awards?|Honours|Army|"
+    rf"Navy|{_MONTHS})\b"
+)
+"""Names that follow `in` and are no places."""
 BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")
 """What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`."""
 _KIN = "daughter|son|child|wife|widow|husband|brother|sister|mother|father|uncle|aunt|niece|nephew|cousin|twin"
-_WORK = "actor|actress|singer|poet|writer|author|painter|[a-z]+ist|composer|director|producer|king|queen|emperor"
+_WORK = (
+    "actor|actress|singer|poet|writer|author|painter|(?!(?:play|check)?list )[a-z]+ist|composer|director|producer|"
+    "king|queen|emperor"
+)
 PERSON = re.compile(
     rf"\b(?:by|with|(?:grand|half-|step)?(?:{_KIN}|housekeeper|pupil|student) (?:of|to)|mother|father|{_WORK}|"
     r"starring|stars|(?:married|engaged|lady-in-waiting) to) $"
@@ -155,7 +163,7 @@ OF_KIND = re.compile(
 """What is said of a work by its kind: `is a 1947 film directed by Ada Birk`."""
 
 ENDS_OPEN = re.compile(
-    rf" {VERB} (?!an? )(?:(?!and |or )[\w'’.-]+ )+(?:by|of|to|in|at|near|from|for|with|on|as|after)$"
+    rf" {VERB} (?!an? )(?:(?!and |or |but |not |never )[\w'’.-]+ )+(?:by|of|to|in|at|near|from|for|with|on|as|after)$"
 )
 """What follows the name of a subject, if only what is asked for is missing: ` was married to`."""
 

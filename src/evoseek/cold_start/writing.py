@@ -234,13 +234,17 @@ class _Writer:
         """Whether no search, by the subject or by the question, gives a passage with the answer once the question's
         document is taken out."""
         most = max(len(self.documents[cloze.document_id]) for cloze in clozes)
-        queries = [query for cloze in clozes for query in (cloze.query or cloze.question, cloze.question)]
-        found = await search(self.engine, queries, self.k + most)
-        lacks: list[bool] = []
-        for place, cloze in enumerate(clozes):
-            pair = ([p for p in found[i] if p.document_id != cloze.document_id] for i in (2 * place, 2 * place + 1))
-            lacks.append(not any(_contains(p, cloze.answer) for left in pair for p in left[: self.k]))
-        return lacks
+        queries = dict.fromkeys(query for cloze in clozes for query in (cloze.query, cloze.question) if query)
+        found = dict(zip(queries, await search(self.engine, list(queries), self.k + most), strict=True))
+
+        def lacks(cloze: Cloze) -> bool:
+            each = (
+                [p for p in found.get(query, ()) if p.document_id != cloze.document_id][: self.k]
+                for query in (cloze.query, cloze.question)
+            )
+            return not any(_contains(passage, cloze.answer) for left in each for passage in left)
+
+        return list(map(lacks, clozes))
 
     def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str], *, answer: str, kind: str) -> Item:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the

@@ -18,19 +18,20 @@ def evidence_of(question: Question) -> tuple[str, ...]:
 
 def recall(evidence: Sequence[str], passages: Iterable[Passage]) -> float | None:
     """The share of the evidence that is among the passages, by `names_of`; None without evidence."""
-    wanted = {_folded(text) for text in evidence}
+    wanted = {folded(text) for text in evidence}
     return len(wanted & names_of(passages)) / len(wanted) if wanted else None
 
 
 def names_of(passages: Iterable[Passage]) -> set[str]:
     """What evidence may call these passages: their titles, their documents' ids and their own, folded."""
-    return {_folded(name) for passage in passages for name in (passage.title, passage.document_id, passage.id)}
+    return {folded(name) for passage in passages for name in (passage.title, passage.document_id, passage.id)}
 
 
 def missing(evidence: Sequence[str], names: set[str]) -> list[str]:
     """The evidence that is not among these `names_of` passages."""
-    return [text for text in evidence if _folded(text) not in names]
+    return [text for text in evidence if folded(text) not in names]
 
 
-def _folded(text: str) -> str:
+def folded(text: str) -> str:
+    """A name without the differences of upper and lower case and of spaces."""
     return " ".join(text.split()).casefold()

@@ -5,9 +5,9 @@ with these keys as column headings.
 
 `id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
 `hops`, `kind`, `source`, `evidence`, `answerable` and `hidden` may stand outside of the metadata and are added to it.
-Other keys are ignored. `evidence` lists the titles or ids of the documents that hold the answer, `hidden` the ids of
-documents that no search for the question finds. A question that the documents do not answer has no golden answer and is
-marked: it is answered right by a refusal.
+Other keys are ignored. `evidence` lists the titles or ids of the documents, or the ids of the passages, that hold the
+answer, `hidden` the ids of documents that no search for the question finds. A question that the documents do not answer
+has no golden answer and is marked: it is answered right by a refusal.
 
     {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
     {"question": "who wrote Dune?", "golden_answers": [], "answerable": false, "hidden": ["dune.html"]}

@@ -23,7 +23,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.corpus.evidence import evidence_of, missing, names_of
+from evoseek.corpus.evidence import evidence_of, folded, missing, names_of
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data.contamination import runs
@@ -67,10 +67,10 @@ class CorpusAnswers:
     def __init__(self, questions: Sequence[Question], passages: Iterable[Passage]) -> None:
         golden = {answer for question in questions for answer in _golden(question)}
         lengths = {answer.count(" ") + 1 for answer in golden}
-        has_evidence = any(map(evidence_of, questions))
+        wanted = {folded(name) for question in questions for name in evidence_of(question)}
         self.golden, self.names = set[str](), set[str]()
         for passage in passages:
-            self.names |= names_of([passage]) if has_evidence else set()
+            self.names |= wanted & names_of([passage]) if wanted else set()
             words = normalise(passage.contents).split()
             self.golden.update(run for length in lengths for run in runs(words, length) if run in golden)
 

@@ -180,14 +180,14 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
     if len(own) < _STEPS or any(row[f"{prefix}frac_reward_zero_std"] != 1.0 for row in own):
         return None
     last = {name.removeprefix(prefix): value for name, value in own[-1].items()}
-    reward = last.get("answer_reward", last.get("reward")) or 0.0
-    if not relative and reward != 0.0:
+    if not relative and last.get("reward"):
         return None
+    reward = last.get("answer_reward", last.get("reward")) or 0.0
     answered, malformed, cut = (
         last.get(f"rollout/stop/{how}") or 0.0 for how in ("answered", "malformed", "max_tokens")
     )
     found = (
-        f"For {_STEPS} steps all rollouts of every group had the same reward (the last mean reward is {reward:.3f}), "
+        f"For {_STEPS} steps all rollouts of every group had the same reward (of answers {reward:.3f} at last), "
         f"so the policy learns nothing from them. Of the last step's rollouts {answered:.0%} were answered, "
         f"{malformed:.0%} malformed and {cut:.0%} cut off. Training continues. "
     )
@@ -211,7 +211,8 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
 
 def little_signal(rows: Sequence[MetricRow]) -> str | None:
     """The warning that nearly all groups of the last steps had no signal; or None."""
-    shares, rewards = _values(rows, "frac_reward_zero_std")[-_WINDOW:], _values(rows, "reward")[-_WINDOW:]
+    shares = _values(rows, "frac_reward_zero_std")[-_WINDOW:]
+    rewards = (_values(rows, "answer_reward") or _values(rows, "reward"))[-_WINDOW:]
     if len(shares) < _WINDOW or fmean(shares) < _NEARLY_ALL or not rewards:
         return None
     found = (

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import METRICS, normalise
 from evoseek.reward.proposer import ProposerReward
+from evoseek.reward.shaping import UNSHAPED, unshaped
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.filters import (
@@ -300,7 +301,8 @@ def relabel(group: TrajectoryGroup, metric: str = "exact_match") -> TrajectoryGr
         if not isinstance(outcome, Scored):
             return outcome
         value = METRICS[metric](answer, [label]) if answer is not None and label is not None else 0.0
-        parts = {**outcome.parts, metric: value, "label/agrees": float(agrees)}
-        return Scored(outcome.reward - outcome.parts[metric] + value, parts)
+        gained = value - outcome.parts[metric]
+        own = {UNSHAPED: unshaped(outcome) + gained} if UNSHAPED in outcome.parts else {}
+        return Scored(outcome.reward + gained, {**outcome.parts, **own, metric: value, "label/agrees": float(agrees)})
 
     return replace(group, outcomes=tuple(scored(trajectory.answer, outcome) for trajectory, outcome in pairs))
