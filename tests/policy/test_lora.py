@@ -5,6 +5,7 @@ import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,6 +20,7 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import export_policy, load_policy, merged, save_policy
 from evoseek.policy.lora import add_adapter, load_adapter
 from evoseek.policy.policy import Policy, base_of
+from evoseek.policy.products import adapted_product
 from evoseek.policy.sampler import TorchSampler
 from evoseek.types import Completion, SampleRequest, StopConditions, TrainingSample
 
@@ -105,6 +107,24 @@ def test_a_new_adapter_changes_nothing_and_a_trained_one_is_its_formula(base: Po
         torch.testing.assert_close(logits(policy), by_formula(policy, 8.0), atol=1e-5, rtol=1e-5)
         assert (logits(policy) - before).abs().max() > 0.1
     assert (logits(proposer) - logits(solver)).abs().max() > 0.1
+
+
+def test_an_adapter_on_a_large_model_is_multiplied_in_one_pass(base_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    usual = pair(load_policy(str(base_dir)))
+    monkeypatch.setattr("evoseek.policy.lora.is_small", lambda _: False)
+    quick = pair(load_policy(str(base_dir)))
+    ranks: list[int] = []
+
+    def counted(*inputs: Any) -> torch.Tensor:
+        ranks.append(len(inputs[3]))
+        return adapted_product(*inputs)
+
+    monkeypatch.setattr("evoseek.policy.lora.adapted_product", counted)
+    for own, other in zip((*quick, base_of(quick[0])), (*usual, base_of(usual[0])), strict=True):
+        torch.testing.assert_close(logits(own), logits(other))
+    assert ranks == [2] * 4 + [4] * 14  # two layers, of each two or seven targets; none for the base
+    copied = merged(quick[0])
+    torch.testing.assert_close(logits(copied), logits(quick[0]))
 
 
 def test_the_base_is_the_frozen_reference_to_the_bit(base: Policy) -> None:

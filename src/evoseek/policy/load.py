@@ -32,14 +32,14 @@ from evoseek.policy.lora import (
     plain_model,
     save_adapter,
 )
-from evoseek.policy.machine import devices, keep_freed_memory, quicken_products
+from evoseek.policy.machine import devices, keep_freed_memory
 from evoseek.policy.policy import Policy, has_adapters
+from evoseek.policy.products import is_small, quicken_products
 from evoseek.policy.shape import check_hub
 from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, find_policy, is_adapter, is_gguf
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
-_SMALL = 10_000_000  # parameters
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -109,7 +109,7 @@ def place(model: PreTrainedModel, device: str) -> None:
     model.to(device)  # pyright: ignore[reportArgumentType]
     for parameter in model.parameters():
         parameter.data = parameter.data.clone()
-    if model.dtype == torch.bfloat16 or model.num_parameters() >= _SMALL:
+    if model.dtype == torch.bfloat16 or not is_small(model):
         quicken_products(model)
     model.eval()
 
@@ -123,7 +123,7 @@ def prepare_process(policy: Policy) -> None:
     if policy.model.device.type != "cpu":
         return
     keep_freed_memory()
-    if policy.model.num_parameters() < _SMALL:
+    if is_small(policy.model):
         torch.set_num_threads(1)
 
 

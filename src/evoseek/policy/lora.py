@@ -21,6 +21,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import MethodType
 from typing import TYPE_CHECKING, Any, cast
 
 import torch
@@ -31,6 +32,7 @@ from transformers.pytorch_utils import Conv1D
 
 from evoseek.errors import PolicyError
 from evoseek.policy.policy import Policy, find_adapter_layers, has_adapters
+from evoseek.policy.products import adapted_product, is_small, multiplies_adapters
 from evoseek.policy.source import ADAPTER, ADAPTER_WEIGHTS, unreadable_adapter
 
 if TYPE_CHECKING:
@@ -100,11 +102,27 @@ def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> Non
         warnings.simplefilter("ignore", UserWarning)  # a warning that there is another adapter, which is intended here
         inject_adapter_in_model(config, model, name)
     model._hf_peft_config_loaded = True  # pyright: ignore[reportPrivateUsage]
+    small = is_small(model)
     for layer in find_adapter_layers(model).values():
         layer.set_adapter(name)
+        base = layer.get_base_layer()
+        if not small and isinstance(base, nn.Linear) and multiplies_adapters(base.weight):
+            cast("Any", layer).forward = MethodType(_forward, layer)  # a method, so that a deep copy of the layer has its own
     for parameter in adapter_parameters(model, name).values():
         parameter.data = parameter.data.float()
     model.train(model.training)  # the new modules too
+
+
+def _forward(layer: Any, input: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
+    """The layer's forward pass, by `adapted_product` where one adapter is on."""
+    base, active = layer.base_layer, layer.active_adapters
+    is_plain = len(active) == 1 and active[0] in layer.lora_A and not (layer.disable_adapters or layer.merged)
+    is_usual = input.dtype == base.weight.dtype and not (layer.training or torch.is_autocast_enabled("cpu"))
+    if not (is_plain and is_usual) or others or named:
+        return type(layer).forward(layer, input, *others, **named)
+    name = active[0]
+    adapter = layer.lora_A[name].weight, layer.lora_B[name].weight, layer.scaling[name]
+    return adapted_product(input, base.weight, base.bias, *adapter)
 
 
 def remove_adapter(model: PreTrainedModel, name: str) -> None:

@@ -1,33 +1,22 @@
-"""The device and free memory of this machine, and how this process uses it.
-
-A product of bfloat16 numbers is summed in float32 in any case. Without instructions for it (AMX or AVX-512 BF16), an
-x86 processor multiplies bfloat16 numbers at half the rate of float32 ones or less, so products with many rows run in
-float32 there: both ways give the same but for the order of the sum. A product of float32 numbers runs in oneDNN where
-MKL, which torch calls for it, is slow: on AMD's processors with AVX-512 MKL uses half of each vector.
-"""
+"""The device and free memory of this machine, and how this process uses it."""
 
 from __future__ import annotations
 
 import ctypes
 import math
 import os
-import platform
-import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
-from typing import Any, cast
+from typing import cast
 
 import torch
-from torch import Tensor, nn
-from torch.autograd import Function
-from torch.nn.functional import linear
+from torch import nn
 from torch.nn.utils import skip_init
 
-FEWEST_ROWS = 64  # of a product in float32; with fewer, converting the weights takes longer than the arithmetic
-_FEWEST_ROWS = 8  # of one whose weights are in float32; with fewer, MKL is the quicker library
+from evoseek.policy.products import quicken_products
+
 _TIMED_ROUNDS, _TIMED_ROWS, _TIMED_SLOTS, _WIDEST = 3, 128, 32, 1024  # of the products that are timed
 _COMPARED = (torch.float32, torch.bfloat16)
 _CGROUP = Path("/sys/fs/cgroup")
@@ -142,79 +131,3 @@ def _free_memory() -> int:
     except (OSError, ValueError):  # no limit ("max"), or no such container
         return free
     return min(free, max(0, limit - used))
-
-
-class QuickLinear(nn.Linear):
-    """A linear layer of a real model on a CPU, whose products run in float32 by the quicker library.
-
-    With float32 weights from `_FEWEST_ROWS` rows on; with bfloat16 weights from `FEWEST_ROWS` rows on, where inputs,
-    outputs, gradients and what is kept for the backward pass are bfloat16, as in `nn.Linear`.
-    """
-
-    def forward(self, input: Tensor) -> Tensor:
-        """The product, as of `nn.Linear`."""
-        fewest = FEWEST_ROWS if self.weight.dtype == torch.bfloat16 else _FEWEST_ROWS
-        few = input.numel() < fewest * self.in_features
-        if few or input.dtype != self.weight.dtype or torch.is_autocast_enabled("cpu"):
-            return super().forward(input)
-        result: Tensor = _Product.apply(input, self.weight, self.bias)  # pyright: ignore[reportUnknownMemberType]
-        return result
-
-
-def quicken_products(model: nn.Module) -> None:
-    """Make those of the model's linear layers on the CPU `QuickLinear` that this processor multiplies faster so."""
-    types = {torch.bfloat16: is_slow_with_bfloat16(), torch.float32: _is_slow_with_float32()}
-    for module in model.modules():
-        if type(module) is nn.Linear and module.weight.device.type == "cpu" and types.get(module.weight.dtype):
-            module.__class__ = QuickLinear
-
-
-def is_slow_with_bfloat16() -> bool:
-    """Whether this is an x86 processor without instructions that multiply bfloat16 numbers."""
-    return platform.machine() in ("x86_64", "AMD64") and not (
-        torch.cpu._is_amx_tile_supported()  # pyright: ignore[reportPrivateUsage]
-        or torch.cpu._is_avx512_bf16_supported()  # pyright: ignore[reportPrivateUsage]
-    )
-
-
-@cache
-def _is_slow_with_float32() -> bool:
-    """Whether MKL, torch's library for products in float32, leaves half of this processor's vectors unused, and oneDNN,
-    which torch has for its compiler, can be called instead."""
-    try:
-        maker = re.search(r"vendor_id\s*: (\w+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
-    except OSError:  # another system than Linux
-        return False
-    wide = torch.cpu._is_avx512_supported()  # pyright: ignore[reportPrivateUsage]
-    return wide and maker is not None and maker[1] != "GenuineIntel" and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-
-
-def _float32_product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The linear layer's product, for float32 numbers."""
-    if _is_slow_with_float32():
-        return torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
-    return linear(input, weight, bias)
-
-
-def is_quick_bfloat16(values: Tensor) -> bool:
-    """Whether these are bfloat16 numbers on a CPU that has instructions to multiply them."""
-    return values.dtype == torch.bfloat16 and values.device.type == "cpu" and not is_slow_with_bfloat16()
-
-
-class _Product(Function):
-    @staticmethod
-    def forward(ctx: Any, input: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        ctx.save_for_backward(input, weight)
-        return _float32_product(input.float(), weight.float(), None if bias is None else bias.float()).to(input.dtype)
-
-    @staticmethod
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        input, weight = ctx.saved_tensors
-        wanted = ctx.needs_input_grad
-        gradient = gradients[0].float()
-        rows = gradient.flatten(0, -2)
-        return (
-            _float32_product(gradient, weight.float().T).to(input.dtype) if wanted[0] else None,
-            _float32_product(rows.T, input.float().flatten(0, -2).T).to(weight.dtype) if wanted[1] else None,
-            rows.sum(0).to(weight.dtype) if wanted[2] else None,
-        )

@@ -23,7 +23,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from evoseek.errors import PolicyError
-from evoseek.policy.machine import is_quick_bfloat16
+from evoseek.policy.products import is_quick_bfloat16
 from evoseek.policy.slots import SlotCache
 
 SHARED = 16
