@@ -107,7 +107,7 @@ def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> Non
         layer.set_adapter(name)
         base = layer.get_base_layer()
         if not small and isinstance(base, nn.Linear) and multiplies_adapters(base.weight):
-            cast("Any", layer).forward = MethodType(_forward, layer)  # a method, so that a deep copy of the layer has its own
+            cast("Any", layer).forward = MethodType(_forward, layer)  # a deep copy of the layer has its own
     for parameter in adapter_parameters(model, name).values():
         parameter.data = parameter.data.float()
     model.train(model.training)  # the new modules too
