@@ -19,6 +19,7 @@ from evoseek.corpus.documents import ReadReport, find_files, read_corpus, read_d
 from evoseek.corpus.parse_process import ParseProcess
 from evoseek.corpus.parsing import Reading
 from evoseek.corpus.passages import split_document
+from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.types import Document
 
@@ -298,7 +299,7 @@ def test_pdf_without_the_extra_is_refused_with_the_command(monkeypatch: pytest.M
 
 def read_in(process: ParseProcess, folder: Path) -> tuple[list[str], ReadReport]:
     """The ids of the documents of a folder, parsed by this process."""
-    report, seen, how = ReadReport(), set[str](), Reading(process=process)
+    report, seen, how = ReadReport(), TextSet(), Reading(process=process)
     ids = [document.id for file in find_files(folder, report) for document in read_documents(file, seen, report, how)]
     return ids, report
 

@@ -16,7 +16,8 @@ from evoseek.corpus.read_report import ReadReport
 from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_corpus
 from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError
 from evoseek.files import file_digest
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.analyser import Analyser
+from evoseek.search.lexical import LexicalIndex, to_stored
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import CorpusPassages, Recorded
 from evoseek.types import Passage
@@ -95,6 +96,47 @@ def test_reading_shows_its_progress_on_a_terminal_and_in_lines(folder: Path) -> 
     said = update_all(folder, terminal)
     assert "files read" in said
     assert "\x1b[" in said  # a bar that is drawn again
+
+
+def test_of_a_file_of_many_documents_it_shows_how_much_is_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Buffers of 1 MiB are read at a time, so the position is that of the last one."""
+    for module in ("evoseek.corpus.documents", "evoseek.search.sources"):
+        monkeypatch.setattr(f"{module}._TOLD", 4)
+    lines = [json.dumps({"id": f"n{number}", "text": "kalo " * 50_000}) for number in range(12)]
+    many = folder / "corpus" / "many.jsonl"
+    many.write_text("\n".join(lines))
+    told: list[str] = []
+    passages = CorpusPassages(many, report=ReadReport(), max_words=50_000)
+    assert len(list(passages.read(lambda done, of, text: told.append(f"{done}/{of} {text}")))) == 12
+    shares = [f", {position * 2**20 / many.stat().st_size:.0%} of many.jsonl" for position in (1, 2)]
+    assert told == ["0/1 0 passages", f"0/1 4 passages{shares[0]}", f"0/1 8 passages{shares[1]}", "1/1 12 passages"]
+
+
+def test_an_interrupted_build_resumes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two of four passages, each of which is saved; the index is the one of a build at once."""
+    (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+    monkeypatch.setattr("evoseek.search.lexical._SAVE_S", 0)
+    added: list[int] = []
+
+    def interrupted(passage: Passage, order: int, analyser: Analyser) -> object:
+        if order == 2 and not added.count(2):
+            added.append(order)
+            raise KeyboardInterrupt
+        added.append(order)
+        return to_stored(passage, order, analyser)
+
+    monkeypatch.setattr("evoseek.search.lexical.to_stored", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        update_all(folder, console())
+    assert list(texts(folder)) == ["a.txt", "1", "c.md"]
+    assert "4 passages of at most 100 words" in update_all(folder, console())
+    assert added == [0, 1, 2, 2, 3]
+    assert list(texts(folder)) == ["a.txt", "1", "c.md", "d.txt"]
+    assert CorpusPassages(folder / "corpus", report=ReadReport(), before=recorded(folder)).is_unchanged
+
+
+def recorded(folder: Path) -> Recorded:
+    return Recorded(LexicalIndex.open(folder / "index"))
 
 
 def update_all(folder: Path, told: Console) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,3 +41,19 @@ def test_a_change_is_seen_and_one_that_cannot_be_opened_is_told_once(
     assert (len(index), index.is_current) == (2, False)
     assert [record.levelname for record in caplog.records] == ["WARNING", "ERROR"]
     assert "cannot be opened, so the old state is searched" in caplog.text
+
+
+def test_the_old_state_is_searched_while_a_new_one_is_built(tmp_path: Path) -> None:
+    build(tmp_path / "i", "old kalo")
+    live = LiveIndex(tmp_path / "i")
+
+    def passages() -> Iterator[Passage]:
+        for number in range(3):
+            live.look()
+            assert [passage.title for passage in live.find("kalo", 3)] == ["old kalo"]
+            yield Passage(f"new{number}", "", f"new kalo {number}", "d")
+
+    LexicalIndex.build(tmp_path / "i", passages())
+    assert [passage.title for passage in live.find("kalo", 3)] == ["old kalo"]  # not looked yet
+    live.look()
+    assert len(live.find("kalo", 9)) == 3

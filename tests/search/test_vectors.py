@@ -9,7 +9,8 @@ import pytest
 
 from evoseek.search.encoders import Vectors, unit
 from evoseek.search.manifest import EncoderRecord, VectorsRecord
-from evoseek.search.vectors import VectorFiles, codes, hamming, sign_products, write_vector_files
+from evoseek.search.vectors import VectorFiles, codes, hamming, sign_products, write_codes, write_ids
+from evoseek.types import Passage
 
 
 def files_of(folder: Path, vectors: Vectors, *, dtype: str = "float32", exact_rows: int = 20_000) -> VectorFiles:
@@ -19,7 +20,10 @@ def files_of(folder: Path, vectors: Vectors, *, dtype: str = "float32", exact_ro
     )
     record = VectorsRecord.model_validate({"encoder": encoder, "dtype": dtype})
     vectors.astype(dtype).tofile(folder / "vectors.bin")
-    write_vector_files(folder, record, [f"p{row}é" for row in range(len(vectors))])
+    assert len(list(write_ids(folder, (Passage(f"p{row}é", "", "", "") for row in range(len(vectors)))))) == len(
+        vectors
+    )
+    write_codes(folder, record)
     return VectorFiles(folder, record, exact_rows=exact_rows)
 
 

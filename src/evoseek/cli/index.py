@@ -45,6 +45,13 @@ EncoderName = Annotated[
 Numbers = Annotated[
     Literal["float32", "float16"] | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
 ]
+Vectors = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE",
+        help="FAISS file (IndexFlatIP) with the encoder's vector of each passage, in their order. Default: none.",
+    ),
+]
 
 
 def index(
@@ -62,6 +69,7 @@ def index(
     encoder: EncoderName = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
     dtype: Numbers = None,
+    vectors: Vectors = None,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
     report: Annotated[
@@ -70,7 +78,7 @@ def index(
     ] = None,
 ) -> None:
     """Index a corpus for searching, and report what was read, by type of file, and what was skipped and why. If
-    interrupted while passages are embedded, the same command resumes."""
+    interrupted, the same command resumes."""
     options: dict[str, Any] = {
         "engine": engine,
         "stemming": stemming,
@@ -80,6 +88,7 @@ def index(
         "max_seconds": max_seconds,
         "encoder": encoder,
         "dtype": dtype,
+        "vectors": vectors and expanded(vectors),
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, longest = _places(corpus, directory)

@@ -14,6 +14,7 @@ from evoseek.corpus.decoding import bounded_lines, check_encoding, check_regular
 from evoseek.corpus.mail import messages
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
+from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.files import nearest
 from evoseek.types import Document, Mark
@@ -23,6 +24,7 @@ _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 
 SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
 _MAX_ID_CHARACTERS = 1_000
+_TOLD = 500  # lines or messages after which the report gets the position
 
 
 def read_corpus(
@@ -40,10 +42,10 @@ def read_corpus(
     JSON line; of equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding`
     is that of text files that are not UTF-8; if it is None, the encoding is guessed, which is recorded in `report` too.
     `max_text` is the length of the longest text in characters, `max_seconds` the processor time for one file. At most
-    one file (or line, or message) is held at a time, beside the ids read so far. ConfigError for an unknown encoding,
-    DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
+    one file (or line, or message) is held at a time, beside digests of the ids read so far. ConfigError for an unknown
+    encoding, DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
     """
-    seen, how = set[str](), Reading(max_text, max_seconds, encoding)
+    seen, how = TextSet(), Reading(max_text, max_seconds, encoding)
     for file in find_readable(path, report, encoding):
         yield from read_documents(file, seen, report, how)
     check_read(path, report)
@@ -129,7 +131,7 @@ def _text(path: str) -> str:
     return os.fsencode(path).decode("utf-8", "replace")
 
 
-def read_documents(file: CorpusFile, seen: set[str], report: ReadReport, how: Reading) -> Iterator[Document]:
+def read_documents(file: CorpusFile, seen: TextSet, report: ReadReport, how: Reading) -> Iterator[Document]:
     """The documents of one file whose ids are not among `seen`, to which they are added."""
     for document, line in _read_file(file, report, how):
         if not document.text.strip():
@@ -137,10 +139,9 @@ def read_documents(file: CorpusFile, seen: set[str], report: ReadReport, how: Re
         elif (length := len(document.text)) > how.max_text:
             reason = f"text is too long: {length:,} characters, more than {how.max_text:,}: raise --max-text"
             report.skipped.add(file.path, reason, line)
-        elif document.id in seen:
+        elif not seen.add(document.id):
             report.skipped.add(file.path, f"duplicate id: {document.id}", line)
         else:
-            seen.add(document.id)
             report.read += 1
             yield _tidy(document, file.id)
 
@@ -179,6 +180,8 @@ def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading)
     number = 0
     with opened(file.path) as data:
         for number, (line, piece) in enumerate(split(data, limit), start=1):
+            if number % _TOLD == 0:
+                report.position = os.lseek(data.fileno(), 0, os.SEEK_CUR)  # of what is compressed, if it is
             try:
                 if piece is None:
                     raise too_large(noun, limit)

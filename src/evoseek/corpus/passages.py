@@ -116,6 +116,10 @@ class _Outline:
 def _spans(text: str, outline: _Outline, max_words: int) -> Iterator[tuple[int, int]]:
     """Character ranges of the passages."""
     words = [match.span() for match in _WORD.finditer(text)]
+    if len(words) <= max_words and not outline.marks:  # so nothing is cut
+        if words:
+            yield words[0][0], words[-1][1]
+        return
     borders = _borders(text, words, outline)
     ends = [number for number, kind in enumerate(borders, start=1) if kind == _SECTION] + [len(words)]
     first = 0

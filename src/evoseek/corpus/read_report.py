@@ -72,6 +72,7 @@ class ReadReport:
     guessed: Notes = field(default_factory=Notes)
     warnings: Notes = field(default_factory=Notes)
     other_types: Counter[str] = field(default_factory=Counter[str])
+    position: int = 0  # bytes that were read of the file of lines or messages that is being read
 
     @property
     def skipped_count(self) -> int:

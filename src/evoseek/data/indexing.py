@@ -20,9 +20,10 @@ from evoseek.report.reading import report_reading
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
+from evoseek.search.faiss_file import FaissFile
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.sources import CorpusPassages, Recorded
-from evoseek.search.vectors import MadeVectors
+from evoseek.search.vectors import KnownVectors, MadeVectors
 from evoseek.types import Passage
 
 DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one update
@@ -33,8 +34,8 @@ class IndexPlan:
     """How an index is to be built. `max_words` bounds a passage, `encoding` is that of files that are not UTF-8.
     `max_text` is the longest text that is read, in characters, `max_seconds` the processor time for one file.
 
-    The others are for dense and hybrid: the encoder's name, or a model of sentence-transformers; its device; and the
-    type of the stored numbers. None: the default.
+    The others are for dense and hybrid: the encoder's name, or a model of sentence-transformers; its device; the type
+    of the stored numbers; and a FAISS file with the vectors that it made of these passages. None: the default.
     """
 
     engine: Literal["lexical", "dense", "hybrid"] = "lexical"
@@ -46,6 +47,7 @@ class IndexPlan:
     encoder: str | None = None
     device: str | None = None
     dtype: Literal["float32", "float16"] | None = None
+    vectors: Path | None = None
 
     @property
     def reading(self) -> Reading:
@@ -57,7 +59,9 @@ class IndexPlan:
         nothing would use."""
         if self.engine != "lexical":
             return make_encoder(self.encoder or "static", device=self.device)
-        if given := [f"--{name}" for name in ("encoder", "device", "dtype") if getattr(self, name) is not None]:
+        if given := [
+            f"--{name}" for name in ("encoder", "device", "dtype", "vectors") if getattr(self, name) is not None
+        ]:
             raise ConfigError(
                 f"{given[0]} has no effect on an index that is searched by its terms alone. Add --engine hybrid or "
                 f"--engine dense, or leave out {given[0]}."
@@ -69,11 +73,12 @@ def build_index(
     corpus: Path, directory: Path, plan: IndexPlan, *, console: Console, report_file: Path | None = None
 ) -> None:
     """Read a corpus, cut it into passages, index them, and report what was read, what was skipped and which encodings
-    were guessed, also as JSON in `report_file`. Embedding that was interrupted is resumed. Raises EvoseekError."""
+    were guessed, also as JSON in `report_file`. A build that was interrupted is resumed. Raises EvoseekError."""
     _check_apart(corpus, directory)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
-    count = _build(directory, passages, plan, encoder, None, console)
+    published = FaissFile(plan.vectors, encoder) if plan.vectors and encoder else None
+    count = _build(directory, passages, plan, encoder, published, console)
     report_reading(passages.sources, report, console, report_file)
     say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
 
@@ -163,7 +168,7 @@ def _build(
     passages: CorpusPassages,
     plan: IndexPlan,
     encoder: Encoder | None,
-    made: MadeVectors | None,
+    made: KnownVectors | None,
     console: Console,
 ) -> int:
     """Build the index and give the number of its passages."""
@@ -171,7 +176,9 @@ def _build(
     with closing(_counted(passages, console)) as found, CountProgress(console, "passages embedded") as progress:
         if encoder is None:
             return len(
-                LexicalIndex.build(directory, found, analyser=analyser, max_words=plan.max_words, sources=sources)
+                LexicalIndex.build(
+                    directory, found, analyser=analyser, max_words=plan.max_words, sources=sources, key=passages.key
+                )
             )
         index = DenseIndex.build(
             directory,
@@ -184,6 +191,7 @@ def _build(
             progress=progress,
             sources=sources,
             made=made,
+            key=passages.key,
         )
     return len(index)
 

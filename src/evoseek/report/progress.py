@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 from types import TracebackType
 from typing import Self
@@ -18,6 +19,7 @@ STOPPING_AFTER_BATCH = "Stopping after this batch. Press Ctrl-C again to abort a
 
 _BARS = "▁▂▃▄▅▆▇█"
 _CURVE = 12  # held-out scores that are shown
+_SILENT_S = 60.0  # seconds after which there is a line about what takes long
 
 
 class LiveProgress:
@@ -111,13 +113,16 @@ class TrainingProgress(LiveProgress):
 
 
 class CountProgress(LiveProgress):
-    """To be called after each of many items; without a terminal it prints a line for each tenth of them."""
+    """To be called after each of many items, or of some of them; without a terminal it prints a line for each tenth of
+    them, and after a minute without one."""
 
-    _last = -1
+    _last, _shown = -1, 0.0
 
     def __call__(self, done: int, of: int, text: str = "") -> None:
         """Show how many are done, with a line of details."""
-        is_due = done != self._last and (done == of or done % max(1, of // 10) == 0)
-        if is_due or self._console.is_terminal:
+        tenth, now = max(1, of // 10), time.monotonic()
+        is_tenth = done != self._last and (done in (0, of) or done // tenth > max(self._last, 0) // tenth)
+        self._last, self._shown = done, self._shown or now
+        if is_tenth or now - self._shown >= _SILENT_S or self._console.is_terminal:
             self.show(done, of, text)
-        self._last = done
+            self._shown = now

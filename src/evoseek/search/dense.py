@@ -12,7 +12,7 @@ from evoseek.search.analyser import Analyser
 from evoseek.search.encoders import Encoder, check_encoder, encoder_of
 from evoseek.search.lexical import LexicalIndex, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord
-from evoseek.search.vectors import MadeVectors, VectorFiles, embed_passages
+from evoseek.search.vectors import KnownVectors, VectorFiles, embed_passages
 from evoseek.types import Passage
 
 
@@ -42,14 +42,15 @@ class DenseIndex(LexicalIndex):
         dtype: Literal["float32", "float16"] = "float32",
         progress: Callable[[int, int], None] = lambda done, of: None,
         sources: Callable[[], str] | None = None,
-        made: MadeVectors | None = None,
+        made: KnownVectors | None = None,
+        key: str | None = None,
     ) -> Self:
         """As `LexicalIndex.build`, with vectors; the same call after an interruption keeps those that were made. `made`
         are vectors of the same encoder that are taken where they fit. `engine` is recorded as the one that searches
         the index."""
         record = VectorsRecord(encoder=encoder.record, dtype=dtype)
         embed = partial(embed_passages, encoder=encoder, record=record, made=made, progress=progress)
-        manifest = write_index(directory, passages, analyser or Analyser(), max_words, sources, engine, embed)
+        manifest = write_index(directory, passages, analyser or Analyser(), max_words, sources, engine, embed, key)
         return cls(directory, manifest, encoder)
 
     @classmethod

@@ -170,7 +170,7 @@ class StaticEncoder:
         means = np.zeros((len(texts), self.record.dimension), np.float32)
         for number, text in enumerate(texts):
             if tokens := [token for word in text.split() for token in self._tokens(word)]:
-                means[number] = self._matrix[tokens].mean(axis=0)
+                means[number] = self._matrix.take(tokens, axis=0).mean(axis=0)  # twice as fast as an index
         return unit(means)
 
     def passages(self, texts: Sequence[str]) -> Vectors:

@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import hashlib
 import json
+import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
 
+import numpy as np
 import tantivy
 
+from evoseek.corpus.text_set import TextSet
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
+from evoseek.files import json_digest
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
-from evoseek.search.manifest import REMEDY, AnalyserRecord, Manifest, VectorsRecord, change, linked, record_file
+from evoseek.search.manifest import (
+    REMEDY,
+    AnalyserRecord,
+    Manifest,
+    VectorsRecord,
+    change,
+    install,
+    linked,
+    record_file,
+)
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
@@ -22,7 +36,8 @@ TITLE_BOOST = 2.0  # how often a word of the title counts
 SOURCES = "sources.json"  # the record of the files that the passages are from (`search.sources`)
 _SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same sum differs in the last bits
 _WRITER_BYTES = 128_000_000
-_PAGE = 1_000  # passages fetched at a time when all are listed
+_PAGE = 100_000  # passages whose orders are looked up at a time
+_SAVE_S = 60.0  # seconds between two times that the passages so far are made safe
 _DEFAULT_ANALYSER = Analyser()
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
@@ -47,7 +62,7 @@ class LexicalIndex:
         """Use `build` or `open`."""
         self.directory, self.manifest = directory, manifest
         self.analyser = Analyser(manifest.analyser.stemming)
-        self._searcher = _searcher_of(directory, manifest)
+        self._searcher, self._segments = _searcher_of(directory, manifest)
 
     @classmethod
     def build(
@@ -58,14 +73,16 @@ class LexicalIndex:
         analyser: Analyser = _DEFAULT_ANALYSER,
         max_words: int | None = None,
         sources: Callable[[], str] | None = None,
+        key: str | None = None,
     ) -> Self:
         """Build from a stream of passages, replacing an index that is there. `max_words` is recorded, and what
-        `sources` returns, after the last passage, about the files that they are from.
+        `sources` returns, after the last passage, about the files that they are from. `key` identifies the passages:
+        a build with the same one that was interrupted is resumed, which takes the passages from the first again.
 
-        Holds the ids (up to 200 bytes a passage) and a buffer of 128 MB, never the texts. DataError for an id that
-        comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
+        Holds digests of the ids (about 25 bytes a passage) and a buffer of 128 MB, never the texts. DataError for an id
+        that comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
         """
-        return cls(directory, write_index(directory, passages, analyser, max_words, sources))
+        return cls(directory, write_index(directory, passages, analyser, max_words, sources, key=key))
 
     @classmethod
     def open(cls, directory: Path, *, verify: bool = True) -> Self:
@@ -96,7 +113,7 @@ class LexicalIndex:
 
     def passages(self) -> Iterator[Passage]:
         """Every passage, in the order in which they were added."""
-        return _in_order(self._searcher, len(self))
+        return _in_order(self._searcher, self._segments)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """For each query at most k passages, best first, each with its score. Any text is a query; a text without terms
@@ -156,20 +173,22 @@ def write_index(
     sources: Callable[[], str] | None,
     engine: Literal["lexical", "dense", "hybrid"] = "lexical",
     embed: Embed | None = None,
+    key: str | None = None,
 ) -> Manifest:
     """Write an index, with vectors if `embed` makes them; as `LexicalIndex.build`."""
-    with change(directory) as data:
+    record = AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming)
+    with change(directory, key and json_digest([key, version("tantivy"), record.model_dump()])[:16]) as data:
         index = _on_disk(tantivy.Index, SCHEMA, str(data))
         count, documents, content = _write(index, passages, analyser)
         if sources is not None:
             (data / SOURCES).write_text(sources(), encoding="utf-8")
         vectors = None
         if embed is not None:
-            written = _in_order(tantivy.Index.open(str(data)).searcher(), count)
+            written = _in_order(tantivy.Index.open(str(data)).searcher(), _segments(data))
             vectors = embed(data, written, count, content)
         manifest = Manifest(
             tantivy=version("tantivy"),
-            analyser=AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming),
+            analyser=record,
             title_boost=TITLE_BOOST,
             max_words=max_words,
             engine=engine,
@@ -177,10 +196,10 @@ def write_index(
             documents=documents,
             passages=count,
             content=content,
-            data=data.name,
+            data=f"data-{secrets.token_hex(8)}",
             files={path.name: record_file(path) for path in sorted(data.iterdir()) if path.suffix != ".lock"},
         )
-        manifest.write(directory)
+        install(data, manifest)
     return manifest
 
 
@@ -188,23 +207,43 @@ def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser
     """Add passages. Returns the numbers of passages and of documents, and the checksum of the passages. Their citations
     are not in it: no search and no policy sees them.
 
-    One thread writes, so that the order of passages is kept. Whether it fails or not, nothing writes any more at the
-    end."""
-    ids, documents, digest = set[str](), set[str](), hashlib.sha256()
+    One thread writes, so that the order of passages is kept: those that an interrupted build left are the first ones.
+    Whether it fails or not, nothing writes any more at the end."""
+    ids, documents, digest, last_id = TextSet(), TextSet(), hashlib.sha256(), ""
+    before, saved = index.searcher(), time.monotonic()
     writer = _on_disk(index.writer, _WRITER_BYTES, num_threads=1)
     try:
         for order, passage in enumerate(passages):
-            if passage.id in ids:
+            if not ids.add(passage.id):
                 raise DataError(f"The passage id {passage.id!r} comes twice. Every passage needs an id of its own.")
-            ids.add(passage.id)
             documents.add(passage.document_id)
             row = [passage.id, passage.document_id, passage.title, passage.text, passage.start, passage.end]
             digest.update(json.dumps(row).encode() + b"\n")
+            if order < before.num_docs:
+                last_id = passage.id
+                continue
             _on_disk(writer.add_document, to_stored(passage, order, analyser))
+            if time.monotonic() - saved >= _SAVE_S:
+                _on_disk(writer.commit)
+                saved = time.monotonic()
+        _check_resumed(before, len(ids), last_id)
         _on_disk(writer.commit)
     finally:
         _on_disk(writer.wait_merging_threads)
     return len(ids), len(documents), digest.hexdigest()
+
+
+def _check_resumed(before: tantivy.Searcher, count: int, last_id: str) -> None:
+    """SearchIndexError unless what an interrupted build left are the first of these passages."""
+    if not before.num_docs:
+        return
+    query = tantivy.Query.term_query(SCHEMA, "id", last_id, "basic")
+    addresses = [address for _, address in before.search(query, 1, count=False).hits]
+    if count < before.num_docs or _orders_at(before, addresses) != [before.num_docs - 1]:
+        raise SearchIndexError(
+            f"The build that was interrupted left {before.num_docs:,} passages that are not the first ones that were "
+            "read now, although the files are the same. They were removed: the same command starts from the beginning."
+        )
 
 
 def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
@@ -215,10 +254,11 @@ def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -
         raise OSError(str(error)) from error
 
 
-def _searcher_of(directory: Path, manifest: Manifest) -> tantivy.Searcher:
+def _searcher_of(directory: Path, manifest: Manifest) -> tuple[tantivy.Searcher, list[int]]:
+    """What searches an index, and the numbers of passages in its segments."""
     try:
         with linked(directory / manifest.data) as data:
-            searcher = tantivy.Index.open(str(data)).searcher()
+            searcher, segments = tantivy.Index.open(str(data)).searcher(), _segments(data)
     except (ValueError, OSError) as error:
         if is_of_disk(error):
             raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be opened")) from error
@@ -231,18 +271,25 @@ def _searcher_of(directory: Path, manifest: Manifest) -> tantivy.Searcher:
             f"The search index in {directory} holds {searcher.num_docs:,} passages where its manifest says "
             f"{manifest.passages:,}. {REMEDY}"
         )
-    return searcher
+    return searcher, segments
 
 
-def _in_order(searcher: tantivy.Searcher, end: int) -> Iterator[Passage]:
-    """The passages whose order is below `end`, by their orders."""
-    for first in range(0, end, _PAGE):
-        orders = tantivy.Query.range_query(
-            SCHEMA, "order", tantivy.FieldType.Unsigned, first, first + _PAGE, include_lower=True, include_upper=False
-        )
-        page = searcher.search(orders, _PAGE, False, order_by_field="order", order=tantivy.Order.Asc)
-        for _, address in page.hits:
-            yield from_stored(searcher.doc(address))
+def _segments(data: Path) -> list[int]:
+    """The numbers of passages in the segments of an index, in the order in which tantivy numbers these."""
+    return [segment["max_doc"] for segment in json.loads((data / "meta.json").read_bytes())["segments"]]
+
+
+def _in_order(searcher: tantivy.Searcher, segments: Sequence[int]) -> Iterator[Passage]:
+    """All passages by their orders. Holds eight bytes for each: to search for the next ones would look through all
+    orders every time."""
+    places = np.empty(sum(segments), np.int64)  # by order: the number of the segment, and the place in it
+    for number, count in enumerate(segments):
+        for first in range(0, count, _PAGE):
+            docs = range(first, min(first + _PAGE, count))
+            orders = _orders_at(searcher, [tantivy.DocAddress(number, doc) for doc in docs])
+            places[orders] = np.arange(docs.start, docs.stop) + (number << 32)
+    for place in places:
+        yield from_stored(searcher.doc(tantivy.DocAddress(int(place >> 32), int(place & 0xFFFFFFFF))))
 
 
 def _orders_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:

@@ -3,11 +3,12 @@ its place.
 
     <directory>/manifest.json    how the index was built, with the checksum of every file; names the data folder
     <directory>/data-<random>/   tantivy's files, and those of the vectors if there are any
-    <directory>/embedding.*      vectors of a build that was interrupted, from which the same build resumes
+    <directory>/building-<key>/  the data folder of a build that was interrupted, from which the same build resumes
+    <directory>/embedding.*      its vectors so far
     <directory>/.lock            held while the index is being written
 
-A process killed at any moment leaves the old index as it was (or no index), and a data folder that nothing names; the
-next build removes it. Processes that have the old index open keep it: their files are mapped.
+A process killed at any moment leaves the old index as it was (or no index), and what the next build resumes or
+removes. Processes that have the old index open keep it: their files are mapped.
 """
 
 from __future__ import annotations
@@ -24,14 +25,15 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evoseek.errors import SearchIndexError, disk_text, first_problem
+from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem
 from evoseek.files import file_digest, json_digest, nearest, remove_leftovers, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
 
 NAME = "manifest.json"
 REMEDY = "Build it again with `evoseek index`."
 _LOCK = ".lock"
-_OWN = ("data-", f".{NAME}", "embedding.", ".embedding.")  # how the names of its other files begin
+_HASHED = 2**30  # bytes of a file whose checksum is compared at opening: that of a larger one would take seconds
+_OWN = ("data-", "building-", f".{NAME}", "embedding.", ".embedding.")  # how the names of its other files begin
 
 
 class _Record(BaseModel):
@@ -156,11 +158,14 @@ class Manifest(_Record):
         return manifest
 
     def check_files(self, directory: Path) -> None:
-        """SearchIndexError if any file is missing or is not, byte for byte, what was built (reads about 2 GB/s)."""
+        """SearchIndexError if any file is missing or is not, byte for byte, what was built (reads about 2 GB/s). Of
+        files above 1 GiB the size alone is compared."""
         for name, expected in self.files.items():
             path = directory / self.data / name
             try:
-                found = record_file(path)
+                size = path.stat().st_size
+                is_hashed = size == expected.size <= _HASHED
+                found = record_file(path) if is_hashed else FileRecord(size=size, sha256=expected.sha256)
             except OSError as error:
                 raise SearchIndexError(
                     f"The search index in {directory} is damaged: {path} cannot be read ({error.strerror}). {REMEDY}"
@@ -183,9 +188,10 @@ def _checksum(written: dict[str, Any]) -> str:
 
 
 @contextmanager
-def change(directory: Path) -> Generator[Path]:
-    """Lock the index and yield a new, empty data folder. When the block has written a manifest that names it, all
-    other data folders go; when it fails, the new one goes.
+def change(directory: Path, key: str | None = None) -> Generator[Path]:
+    """Lock the index and yield a new data folder, which `install` makes that of the index, and all other data folders
+    go. When the block fails, the new one goes; with a `key`, what fails for another reason than its contents or the
+    disk, is interrupted or killed, is what the next change with the same key gets.
 
     SearchIndexError if the directory holds anything else, if another process is changing the index, or (also out of
     the block) if the disk does not take it.
@@ -195,20 +201,31 @@ def change(directory: Path) -> Generator[Path]:
         with _locked(directory):
             _refuse_foreign(directory)
             remove_leftovers(directory)
-            data = directory / f"data-{secrets.token_hex(8)}"
-            data.mkdir()
-            try:
-                yield data
-            except BaseException:
-                shutil.rmtree(data, ignore_errors=True)
-                raise
-            for folder in directory.glob("data-*"):
-                if folder != data:
+            building = directory / f"building-{key or secrets.token_hex(8)}"
+            for folder in directory.glob("building-*"):
+                if folder != building:
                     shutil.rmtree(folder, ignore_errors=True)
-            for lock in data.glob("*.lock"):  # tantivy's; whoever opens the index has its own
-                lock.unlink()
+            building.mkdir(exist_ok=True)
+            try:
+                yield building
+            except BaseException as error:
+                if key is None or isinstance(error, OSError | DataError | SearchIndexError):
+                    shutil.rmtree(building, ignore_errors=True)
+                raise
     except OSError as error:
         raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be written")) from error
+
+
+def install(building: Path, manifest: Manifest) -> None:
+    """Make the folder of `change` that of the index, with the manifest that names it, and remove all others."""
+    directory = building.parent
+    data = building.rename(directory / manifest.data)
+    manifest.write(directory)
+    for folder in directory.glob("data-*"):
+        if folder != data:
+            shutil.rmtree(folder, ignore_errors=True)
+    for path in (*directory.glob("embedding.*"), *data.glob("*.lock")):  # tantivy's: whoever opens it has its own
+        path.unlink()
 
 
 @contextmanager

@@ -22,8 +22,9 @@ from evoseek.corpus.documents import CorpusFile, check_read, find_readable, read
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.corpus.passages import count_words, split_document
 from evoseek.corpus.read_report import Note, Notes, ReadReport
+from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, SearchIndexError
-from evoseek.files import file_digest
+from evoseek.files import file_digest, json_digest
 from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.types import Passage
@@ -181,6 +182,11 @@ class CorpusPassages:
         self.sources.files = self._before.sources.files
         return True
 
+    @property
+    def key(self) -> str:
+        """Identifies the passages: the same files, read and cut in the same way."""
+        return json_digest([self.sources.model_dump(exclude={"files", "corpus"}), [(f.id, d) for f, d in self._files]])
+
     def changes(self) -> str:
         """One line of counts of files."""
         now = {file.id: digest for file, digest in self._files}
@@ -199,12 +205,11 @@ class CorpusPassages:
     def read(self, progress: Callable[[int, int, str], None] = lambda done, of, text: None) -> Iterator[Passage]:
         """The passages, in order. `progress` is called with the number of files that were read, of how many, and the
         number of passages in words."""
-        seen: set[str] = set()
-        count = 0
+        seen, count = TextSet(), 0
         conflicting: set[str] = set()  # unchanged files that hold a document whose id is now another one's
         kept = self._before and _Kept(self._before)
         for number, (file, digest) in enumerate(self._files):
-            source, report = Source(file=file.id, sha256=digest), ReadReport()
+            source, report, size = Source(file=file.id, sha256=digest), ReadReport(), _size(file.path)
             self.sources.files.append(source)
             if kept and file.id not in conflicting and (earlier := kept.unchanged(source)):
                 report, passages = earlier.report(file.path), kept.passages(file.id)
@@ -212,7 +217,8 @@ class CorpusPassages:
                 passages = self._read(file, seen, conflicting, report)
             for passage in passages:
                 if not count % _TOLD:
-                    progress(number, len(self._files), f"{count:,} passages")
+                    share = f", {report.position / size:.0%} of {file.id}" if report.position else ""
+                    progress(number, len(self._files), f"{count:,} passages{share}")
                 count += 1
                 source.passages += 1
                 source.words += count_words(passage.text)
@@ -223,7 +229,7 @@ class CorpusPassages:
             progress(number + 1, len(self._files), f"{count:,} passages")
         check_read(self._corpus, self._report)
 
-    def _read(self, file: CorpusFile, seen: set[str], conflicting: set[str], report: ReadReport) -> Iterator[Passage]:
+    def _read(self, file: CorpusFile, seen: TextSet, conflicting: set[str], report: ReadReport) -> Iterator[Passage]:
         for document in read_documents(file, seen, report, self._how):
             if self._before and (holder := self._before.file_with(document.id)) not in (None, file.id):
                 conflicting.add(str(holder))
@@ -267,6 +273,14 @@ def _digest(path: Path) -> str:
         return file_digest(path)
     except (DataError, OSError):
         return ""
+
+
+def _size(path: Path) -> int:
+    """The bytes of a file, at least 1."""
+    try:
+        return max(path.stat().st_size, 1)
+    except OSError:
+        return 1
 
 
 def _reader() -> str:

@@ -14,12 +14,15 @@ from __future__ import annotations
 
 import hashlib
 import json
+import mmap
 import os
+import shutil
 import time
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,7 +34,7 @@ from evoseek.search.manifest import Manifest, VectorsRecord
 from evoseek.types import Passage
 
 EXACT_ROWS = 20_000  # up to so many vectors are all compared with the query
-NEAR, NEAR_EACH = 1_500, 50  # beyond that so many vectors, and more for each of k, have the nearest codes
+NEAR, NEAR_EACH = 6_000, 50  # beyond that so many vectors, and more for each of k, have the nearest codes
 RESCORED, RESCORED_EACH = 300, 10  # so many of these, with the greatest products of signs and query, are compared
 _BLOCK = 16_384  # vectors at a time
 _CODES = 32_768  # codes at a time, so that what is being counted stays in the processor's cache
@@ -39,6 +42,7 @@ _SIGNS = 256  # codes at a time whose signs are written out, for the same reason
 _COUNTED = 8_192  # distances from which it is estimated how near the nearest codes are
 _SCORE_DIGITS = 5  # sums of products differ in the last bits with the number of queries asked at a time
 CHUNK = 256  # passages that are encoded at a time
+CHECKED = 8  # passages whose known vectors are checked
 _SAVE_S = 2.0  # seconds between two times that new vectors are made safe
 _MORE = 8  # rows beyond k that are scored again, so that rounding does not decide which are among the best
 
@@ -52,7 +56,9 @@ class VectorFiles:
         dimension = record.encoder.dimension
         self._ends = _mapped(data / "ids_ends.bin", np.uint64, (-1,))
         self._ids = _mapped(data / "ids.bin", np.uint8, (-1,))
-        self._vectors = _mapped(data / "vectors.bin", np.dtype(record.dtype), (-1, dimension))
+        self._vectors = _mapped(
+            data / "vectors.bin", np.dtype(record.dtype), (-1, dimension), is_random=len(self) > exact_rows
+        )
         self._codes = _mapped(data / "codes.bin", np.uint64, (_words(dimension), len(self._ends)))
         self._centre = np.fromfile(data / "centre.bin", np.float32)
         self._exact_rows = exact_rows
@@ -119,11 +125,18 @@ class VectorFiles:
         return rows[order].tolist(), scores[order].tolist()
 
 
-def write_vector_files(data: Path, record: VectorsRecord, ids: Sequence[str]) -> None:
-    """Write all that belongs to `vectors.bin`, which is there: the ids of its rows, their centre and codes."""
-    coded = [passage_id.encode() for passage_id in ids]
-    np.cumsum([len(one) for one in coded], dtype=np.uint64).tofile(data / "ids_ends.bin")
-    (data / "ids.bin").write_bytes(b"".join(coded))
+def write_ids(data: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
+    """The passages, in the order of the rows; their ids are written as they are taken."""
+    with (data / "ids.bin").open("wb") as texts, (data / "ids_ends.bin").open("wb") as ends:
+        end = 0
+        for passage in passages:
+            end += texts.write(passage.id.encode())
+            ends.write(np.uint64(end).tobytes())
+            yield passage
+
+
+def write_codes(data: Path, record: VectorsRecord) -> None:
+    """Write the centre and the codes of `vectors.bin`, which is there."""
     vectors = _mapped(data / "vectors.bin", np.dtype(record.dtype), (-1, record.encoder.dimension))
     blocks = [slice(start, start + _BLOCK) for start in range(0, len(vectors), _BLOCK)]
     centre = np.zeros(record.encoder.dimension, np.float64)
@@ -131,10 +144,11 @@ def write_vector_files(data: Path, record: VectorsRecord, ids: Sequence[str]) ->
         centre += vectors[block].sum(axis=0, dtype=np.float64) / len(vectors)
     centre = centre.astype(np.float32)
     centre.tofile(data / "centre.bin")
-    found = np.empty((_words(len(centre)), len(vectors)), np.uint64)
+    shape = (_words(len(centre)), len(vectors))
+    (data / "codes.bin").touch()  # an empty file cannot be mapped
+    found = np.memmap(data / "codes.bin", np.uint64, "w+", shape=shape) if len(vectors) else np.empty(shape, np.uint64)
     for block in blocks:
         found[:, block] = codes(vectors[block].astype(np.float32, copy=False), centre)
-    found.tofile(data / "codes.bin")
 
 
 def _within(distances: NDArray[np.uint16], wanted: int, step: int) -> Rows:
@@ -180,30 +194,68 @@ def _words(dimension: int) -> int:
     return -(-dimension // 64)
 
 
-def _mapped(path: Path, dtype: Any, shape: tuple[int, ...]) -> NDArray[Any]:
-    """A file as an array; an empty one cannot be mapped."""
+def _mapped(path: Path, dtype: Any, shape: tuple[int, ...], *, is_random: bool = False) -> NDArray[Any]:
+    """A file as an array; an empty one cannot be mapped. If it `is_random` where it is read, nothing is read ahead,
+    which would push other pages out of the memory."""
     if not path.stat().st_size:
         return np.empty(tuple(0 if size == -1 else size for size in shape), dtype)
-    return np.asarray(np.memmap(path, dtype, "r")).reshape(shape)  # as a plain array, which is quicker to index
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    if is_random:
+        mapped.madvise(mmap.MADV_RANDOM)
+    return np.frombuffer(mapped, dtype).reshape(shape)
+
+
+class KnownVectors(Protocol):
+    """Vectors that need not be made. `content` identifies them."""
+
+    content: str
+
+    def check(self, first: Sequence[Passage], count: int) -> None:
+        """Raises ConfigError if they are not those of `count` passages of which these are the first."""
+        ...
+
+    def row(self, passage: Passage) -> int:
+        """The row of a passage's vector; -1 if there is none. Called once for each passage, in their order."""
+        ...
+
+    def rows(self, rows: Rows) -> NDArray[Any]:
+        """The vectors of some rows."""
+        ...
 
 
 class MadeVectors:
     """The vectors of an index, found by what was embedded: a passage whose title and text are the same has the same
-    one, wherever it now stands. Holds a digest for each passage."""
+    one, wherever it now stands. Holds 24 bytes for each passage."""
 
     def __init__(self, directory: Path, manifest: Manifest, passages: Iterable[Passage]) -> None:
         """`passages` are all of the index, in their order. SearchIndexError if it has no vectors."""
         self.content = manifest.content
-        self.files = VectorFiles(directory / manifest.data, manifest.vectors_for("dense", directory))
-        self._rows = {_contents_digest(passage): row for row, passage in enumerate(passages)}
+        record = manifest.vectors_for("dense", directory)
+        self.rows = VectorFiles(directory / manifest.data, record, exact_rows=manifest.passages).rows
+        digests = bytearray()
+        for passage in passages:
+            digests += _contents_digest(passage)
+        highs, lows = np.frombuffer(digests, np.uint64).reshape(-1, 2).T
+        self._order = np.argsort(highs, kind="stable")
+        self._highs, self._lows = highs[self._order], lows[self._order]
+
+    def check(self, first: Sequence[Passage], count: int) -> None:
+        """Any passages may have some of them."""
 
     def row(self, passage: Passage) -> int:
         """The row of a passage's vector; -1 if there is none."""
-        return self._rows.get(_contents_digest(passage), -1)
+        high, low = np.frombuffer(_contents_digest(passage), np.uint64)
+        place = int(np.searchsorted(self._highs, high))
+        while place < len(self._highs) and self._highs[place] == high:
+            if self._lows[place] == low:
+                return int(self._order[place])
+            place += 1
+        return -1
 
 
 def _contents_digest(passage: Passage) -> bytes:
-    return hashlib.sha256(passage.contents.encode()).digest()
+    return hashlib.sha256(passage.contents.encode()).digest()[:16]
 
 
 def embed_passages(
@@ -214,24 +266,31 @@ def embed_passages(
     *,
     encoder: Encoder,
     record: VectorsRecord,
-    made: MadeVectors | None = None,
+    made: KnownVectors | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> VectorsRecord:
     """Write the vector files of an index's data folder. `passages` are all of its `count` passages in their order,
-    `content` identifies them; `made` are vectors of the same encoder and type, which are taken where they fit.
+    `content` identifies them; `made` are vectors of the same encoder, which are taken where they fit.
 
     If the process is killed, the same call resumes; what is done is saved every two seconds. `progress` is called with
     the numbers done and in total. Returns the record. Raises ConfigError if the encoder fails.
     """
-    ids: list[str] = []
-    rows: list[int] = []  # of vectors that were made before; -1 for a new one
+    passages = iter(passages)
+    first = list(islice(passages, CHECKED))
+    if made:
+        made.check(first, count)
+    rows = array("q")  # of vectors that are known; -1 for a new one
+    done = 0
 
     def new_passages() -> Iterator[Passage]:
-        for passage in passages:
-            ids.append(passage.id)
-            rows.append(made.row(passage) if made else -1)
-            if rows[-1] < 0:
+        nonlocal done
+        for done, passage in enumerate(write_ids(data, chain(first, passages)), start=1):
+            if made:
+                rows.append(made.row(passage))
+            if not made or rows[-1] < 0:
                 yield passage
+            elif done % CHUNK == 0:
+                progress(done, count)
 
     new = new_passages()
     key = json_digest([content, record.model_dump(), *([made.content] if made else [])])
@@ -243,10 +302,13 @@ def embed_passages(
             vectors = encoder.passages([passage.contents for passage in chunk])
             _check(vectors, (len(chunk), record.encoder.dimension), record)
             collected.add(file, vectors)
-            progress(len(ids), count)
+            progress(done, count)
         collected.save(file)
-    collected.finish(data / "vectors.bin", np.array(rows, np.int64), made)
-    write_vector_files(data, record, ids)
+    if made:
+        collected.merge(data / "vectors.bin", np.frombuffer(rows, np.int64), made)
+    else:
+        collected.link(data / "vectors.bin")
+    write_codes(data, record)
     return record
 
 
@@ -300,20 +362,26 @@ class _Collected:
         write_atomic(self._state, json.dumps({"key": self._key, "rows": self.rows}))
         self._saved = time.monotonic()
 
-    def finish(self, target: Path, rows: Rows, made: MadeVectors | None) -> None:
-        """Make `target` the file of all vectors: the rows that were made before, and for each -1 the next collected
-        one. These are then gone."""
+    def link(self, target: Path) -> None:
+        """Make `target` the file of all vectors, which are those that were collected. Until the index is there the
+        build may have to be resumed, so they stay where they are, too."""
+        target.unlink(missing_ok=True)
+        try:
+            target.hardlink_to(self._file)
+        except OSError:  # a file system without links
+            shutil.copyfile(self._file, target)
+
+    def merge(self, target: Path, rows: Rows, known: KnownVectors) -> None:
+        """Make `target` the file of all vectors: the rows that are known, and for each -1 the next collected one."""
+        target.unlink(missing_ok=True)
         with target.open("wb") as file, self._file.open("rb") as own:
             for start in range(0, len(rows), _BLOCK):
                 block = rows[start : start + _BLOCK]
                 vectors = np.empty((len(block), self._dimension), self._dtype)
-                if made:
-                    vectors[block >= 0] = made.files.rows(block[block >= 0])
+                vectors[block >= 0] = known.rows(block[block >= 0])
                 new = int((block < 0).sum())
                 read = np.frombuffer(own.read(new * self._row_bytes), self._dtype)
                 vectors[block < 0] = read.reshape(new, self._dimension)
                 file.write(vectors.tobytes())
             file.flush()
             os.fsync(file.fileno())
-        self._state.unlink()
-        self._file.unlink()
