@@ -93,7 +93,7 @@ class Watched:
     def __init__(self, *arguments: str) -> None:
         command = [sys.executable, "-m", "evoseek", *arguments]
         self.process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        self.own = self.total = 0
+        self.own = self.total = self.now = 0
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
@@ -104,9 +104,15 @@ class Watched:
             except OSError:
                 return
             found = dict(re.findall(r"^(\w+):\s+(\d+) kB", status, re.MULTILINE))
-            self.own = max(self.own, int(found.get("RssAnon", 0)) // 1024)
+            self.now = int(found.get("RssAnon", 0)) // 1024
+            self.own = max(self.own, self.now)
             self.total = max(self.total, int(found.get("VmHWM", 0)) // 1024)
             time.sleep(0.1)
+
+    def processor_s(self) -> float:
+        """Seconds of processor time so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def mib(path: Path) -> int:
@@ -122,7 +128,7 @@ def build(corpus: Path, index: Path, engine: str, dtype: str) -> dict[str, float
         assert run.process.stdout
         for line in run.process.stdout:
             passed = time.perf_counter() - start
-            log.write(f"{passed:8.1f}  {line}")
+            log.write(f"{passed:8.1f} s  {run.now:6,} MiB  {line}")
             log.flush()
             if "embedded" in line and not terms:
                 terms = passed
@@ -166,17 +172,24 @@ def serve(index: Path, queries: list[str]) -> dict[str, float]:
         url = next(match[0] for line in run.process.stdout if (match := re.search(r"http://\S+", line)))
         asyncio.run(ask(url, queries[:1], 1))
         first = time.perf_counter() - start
+        first_processor = run.processor_s()
         asyncio.run(ask(url, queries[1:40], 1))
+        before = run.processor_s()
         alone, alone_p99 = asyncio.run(ask(url, queries, 1))
+        each = 1000 * (run.processor_s() - before) / len(queries)
         many, many_p99 = asyncio.run(ask(url, queries * 2, 32))
+        each_of_many = 1000 * (run.processor_s() - before - each * len(queries) / 1000) / len(queries) / 2
     finally:
         run.process.terminate()
         run.process.wait()
     return {
         "first_s": first,
+        "first_processor_s": first_processor,
         "qps_1": alone,
+        "processor_ms_1": each,
         "p99_1_ms": alone_p99,
         "qps_32": many,
+        "processor_ms_32": each_of_many,
         "p99_32_ms": many_p99,
         "own": run.own,
         "total": run.total,
