@@ -80,6 +80,11 @@ class Renderer(Protocol):
         """
         ...
 
+    def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
+        """Ids of a turn that ended with an answer, up to the answer, and the beginning of a search in its place; None
+        if the format has none. Needed only for `rollout.put_off`."""
+        ...
+
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
         """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call, or the
         text of an answer.

@@ -186,7 +186,8 @@ class StopConditions:
 class SampleRequest:
     """One turn to sample. `token_ids` is the whole context so far; a sampler may reuse the keys and values that it
     already holds for `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) alone. The
-    turn ends after the token with which the sampler has worked on it for `max_seconds`."""
+    turn ends after the token with which the sampler has worked on it for `max_seconds`. The turn begins with the ids of
+    `begins`, whatever the policy would have drawn; their logprobs are the policy's own."""
 
     trajectory_id: str
     turn: int
@@ -196,6 +197,7 @@ class SampleRequest:
     stop: StopConditions
     seed: int
     max_seconds: float = inf
+    begins: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

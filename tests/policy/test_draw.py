@@ -132,3 +132,10 @@ def test_values_are_uniform_below_one():
     assert abs(mean(value < 0.1 for value in values) - 0.1) < 0.015
     firsts = [turn_uniforms(0, f"t{number}", 0, 1)[0] for number in range(2000)]
     assert abs(mean(firsts) - 0.5) < 0.03
+
+
+def test_a_row_that_is_given_its_token_draws_none_and_has_the_tokens_own_logprob():
+    logits = torch.tensor([[0.25, 0.75]]).log().repeat(2, 1)
+    ids, logprobs = draw_tokens(logits, torch.ones(2), torch.tensor([0.9, 0.9]), [0, None])
+    assert ids.tolist() == [0, 1]
+    assert logprobs.tolist() == pytest.approx([math.log(0.25), math.log(0.75)], abs=1e-6)

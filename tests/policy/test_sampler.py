@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import pytest
 import torch
@@ -276,13 +276,31 @@ def test_each_token_is_the_one_its_uniform_points_at():
 def test_uniforms_reach_the_draw_unrounded(monkeypatch: pytest.MonkeyPatch):
     drawn_at: list[float] = []
 
-    def draw(logits: torch.Tensor, temperatures: torch.Tensor, uniforms: torch.Tensor):
+    def draw(logits: torch.Tensor, temperatures: torch.Tensor, uniforms: torch.Tensor, given: list[int | None]):
         drawn_at.extend(uniforms.tolist())
-        return draw_tokens(logits, temperatures, uniforms)
+        return draw_tokens(logits, temperatures, uniforms, given)
 
     monkeypatch.setattr("evoseek.policy.sampler.draw_tokens", draw)
     play(TorchSampler(policy(), slots=1, max_length=64), [Rollout("a", [1, 2, 3], [(5, [])])])
     assert drawn_at == turn_uniforms(3, "a", 0, 5)
+
+
+def test_a_turn_begins_as_it_has_to_with_the_policys_own_logprobs():
+    """Asked again for a turn with another beginning, it forgets what it wrote from where the two differ."""
+    chosen, context = policy(), [5, 6, 7]
+
+    async def sample(sampler: TorchSampler) -> list[Completion]:
+        request = SampleRequest("a", 0, tuple(context), 8, 0.7, NO_STOP, 3)
+        first = await sampler.sample(request)
+        begins = (*first.token_ids[:2], 40, 41)
+        return [first, await sampler.sample(replace(request, begins=begins))]
+
+    first, second = asyncio.run(sample(TorchSampler(chosen, slots=2, max_length=64)))
+    assert second.token_ids[:4] == (*first.token_ids[:2], 40, 41)
+    assert len(second.token_ids) == 8
+    for completion in (first, second):
+        logprobs, _ = plain_logprobs(chosen.model, context, completion, 0.7)
+        assert completion.logprobs == pytest.approx(logprobs, abs=1e-4)
 
 
 def test_another_seed_trajectory_or_turn_gives_other_tokens():

@@ -206,3 +206,17 @@ def test_a_tool_without_a_tag_is_refused(renderer):
     web = TagRenderer(tiny_tokenizer(), {"search": TagCall("web_search", "queries", True)})
     call = ToolCall("web_search", {"queries": ["kalo", "vesu"]})
     assert web.render_turn("", call) == tuple(tiny_tokenizer().encode("<search> kalo vesu </search>"))
+
+
+@pytest.mark.parametrize(
+    ("written", "begins"),
+    [
+        ("<answer> Meri </answer>", "<search>"),
+        ("<think> I know </think> <answer> Meri </answer>", "<think> I know </think> <search>"),
+        ("<think> I know </think>\n<answer>Meri</answer>", "<think> I know </think>\n<search>"),
+    ],
+)
+def test_an_answer_that_is_put_off_leaves_the_thought_and_opens_a_search(made, renderer, written, begins):
+    tokenizer = made("qwen")
+    ids = renderer.put_off(tokenizer.encode(written, add_special_tokens=False))
+    assert tokenizer.decode(ids) == begins

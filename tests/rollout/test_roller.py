@@ -145,3 +145,30 @@ def test_a_roller_at_another_temperature_is_the_same_in_all_else(tags):
     assert (sampler.requests[0].temperature, sampler.requests[0].seed) == (0.0, 5)
     assert roller.at(None) is roller
     assert roller.temperature == 0.7
+
+
+def test_the_last_of_a_group_search_in_place_of_their_first_answer(tags):
+    """The policy writes on from the search's beginning; its next answer counts."""
+
+    def script(request):
+        begins = tags.tokenizer.decode(request.begins) if request.begins else ""
+        return f"{begins} mayor </search>" if begins else "<answer> Meri </answer>"
+
+    sampler = tags.sampler(script)
+    group = asyncio.run(Roller(**tags.setting(sampler)).group(QUESTION, size=3, reward=Matches(), key="k", put_off=1))
+    assert [[result.call.arguments["query"] for result in one.tool_results] for one in group.trajectories] == [
+        [],
+        [],
+        ["mayor"],
+    ]
+    assert [one.answer for one in group.trajectories] == ["Meri"] * 3
+    kinds = [segment.kind for segment in group.trajectories[2].segments]
+    assert kinds == ["prompt", "action", "observation", "action"]
+
+
+@pytest.mark.parametrize("limits", [{"max_tool_calls": 0}, {"max_turns": 1}])
+def test_an_answer_is_not_put_off_where_no_call_is_left(tags, limits):
+    sampler = tags.sampler({"k/0": ["<answer> Meri </answer>"]})
+    roller = Roller(**{**tags.setting(sampler), "limits": Limits(**limits)})
+    group = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1))
+    assert (group.trajectories[0].answer, len(sampler.requests)) == ("Meri", 1)

@@ -175,3 +175,8 @@ def test_rollouts_go_on_during_an_update_and_servers_get_the_new_weights_between
     assert rows[0]["rollout/staleness/max"] == 0
     assert max(row["rollout/staleness/max"] for row in rows) <= 1
     assert len(server.loaded) == 4
+
+
+def test_a_server_cannot_begin_a_turn_as_it_has_to_so_answers_cannot_be_put_off(places, tmp_path):
+    with pytest.raises(ConfigError, match=r"rollout\.put_off is 0\.5, .*sampler\.name = torch"):
+        train(ScriptedVLLM.of_policy("tiny"), places, tmp_path / "run", **{"rollout.put_off": 0.5})

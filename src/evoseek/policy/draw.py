@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -27,11 +28,14 @@ def turn_uniforms(seed: int, trajectory_id: str, turn: int, count: int) -> list[
     return (high + low * 2.0**-53).tolist()
 
 
-def draw_tokens(logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple[Tensor, Tensor]:
+def draw_tokens(
+    logits: Tensor, temperatures: Tensor, uniforms: Tensor, given: Sequence[int | None] = ()
+) -> tuple[Tensor, Tensor]:
     """One token per row by inverse CDF, and its logprob under the distribution that was drawn from.
 
     logits: [B, V]; temperatures: [B], float32; uniforms: [B], float64. Gives ids [B] and logprobs [B] (float32). A
-    temperature of 0 takes the most probable token and gives its logprob at temperature 1. Probabilities are summed in
+    temperature of 0 takes the most probable token and gives its logprob at temperature 1. `given`, if it is, has a
+    token for each row that takes that one and draws none, and None for the others. Probabilities are summed in
     blocks, one by one only in the block that the draw falls in. All sums and uniforms are float64: in float32 rare
     tokens of a large vocabulary would be drawn too often or never.
     """
@@ -40,6 +44,9 @@ def draw_tokens(logits: Tensor, temperatures: Tensor, uniforms: Tensor) -> tuple
     ids = _invert(logprobs, uniforms.double())
     if bool(greedy.any()):
         ids = torch.where(greedy, logprobs.argmax(dim=-1), ids)
+    for row, token in enumerate(given):
+        if token is not None:
+            ids[row] = token
     return ids, logprobs.gather(1, ids[:, None]).squeeze(1)
 
 

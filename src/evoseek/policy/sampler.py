@@ -63,6 +63,12 @@ class _Turn:
     ids: list[int] = field(default_factory=list[int])
     logprobs: list[float] = field(default_factory=list[float])
 
+    @property
+    def given(self) -> int | None:
+        """The next token, if it is one that the turn has to begin with."""
+        begins = self.request.begins
+        return begins[len(self.ids)] if len(self.ids) < len(begins) else None
+
 
 @dataclass(slots=True, eq=False)
 class _Row:
@@ -254,6 +260,7 @@ class TorchSampler:
             logits,
             torch.tensor([turn.request.temperature for turn in turns], device=logits.device),
             torch.tensor([turn.uniforms[len(turn.ids)] for turn in turns], dtype=torch.float64, device=logits.device),
+            [turn.given for turn in turns],
         )
         drawn = list(zip(ids.tolist(), logprobs.tolist(), strict=True))  # waits for the GPU
         own = self._pass_times.own(self._clock() - started)

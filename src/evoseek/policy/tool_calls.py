@@ -133,6 +133,9 @@ class ToolCallRenderer:
         """Ids of a user message after the turn, which had no call that a tool could answer."""
         return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn, self._tools)
 
+    def put_off(self, token_ids: Sequence[int]) -> None:
+        """None: how a call begins is the template's own."""
+
     def _suffix(self, results: int) -> str:
         """The template's text after a turn with calls, with placeholders for the results."""
         if results not in self._suffixes:

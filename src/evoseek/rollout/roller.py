@@ -62,7 +62,9 @@ class Roller:
         total = self.limits.max_total_tokens
         return self.prompt_length(question) + min(self.limits.max_tokens_per_turn, total // 2) <= total
 
-    async def one(self, question: Question, trajectory_id: str, *, watch: Watch = unwatched) -> Trajectory:
+    async def one(
+        self, question: Question, trajectory_id: str, *, puts_off: bool = False, watch: Watch = unwatched
+    ) -> Trajectory:
         """One rollout; see `run_trajectory`."""
         return await run_trajectory(
             question,
@@ -73,29 +75,32 @@ class Roller:
             trajectory_id=trajectory_id,
             temperature=self.temperature,
             seed=self.seed,
+            puts_off=puts_off,
             watch=watch,
         )
 
     async def group(
-        self, question: Question, *, size: int, reward: RewardFn, key: str, refills: int = REFILLS
+        self, question: Question, *, size: int, reward: RewardFn, key: str, refills: int = REFILLS, put_off: int = 0
     ) -> TrajectoryGroup:
         """Roll out `size` trajectories concurrently, with ids `<key>/0`, `<key>/1`, ..., and score each as it ends.
+        The last `put_off` of them put their first answer off.
 
         An Invalid member is rolled out again, at most `refills` times, as `<key>/<i>r1`, `<key>/<i>r2`, ...: a new id
         gives new random numbers. The attempts that it replaces are in `replaced`; the last one stays, whatever its
         outcome.
         """
 
-        async def attempt(trajectory_id: str) -> tuple[Trajectory, Outcome]:
-            trajectory = await self.one(question, trajectory_id)
+        async def attempt(trajectory_id: str, puts_off: bool) -> tuple[Trajectory, Outcome]:
+            trajectory = await self.one(question, trajectory_id, puts_off=puts_off)
             return trajectory, await score(trajectory, reward)
 
         async def member(index: int) -> tuple[Trajectory, Outcome, list[tuple[Trajectory, Invalid]]]:
             replaced: list[tuple[Trajectory, Invalid]] = []
-            trajectory, outcome = await attempt(f"{key}/{index}")
+            puts_off = index >= size - put_off
+            trajectory, outcome = await attempt(f"{key}/{index}", puts_off)
             while isinstance(outcome, Invalid) and len(replaced) < refills:
                 replaced.append((trajectory, outcome))
-                trajectory, outcome = await attempt(f"{key}/{index}r{len(replaced)}")
+                trajectory, outcome = await attempt(f"{key}/{index}r{len(replaced)}", puts_off)
             return trajectory, outcome, replaced
 
         members = await asyncio.gather(*(member(index) for index in range(size)))

@@ -28,10 +28,12 @@ async def run_trajectory(
     trajectory_id: str,
     temperature: float,
     seed: int,
+    puts_off: bool = False,
     watch: Watch = unwatched,
 ) -> Trajectory:
     """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does. `watch` is
-    given its turns and results as they happen.
+    given its turns and results as they happen. If it `puts_off`, a search takes the place of its first answer, where a
+    call is left, and the policy writes on from the search's beginning.
 
     A failure (of a tool or the sampler, or too long a wait) is a stop reason as well, with its cause in `failure`.
     Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
@@ -46,7 +48,7 @@ async def run_trajectory(
         )
     clock = Clock(limits)
     request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
-    actor = _Policy(renderer, sampler, limits, clock, request)
+    actor = _Policy(renderer, sampler, limits, clock, request, puts_off)
     try:
         return await _roll_out(question, env, actor, limits, clock, trajectory_id, watch)
     finally:
@@ -173,9 +175,16 @@ class _Policy:
     """A policy behind a sampler, in token ids."""
 
     def __init__(
-        self, renderer: Renderer, sampler: Sampler, limits: Limits, clock: Clock, request: SampleRequest
+        self,
+        renderer: Renderer,
+        sampler: Sampler,
+        limits: Limits,
+        clock: Clock,
+        request: SampleRequest,
+        puts_off: bool = False,
     ) -> None:
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
+        self._puts_off = puts_off
         self._request = request  # of which token_ids is the whole context so far
         self._written: tuple[int, ...] = ()
         self.segments = [Segment("prompt", tuple(request.token_ids))]
@@ -183,8 +192,15 @@ class _Policy:
 
     async def write(self, turn: int) -> _Turn:
         room = min(self._limits.max_tokens_per_turn, self._limits.max_total_tokens - len(self._request.token_ids))
-        completion = await self._clock.sample(self._sampler, replace(self._request, turn=turn, max_tokens=room))
+        request = replace(self._request, turn=turn, max_tokens=room)
+        completion = await self._clock.sample(self._sampler, request)
         action = self._renderer.parse(completion.token_ids)
+        if self._puts_off and action.answer is not None and turn < self._limits.calls:
+            self._puts_off = False
+            begins = self._renderer.put_off(completion.token_ids)
+            if begins is not None and len(begins) < room:
+                completion = await self._clock.sample(self._sampler, replace(request, begins=begins))
+                action = self._renderer.parse(completion.token_ids)
         if len(completion.logprobs) != len(completion.token_ids):
             raise SamplerError(
                 f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs; it "

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from pydantic import Field
 
 from evoseek.settings import MANY, Count, Section, Temperature
@@ -49,7 +51,29 @@ class RolloutSettings(Section):
 class GroupRolloutSettings(RolloutSettings):
     """Settings of rollouts for systems that roll every question out several times."""
 
+    in_stage = f"{RolloutSettings.in_stage} put_off"
     group_size: int = Field(default=8, ge=2, le=10_000, description="Number of rollouts of a question.")
+    put_off: float = Field(
+        default=0.0,
+        ge=0,
+        le=1,
+        description="Share of a question's rollouts in training in which a search takes the place of the first answer, "
+        "so that what the policy hardly ever tries gets its reward. It learns from them as if it had chosen the "
+        "search. Needs the embedded sampler and the format tags.",
+    )
+
+    def problems(self) -> Iterator[str]:
+        """A share of a question's rollouts is at least one of them, and leaves one to compare it with."""
+        if self.put_off and not 0 < self.answers_put_off < self.group_size:
+            yield (
+                f"rollout.put_off is {self.put_off}, which is {self.answers_put_off} of the {self.group_size} rollouts "
+                "of a question (rollout.group_size). Set it so that it is at least one, but not all of them."
+            )
+
+    @property
+    def answers_put_off(self) -> int:
+        """The number of a question's rollouts whose first answer is put off."""
+        return round(self.put_off * self.group_size)
 
 
 class QuestionRolloutSettings(GroupRolloutSettings):

@@ -124,7 +124,7 @@ class SearchR1:
         order(questions, seed=0, step=1, size=asked.per_step, passes=Passes())  # refused before anything is loaded
         system = cls(
             questions,
-            context.rollouts(solver, settings.rollout.group_size),
+            context.rollouts(solver, settings.rollout),
             context.trainer.update(),
             context.publish,
             asked.per_step,

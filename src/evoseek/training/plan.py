@@ -13,10 +13,12 @@ from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import SamplerRun
+from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import RewardFn
 from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, WrongReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.runs import RunDirectory
 from evoseek.training.agent import Agent
 from evoseek.training.context import Context, Objects
@@ -166,7 +168,7 @@ class TrainingContext(Context):
     def rollouts(
         self,
         solver: Roller,
-        group_size: int,
+        settings: GroupRolloutSettings,
         *,
         reward: RewardFn | None = None,
         label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None,
@@ -174,7 +176,13 @@ class TrainingContext(Context):
         """The rollouts of a step, recorded in the run's directory; scored by the training reward unless another one is
         given."""
         given = reward or self.training_reward
-        return QuestionRollouts(solver, given, self.trajectories, group_size, self.ranks, label)
+        size, put_off = settings.group_size, settings.answers_put_off
+        if put_off and not (isinstance(solver.sampler, TorchSampler) and solver.renderer.put_off(())):
+            raise ConfigError(
+                f"rollout.put_off is {settings.put_off}, but answers can be put off only with the embedded sampler "
+                "(sampler.name = torch) and the format tags (policy.format). Choose these, or leave it out."
+            )
+        return QuestionRollouts(solver, given, self.trajectories, size, self.ranks, label, put_off)
 
     def plan(
         self, system: System, solver: Roller, *, state: State | None = None, ahead: Ahead[Any] | None = None

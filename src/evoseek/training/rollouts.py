@@ -17,7 +17,7 @@ from evoseek.types import Question, TrajectoryGroup
 
 @dataclass(frozen=True, slots=True)
 class QuestionRollouts:
-    """Rolls questions out: `group_size` times each, all concurrently.
+    """Rolls questions out: `group_size` times each, all concurrently; the last `put_off` put their first answer off.
 
     `label` may rescore a complete group. With several `ranks` each takes a share of the questions, and all have all
     groups in the end. If the engine finds nothing for any of them, all are Invalid.
@@ -29,6 +29,7 @@ class QuestionRollouts:
     group_size: int = 8
     ranks: Ranks = ALONE
     label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
+    put_off: int = 0
 
     async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
         """One group per question, in the questions' order. No question is rolled out twice in a step."""
@@ -41,7 +42,9 @@ class QuestionRollouts:
 
     async def _group(self, question: Question, step: int) -> TrajectoryGroup:
         key = f"step-{step:06d}/{question.id}"
-        group = await self.roller.group(question, size=self.group_size, reward=self.reward, key=key)
+        group = await self.roller.group(
+            question, size=self.group_size, reward=self.reward, key=key, put_off=self.put_off
+        )
         return self.label(group) if self.label else group
 
 
