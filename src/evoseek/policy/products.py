@@ -57,9 +57,7 @@ def quicken_products(model: nn.Module) -> None:
 
 def multiplies_adapters(weight: Tensor) -> bool:
     """Whether `adapted_product` is for weights such as these: on a CPU, in a type that it multiplies directly."""
-    if weight.device.type != "cpu":
-        return False
-    return weight.dtype == torch.float32 or (weight.dtype == torch.bfloat16 and not is_slow_with_bfloat16())
+    return is_quick_bfloat16(weight) or (weight.dtype == torch.float32 and weight.device.type == "cpu")
 
 
 def is_slow_with_bfloat16() -> bool:

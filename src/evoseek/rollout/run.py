@@ -181,7 +181,7 @@ class _Policy:
         limits: Limits,
         clock: Clock,
         request: SampleRequest,
-        puts_off: bool = False,
+        puts_off: bool,
     ) -> None:
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
         self._puts_off = puts_off
