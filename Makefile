@@ -38,9 +38,9 @@ export GOMP_SPINCOUNT ?= 0
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
 
-# A real model on documents alone, for an hour at most; DATA is a folder of your own (evoseek demo --help).
+# A real model on documents alone, for an hour at most; DATA is a folder of your own (python bench/demo_real.py --help).
 demo-real: $(REAL_INSTALLED)
-	$(BIN)/evoseek demo --real $(if $(DATA),--data $(DATA))
+	$(BIN)/python bench/demo_real.py $(if $(DATA),--data $(DATA))
 
 # Two processes, of one thread each, unless PROCESSES says how many.
 PROCESSES ?= 2

@@ -5,7 +5,7 @@
 
 `world` generates an evaluation world for each seed, with names that no policy was trained on, and asks the tiny policy
 by every baseline and as an agent, and each RUN (of `evoseek demo`, say: DEMO/run). `text` does the same with a real
-model on a folder of real text: corpus.jsonl and dev.jsonl, as `evoseek demo --real` takes it, and RUN one of its runs
+model on a folder of real text: corpus.jsonl and dev.jsonl, as bench/demo_real.py takes it, and RUN one of its runs
 (DEMO-REAL/run). Sampling is greedy, k is 3, and the limits of calls and tokens are the same for all.
 
 Each evaluation is what `evoseek eval --out DIRECTORY/seed-S/ARM` writes, so `evoseek compare` takes any two of them.
@@ -23,8 +23,9 @@ from pathlib import Path
 
 from rich.console import Console
 
+from demo_real import PASSAGE_WORDS, held_out
 from evoseek.data.indexing import IndexPlan, build_index
-from evoseek.demo import EVALUATION_HOPS, PASSAGE_WORDS, held_out, make_world
+from evoseek.demo import EVALUATION_HOPS, make_world
 from evoseek.eval.comparison import compare, holm, values_of
 from evoseek.eval.results import Results, score_of
 from evoseek.eval.sample import Sample

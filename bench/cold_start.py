@@ -1,7 +1,7 @@
 """A cold start from documents alone, and what reinforcement learning makes of it: what docs/cold-start.md quotes.
 
 FOLDER has `corpus.jsonl` and, for the score alone, `dev.jsonl` (as bench/wiki2_demonstrations.py describes train.jsonl,
-with `hops`; `evoseek.manual.write_manual(FOLDER)` writes both about Python's library). Of its questions 120 of one hop
+with `hops`; bench/demo_real.py writes both about Python's library, in demo-real/data). Of its questions 120 of one hop
 are drawn and 80 of two, and 40 that have no answer: those of the file, or else more of one hop whose articles are
 hidden from the search.
 

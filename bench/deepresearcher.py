@@ -37,7 +37,6 @@ from evoseek.eval.evaluate import evaluate
 from evoseek.files import write_atomic
 from evoseek.recipes import FOLDER
 from evoseek.report.metrics import read_metrics
-from evoseek.report.plots import plot_curves
 from evoseek.reward.answer import set_f1
 from evoseek.reward.functions import AnswerReward
 from evoseek.runs import RunDirectory
@@ -175,7 +174,6 @@ def train(seed: int, name: str, directory: Path) -> dict:
             except EvoseekError as error:
                 ended = str(error)
         counts = dict(server.counts)
-    plot_curves(run)
     rows = read_metrics(run.metrics)
     kept = ("step", "reward", "rollout/invalid_frac", "rollout/refilled")
     return {

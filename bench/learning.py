@@ -12,7 +12,7 @@ The picture is the README's: each seed's curve, and the band from the lowest to 
 import argparse
 from collections.abc import Sequence
 from pathlib import Path
-from statistics import mean
+from statistics import fmean, mean
 
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
@@ -21,8 +21,7 @@ from rich.console import Console
 from evoseek.demo import GREEDY, Learnt, learn
 from evoseek.eval.evaluate import Evaluation
 from evoseek.report.evaluation import score_text
-from evoseek.report.metrics import read_metrics
-from evoseek.report.plots import curve, smoothed
+from evoseek.report.metrics import MetricRow, read_metrics
 from evoseek.runs import RunDirectory
 
 LONG = "greedy, 3 and 4 hops"
@@ -42,6 +41,20 @@ def describe(seed: int, learnt: Learnt) -> None:
         print(f"seed {seed}  {name:24}  {score_text(before.score)} -> {score_text(after.score)}   {hops}", flush=True)
     long = [by_hops(evaluations[GREEDY], 3, 4) for evaluations in (learnt.before, learnt.after)]
     print(f"seed {seed}  {LONG}  {long[0]:.3f} -> {long[1]:.3f}", flush=True)
+
+
+def curve(rows: Sequence[MetricRow], name: str) -> tuple[list[float], list[float]]:
+    """Steps and values of one metric, where it has a value."""
+    points = [(row["step"], row[name]) for row in rows if row.get(name) is not None]
+    return [step for step, _ in points], [value for _, value in points]
+
+
+def smoothed(values: Sequence[float]) -> list[float]:
+    """The mean of each value and its neighbours, a tenth of the curve together; empty for a curve of fewer than 20."""
+    if len(values) < 20:
+        return []
+    half = len(values) // 20
+    return [fmean(values[max(0, place - half) : place + half + 1]) for place in range(len(values))]
 
 
 def draw(directories: Sequence[Path], file: Path) -> None:

@@ -43,8 +43,9 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
+from demo_real import held_out
 from evoseek.checkpoints import latest_checkpoint
-from evoseek.demo import SAMPLED, held_out, measure
+from evoseek.demo import SAMPLED, measure
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.files import write_atomic
 from evoseek.report.metrics import read_metrics

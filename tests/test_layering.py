@@ -15,7 +15,7 @@ FOUNDATION = (
     *("registry", "settings", "settings_tree", "effect", "recipes", "project", "templates", "trust", "statistics"),
 )
 LAYERS = (
-    *("corpus", "manual", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
+    *("corpus", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
     *("training", "selfplay", "systems", "eval", "report", "answer", "evaluation", "data", "simulator", "tiny"),
     *("prompt", "train", "cold_start", "run", "demo", "reference", "doctor", "serve"),
     *("cli", "__main__"),

@@ -12,7 +12,6 @@
       feedback_questions.jsonl   the questions that were added from people's feedback when the run began
       cold_start/         the questions and demonstrations that it began with (`evoseek.cold_start.phase`)
       checkpoints/        step-000010/, ...: complete or absent
-      curves.png          the picture
       stopped.txt         why the run ended before its last step, if its process could write it
       non_finite.json     the last batch of a run that ended because of non-finite losses or gradients
       review.jsonl        the verdicts of a person on its questions (`evoseek.data.reviewing`)
@@ -62,7 +61,6 @@ class RunDirectory:
         self.questions = path / "questions.jsonl"
         self.feedback = path / "feedback_questions.jsonl"
         self.held_out = path / "cold_start" / "held_out.jsonl"
-        self.curves = path / "curves.png"
         self.dump = path / "non_finite.json"
         self.stopped = path / "stopped.txt"
         self.logs = (self.metrics, self.timings, self.trajectories, self.samples, self.questions)

@@ -25,7 +25,6 @@ from evoseek.protocols import MetricSink
 from evoseek.registry import build, find
 from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, read_metrics
-from evoseek.report.plots import plot_curves
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
@@ -54,14 +53,6 @@ def train_together(
                 held.enter_context(run.locked())
         own_console = console if ranks.is_first else Console(quiet=True)
         return train(settings, run, console=own_console, ranks=ranks, objects=objects)
-
-
-def draw(run: RunDirectory, console: Console) -> None:
-    """Draw the run's curves; without matplotlib, print how to install it."""
-    try:
-        say(console, f"Curves: {plot_curves(run)}")
-    except ConfigError as error:
-        say(console, str(error))
 
 
 class Ended(NamedTuple):

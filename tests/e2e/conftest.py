@@ -28,18 +28,6 @@ ARCHITECTURES = {
 }
 
 
-@pytest.fixture(autouse=True)
-def without_curves(request, monkeypatch):
-    """Curves take longer than a small run; they are drawn for a test that takes `curves`."""
-    if "curves" not in request.fixturenames:
-        monkeypatch.setattr("evoseek.train.draw", lambda run, console: None)
-
-
-@pytest.fixture
-def curves():
-    """Runs of this test draw their curves."""
-
-
 @pytest.fixture(scope="session")
 def processes(fork_server):
     """`processes.start("train", ...)` begins a command in a process of its own."""
@@ -171,7 +159,7 @@ checkpoint_every = 1
 
 @pytest.fixture(scope="session")
 def trained(setting, tmp_path_factory) -> Trained:
-    """The setting's run, whole, with its curves."""
+    """The setting's run, whole."""
     path, said = tmp_path_factory.mktemp("trained") / "run", io.StringIO()
     with pytest.MonkeyPatch.context() as patch, contextlib.redirect_stdout(said):
         patch.setattr("sys.argv", ["evoseek", *setting.train(path)])

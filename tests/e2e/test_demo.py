@@ -30,7 +30,7 @@ def test_demo_shows_what_it_promises_and_runs_twice(small_demo, tmp_path, cli):
     words = ("demo", "--run-dir", tmp_path / "demo", "--max-minutes", 0.01, "--processes", 1)
     status, out, err = cli(*words)
     assert status == 0, err
-    for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=3", "question:", "curves.png"):
+    for phrase in ("before", "after", "greedy", "search off", "other phrasing", "n=3", "question:", "view "):
         assert phrase in out
     assert f"ask --run-dir {tmp_path}/demo/run --index {tmp_path}/demo/evaluation/index" in " ".join(out.split())
     metrics = (tmp_path / "demo/run/metrics.jsonl").read_bytes()

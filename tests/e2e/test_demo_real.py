@@ -2,12 +2,14 @@
 read."""
 
 import json
+from importlib import import_module
 from itertools import islice
+from pathlib import Path
 
 import pytest
 
-from evoseek import demo
 from evoseek.corpus.questions import save_questions
+from evoseek.run import Run
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.world.world import World
 
@@ -30,15 +32,33 @@ def data(tmp_path):
     return folder
 
 
+@pytest.fixture
+def script(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "bench")
+    return import_module("demo_real")
+
+
+@pytest.fixture
+def demo_real(script, capsys):
+    """Run the script in this process: (exit status, stdout, stderr)."""
+
+    def run(*words):
+        status = script.main([*map(str, words)])
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return run
+
+
 def files_of(folder):
     return {path: path.read_bytes() for path in folder.iterdir() if path.is_file()}
 
 
-def test_from_documents_alone_to_scores_with_an_interruption(data, tmp_path, cli, monkeypatch):
-    words = ("demo", "--real", "--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001, "--model", "tiny")
+def test_from_documents_alone_to_scores_with_an_interruption(data, tmp_path, demo_real, monkeypatch):
+    words = ("--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001, "--model", "tiny")
     with monkeypatch.context() as patch:
-        patch.setattr(demo, "_trained", lambda _: False)  # as Ctrl-C in the first step
-        status, first, err = cli(*words)
+        patch.setattr(Run, "train", lambda run: setattr(run, "is_interrupted", True))  # as Ctrl-C in the first step
+        status, first, err = demo_real(*words)
     assert status == INTERRUPTED, err
     assert first.startswith("Planned for at most 0.001 minutes")
     assert "Measuring the policy of the cold start on 5 held-out questions" in first
@@ -46,7 +66,7 @@ def test_from_documents_alone_to_scores_with_an_interruption(data, tmp_path, cli
     written = files_of(cold_start)
     learnt = (cold_start / "sft/metrics.jsonl").read_bytes()
 
-    status, out, err = cli(*words)
+    status, out, err = demo_real(*words)
     assert status == 0, err
     assert "Writing" not in out
     assert files_of(cold_start) == written
@@ -56,52 +76,60 @@ def test_from_documents_alone_to_scores_with_an_interruption(data, tmp_path, cli
     assert f"review {tmp_path}/out/run" in " ".join(out.split())
 
     trained = (tmp_path / "out/run/metrics.jsonl").read_bytes()
-    status, again, err = cli(*words)
+    status, again, err = demo_real(*words)
     assert status == 0, err
     assert (tmp_path / "out/run/metrics.jsonl").read_bytes() == trained
     assert again[again.index("Held-out") :] == out[out.index("Held-out") :]
 
 
-def test_without_labelled_questions_those_that_were_held_out_are_the_score(data, random_model, tmp_path, cli):
+def test_without_labelled_questions_those_that_were_held_out_are_the_score(data, random_model, tmp_path, demo_real):
     (data / "dev.jsonl").unlink()
     model = random_model("tags", tmp_path / "model")
-    words = ("demo", "--real", "--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001, "--model", model)
-    status, out, err = cli(*words)
+    words = ("--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001, "--model", model)
+    status, out, err = demo_real(*words)
     assert status == 0, err
     assert "has no dev.jsonl: the score will be on questions that the cold start writes and holds out" in out
     held_out = (tmp_path / "out/run/cold_start/held_out.jsonl").read_text().splitlines()
     assert f"on {len(held_out)} held-out questions" in out
 
 
-def test_a_folder_without_documents_is_an_error(tmp_path, cli):
-    status, _, err = cli("demo", "--real", "--data", tmp_path, "--run-dir", tmp_path / "out")
+def test_a_folder_without_documents_is_an_error(tmp_path, demo_real):
+    status, _, err = demo_real("--data", tmp_path, "--run-dir", tmp_path / "out")
     assert status == 2
     assert "has no corpus.jsonl" in err
     assert not (tmp_path / "out").exists()
 
 
-def test_documents_about_which_nothing_can_be_asked_are_an_error(data, tmp_path, cli):
+def test_documents_about_which_nothing_can_be_asked_are_an_error(data, tmp_path, demo_real):
     (data / "corpus.jsonl").write_text('{"id": "a", "title": "Numbers", "text": "1 2 3 4 5 6"}\n')
-    status, _, err = cli("demo", "--real", "--data", data, "--run-dir", tmp_path / "out", "--model", "tiny")
+    status, _, err = demo_real("--data", data, "--run-dir", tmp_path / "out", "--model", "tiny")
     assert status == 2
     assert "No question could be written about the 1 documents" in err
 
 
-def test_data_is_for_the_real_demo(tmp_path, cli):
-    status, _, err = cli("demo", "--data", tmp_path)
-    assert status == 2
-    assert "--data and --model are for --real" in err
-
-
-def test_a_real_model_is_trained_by_one_process(data, tmp_path, cli):
-    status, _, err = cli("demo", "--real", "--data", data, "--run-dir", tmp_path / "out", "--processes", 2)
-    assert status == 2
-    assert "--processes is for the demo without --real" in err
-
-
-def test_mistakes_in_questions_are_reported_before_the_cold_start(data, tmp_path, cli):
+def test_mistakes_in_questions_are_reported_before_the_cold_start(data, tmp_path, demo_real):
     (data / "dev.jsonl").write_text("{")
-    status, _, err = cli("demo", "--real", "--data", data, "--run-dir", tmp_path / "out")
+    status, _, err = demo_real("--data", data, "--run-dir", tmp_path / "out")
     assert status == 2
     assert "dev.jsonl" in err
     assert not (tmp_path / "out").exists()
+
+
+def test_the_time_is_a_number_above_0(tmp_path, demo_real):
+    status, _, err = demo_real("--run-dir", tmp_path / "out", "--max-minutes", "nan")
+    assert status == 2
+    assert "--max-minutes is nan" in err
+
+
+def test_both_measurements_and_the_cold_start_are_taken_from_the_time(script):
+    # 60 minutes less 12 of the cold start, 3 of the first measurement and 1.75 times 3 of the second
+    left = script.minutes_left
+    assert left(60, cold_start=720, measuring=180) == pytest.approx(60 - 12 - 3 - 5.25)
+    assert left(5, cold_start=600, measuring=60) == 0.05  # a moment, where nothing is left
+
+
+def test_the_plan_says_what_is_left_for_reinforcement_learning(script):
+    # 60 minutes less 2 of writing, 13 of demonstrations, and 4 and 7 of measurements
+    plan = script.plan
+    assert "first measurement 4, reinforcement learning 34, last measurement 7." in plan(60)
+    assert "reinforcement learning 0," in plan(20)

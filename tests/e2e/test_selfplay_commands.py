@@ -52,7 +52,7 @@ def held_out(world):
     return ("--set", f"evaluation.path={world / 'questions.jsonl'}", "--set", "evaluation.every=1")
 
 
-def test_dr_zero_by_its_command_resumes_and_its_solver_is_asked_scored_and_exported(world, tmp_path, curves, cli):
+def test_dr_zero_by_its_command_resumes_and_its_solver_is_asked_scored_and_exported(world, tmp_path, cli):
     run = tmp_path / "run"
     words = ("train", "dr-zero", "--corpus", world / "index", "--model", "tiny-weak", "--run-dir", run)
     words = (*words, *sets(PHASES | SMALL | SOLVER), *held_out(world))

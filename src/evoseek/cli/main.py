@@ -7,7 +7,8 @@ import sys
 import textwrap
 import traceback
 import warnings
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Any
 
 import typer
 
@@ -101,8 +102,8 @@ _add_shared_options(app)
 
 
 def main() -> None:
-    """Entry point: an error becomes one paragraph and status 2, a warning one line, Ctrl-C status 130."""
-    status = _run()
+    """Entry point."""
+    status = run_command(app)
     if os.environ.get("WORLD_SIZE", "1") != "1":
         # Torch's communication threads may still run when the interpreter shuts down, and then abort the process,
         # although everything is done and closed.
@@ -112,12 +113,13 @@ def main() -> None:
     sys.exit(status)
 
 
-def _run() -> int:
-    """Run the command of the command line; returns its exit status."""
+def run_command(command: Callable[[], Any]) -> int:
+    """Run a command; returns its exit status. An error becomes one paragraph and status 2, a warning one line, Ctrl-C
+    status 130."""
     try:
         with warnings.catch_warnings():
             warnings.showwarning = _show_warning
-            app()
+            return int(command() or 0)
     except SystemExit as ended:  # typer's way to exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except EvoseekError as error:
@@ -134,7 +136,6 @@ def _run() -> int:
             f"{type(error).__name__}: {message} (this is a bug or an unforeseen input; set EVOSEEK_TRACEBACK=1 for "
             "details)"
         )
-    return 0
 
 
 def _fail(message: str) -> int:

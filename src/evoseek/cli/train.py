@@ -16,6 +16,7 @@ from rich.console import Console
 from evoseek.cli.options import Model, Questions, Seed, finish, shared, stop_if_dry
 from evoseek.effect import changeable
 from evoseek.registry import find
+from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
 from evoseek.settings import defaults_of, is_given, lookup
 from evoseek.training.interrupt import end_on_interrupt
@@ -95,14 +96,13 @@ def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping
         _train_together(given.read(), processes)
     with end_on_interrupt():
         from evoseek.run import Run
-        from evoseek.train import draw
 
     is_first = os.environ.get("RANK", "0") == "0"
     settings = chosen_for_model(given.read(), run=directory, console=Console(quiet=not is_first))
     run = Run(directory=directory, settings=settings, console=Console())
     run.train()
     if is_first:
-        draw(directory, Console())
+        say(Console(), f"Curves and rollouts: evoseek view {shlex.quote(str(directory.path))}")
     finish(not run.is_interrupted)
 
 

@@ -4,10 +4,8 @@ import json
 
 import pytest
 
-from evoseek import manual
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import DataError
-from evoseek.manual import Entry, pages, questions, read_library, standard_library, write_manual
 
 BOATS = '''"""Boats and how they float."""
 import os
@@ -57,6 +55,11 @@ class Boat:
 
 
 @pytest.fixture
+def manual(script):
+    return script("manual")
+
+
+@pytest.fixture
 def source(tmp_path):
     """A source tree of two packages, with files that are no module of it."""
     folder = tmp_path / "lib"
@@ -75,11 +78,11 @@ def source(tmp_path):
 
 
 @pytest.fixture
-def library(source):
-    return read_library(source)
+def library(manual, source):
+    return manual.read_library(source)
 
 
-def test_reads_what_is_public_in_the_order_of_files(library):
+def test_reads_what_is_public_in_the_order_of_files(manual, library):
     assert [entry.name for entry in library.modules] == ["land.cars", "sea", "sea.boats"]
     assert [(entry.module, entry.name, entry.bases) for entry in library.classes] == [
         ("land.cars", "Amphibian", ("Ferry",)),
@@ -89,23 +92,25 @@ def test_reads_what_is_public_in_the_order_of_files(library):
         ("sea.boats", "Raft", ("Boat", "dict")),
     ]
     assert library.classes[2].methods == (
-        Entry("moor", "sea.boats", "moor(self, place='quay')", "Tie it up."),
-        Entry("sink", "sea.boats", "sink(self)", ""),
+        manual.Entry("moor", "sea.boats", "moor(self, place='quay')", "Tie it up."),
+        manual.Entry("sink", "sea.boats", "sink(self)", ""),
     )
-    assert library.functions == (Entry("launch", "sea.boats", "launch(boat, *, slowly=True)", "Put it on the water."),)
+    assert library.functions == (
+        manual.Entry("launch", "sea.boats", "launch(boat, *, slowly=True)", "Put it on the water."),
+    )
 
 
-def test_a_folder_without_classes_is_an_error(tmp_path):
+def test_a_folder_without_classes_is_an_error(manual, tmp_path):
     with pytest.raises(DataError, match="holds no Python source with classes"):
-        read_library(tmp_path)
+        manual.read_library(tmp_path)
 
 
-def test_the_standard_library_is_here():
-    assert (standard_library() / "tarfile.py").is_file()
+def test_the_standard_library_is_here(manual):
+    assert (manual.standard_library() / "tarfile.py").is_file()
 
 
-def test_pages_hold_names_and_docstrings(library):
-    found = {page.id: (page.title, page.text) for page in pages(library)}
+def test_pages_hold_names_and_docstrings(manual, library):
+    found = {page.id: (page.title, page.text) for page in manual.pages(library)}
     assert found["module sea.boats"] == ("sea.boats", "The module sea.boats.\n\nBoats and how they float.")
     assert found["class sea.boats.Ferry"] == (
         "Ferry",
@@ -121,8 +126,8 @@ def test_pages_hold_names_and_docstrings(library):
     assert "module sea" not in found  # it says nothing
 
 
-def test_a_method_takes_two_searches_to_its_module(library):
-    found = {page.id: page for page in pages(library)}
+def test_a_method_takes_two_searches_to_its_module(manual, library):
+    found = {page.id: page for page in manual.pages(library)}
     method = found["method sea.boats.Boat.moor"]
     assert (method.title, method.text) == (
         "Boat.moor",
@@ -131,13 +136,13 @@ def test_a_method_takes_two_searches_to_its_module(library):
     assert "moor" not in found["class sea.boats.Boat"].text
 
 
-def test_ids_are_unique(library):
-    ids = [page.id for page in pages(library)]
+def test_ids_are_unique(manual, library):
+    ids = [page.id for page in manual.pages(library)]
     assert len(ids) == len(set(ids)) == 12
 
 
-def test_asks_only_what_has_one_answer(library):
-    answers = {one.text: one.golden_answers for one in questions(library)}
+def test_asks_only_what_has_one_answer(manual, library):
+    answers = {one.text: one.golden_answers for one in manual.questions(library)}
     assert answers == {
         "Which module has the class Amphibian?": ("land.cars",),
         "What is the base class of the class Amphibian?": ("Ferry",),
@@ -150,16 +155,16 @@ def test_asks_only_what_has_one_answer(library):
     }  # two classes Boat, two methods sink, two bases of Raft
 
 
-def test_the_evidence_is_a_page_for_each_hop(library):
-    about = {one.id: one.metadata for one in questions(library)}
+def test_the_evidence_is_a_page_for_each_hop(manual, library):
+    about = {one.id: one.metadata for one in manual.questions(library)}
     method, ferry = "method sea.boats.Ferry.board", "class sea.boats.Ferry"
     assert about["class: Ferry.board"] == {"hops": 1, "kind": "class", "evidence": [method]}
     assert about["method's base: Ferry.board"] == {"hops": 2, "kind": "method's base", "evidence": [method, ferry]}
-    assert {id for one in about.values() for id in one["evidence"]} <= {page.id for page in pages(library)}
+    assert {id for one in about.values() for id in one["evidence"]} <= {page.id for page in manual.pages(library)}
 
 
 @pytest.fixture
-def large(tmp_path):
+def large(manual, tmp_path):
     """A library of 400 classes with a method each."""
     folder = tmp_path / "lib"
     folder.mkdir()
@@ -168,15 +173,15 @@ def large(tmp_path):
             f"class C{module}x{n}(Base):\n    def m{module}x{n}(self):\n        '''Does it.'''\n" for n in range(20)
         )
         (folder / f"part{module}.py").write_text(text)
-    return read_library(folder)
+    return manual.read_library(folder)
 
 
 def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
 
 
-def test_as_many_questions_of_one_hop_as_of_two_and_some_without_their_page(large, tmp_path):
-    write_manual(tmp_path / "a", large)
+def test_as_many_questions_of_one_hop_as_of_two_and_some_without_their_page(manual, large, tmp_path):
+    manual.write_manual(tmp_path / "a", large)
     dev = load_questions(tmp_path / "a" / "dev.jsonl")
     hops = [question.metadata.get("hops") for question in dev]
     assert (hops.count(1), hops.count(2), hops.count(None)) == (150, 150, 60)
@@ -185,9 +190,9 @@ def test_as_many_questions_of_one_hop_as_of_two_and_some_without_their_page(larg
     assert len(rows(tmp_path / "a" / "corpus.jsonl")) == 800
 
 
-def test_no_page_that_is_left_names_both_what_is_asked_about_and_its_answer(library, tmp_path, monkeypatch):
+def test_no_page_that_is_left_names_both_what_is_asked_about_and_its_answer(manual, library, tmp_path, monkeypatch):
     monkeypatch.setattr(manual, "DEV_QUESTIONS", 0)
-    write_manual(tmp_path / "a", library)
+    manual.write_manual(tmp_path / "a", library)
     hidden = {row["id"]: row["metadata"]["hidden"] for row in rows(tmp_path / "a" / "dev.jsonl")}
     assert hidden == {
         "module: Amphibian": ["class land.cars.Amphibian"],
@@ -200,9 +205,9 @@ def test_no_page_that_is_left_names_both_what_is_asked_about_and_its_answer(libr
     assert not any(row["golden_answers"] for row in rows(tmp_path / "a" / "dev.jsonl"))
 
 
-def test_the_same_seed_gives_the_same_files(large, tmp_path):
+def test_the_same_seed_gives_the_same_files(manual, large, tmp_path):
     for name, seed in (("a", 0), ("b", 0), ("c", 1)):
-        write_manual(tmp_path / name, large, seed=seed)
+        manual.write_manual(tmp_path / name, large, seed=seed)
     for name in ("corpus", "dev"):
         first, again, other = ((tmp_path / run / f"{name}.jsonl").read_bytes() for run in "abc")
         assert first == again
