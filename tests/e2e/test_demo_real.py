@@ -56,8 +56,15 @@ def files_of(folder):
 
 def test_from_documents_alone_to_scores_with_an_interruption(data, tmp_path, demo_real, monkeypatch):
     words = ("--run-dir", tmp_path / "out", "--data", data, "--max-minutes", 0.001, "--model", "tiny")
+    train = Run.train
+
+    def interrupted(run):  # as Ctrl-C in the first step of reinforcement learning
+        run.is_interrupted = run.settings.run.system != "sft"
+        if not run.is_interrupted:
+            train(run)
+
     with monkeypatch.context() as patch:
-        patch.setattr(Run, "train", lambda run: setattr(run, "is_interrupted", True))  # as Ctrl-C in the first step
+        patch.setattr(Run, "train", interrupted)
         status, first, err = demo_real(*words)
     assert status == INTERRUPTED, err
     assert first.startswith("Planned for at most 0.001 minutes")
