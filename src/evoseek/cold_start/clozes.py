@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from evoseek.cold_start.english import (
     BETWEEN,
     BORN,
-    BY_AGENT,
     CLAUSE_END,
     DEPENDS,
     DESCRIBES,
+    HEADING,
     LISTED,
     LIVED,
     NATION,
@@ -27,17 +27,15 @@ from evoseek.cold_start.english import (
     NO_PLACE,
     OF_KIND,
     OF_PERSON,
-    OF_WHOLE,
     ON,
     OPEN_END,
     OPEN_QUOTE,
     OPEN_STEM,
     OPENING,
-    OWN,
-    PAST,
     PERSON,
     PLACE,
     PRONOUN,
+    QUESTION,
     REFERS,
     RELEASED,
     SENTENCE_END,
@@ -46,13 +44,15 @@ from evoseek.cold_start.english import (
     SPLIT,
     TIME,
     VERB,
+    VERSION,
 )
+from evoseek.cold_start.fronting import fronted
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
-_CODE = re.compile(r">>>|[;*|={}<>]")
+_CODE = re.compile(r">>>|[;*|={}<>#]")
 _NAMES = re.compile(rf"(?<=\w ){dict(SPANS)['name'].pattern}|{dict(SPANS)['code'].pattern}")
 _SENTENCES = 60  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
@@ -79,6 +79,11 @@ class Cloze:
     title: str
     evidence: tuple[str, ...]
     of_person: bool = False  # the document
+
+    @property
+    def is_natural(self) -> bool:
+        """Whether the question word is in front."""
+        return QUESTION.match(self.question) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,14 +146,15 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage, ...]]]:
     """The first sentences, also those that go over from one passage to the next, each with the passages that hold it.
-    What stood between passages is white space: one character, or a paragraph's end, as between those whose places are
+    What stood between passages is white space: the end of a line, or a paragraph's, as between those whose places are
     not known."""
     text, places = "", list[tuple[int, int]]()
     for passage in passages:
         gap = passage.start - passages[0].start - len(text)
-        text += "\n\n" if gap < 0 else "\n" * gap if gap > 1 else " " * gap
+        text += "\n\n" if gap < 0 else "\n" * gap
         places.append((len(text), len(text) + len(passage.text)))
         text += passage.text
+    text = HEADING.sub("\\1\f", text)
     start = 0
     for _ in range(_SENTENCES):
         if start >= len(text):
@@ -252,6 +258,10 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
         return  # the first word of a sentence, or a part of a name with initials
     if OPEN_QUOTE.search(before) and not rest.lstrip(" .,").startswith(('"', "”")):
         return  # a part of a title
+    if re.match(r"['’]s\b|-? ?[-–—‘]", rest):
+        return  # an owner, or a part of a compound
+    if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
+        return  # "a power of two"
     if kind in ("year", "number") and (BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)):
         return
     cut = CLAUSE_END.search(rest)
@@ -260,18 +270,21 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if OPEN_END.search(after):
         return
     asked, stem = _asked(kind, before, after)
+    if kind == "version" and not stem.strip():
+        return
     if asked == "where" and NO_PLACE.search(answer):
         return
     if kind == "year" and describes and asked != "when":
         return  # "the 1907 novel"
     if kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
-        question = f"{before[: article.start()]}which{after}"
+        asked, stem = "which", before[: article.start()]
+        question = fronted(name, stem, asked, after) or f"{stem}which{after}"
     elif re.fullmatch("(?:The|An?) ", before):
         question = f"{asked}{after}"
     elif OPEN_STEM.search(stem):
         return
     else:
-        question = _fronted(name, stem, asked, after) or f"{stem}{asked}{after}"
+        question = fronted(name, stem, asked, after) or f"{stem}{asked}{after}"
     question = " ".join(question.replace("`", "").split())
     known, own = set(words(question)), set(words(answer))
     query = _query(name, known, own)
@@ -297,6 +310,8 @@ def _asked(kind: str, before: str, after: str) -> tuple[str, str]:
         return "when", ON.sub("", before)
     if kind == "year":
         return "what year", before
+    if kind == "version" and (found := VERSION.search(before)):
+        return f"which version{f' of {found[1]}' if found[1] else ''}", before[: found.start()]
     if kind == "number":
         return ("how many" if after.strip() else "what number"), before
     if kind == "name" and PERSON.search(before):
@@ -304,32 +319,6 @@ def _asked(kind: str, before: str, after: str) -> tuple[str, str]:
     if kind == "name" and PLACE.search(before):
         return "where", PLACE.sub("", before)
     return "what", before
-
-
-def _fronted(name: str, stem: str, asked: str, after: str) -> str | None:
-    """The natural order, where it is safe: "Marlow was founded when" to "When was Marlow founded", "The Kite is a film
-    directed by who" to "Who directed The Kite", "Tree is a class of the module what" to "Which module has the class
-    Tree", "Tree's base class is what" to "What is Tree's base class"."""
-    if not stem.startswith(name):  # `set` of the page Tree.set
-        known, name = set(words(name)), stem.split(" ")[0].rstrip(":")
-        if not set(words(name)) <= known:
-            return None
-    said = stem.rstrip().removeprefix(name)
-    if asked in ("when", "where"):
-        found = re.match(
-            rf" ({VERB}) (?!(?:a|an|the|one|not|its|his|her|their)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$", said
-        )
-        return f"{asked} {found[1]} {name} {found[2]}{after}" if found else None
-    if after.strip() or asked not in ("who", "what"):
-        return None
-    if asked == "who" and (agent := BY_AGENT.match(said)):
-        return f"who {PAST.get(agent['verb'], agent['verb'])} {name}"
-    if asked == "who" and (kin := re.match(r" (is|was) (the [a-z]+) of$", said)):
-        return f"who {kin[1]} {name} {kin[2]} of"
-    if whole := OF_WHOLE.match(said):
-        return f"which {whole['whole']} has the {whole['part']} {name}"
-    own = OWN.match(said)
-    return f"{asked} {own['is']} {name}{own['whose']}" if own else None
 
 
 def _of_subject(statement: _Statement) -> Iterator[Cloze]:

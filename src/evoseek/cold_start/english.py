@@ -12,10 +12,13 @@ _DATE = (
     rf"(?:\d{{1,2}} (?:{_MONTHS}),? \d{{4}}|(?:{_MONTHS}) \d{{1,2}},? \d{{4}}|(?:{_MONTHS}) \d{{4}}|\d{{4}}-\d\d-\d\d)"
 )
 _JOINTS = " of the | of | the | de | von | van | la | le | du | da | di | al-|-| "
+_LARGE = "thousand|million|billion"
+_NUMERALS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 
 SPANS = (
     ("date", re.compile(rf"\b{_DATE}\b")),
     ("value", re.compile(r"(?:\bdefaults? (?:to|is|value is)|\b(?:is|are) equal to|\bequals) [\"'`]?([\w.+-]*\w)")),
+    ("version", re.compile(r"\b[Vv]ersion (\d+(?:\.\d+)+)")),
     ("code", re.compile(r"`([^`\s]{2,40})`")),
     (
         "code",
@@ -26,7 +29,10 @@ SPANS = (
     ),
     ("year", re.compile(r"\b(?:1[0-9]|20)\d\d\b(?! ?[–-])")),
     ("name", re.compile(rf"\b[A-Z][\w'’-]*(?:(?:{_JOINTS})[A-Z][\w'’-]*)*")),
-    ("number", re.compile(r"(?<![\w.,-])\d+(?:,\d{3})*(?:\.\d+)?(?![\w%-]|[.,]\w)")),
+    (
+        "number",
+        re.compile(rf"(?<![\w.,-])(?:\d+(?:,\d{{3}})*(?:\.\d+)?(?: (?:{_LARGE}))?|{_NUMERALS})(?![\w%-]|[.,]\w)"),
+    ),
 )
 """Kinds of answers with the pattern of each (of the first group, if it has one), in the order in which they claim their
 characters."""
@@ -52,8 +58,10 @@ REFERS = re.compile(
 
 SENTENCE_END = re.compile(
     r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bJr\.)(?<!\bvs\.)(?<!\bNo\.)"
-    r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)\s+(?=[A-Z\"'`])|\n\s*\n|\s(?:-|•|→)\s(?!\d)"
+    r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)\s+(?=[A-Z\"'`])|\n\s*\n|\f|\s(?:-|•|→)\s(?!\d)"
 )
+HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILINE)
+"""A line without an end, before one that begins a sentence."""
 DEPENDS = re.compile(
     r"^(?:If|When|While|Although|Though|Because|Since|Unless|Until|After|Before|For example|In other words|Similarly|"
     r"However|Also|Only|Note|But|And|Or|So|Thus|Hence|Therefore|Then|Otherwise|Finally|Instead|Likewise|Moreover)\b"
@@ -61,8 +69,11 @@ DEPENDS = re.compile(
 """How a sentence begins that says nothing by itself, or something on a condition."""
 
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
+QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
-CLAUSE_END = re.compile(r"[,;:]|\.$| and | or | who | which | where | that | but | when | for | with ")
+CLAUSE_END = re.compile(
+    r"[,;:]|\.$|(?<=[a-z]{4})\.(?= [A-Z])| and | or | who | which | where | that | but | when | for | with "
+)
 LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w)")
 """What follows a name, or an identifier, that is one of several."""
 _OPEN = (
@@ -95,7 +106,7 @@ _WORK = (
 )
 PERSON = re.compile(
     rf"\b(?:by|with|(?:grand|half-|step)?(?:{_KIN}|housekeeper|pupil|student) (?:of|to)|mother|father|{_WORK}|"
-    r"starring|stars|(?:married|engaged|lady-in-waiting) to) $"
+    r"starring|stars|married(?: to)?|(?:engaged|lady-in-waiting) to) $"
 )
 OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(\s*born\b")
 SOMEBODY = re.compile(r"\b(?:(?P<he>[Hh]e|[Hh]is)|[Ss]he|[Hh]er)\b")
@@ -172,3 +183,89 @@ OWN = re.compile(
     r" (?!(?:wife|husband|mother|father|son|daughter|brother|sister)\b)[\w-]+) (?P<is>is|was)$"
 )
 """What follows the name of an owner, up to what is asked for: `'s base class is`."""
+
+VERSION = re.compile(r"(?:\b([A-Z]\w+) )?\b[Vv]ersion $")
+"""What stands before the number of a version, with the name of what has it."""
+ARTICLE = re.compile(r"(?:The|An?|Each|Every|All|Most|Some|Many) ")
+NO_SUBJECT = re.compile(
+    r"[,;:\"“”]|^(?:In|On|At|For|With|By|From|To|After|Before|During|Since|Under|Of|As|Use|Using|There|What|Which|Who|"
+    r"How|Note|[A-Z][a-z]+(?:ed|ing))\b|\b(?:that|which|who|whom|whose|where|when|if|while|because|than|and|or|but|not|said|thought|knew|became|"
+    r"saw|found|went|came|left|met|kept)\b"
+)
+"""What no subject of a clause has that is easily told from the rest of its sentence."""
+COORDINATES = re.compile(
+    r"[,;:()\"“”—]|\. |\b(?:and|or|but|that|which|who|whom|whose|where|when|while|if|because|so|than|as well)\b"
+)
+"""What joins clauses, or parts of one, from which nothing is moved to the front."""
+_JOINING = "(?:about|after|against|as|at|by|for|from|in|into|like|near|of|on|to|with)"
+PARTICIPLE = re.compile(rf" (?:(?:also|been) )*(?:[a-z]+ed|built|held|led|won|made|{'|'.join(PAST)})\b")
+OPEN_PREDICATE = re.compile(rf"(?:\b{_JOINING}|{PARTICIPLE.pattern}) ?$")
+"""How a predicate ends from which only what is asked for is missing."""
+DESCRIBED = re.compile(rf" (?:an?|the) .*(?:(?:ed|ing)\b|\bby ?$|\b{_JOINING}\b.*\b{_JOINING} ?$)")
+"""A noun with a participle, or two phrases: ` a film based on a novel by`, ` an actor in the north of`."""
+PREPOSITION_END = re.compile(r"\b(?:from|to|until|till|since|through|between|by|of|with|for) ?$")
+ADVERBIAL = re.compile(
+    r" (?:in|on|at|by|to|from|for|with|as|into|during|since|until|between|than|about|after|before|per)\b"
+)
+"""Where a phrase begins that stays behind its verb."""
+
+_VERBS = (
+    "accept act add allow appear apply attend begin belong build call carry cause change compete compile compute "
+    "consist contain control convert cover create debut define depend describe design determine die direct divide "
+    "earn enable end establish evaluate execute exist extend feature fetch form gain generate get give graduate "
+    "have hold host identify ignore implement include indicate inherit insert introduce invent invoke join last lead "
+    "live lie load maintain make manage marry mean measure modify move need obtain offer open operate own perform play "
+    "prevent produce provide publish raise reach read receive record refer release remain remove replace represent "
+    "require reside return rule run satisfy save scan score sell serve set show specify spend stand star start state "
+    "stop store study succeed supply support take teach tell treat use validate visit win work write"
+)
+_NOUNS = (
+    "act build call cause change control cover design end feature form gain host lead load measure move need offer "
+    "play record release rule run scan score set show stand start state stop study visit win work"
+)
+"""Verbs whose third person is as often a noun."""
+_IRREGULAR = {
+    "began": "begin",
+    "built": "build",
+    "gave": "give",
+    "got": "get",
+    "had": "have",
+    "held": "hold",
+    "led": "lead",
+    "made": "make",
+    "meant": "mean",
+    "ran": "run",
+    "sold": "sell",
+    "spent": "spend",
+    "stood": "stand",
+    "taught": "teach",
+    "told": "tell",
+    "took": "take",
+    "won": "win",
+    "wrote": "write",
+}
+
+
+def _present(verb: str) -> str:
+    """The third person of a regular verb: `carries`, `teaches`, `uses`."""
+    if re.search("[^aeiou]y$", verb):
+        return f"{verb[:-1]}ies"
+    return f"{verb}es" if re.search("(?:s|x|z|ch|sh)$", verb) else f"{verb}s"
+
+
+def _past(verb: str) -> str:
+    """The past of a regular verb: `carried`, `used`, `starred`, `called`."""
+    if re.search("[^aeiou]y$", verb):
+        return f"{verb[:-1]}ied"
+    if verb in ("refer", "star", "stop"):
+        return f"{verb}{verb[-1]}ed"
+    return f"{verb}d" if verb.endswith("e") else f"{verb}ed"
+
+
+_UNCHANGED = ("have", "lie", "read", "set")  # their past is another word, or none
+FINITE = {
+    **{_past(verb): ("did", verb) for verb in _VERBS.split() if verb not in (*_IRREGULAR.values(), *_UNCHANGED)},
+    **{past: ("did", verb) for past, verb in _IRREGULAR.items() if verb != "have"},
+    **{_present(verb): ("does", verb) for verb in _VERBS.split() if verb != "have" and verb not in _NOUNS.split()},
+}
+"""Forms of common verbs, with the auxiliary that stands before the subject of a question and the verb that stays."""

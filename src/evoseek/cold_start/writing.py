@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, product
 from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, chains
@@ -37,6 +37,7 @@ KINDS = {
     "date": 0.25,
     "year": 0.1,
     "number": 0.1,
+    "version": 0.1,
     "value": 0.1,
     "nationality": 0.1,
     "code": 0.3,
@@ -140,10 +141,13 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
 
 
 def _spread(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Cloze]:
-    """Questions of every document in turn, first those that name what they are about."""
+    """Questions of every document in turn, first those that name what they are about, in natural order first."""
     mixed = {id: rng.sample(found, len(found)) for id, found in by_document.items()}
-    for is_named in (True, False):
-        own = [[cloze for cloze in found if bool(cloze.query) is is_named] for found in mixed.values()]
+    for is_named, is_natural in product((True, False), repeat=2):
+        own = [
+            [cloze for cloze in found if (bool(cloze.query), cloze.is_natural) == (is_named, is_natural)]
+            for found in mixed.values()
+        ]
         for place in range(max(map(len, own), default=0)):
             yield from (found[place] for found in own if place < len(found))
 
