@@ -14,7 +14,7 @@ PICTURE = Path(__file__).with_suffix(".svg")
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 # One box: nearly everything imports them.
 FOUNDATION = (
-    "types, protocols, errors, files, runs, http, registry, settings, settings_tree, effect, recipes, templates, "
+    "types, protocols, errors, files, runs, http, registry, settings, settings_tree, recipes, templates, "
     "trust, statistics"
 )
 

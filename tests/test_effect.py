@@ -4,10 +4,9 @@ import json
 
 import pytest
 
-from evoseek.effect import changed, check_effect
 from evoseek.errors import ConfigError
 from evoseek.registry import KINDS
-from evoseek.settings import Needs, Section
+from evoseek.settings import Needs, Section, changed, check_effect
 from evoseek.training.given import load_settings
 
 

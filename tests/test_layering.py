@@ -12,7 +12,7 @@ import pytest
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 FOUNDATION = (
     *("types", "protocols", "errors", "files", "runs", "checkpoints", "http"),
-    *("registry", "settings", "settings_tree", "effect", "recipes", "project", "templates", "trust", "statistics"),
+    *("registry", "settings", "settings_tree", "recipes", "project", "templates", "trust", "statistics"),
 )
 LAYERS = (
     *("corpus", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),

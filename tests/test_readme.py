@@ -18,13 +18,12 @@ from typer.main import get_command
 from evoseek.cli.main import app
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.questions import load_questions
-from evoseek.effect import changed, check_effect
 from evoseek.errors import EvoseekError
 from evoseek.recipes import FOLDER, recipes
 from evoseek.reference import settings_of
 from evoseek.registry import KINDS
 from evoseek.run import Run
-from evoseek.settings import check_settings
+from evoseek.settings import changed, check_effect, check_settings
 from evoseek.training.given import gather
 
 ROOT = Path(__file__).parents[1]

@@ -4,10 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.effect import changed, check_effect
 from evoseek.recipes import FOLDER, purpose, recipes
 from evoseek.runs import flatten
-from evoseek.settings import check_settings, lookup
+from evoseek.settings import changed, check_effect, check_settings, lookup
 from evoseek.settings_tree import read_tree
 from evoseek.training.given import load_settings
 

@@ -9,7 +9,6 @@ import pytest
 from rich.console import Console
 
 from evoseek.corpus.questions import save_questions
-from evoseek.effect import changeable
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.registry import KINDS
@@ -21,7 +20,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.web.stored import Recording
-from evoseek.settings import lookup
+from evoseek.settings import changeable, lookup
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
 from evoseek.train import seconds_left, train, training_loop

@@ -7,15 +7,17 @@ the other keys are those of that part's own `Settings`:
     name = "sequence"          # or "mine.loss:CISPO"
     clip_low = 3e-4
 
-`read_settings` puts given values over the defaults of a model of settings, table by table.
+`read_settings` puts given values over the defaults of a model of settings, table by table; `check_effect` refuses
+settings that were changed but have no effect.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Annotated, Any, ClassVar, TypeVar, cast
+from fnmatch import fnmatch
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -224,6 +226,62 @@ def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
     key, _, rest = dotted.partition(".")
     inner = with_setting(getattr(settings, key), rest, value) if rest else value
     return settings.model_copy(update={key: inner})
+
+
+def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[str] = ()) -> None:
+    """Raises ConfigError if one of these settings (dotted names) has no effect. Switches in `ignored` are not
+    checked."""
+    rows = [row for row in _effects(settings) if row[1] not in ignored]
+    for key in keys:
+        for pattern, switch, needs in rows:
+            if fnmatch(key, pattern) and not (switch and needs.holds(lookup(settings, switch))):
+                raise ConfigError(_no_effect(settings, key, switch, needs))
+
+
+def changeable(settings: Section, when: Literal["in_stage", "on_resume"]) -> list[str]:
+    """The settings that may change during a run, as patterns of dotted names."""
+    rows = ((at, name) for at, table in tables(settings) for name in str(getattr(table, when)).split())
+    return [f"{at}.{name}" if at else name for at, name in rows]
+
+
+def changed(settings: Section) -> list[str]:
+    """The settings that differ from their system's defaults; those of another part than the default one, from its own.
+    A table that is a single setting and a list of parts are kept whole."""
+    defaults = read_settings(type(settings), {"run": {"system": lookup(settings, "run.system")}})
+    before = {name: getattr(table, key) for name, table, key in each_setting(defaults)}
+    return [
+        name
+        for name, table, key in each_setting(settings)
+        if before.get(name, _default(table, key)) != getattr(table, key)
+    ]
+
+
+def _default(table: Section, key: str) -> object:
+    """The default that a table has for one of its settings."""
+    return type(table).model_fields[key].get_default(call_default_factory=True)
+
+
+def _effects(settings: Section) -> list[tuple[str, str, Needs]]:
+    """Every pattern of names with the dotted name of its switch."""
+    rows: list[tuple[str, str, Needs]] = []
+    for prefix, table in tables(settings):
+        for needs in type(table).effects():
+            switch = (
+                needs.switch if "." in needs.switch or not needs.switch or not prefix else f"{prefix}.{needs.switch}"
+            )
+            for key in needs.keys.split():
+                rows.append((f"{prefix}.{key}" if prefix else key, switch, needs))
+    return rows
+
+
+def _no_effect(settings: Section, key: str, switch: str, needs: Needs) -> str:
+    if not switch:
+        return f"{key} is set, but it has no effect here. {needs.instead} Leave {key} out."
+    value = lookup(settings, switch)
+    return (
+        f"{key} is set, but it has no effect here: it needs {switch} to be {needs.words}, and that is {value!r}. "
+        f"{needs.instead} Leave {key} out, or set {switch} so."
+    ).replace("  ", " ")
 
 
 @dataclass(slots=True)

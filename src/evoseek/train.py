@@ -15,7 +15,6 @@ from typing import NamedTuple
 from rich.console import Console
 
 from evoseek.credit.advantages import is_relative
-from evoseek.effect import changeable
 from evoseek.errors import ConfigError, RunError
 from evoseek.eval.evaluate import Evaluation, Result, evaluate
 from evoseek.files import write_atomic
@@ -28,7 +27,7 @@ from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, re
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
-from evoseek.settings import check_settings, defaults_of, with_setting
+from evoseek.settings import changeable, check_settings, defaults_of, with_setting
 from evoseek.training.context import Objects
 from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt

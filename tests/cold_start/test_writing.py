@@ -12,6 +12,7 @@ from evoseek.corpus.language import is_refusal
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.inputs import WRITTEN_FIELDS
 from evoseek.types import Document, Passage
 
 SYLLABLES = ("ka", "lo", "mi", "ren", "tas", "vor", "bel", "dun", "sha", "pri", "qua", "zen")
@@ -209,6 +210,11 @@ def test_the_largest_share_of_a_kind_is_kept_while_there_are_others(corpus: Lexi
     one = [item for item in items if item.question.is_answerable and item.question.metadata["hops"] == 1]
     assert len(of_kind(one, "date")) >= round(KINDS["date"] * len(one))
     assert len(of_kind(one, "name")) >= round(KINDS["name"] * len(one))
+
+
+def test_the_fields_by_which_stages_choose_are_those_of_the_questions(corpus: LexicalIndex):
+    fields = {key for item in written(corpus, 80).items for key in item.question.metadata}
+    assert fields - {"evidence", "hidden"} == set(WRITTEN_FIELDS)
 
 
 def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path: Path):

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.effect import changed
 from evoseek.env.prompts import load_prompts
 from evoseek.env.reading import PageBeginning, ReadingAgent
 from evoseek.env.web import open_web
@@ -16,7 +15,7 @@ from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.web.providers import CallLimits, WebEngine
 from evoseek.search.web.settings import BrowseSettings, WebSettings
 from evoseek.search.web.stored import Cache, Recording, Replay
-from evoseek.settings import check_settings
+from evoseek.settings import changed, check_settings
 from evoseek.training.given import load_settings
 
 WEB = {

@@ -199,6 +199,27 @@ def test_stages_are_checked_before_the_run_begins(places, stage, words):
         check_stages(settings({"name": "a", **stage}, LAST, **places))
 
 
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (
+            {"stages": [{"name": "a", "steps": 1, "questions": {"where": {"hop": 1}}}, LAST]},
+            "In the stage a: .* hop, but",
+        ),
+        (
+            {"stages": [{"name": "a", "steps": 1, "questions": {"balance_by": "topic"}}, LAST]},
+            "names topic, but .* have",
+        ),
+        ({"questions": {"where": {"hop": 1}}}, "^questions.where .* answerable, hops, kind. Did you mean hops?"),
+    ],
+)
+def test_fields_that_no_question_of_a_cold_start_has_are_told_before_it_is_made(given, words):
+    cold = {"cold_start.questions": 100}
+    check_stages(load_settings(options=cold | {"questions": {"where": {"hops": 1, "answerable": True}}}))
+    with pytest.raises(ConfigError, match=words):
+        check_stages(load_settings(options=cold | given))
+
+
 def test_a_stage_reaches_every_object(places, tmp_path):
     own = {"questions": {"where": {"hops": 2}}, "loss": "sequence", "learner": {"learning_rate": 1e-6}}
     with training_loop(settings(TWO | own, LAST, **places), RunDirectory(tmp_path), notify=print) as loop:

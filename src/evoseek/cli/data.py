@@ -35,19 +35,17 @@ def filter_data(
     seed: Seed = None,
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import given_settings, working
     from evoseek.training.inputs import read_questions
 
     read_questions(str(questions), setting="the file of questions")
-    options = {"judge.model": model, "run.seed": seed}
-    given = given_settings(options)
+    given = given_settings({"judge.model": model, "run.seed": seed})
     given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.data.sorting import filter_questions
-        from evoseek.training.context import Context
 
-    stop_if_dry([f"Sort out questions of {questions} by {given.read().judge.model}; write {out}"], given.read())
-    with Context(given.read()) as context:
+    plan = f"Sort out questions of {questions} by {given.read().judge.model}; write {out}"
+    with working(given, plan) as context:
         finish(filter_questions(context, questions, out, console=Console()))
 
 
@@ -67,16 +65,13 @@ def contamination(
     seed: Seed = None,
 ) -> None:
     """Sort out questions that a model answers without searching, or that overlap with evaluation sets."""
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import given_settings, working
 
-    options = {"policy.model": model, "run.seed": seed}
-    given = given_settings(options)
+    given = given_settings({"policy.model": model, "run.seed": seed})
     with end_on_interrupt():
         from evoseek.data.contamination import find_contamination
-        from evoseek.training.context import Context
 
-    stop_if_dry([f"Sort out questions of {questions} that are known or overlap; write {out}"], given.read())
-    with Context(given.read()) as context:
+    with working(given, f"Sort out questions of {questions} that are known or overlap; write {out}") as context:
         finished = find_contamination(
             context,
             questions,
@@ -98,18 +93,16 @@ def audit_data(
 ) -> None:
     """Find out which questions a corpus can answer at all: golden answers and evidence in it, and in the engine's first
     100 passages; golden answers that say nothing."""
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import given_settings, working
     from evoseek.search.lexical import check_index
 
     given = given_settings({"search.index": index})
-    settings = given.read()
-    check_index(settings.search.index, setting="--index", engine=settings.search.name)
+    searched = given.read().search
+    check_index(searched.index, setting="--index", engine=searched.name)
     with end_on_interrupt():
         from evoseek.data.audit import audit_questions
-        from evoseek.training.context import Context
 
-    stop_if_dry([f"Look for the answers to {questions} in {settings.search.index}; write {out}"], settings)
-    with Context(settings) as context:
+    with working(given, f"Look for the answers to {questions} in {searched.index}; write {out}") as context:
         audit_questions(context, questions, out, console=Console())
 
 

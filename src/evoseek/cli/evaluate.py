@@ -275,7 +275,7 @@ def check(
     cases: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers, answer, correct (true, false).")],
 ) -> None:
     """Ask the judge of the settings (judge.model) about labelled answers, and report how far it agrees."""
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import given_settings, working
     from evoseek.corpus.questions import load_judged_answers
 
     given = given_settings({})
@@ -283,8 +283,6 @@ def check(
     given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.report.judging import check_judge
-        from evoseek.training.context import Context
 
-    stop_if_dry([f"Ask the judge about {len(labelled)} answers of {cases}"], given.read())
-    with Context(given.read()) as context:
+    with working(given, f"Ask the judge about {len(labelled)} answers of {cases}") as context:
         check_judge(*context.chat("judge"), labelled, console=Console())

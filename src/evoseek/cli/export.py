@@ -25,16 +25,51 @@ def export(
         Path | None, typer.Option(help="Folder of `evoseek eval --out`, whose scores the model card shows.")
     ] = None,
 ) -> None:
-    """Write a policy as a plain model directory with a model card; an adapter is merged into its base."""
+    """Write a policy as a plain model directory, in float32, with a model card; an adapter is merged into its base."""
     from evoseek.cli.settings import check_model
+    from evoseek.eval.folder import EvaluationFolder
 
     check_model(source, setting="The run or policy")
-    write_plain(source, directory, console=Console(), adapter=adapter, evaluation=evaluation)
+    _check(source, directory, adapter=adapter)
+    results = EvaluationFolder(evaluation).read_results() if evaluation else None
+    what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
+    stop_if_dry([f"Write {what.format(source)} to {directory}"])
+    with end_on_interrupt():
+        from evoseek.checkpoints import latest_checkpoint
+        from evoseek.policy.load import export_policy, load_policy, save_policy
+        from evoseek.report.model_card import model_card
+
+    checkpoint = latest_checkpoint(Path(source))
+    try:
+        policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else source)
+    except PolicyError as error:
+        if source == "tiny" or expanded(source).exists():
+            raise
+        raise PolicyError(
+            f"There is no run and no directory {source}; check the path. Taken as a policy's name: {error}"
+        ) from error
+    if adapter and policy.adapter is None:
+        raise _without_adapter(source)
+    adapter_of = policy.model.name_or_path or "" if adapter else ""
+    step = checkpoint.step if checkpoint else None
+    card = model_card(source, step, adapter_of=adapter_of, results=results)
+    try:
+        if adapter:
+            save_policy(policy, directory)
+        else:
+            export_policy(policy, directory)
+        write_atomic(directory / "README.md", card)
+    except OSError as error:
+        raise ConfigError(disk_text(error, f"{directory} cannot be written")) from error
+    whence = f"step {checkpoint.step} of {source}" if checkpoint else source
+    what = "its adapter merged into the base" if policy.adapter else "as it is"
+    what = "its adapter alone" if adapter else what
+    say(Console(), f"Wrote the policy of {whence} to {directory}, {what}.")
 
 
 def _check(run_or_policy: str, directory: Path, *, adapter: bool) -> None:
     """Check an export without loading a model: the directory, the run's checkpoint and, of a policy on this machine,
-    the adapter. Raises as `write_plain`."""
+    the adapter. Raises ConfigError or RunError."""
     check_new(directory)
     run = RunDirectory(expanded(run_or_policy))
     if (run.path / "lock").is_file() and not run.saved_steps:
@@ -52,52 +87,3 @@ def _without_adapter(run_or_policy: str) -> ConfigError:
         f"{run_or_policy} has no adapter: all of its weights were trained. Leave out --adapter, which exports them "
         "all; an adapter is trained with lora.rank above 0."
     )
-
-
-def write_plain(
-    run_or_policy: str, directory: Path, *, console: Console, adapter: bool = False, evaluation: Path | None = None
-) -> None:
-    """Write the policy of a run's last checkpoint, or of a directory or name, as a plain full model in float32, with a
-    model card. `evaluation` is a folder of results for the card.
-
-    An adapter is merged into its base, or with `adapter` written alone. Raises ConfigError if the directory is not
-    empty or cannot be made, or the policy has no adapter to write; RunError or CheckpointError if the run has no whole
-    checkpoint, PolicyError if there is no such policy, EvoseekError for a folder without results.
-    """
-    from evoseek.eval.folder import EvaluationFolder
-
-    _check(run_or_policy, directory, adapter=adapter)
-    results = EvaluationFolder(evaluation).read_results() if evaluation else None
-    what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
-    stop_if_dry([f"Write {what.format(run_or_policy)} to {directory}"])
-    with end_on_interrupt():
-        from evoseek.checkpoints import latest_checkpoint
-        from evoseek.policy.load import export_policy, load_policy, save_policy
-        from evoseek.report.model_card import model_card
-
-    checkpoint = latest_checkpoint(Path(run_or_policy))
-    try:
-        policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else run_or_policy)
-    except PolicyError as error:
-        if run_or_policy == "tiny" or expanded(run_or_policy).exists():
-            raise
-        raise PolicyError(
-            f"There is no run and no directory {run_or_policy}; check the path. Taken as a policy's name: {error}"
-        ) from error
-    if adapter and policy.adapter is None:
-        raise _without_adapter(run_or_policy)
-    adapter_of = policy.model.name_or_path or "" if adapter else ""
-    step = checkpoint.step if checkpoint else None
-    card = model_card(run_or_policy, step, adapter_of=adapter_of, results=results)
-    try:
-        if adapter:
-            save_policy(policy, directory)
-        else:
-            export_policy(policy, directory)
-        write_atomic(directory / "README.md", card)
-    except OSError as error:
-        raise ConfigError(disk_text(error, f"{directory} cannot be written")) from error
-    whence = f"step {checkpoint.step} of {run_or_policy}" if checkpoint else run_or_policy
-    what = "its adapter merged into the base" if policy.adapter else "as it is"
-    what = "its adapter alone" if adapter else what
-    say(console, f"Wrote the policy of {whence} to {directory}, {what}.")

@@ -5,12 +5,10 @@ from __future__ import annotations
 import json
 import os
 import shlex
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
-from typing import Annotated, TypeVar
+from typing import Annotated
 
 import typer
 from rich.console import Console
@@ -19,25 +17,13 @@ from evoseek.cli.options import stop_if_dry
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, disk_text
 from evoseek.files import expanded, nearest, write_atomic
-from evoseek.policy.source import (
-    ADAPTER,
-    INSTALL_SMOLLM2,
-    REMOTE,
-    SHIPPED,
-    SMOLLM2,
-    has_smollm2,
-    is_gguf,
-    origin,
-    saved_policy,
-)
+from evoseek.policy.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, has_smollm2, origin
 from evoseek.project import NAME
 from evoseek.recipes import recipes
 from evoseek.registry import check_name
 from evoseek.report.printable import say
 from evoseek.reward.answer import evaluable_question
 
-_T = TypeVar("_T")
-_OF_A_MODEL = ("config.json", ADAPTER, REMOTE)  # files by which a model's folder is known
 SELF_PLAY = ("dr-zero", "ssp")
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
 _MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
@@ -68,13 +54,13 @@ _UNTRAINED = (
 def init(
     directory: Annotated[Path, typer.Argument(help="Folder of the project; it is made if need be.")] = Path("."),
     documents: Annotated[
-        Path | None, typer.Option(help="Folder or file with the documents. Default: asked for, or documents/.")
+        Path | None, typer.Option(help="Folder or file with the documents. Default: documents/ or docs/.")
     ] = None,
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model to train: a name or a directory. Default: asked for, or smollm2-135m if the extra real is "
-            "installed, else tiny."
+            help="Model to train: a name or a directory. Default: smollm2-135m if the extra real is installed, else "
+            "tiny."
         ),
     ] = None,
     endpoint: Annotated[
@@ -82,38 +68,30 @@ def init(
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(help="System that trains it. Default: asked for, or search-r1 for SmolLM2, else dr-zero."),
+        typer.Option(help="System that trains it. Default: search-r1 for SmolLM2 and for questions, else dr-zero."),
     ] = None,
     questions: Annotated[
         Path | None, typer.Option(help="Labelled questions, if there are any: JSON lines. System: search-r1.")
     ] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Ask nothing: take the defaults.")] = False,
 ) -> None:
     """Make a folder a project: writes evoseek.toml, which `index`, `train`, `eval`, `ask` and `serve` read there.
 
     Examples:
 
-      evoseek init my-project --documents handbook/ --model tiny --yes
+      evoseek init my-project --documents handbook/ --model tiny
 
       evoseek init my-project --documents handbook/ --endpoint qwen@http://localhost:8000/v1
     """
     file = directory / NAME
     if file.exists():
         raise ConfigError(f"There is a project in {directory} already: {file}. Edit that file, or give another folder.")
-    asks = not yes and is_interactive()
-    default = str(documents or _documents(directory))
-    folder = _prompt("Folder of the documents", default, asks and not documents, partial(_outside, directory=directory))
-    console = Console()
+    folder, console = _outside(documents or _documents(directory), directory), Console()
     if model is None and endpoint is None:
-        default = SMOLLM2 if has_smollm2() else "tiny"
-        if default == "tiny":
+        model = SMOLLM2 if has_smollm2() else "tiny"
+        if model == "tiny":
             say(console, _INSTALL)
-        answer = _prompt("Model (a name or a directory), or NAME@URL of an endpoint", default, asks, str)
-        model, endpoint = (None, answer) if "://" in answer else (answer, None)
-    is_given = endpoint or questions
-    default = "search-r1" if is_given or is_smollm2(model or "") else "dr-zero"
-    system = system or (default if is_given else _prompt("System", default, asks, _system))
-    options = ProjectOptions(folder, model, endpoint, system, _question_file(questions) if questions else None)
+    system = system or ("search-r1" if endpoint or questions or is_smollm2(model or "") else "dr-zero")
+    options = ProjectOptions(folder, model, endpoint, system, _existing(questions) if questions else None)
     _check(directory, options)
     text = project_text(options, Path(os.path.normpath(directory.absolute())))
     stop_if_dry([f"{file} would be written:", text])
@@ -132,31 +110,9 @@ def is_smollm2(model: str) -> bool:
     return "smollm2" in model.lower() and origin(model) == model
 
 
-def is_interactive() -> bool:
-    """Whether standard input is a terminal."""
-    return sys.stdin.isatty()
-
-
-def _prompt(what: str, default: str, asks: bool, check: Callable[[str], _T]) -> _T:
-    """The answer as `check` returns it. What that refuses by ConfigError is asked for again."""
-
-    def checked(answer: str) -> _T:
-        try:
-            return check(answer)
-        except ConfigError as error:
-            raise typer.BadParameter(str(error)) from error
-
-    return typer.prompt(what, default=default, value_proc=checked) if asks else check(default)
-
-
-def _system(name: str) -> str:
-    check_name("system", name)
-    return name
-
-
-def _outside(documents: str, directory: Path) -> Path:
+def _outside(documents: Path, directory: Path) -> Path:
     """The folder of the documents. Raises ConfigError if it is not there, or the project lies in it."""
-    found = _existing(Path(documents))
+    found = _existing(documents)
     if directory.resolve().is_relative_to(found.resolve()):
         raise ConfigError(
             f"The project folder {directory} lies in the documents {found}, of which its index would become "
@@ -165,10 +121,10 @@ def _outside(documents: str, directory: Path) -> Path:
     return found
 
 
-def _documents(directory: Path) -> str:
+def _documents(directory: Path) -> Path:
     """The first folder in the project, or here, that looks like documents."""
     places = [place / name for place in (directory, Path()) for name in ("documents", "docs")]
-    return str(next((place for place in places if place.is_dir()), places[0]))
+    return next((place for place in places if place.is_dir()), places[0])
 
 
 def _existing(path: Path) -> Path:
@@ -178,16 +134,6 @@ def _existing(path: Path) -> Path:
             "a file of questions with --questions) that is there."
         )
     return Path(os.path.normpath(expanded(path).absolute()))
-
-
-def _question_file(path: Path) -> Path:
-    found = _existing(path)
-    if found.is_dir():
-        raise ConfigError(
-            f"--questions is {path}, a folder. Expected a file of JSON lines, each with question and golden_answers; "
-            "documents are given with --documents."
-        )
-    return found
 
 
 def _check(directory: Path, options: ProjectOptions) -> None:
@@ -206,26 +152,6 @@ def _check(directory: Path, options: ProjectOptions) -> None:
         from evoseek.cli.settings import check_model
 
         check_model(options.model, setting="--model")
-        if options.model not in SHIPPED:
-            _check_holds_model(expanded(options.model))
-
-
-def _check_holds_model(path: Path) -> None:
-    """Raises ConfigError for a path that is there, but holds no model."""
-    saved = saved_policy(path) is not None
-    if not saved and origin(str(path)) != str(path):
-        raise ConfigError(
-            f"--model is {path}, a run that has saved no checkpoint yet (one is saved every run.checkpoint_every "
-            "steps). Give a run that has one, or the model that it began with."
-        )
-    holds = saved or any((path / name).is_file() for name in _OF_A_MODEL)
-    if path.is_dir() and not holds:
-        raise ConfigError(
-            f"--model is {path}, a folder without a model: it has no config.json. Give a folder that holds a model or "
-            "a run, a GGUF file, or a name such as tiny."
-        )
-    if path.is_file() and not is_gguf(str(path)):
-        raise ConfigError(f"--model is {path}, a file that is not GGUF. Give the folder that holds the model.")
 
 
 @dataclass(frozen=True, slots=True)

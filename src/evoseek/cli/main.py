@@ -25,12 +25,11 @@ from evoseek.cli.init import init
 from evoseek.cli.options import READ_BY, with_shared
 from evoseek.cli.parts import parts, recipes
 from evoseek.cli.prompt import prompt
-from evoseek.cli.propose import propose
+from evoseek.cli.propose import collect, propose
 from evoseek.cli.review import review
 from evoseek.cli.serve import serve, world
-from evoseek.cli.sft import collect, sft
 from evoseek.cli.simulator import simulator
-from evoseek.cli.train import train
+from evoseek.cli.train import sft, train
 from evoseek.cli.view import status, view
 from evoseek.errors import EvoseekError, disk_text, is_of_disk
 from evoseek.training.interrupt import INTERRUPTED

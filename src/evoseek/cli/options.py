@@ -15,12 +15,11 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evoseek.effect import changed
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import FEEDBACK, Project, find_project, how_to_name, open_project
 from evoseek.report.printable import say
-from evoseek.settings import Section, each_setting, lookup
+from evoseek.settings import Section, changed, each_setting, lookup
 from evoseek.training.given import SettingsSources, gather
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings

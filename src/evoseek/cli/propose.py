@@ -1,4 +1,4 @@
-"""`evoseek propose`."""
+"""`evoseek propose` and `collect`: questions and demonstrations are written, to train on."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from rich.console import Console
 
 from evoseek.cli.options import (
     GrowingFile,
+    Index,
     Model,
+    Questions,
+    RunDir,
     Seed,
     answerer_name,
     finish,
@@ -66,3 +69,39 @@ def propose(
     words = f"Write {count} questions about {settings.search.index} to {out} with {answerer_name(given, run_dir)}"
     stop_if_dry([words], settings)
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))
+
+
+def collect(
+    out: GrowingFile,
+    run_dir: RunDir = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    attempts: Annotated[int, typer.Option(min=1, help="Number of rollouts of each question.")] = 4,
+    min_reward: Annotated[float, typer.Option(help="Lowest reward of a rollout that is kept.")] = 1.0,
+    per_question: Annotated[
+        int | None, typer.Option(min=1, help="Maximum number of demonstrations of a question. Default: all.")
+    ] = None,
+    limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")] = None,
+    seed: Seed = None,
+) -> None:
+    """Let a policy, or the model of [answerer], answer questions, and keep what was right as demonstrations for
+    `evoseek sft`.
+
+    With --set answerer.base_url=URL and --set answerer.model=NAME a model behind an OpenAI-compatible endpoint answers.
+    """
+    from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
+
+    run_dir = run_of_project(run_dir, model)
+    options = {"search.index": index, "evaluation.path": questions, "policy.model": model, "run.seed": seed}
+    given = given_settings(options, run_dir)
+    check_evaluation(given.read(), search=True)
+    with end_on_interrupt():
+        from evoseek.data.collecting import CollectionLimits, collect_demonstrations
+        from evoseek.run import Run
+
+    settings, console = answering_settings(given), Console()
+    stop_if_dry([f"Let {answerer_name(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
+    limits = CollectionLimits(attempts, min_reward, per_question)
+    with Run(directory=run_dir, settings=settings, console=console).context() as context:
+        finish(collect_demonstrations(context, out, limits, limit=limit, console=console))

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from evoseek.cli.options import READ_BY, is_read, project, shared
-from evoseek.effect import changed, check_effect
+from evoseek.cli.options import READ_BY, is_read, project, shared, stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import expanded, nearest
 from evoseek.policy.source import find_policy, is_gguf
@@ -17,12 +18,15 @@ from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
-from evoseek.settings import check_settings, lookup
+from evoseek.settings import changed, check_effect, check_settings, lookup
 from evoseek.training.given import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.training.interrupt import end_on_interrupt
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import check_new_run
+
+if TYPE_CHECKING:
+    from evoseek.training.context import Context
 
 # The other commands take the settings that their task needs.
 _RUNS_THE_SYSTEM = ("ask", "serve agent", "serve mcp", "eval", "prompt", "collect", "propose")
@@ -214,6 +218,17 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
     if uses_chat_model(settings):
         return follow_endpoint(settings)
     return chosen_for_model(settings, console=Console(stderr=True), answers=answers)
+
+
+@contextmanager
+def working(given: SettingsSources, plan: str) -> Generator[Context]:
+    """The objects of the settings, for the work of a command; with --dry-run its plan is printed instead."""
+    settings = given.read()
+    stop_if_dry([plan], settings)
+    with end_on_interrupt():
+        from evoseek.training.context import Context
+    with Context(settings) as context:
+        yield context
 
 
 def check_evaluation(

@@ -79,22 +79,20 @@ def label_searches(
     seed: Seed = None,
 ) -> None:
     """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import given_settings, working
 
     if world is not None and model is not None:
         raise ConfigError(
             "--model names a judge, but --world labels by the facts of the world, without a judge. Give one."
         )
-    options = {"judge.model": model, "run.seed": seed}
-    given = given_settings(options, fallback="zerosearch")
+    given = given_settings({"judge.model": model, "run.seed": seed}, fallback="zerosearch")
     if world is None:
         given.read().judge.check("judge")
     with end_on_interrupt():
         from evoseek.simulator.labelling import label_searches as label
-        from evoseek.training.context import Context
 
-    stop_if_dry([f"Label the searches of {searches} by {world or given.read().judge.model}; write {out}"], given.read())
-    with Context(given.read()) as context:
+    plan = f"Label the searches of {searches} by {world or given.read().judge.model}; write {out}"
+    with working(given, plan) as context:
         finish(label(context, searches, out, world=world, console=Console()))
 
 
@@ -137,21 +135,18 @@ def check_simulator(
     seed: Seed = None,
 ) -> None:
     """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?"""
-    from evoseek.cli.settings import given_settings
+    from evoseek.cli.settings import given_settings, working
     from evoseek.files import check_new_file
 
-    options = {"simulator.model": model, "run.seed": seed}
-    given = given_settings(options, fallback="zerosearch")
+    given = given_settings({"simulator.model": model, "run.seed": seed}, fallback="zerosearch")
     if output is not None:
         check_new_file(output)
     with end_on_interrupt():
         from evoseek.simulator.check import check
-        from evoseek.training.context import Context
 
     settings = _zerosearch(given)
     plan = f"Ask {model or 'the simulator'} for the results of {count} queries of {searches}; write {output}"
-    stop_if_dry([plan], settings)
-    with Context(settings) as context:
+    with working(given, plan) as context:
         engine = context.simulated()
         check(settings, engine, searches, world=world, count=count, output=output, console=Console())
 

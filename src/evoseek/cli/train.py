@@ -1,4 +1,4 @@
-"""`evoseek train`: begins a run from a command line, or resumes one from its directory."""
+"""`evoseek train`, and `evoseek sft` with options of its own: a run is begun from a command line, or resumed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Model, Questions, Seed, finish, shared, stop_if_dry
-from evoseek.effect import changeable
+from evoseek.cli.options import Index, Model, Questions, Seed, finish, shared, stop_if_dry
 from evoseek.registry import find
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
-from evoseek.settings import defaults_of, is_given, lookup
+from evoseek.settings import changeable, defaults_of, is_given, lookup
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
@@ -80,6 +79,35 @@ def train(
         "run.seed": seed,
     }
     begin_or_resume(run_dir, system, options, processes)
+
+
+def sft(
+    run_dir: Annotated[Path, typer.Option(help="Directory of the run. If given alone, the run is resumed.")],
+    demonstrations: Annotated[
+        str | None, typer.Option(help="JSON lines: question (or passage), and turns with a query or the answer.")
+    ] = None,
+    index: Index = None,
+    model: Model = None,
+    questions: Questions = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of times that every demonstration is learnt.")] = None,
+    seed: Seed = None,
+    processes: Processes = 1,
+) -> None:
+    """Fine-tune a policy on demonstrations, in its own format, before it is trained with rewards.
+
+    --questions are held-out ones, which the policy answers at every evaluation. As in `evoseek train`, Ctrl-C finishes
+    the step and saves, and --run-dir alone resumes. `--model RUN_DIR` then begins a training run from the result.
+    """
+    options = {
+        "demonstrations.path": demonstrations,
+        "demonstrations.epochs": epochs,
+        "search.index": index,
+        "policy.model": model,
+        "evaluation.path": questions,
+        "run.seed": seed,
+    }
+    given = any(value is not None for value in options.values()) or shared().config or shared().sets
+    begin_or_resume(run_dir, "sft" if given else None, options, processes)
 
 
 def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping[str, object], processes: int) -> None:

@@ -77,7 +77,8 @@ class ResumableJsonl:
         that was killed or is writing, is left out.
 
         Raises DataError for a file that cannot be read and, naming the line, for one that is no JSON or that `make`
-        refuses by a ValueError, LookupError, TypeError or AttributeError; `noun` says what it should be.
+        refuses by a ValueError, LookupError, TypeError, AttributeError or OverflowError; `noun` says what it should
+        be.
         """
         if not self.path.exists():
             return
@@ -87,7 +88,7 @@ class ResumableJsonl:
                     return
                 try:
                     row = make(json.loads(line))
-                except (ValueError, LookupError, TypeError, AttributeError, RecursionError) as error:
+                except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                     raise DataError(
                         f"{self.path}:{number} is not a {noun} ({type(error).__name__}: {error}). The file was changed "
                         "or written by another version; remove the line to read the rest."

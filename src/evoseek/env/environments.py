@@ -4,7 +4,7 @@ before it."""
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import ClassVar, Literal
 
 from evoseek.env.base import EnvironmentContext, EnvironmentSettings
 from evoseek.env.prompts import PromptSet
@@ -129,19 +129,19 @@ def task_of(question: Question, *, least: int = 0) -> ProposerTask:
 
 
 class _Proposer(PromptEnv):
-    """A proposer's environment: a prompt with its examples."""
+    """A proposer's environment: the prompt of this name, with its examples."""
 
     role = "proposer"
+    name: ClassVar[str]
 
-    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"], name: str) -> None:
-        super().__init__(tools, prompts, format, name, {"examples": prompts.examples(name)})
+    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
+        super().__init__(tools, prompts, format, self.name, {"examples": prompts.examples(self.name)})
 
 
 class PassageProposerEnv(_Proposer):
     """An `Environment` for tasks made by `passage_task`: Dr. Zero's proposer (arXiv 2601.07055, section 3)."""
 
-    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
-        super().__init__(tools, prompts, format, "proposer_passage")
+    name = "proposer_passage"
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""
@@ -155,8 +155,7 @@ class PassageProposerEnv(_Proposer):
 class AnswerProposerEnv(_Proposer):
     """An `Environment` for tasks made by `answer_task`: the proposer of Search Self-play (arXiv 2510.18821)."""
 
-    def __init__(self, tools: Sequence[Tool], prompts: PromptSet, format: Literal["tags", "tools"] = "tags") -> None:
-        super().__init__(tools, prompts, format, "proposer_answer")
+    name = "proposer_answer"
 
     def messages(self, question: Question) -> list[Message]:
         """The prompt. Raises DataError for a task of another kind."""

@@ -113,11 +113,6 @@ class FanOutReward:
     metadata `reference`, or else against its golden answers, all of which are needed. A trajectory without an answer
     scores 0."""
 
-    @classmethod
-    def build(cls, settings: RewardSettings, context: object) -> FanOutReward:
-        """It has no settings of its own."""
-        return cls()
-
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
         answer, wanted = trajectory.answer, _reference(trajectory.question)

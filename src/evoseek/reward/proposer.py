@@ -36,34 +36,28 @@ def difficulty(correct: float, attempts: int) -> float:
     """Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, for which 0 < k < n is impossible.
 
     The hardest question that the solver can still answer has difficulty 1; one that it always or never answers, 0.
-    Raises ValueError if `correct` is not from 0 to `attempts`; so do the others.
     """
-    _check(correct, attempts)
     return (attempts - correct) / (attempts - 1) if 0 < correct < attempts else 0.0
 
 
 def parabolic(correct: float, attempts: int) -> float:
     """In [0, 1], and 1 where half of the attempts are right."""
-    _check(correct, attempts)
     return 4 * correct * (attempts - correct) / attempts**2 if attempts else 0.0
 
 
 def uncertainty(correct: float, attempts: int) -> float:
     """R-Zero's, in [0, 1], and 1 where half of the attempts are right; 0 without attempts."""
-    _check(correct, attempts)
     return 1 - abs(2 * correct - attempts) / attempts if attempts else 0.0
 
 
 def between(correct: float, attempts: int) -> float:
     """SQLM's: 1 if some attempts are right and some wrong, else 0."""
-    _check(correct, attempts)
     return float(0 < correct < attempts)
 
 
 def failure(correct: float, attempts: int) -> float:
     """Search Self-play's, in [0, 1]: share of wrong attempts, or 1 - the mean reward where `correct` is the sum of
     graded rewards; 0 without attempts."""
-    _check(correct, attempts)
     return (attempts - correct) / attempts if attempts else 0.0
 
 
@@ -142,8 +136,3 @@ def _undecided(failed: Sequence[Invalid], attempts: int) -> Invalid:
     reason, _ = Counter(outcome.reason for outcome in failed).most_common(1)[0]
     detail = next(outcome.detail for outcome in failed if outcome.reason == reason)
     return Invalid(reason, f"{len(failed)} of {attempts} of the solver's attempts failed: {detail or 'no detail'}")
-
-
-def _check(correct: float, attempts: int) -> None:
-    if not 0 <= correct <= attempts:
-        raise ValueError(f"{correct} of {attempts} attempts cannot be right.")

@@ -149,6 +149,10 @@ class ReviewedQuestions:
         return bool(self.texts) and normalise(text) in self.texts
 
 
+WRITTEN_FIELDS = ("answerable", "hops", "kind")
+"""Fields by which the questions of a cold start can be chosen."""
+
+
 def questions_to_write(settings: TrainingSettings) -> int:
     """How many questions a cold start writes at most before there are any to train on; 0 where others were given."""
     return 0 if lookup(settings, "questions.path") else lookup(settings, "cold_start.questions") or 0

@@ -27,11 +27,19 @@ from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, cast
 
 from evoseek.credit.advantages import needs_critic
-from evoseek.effect import changeable, changed, check_effect
 from evoseek.errors import ConfigError, did_you_mean
 from evoseek.registry import find
-from evoseek.settings import Section, check_settings, lookup, read_settings, with_setting
-from evoseek.training.inputs import questions_to_write, training_questions
+from evoseek.settings import (
+    Section,
+    changeable,
+    changed,
+    check_effect,
+    check_settings,
+    lookup,
+    read_settings,
+    with_setting,
+)
+from evoseek.training.inputs import WRITTEN_FIELDS, questions_to_write, training_questions
 from evoseek.training.question_order import Passes, QuestionOrder, chosen
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 
@@ -200,16 +208,21 @@ def check_new_run(settings: TrainingSettings) -> None:
 
 
 def check_stages(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions, unless a cold
-    start is still to write them."""
+    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions; where a cold
+    start is still to write them, if they are chosen by what none of them will have."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
-    questions = training_questions(settings)[0] if stages and not questions_to_write(settings) else []
+    is_cold = questions_to_write(settings) > 0
+    questions = training_questions(settings)[0] if stages and not is_cold else []
+    if is_cold:
+        _check_written(settings)
     for stage in stages:
         staged = settings_in(settings, stage)
         if stage.until and parse_condition(stage.until).metric.startswith("eval/") and not settings.evaluation.path:
             raise ConfigError(
                 f"The stage {stage.name} ends when {stage.until}, but nothing is evaluated: evaluation.path is not set."
             )
+        if is_cold:
+            _check_written(staged, f"In the stage {stage.name}: ")
         if not questions:
             continue
         asked = cast("QuestionSettings", lookup(staged, "questions"))
@@ -218,6 +231,17 @@ def check_stages(settings: TrainingSettings) -> None:
             order(chosen(questions, asked.where), seed=0, step=1, size=asked.per_step, passes=passes)
         except ConfigError as error:
             raise ConfigError(f"In the stage {stage.name}: {error}") from error
+
+
+def _check_written(settings: TrainingSettings, where: str = "") -> None:
+    """Raises ConfigError for a field of metadata that no question will have that a cold start is still to write."""
+    balanced = lookup(settings, "questions.balance_by")
+    for key in (*(lookup(settings, "questions.where") or ()), *([balanced] if balanced else ())):
+        if key not in WRITTEN_FIELDS:
+            raise ConfigError(
+                f"{where}questions.where or questions.balance_by names {key}, but the questions that a cold start "
+                f"writes have {', '.join(WRITTEN_FIELDS)}.{did_you_mean(key, WRITTEN_FIELDS)} Name one of these."
+            )
 
 
 def _keys(settings: Section, tree: Mapping[str, object], prefix: str = "") -> Iterator[str]:

@@ -1,18 +1,18 @@
 """A run directory, or the folder of an evaluation, as the viewer reads it: whatever is there of it, also while it is
-being written. What is damaged is counted and reported, and the rest is shown.
+being written. A damaged line is an error that names it.
 """
 
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
+from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.credit.advantages import CreditSettings, is_relative
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.eval.folder import EvaluationFolder
@@ -22,50 +22,11 @@ from evoseek.policy.source import find_policy
 from evoseek.registry import find
 from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.evaluation import held_out_score, metric_name, score_text
-from evoseek.report.metrics import ManyMetrics, MetricRow
+from evoseek.report.metrics import ManyMetrics, MetricRow, read_metrics
 from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
 from evoseek.runs import RunDirectory
 from evoseek.statistics import Interval
 from evoseek.trust import check_code
-
-T = TypeVar("T")
-
-
-def readable_lines(path: Path, make: Callable[[Any], T], notes: list[str]) -> Iterator[T]:
-    """What `make` makes of each line, in order; nothing without a file.
-
-    Lines that are no JSON, or that `make` refuses by a ValueError, LookupError, TypeError, AttributeError or
-    OverflowError, are left out; so is a last line without its end, which is still being written. One note has their
-    number and the first of them.
-    Raises RunError if the file cannot be read.
-    """
-    damaged, first, unfinished = 0, "", False
-    try:
-        if not path.exists():
-            return
-        with path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                if not line.endswith(b"\n"):
-                    unfinished = True
-                    break
-                try:
-                    made = make(json.loads(line))
-                except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
-                    damaged += 1
-                    first = first or f"line {number} ({type(error).__name__}: {error})"
-                    continue
-                yield made
-    except OSError as error:
-        raise RunError(
-            f"{path} cannot be read ({error.strerror or error}). Give this user access to it, or copy the run to a "
-            "place that can be read."
-        ) from error
-    if damaged:
-        what = "1 damaged line is" if damaged == 1 else f"{damaged} damaged lines are"
-        notes.append(f"{path.name}: {what} left out; the first is {first[:300]}.")
-    if unfinished:
-        notes.append(f"{path.name}: the last line is not finished, because the run is still writing it or was killed.")
-
 
 _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
 
@@ -154,8 +115,8 @@ class Source:
 
     @cached_property
     def rows(self) -> list[MetricRow]:
-        """The rows of metrics.jsonl."""
-        return list(readable_lines(self.run.metrics, _metric_row, self.notes))
+        """The rows of metrics.jsonl. Raises DataError."""
+        return list(read_metrics(self.run.metrics))
 
     @cached_property
     def headline(self) -> str:
@@ -198,14 +159,14 @@ class Source:
 
     @cached_property
     def credits(self) -> dict[str, Credit]:
-        """The learner's input by trajectory; empty where the run did not record it."""
+        """The learner's input by trajectory; empty where the run did not record it. Raises DataError."""
         if self.is_evaluation:  # its samples.jsonl is another one
             return {}
-        return dict(readable_lines(self.run.samples, credit_of, self.notes))
+        return dict(ResumableJsonl(self.run.samples).rows(credit_of, "rollout's advantages"))
 
     def rollouts(self) -> Iterator[tuple[Rollout, Mapping[str, Any]]]:
-        """The rollouts in the order in which they were recorded, each with its line."""
-        return readable_lines(self.run.trajectories, lambda row: (rollout_of(row), row), self.notes)
+        """The rollouts in the order in which they were recorded, each with its line. Raises DataError."""
+        return ResumableJsonl(self.run.trajectories).rows(lambda row: (rollout_of(row), row), "rollout")
 
     @property
     def is_running(self) -> bool:
@@ -228,11 +189,3 @@ class Source:
 
 def _score(found: Any) -> Score:
     return Score(float(found["mean"]), Interval(*map(float, found["interval_95"])), found["n"], found["n_invalid"])
-
-
-def _metric_row(row: Any) -> MetricRow:
-    numbers = {str(name): None if value is None else float(value) for name, value in row.items()}
-    step = numbers.get("step")
-    if step is None or not math.isfinite(step):
-        raise ValueError("`step` is missing or no number")
-    return numbers

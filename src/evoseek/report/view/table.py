@@ -110,7 +110,7 @@ class RolloutTable:
 
     @classmethod
     def of(cls, source: Source) -> RolloutTable:
-        """Read the rollouts of a run. What is damaged is noted at the source."""
+        """Read the rollouts of a run. Raises DataError."""
         table, tokens = cls(), TokenTexts(source.tokenizer_file(), source.notes)
         waiting: list[dict[str, Any]] = []
         for rollout, detail, credit in _details(source, tokens):
