@@ -58,6 +58,8 @@ def test_without_a_file_there_is_no_project(tmp_path):
         ("[project]\nmax_words = '3'", "max_words = '3'"),
         ("[project]\nmax_words = true", "max_words = True"),
         ("[project]\nmax_words = 0", "max_words = 0"),
+        ("[project]\nstemming = 'german'", "stemming = 'german'"),
+        ("[project]\nstemming = ['english']", "stemming = ['english']"),
         ("project = 1", "= 1"),
     ],
 )

@@ -5,6 +5,7 @@
     run = "run"                # what `evoseek train` writes, and `eval` and `ask` use
     recipe = "dr-zero/tiny"    # settings beneath those of the file; may be a list
     max_words = 100            # longest passage that `evoseek index` cuts, in words
+    stemming = "none"          # whether it reduces words to their stems: none or english
 
     [run]                      # everything else are settings as in any config file
     system = "dr-zero"
@@ -30,7 +31,7 @@ from evoseek.trust import check_owner
 NAME = "evoseek.toml"
 REVIEWED, FEEDBACK = "reviewed.jsonl", "feedback.jsonl"
 TABLE = "project"
-_TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int}
+_TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int, "stemming": str}
 _PATHS = (
     *("search.index", "evaluation.index", "evaluation.path", "evaluation.reviewed", "questions.path"),
     *("questions.feedback", "ssp.answers", "selfplay.world", "demonstrations.path"),
@@ -47,6 +48,7 @@ class Project:
     run: Path | None = None
     recipes: tuple[str, ...] = ()
     max_words: int | None = None
+    stemming: str | None = None
     settings: Tree = field(default_factory=dict[str, Any])
 
     @property
@@ -113,12 +115,14 @@ def read_project(tree: Mapping[str, Any], file: Path) -> Project:
     table = settings.pop(TABLE, {})
     own = cast(Tree, table) if isinstance(table, dict) else {"": table}
     for key, value in own.items():
-        too_small = key == "max_words" and isinstance(value, int) and value < 1
-        if key not in _TYPES or not isinstance(value, _TYPES[key]) or isinstance(value, bool) or too_small:
+        is_wrong = (key == "max_words" and isinstance(value, int) and value < 1) or (
+            key == "stemming" and value not in ("none", "english")
+        )
+        if key not in _TYPES or not isinstance(value, _TYPES[key]) or isinstance(value, bool) or is_wrong:
             raise ConfigError(
                 f"{file} has {TABLE}.{key} = {value!r}. Expected in [{TABLE}]: documents, run and recipe, each a text "
-                "(recipe may be a list of texts), and max_words, a whole number from 1. Settings have tables of "
-                "their own, such as [policy] or [search]."
+                "(recipe may be a list of texts), max_words, a whole number from 1, and stemming, none or english. "
+                "Settings have tables of their own, such as [policy] or [search]."
             )
     recipe: object = own.get("recipe", [])
     recipes = [recipe] if isinstance(recipe, str) else cast("list[object]", recipe)
@@ -129,6 +133,7 @@ def read_project(tree: Mapping[str, Any], file: Path) -> Project:
         paths.get("run"),
         tuple(map(str, recipes)),
         own.get("max_words"),
+        own.get("stemming"),
         _located(settings, file.parent),
     )
 

@@ -1,4 +1,5 @@
 import json
+import shutil
 import tomllib
 
 import pytest
@@ -47,6 +48,7 @@ def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch):
     tree = tomllib.loads(file.read_text())
     assert tree["policy"] == {"model": "smollm2-135m"}
     assert tree["project"]["recipe"] == ["search-r1/smollm2", "search-r1/documents"]
+    assert tree["project"]["stemming"] == "english"
 
 
 def test_where_smollm2_is_not_installed_a_line_says_how(init):
@@ -181,6 +183,16 @@ def test_passages_are_as_long_as_the_project_says(init, tmp_path):
     file.write_text(file.read_text().replace('run = "run"', 'max_words = 3\nrun = "run"'))
     assert "3 passages of at most 3 words" in CliRunner().invoke(app, ["index"]).stdout
     assert "2 passages of at most 5 words" in CliRunner().invoke(app, ["index", "--max-words", "5"]).stdout
+
+
+def test_words_are_reduced_to_stems_as_the_project_says(init, tmp_path):
+    (tmp_path / "docs" / "a.txt").write_text("The clerk was adding figures.")
+    _, file = init("--yes")
+    file.write_text(file.read_text().replace('run = "run"', 'stemming = "english"\nrun = "run"'))
+    for given, is_found in ((), True), (("--stemming", "none"), False):
+        shutil.rmtree(tmp_path / "index", ignore_errors=True)
+        assert CliRunner().invoke(app, ["index", *given]).exit_code == 0
+        assert ("adding figures" in CliRunner().invoke(app, ["search", "index", "added"]).stdout) is is_found
 
 
 def test_an_endpoint_is_asked_and_not_trained(init):

@@ -196,6 +196,17 @@ def test_a_name_of_two_documents_leads_nowhere_also_if_one_of_them_is_not_drawn(
     assert {counts["made/chain"] for counts in made} == {0}
 
 
+def test_what_is_not_answered_keeps_its_share_where_little_is_written(tmp_path: Path):
+    """Of many statements that are made, most are about what no search by the question finds."""
+    lost = [
+        Document(f"lost-{n}", "the list", f"The call open_{n} was added by Ada Birk in 19{n:02}.") for n in range(60)
+    ]
+    made = written(index(tmp_path, [*pages(12), *lost]), 200)
+    none = of_kind(made.items, "unanswerable")
+    assert 0 < len(none) <= round(len(made.items) * UNANSWERABLE)
+    assert made.counts["kept/unanswerable"] == len(none)
+
+
 def test_what_another_document_says_too_is_not_refused(tmp_path: Path):
     documents = pages(30)
     again = [Document(f"note-{n}", f"note {n}", d.text.replace("He ", f"{d.title} ")) for n, d in enumerate(documents)]

@@ -91,21 +91,20 @@ def index(
         "vectors": vectors and expanded(vectors),
     }
     given = {name: value for name, value in options.items() if value is not None}
-    documents, built, longest = _places(corpus, directory)
+    documents, built, of_project = _places(corpus, directory)
     from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_corpus
 
     console = Console()
     if update or watch:
         _refuse_settings(given)
         stop_if_dry([f"{'Watch' if watch else 'Read'} {documents} and update {built}"])
-        options: dict[str, Any] = {"device": device, "max_words": longest, "report_file": report}
+        options: dict[str, Any] = {"device": device, "max_words": of_project.get("max_words"), "report_file": report}
         refresh = partial(update_index, documents, built, console=console, **options)
         if watch:
             watch_corpus(documents, refresh, console=console)
         else:
             refresh()
         return
-    of_project: dict[str, Any] = {} if longest is None else {"max_words": longest}
     plan = IndexPlan(**(of_project | given), device=device)
     stop_if_dry([f"Index {documents} in {built}"], asdict(plan))
     build_index(documents, built, plan, console=console, report_file=report)
@@ -121,8 +120,8 @@ def _refuse_settings(given: Iterable[str]) -> None:
         )
 
 
-def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, int | None]:
-    """The documents and the index: those that are given, or the project's, with its longest passage in words. Raises
+def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, dict[str, Any]]:
+    """The documents and the index: those that are given, or the project's, with the options that it has. Raises
     ConfigError without either."""
     own = checked_project() if corpus is None or directory is None else None
     documents, built = corpus or (own and own.documents), directory or (own and own.index)
@@ -132,7 +131,8 @@ def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, in
         raise _missing("DIRECTORY", how_to_name(own, 'index = "index"', table="search"))
     if own:
         say(Console(stderr=True), f"From {own.file}: documents {documents}, index {built}")
-    return expanded(documents), expanded(built), own.max_words if own else None
+    options = {"max_words": own.max_words, "stemming": own.stemming} if own else {}
+    return expanded(documents), expanded(built), {name: value for name, value in options.items() if value is not None}
 
 
 def _missing(argument: str, remedy: str) -> ConfigError:

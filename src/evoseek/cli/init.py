@@ -204,6 +204,8 @@ def project_text(options: ProjectOptions, folder: Path) -> str:
         lines.append(f"recipe = {named}   # settings beneath these; `evoseek recipes` prints them")
     if longest := next((_MAX_WORDS[recipe] for recipe in fitting if recipe in _MAX_WORDS), None):
         lines.append(f"max_words = {longest}             # of a passage: several have to fit what the model reads")
+    if options.starts_cold:
+        lines.append('stemming = "english"       # the search takes `added` for `adding`; "none" for other languages')
     lines += ["", "[search]", 'index = "index"            # what `evoseek index` writes']
     if options.endpoint:
         name, _, url = options.endpoint.partition("@")

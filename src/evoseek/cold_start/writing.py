@@ -95,7 +95,8 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     alone = (cloze for cloze in _spread(by_document, rng) if cloze.kind != "subject")
     none = await writer.unanswerable(alone, linked[::-1], round(UNANSWERABLE * number))
     one = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
-    written = [*one, *two, *none]
+    most = round((len(one) + len(two)) * UNANSWERABLE / (1 - UNANSWERABLE))
+    written = [*one, *two, *_some(none, most, writer.counts)]
     if not one:
         raise DataError(
             f"No question could be written about the {len(documents)} documents of the index: "
@@ -105,6 +106,12 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
         )
     rng.shuffle(written)
     return Written(tuple(_numbered(one, number) for number, one in enumerate(written)), writer.counts)
+
+
+def _some(none: list[Item], most: int, counts: Counter[str]) -> list[Item]:
+    """At most so many of the questions without an answer: more, where few others were kept, would teach to refuse."""
+    counts["kept/unanswerable"] = min(len(none), most)
+    return none[:most]
 
 
 def _documents(corpus: PassageStore, drawn: Sequence[str]) -> dict[str, list[Passage]]:
