@@ -25,6 +25,7 @@ from evoseek.cold_start.english import (
     NATIONALITY,
     NO_NAMES,
     NO_PLACE,
+    NOUN,
     OF_KIND,
     OF_PERSON,
     ON,
@@ -284,7 +285,11 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     elif OPEN_STEM.search(stem):
         return
     else:
-        question = fronted(name, stem, asked, after) or f"{stem}{asked}{after}"
+        question = fronted(name, stem, asked, after)
+        if question is None and (kind == "code" or asked == "who") and (noun := NOUN.search(before)):
+            asked, stem = f"which {noun['noun']}", before[: noun.start()]
+            question = fronted(name, stem, asked, after)
+        question = question or f"{stem}{asked}{after}"
     question = " ".join(question.replace("`", "").split())
     known, own = set(words(question)), set(words(answer))
     query = _query(name, known, own)

@@ -269,3 +269,10 @@ FINITE = {
     **{_present(verb): ("does", verb) for verb in _VERBS.split() if verb != "have" and verb not in _NOUNS.split()},
 }
 """Forms of common verbs, with the auxiliary that stands before the subject of a question and the verb that stays."""
+
+_NO_NOUNS = (
+    f"{_OPEN} late then famous former great young old new first second third last next same other own original entire "
+    "main popular current"
+)
+NOUN = re.compile(rf"\b[Tt]he (?P<noun>(?:[a-z][a-z-]+ )?(?!(?:{_NO_NOUNS.replace(' ', '|')})\b)[a-z][a-z-]+) $")
+"""What stands before a name that it is the name of: `the poet `, `the preprocessor macro `."""
