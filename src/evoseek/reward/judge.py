@@ -28,14 +28,7 @@ _LONGEST = 100  # characters of a verdict in words, with its heading
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`|\"|')(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
 _HEADING = r"(?:(?:the|my|final|overall) )*(?:verdict|judge?ment)(?:[ ]*:[ \t\r\n]*| [-–—] |[ ]*\r?\n[ \t\r\n]*)"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_WORD = re.compile(r"[^\W\d_]{2,}")
-_NO_NAME = frozenset(
-    (
-        *("base", "instruct", "chat", "it", "thinking", "preview", "latest"),
-        *("sft", "dpo", "rl", "rlhf", "ppo", "grpo", "distill", "hf", "mlx", "gguf", "awq", "gptq", "int", "fp", "bf"),
-        *("nano", "mini", "small", "medium", "large", "big", "xl", "lite", "plus", "pro", "max", "turbo"),
-    )
-)
+_WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def verdict_form(word: str = "correct") -> Mapping[str, object]:
@@ -184,13 +177,13 @@ class Judge:
 def same_family(a: str, b: str) -> bool:
     """Whether two models, named as a hub, an endpoint or a directory names them, seem to be relatives.
 
-    Compared are the words of the names, without organisation, versions, sizes and kinds of training: one name's have to
-    be among the other's. Qwen/Qwen2.5-3B and qwen2.5-7b-instruct are relatives, and so is DeepSeek-R1-Distill-Qwen-7B.
+    The first word of one name has to be among the other's words, without organisation, versions and sizes:
+    Qwen/Qwen2.5-3B and qwen2.5-7b-instruct are relatives, and so is DeepSeek-R1-Distill-Qwen-7B.
     """
     one, other = (name.strip().rstrip("/").rpartition("/")[2].lower() for name in (a, b))
-    first, second = (frozenset(_WORD.findall(name)) - _NO_NAME for name in (one, other))
+    first, second = _WORD.findall(one), _WORD.findall(other)
     if first and second:
-        return first <= second or second <= first
+        return first[0] in second or second[0] in first
     return bool(one) and one == other
 
 
