@@ -21,12 +21,12 @@ WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 OFFICE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/officeDocument"
 CONTAINER = '<container><rootfiles><rootfile full-path="in/book.opf"/></rootfiles></container>'
 BOOK = (
-    "<package><metadata><title>The book</title></metadata><manifest>"
+    '<package><metadata xmlns:dc="http://purl.org/dc/elements/1.1/"><dc:title>The book</dc:title></metadata><manifest>'
     '<item id="b" href="second%20part.xhtml"/><item id="a" href="first.xhtml"/><item id="c" href="gone.xhtml"/>'
     '</manifest><spine><itemref idref="a"/><itemref idref="b"/><itemref idref="c"/></spine></package>'
 )
 KALO = "Kalo is a city at the river Supa, and it is old. " * 4
-FIRST = f"<head><title>No</title></head><h1>One <i>more</i></h1>\n<p><b>Kalo</b>{KALO[4:]}<script>no</script></p>"
+FIRST = f"<h1>One <i>more</i></h1>\n<p><b>Kalo</b>{KALO[4:]}<script>no</script></p>"
 MERI = "The mayor of the city is called Meri, who was born there. " * 4
 
 
@@ -67,7 +67,10 @@ def docx(*paragraphs: tuple[str, str], more: Mapping[str, str | bytes] | None = 
 
 
 def epub(chapters: Mapping[str, str]) -> bytes:
-    pages = {f"in/{name}": f"<html><body>{body}</body></html>" for name, body in chapters.items()}
+    pages = {
+        f"in/{name}": f"<html><head><title>No</title></head><body>{body}</body></html>"
+        for name, body in chapters.items()
+    }
     return archive({"META-INF/container.xml": CONTAINER, "in/book.opf": BOOK, **pages})
 
 
@@ -138,11 +141,12 @@ def test_a_presentation_is_cited_by_its_slides(tmp_path: Path) -> None:
 
 
 def test_a_book_is_read_in_the_order_of_its_spine(tmp_path: Path) -> None:
+    pytest.importorskip("markitdown")
     book = epub({"second part.xhtml": f"<h1>Two</h1><p>{MERI}</p>", "first.xhtml": FIRST})
     (tmp_path / "a.epub").write_bytes(book)
     found = cited(tmp_path, "a.epub")
-    assert [heading for _, _, heading in found] == ["One more", "Two"]
-    assert found[0][0].startswith("One more\n\nKalo is a city at")
+    assert [heading for _, _, heading in found] == ["One *more*", "Two"]
+    assert found[0][0].startswith("# One *more*\n\n**Kalo** is a city at")
     assert parse_epub(book).title == "The book"
 
 
@@ -167,7 +171,7 @@ HOSTILE = {
         "declares XML entities",
     ),
     "deep.docx": (lambda: docx(("", "<w:r>" * 20_000 + "</w:r>" * 20_000)), "damaged"),
-    "nothing.epub": (lambda: archive({"a": "b"}), "damaged"),
+    "nothing.epub": (lambda: archive({"a": "b"}), "cannot be parsed"),
     "locked.docx": (lambda: bytes.fromhex("d0cf11e0a1b11ae1") + bytes(504), "encrypted, or of an office program"),
     "no.pptx": (lambda: b"PK no archive", "damaged archive"),
 }

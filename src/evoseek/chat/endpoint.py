@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 import httpx2
 
 from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
-from evoseek.http.limits import CallPool, Retry
+from evoseek.http.limits import Retry
 from evoseek.http.server import Reply, Server, check_url, error_message, json_of, redacted
 from evoseek.policy.encoding import harmless, split_trusted, well_formed
 from evoseek.types import Message
@@ -71,7 +71,7 @@ class EndpointChat:
             api_key=api_key,
             timeout_s=timeout_s,
             retry=Retry(attempts, wait_s, max_wait_s),
-            pool=CallPool(concurrency=concurrency),
+            concurrency=concurrency,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
         )
 

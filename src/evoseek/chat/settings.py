@@ -39,7 +39,6 @@ class EndpointSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Which settings apply to an endpoint only."""
         return (Needs("api_key_env", "base_url"),)
 
 
@@ -77,7 +76,6 @@ class SupportSettings(EndpointSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Settings of a judge need one."""
         return *super().effects(), Needs("base_url max_tokens concurrency", "model")
 
 

@@ -30,7 +30,6 @@ class Chain:
 
     @property
     def answer(self) -> str:
-        """That of the second question."""
         return self.second.answer
 
 

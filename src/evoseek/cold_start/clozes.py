@@ -97,7 +97,6 @@ class _Statement:
     passages: tuple[Passage, ...]
 
     def asks(self, question: str, answer: str, kind: str, query: str, before: str = "", after: str = "") -> Cloze:
-        """The cloze of this statement."""
         holding = [passage.id for passage in self.passages if answer in " ".join(passage.text.split())]
         evidence = tuple(holding or [passage.id for passage in self.passages])
         first = self.passages[0]
@@ -169,7 +168,6 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
 
 
 def _has_lived(first: str) -> bool:
-    """Whether a document's first sentence has dates of birth and death."""
     return LIVED.match(first[max(first.find("("), 0) :]) is not None
 
 
@@ -244,7 +242,6 @@ def _of_spans(statement: _Statement) -> Iterator[Cloze]:
 
 
 def _within(statement: _Statement, start: int, end: int) -> bool:
-    """Whether a range of the statement is part of the subject's name."""
     named = re.finditer(re.escape(statement.subject), statement.text)
     return any(start < found.end() and found.start() < end for found in named)
 

@@ -17,7 +17,6 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -51,36 +50,15 @@ _ROLES = ("rollout", "proposer")
 _LIMITS = ("max_turns", "max_tool_calls", "max_tokens_per_turn", "max_total_tokens")
 
 
-@dataclass(frozen=True, slots=True)
 class ColdStart:
-    """The files of a cold start."""
+    """The files of a cold start in a folder."""
 
-    folder: Path
-
-    @property
-    def report(self) -> Path:
-        """What was written, and from what."""
-        return self.folder / "report.json"
-
-    @property
-    def demonstrations(self) -> Path:
-        """What is learnt first."""
-        return self.folder / "demonstrations.jsonl"
-
-    @property
-    def questions(self) -> Path:
-        """What is trained on."""
-        return self.folder / "questions.jsonl"
-
-    @property
-    def held_out(self) -> Path:
-        """What is never trained on: `RunDirectory.held_out`."""
-        return self.folder / "held_out.jsonl"
-
-    @property
-    def model(self) -> Path:
-        """The run that learns the demonstrations."""
-        return self.folder / "sft"
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.model = folder, folder / "sft"
+        self.report = folder / "report.json"
+        self.demonstrations, self.questions, self.held_out = (
+            folder / f"{name}.jsonl" for name in ("demonstrations", "questions", "held_out")
+        )
 
     @property
     def writing_seconds(self) -> float:

@@ -61,7 +61,6 @@ class Item:
 
     @property
     def question(self) -> Question:
-        """The question."""
         return self.solved.question
 
 
@@ -115,7 +114,6 @@ def _some(none: list[Item], most: int, counts: Counter[str]) -> list[Item]:
 
 
 def _documents(corpus: PassageStore, drawn: Sequence[str]) -> dict[str, list[Passage]]:
-    """The passages of these documents."""
     found: dict[str, list[Passage]] = {id: [] for id in drawn}
     for passage in corpus.passages():
         if passage.document_id in found:

@@ -254,7 +254,6 @@ def _significant(names: set[str]) -> set[str]:
 
 
 def _pieces(run: Sequence[str], gap: str) -> Iterator[str]:
-    """Every two or three neighbours."""
     for length in (2, 3):
         for start in range(len(run) - length + 1):
             yield gap.join(run[start : start + length])

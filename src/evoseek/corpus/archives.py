@@ -1,4 +1,4 @@
-"""Documents that are zip archives of XML: docx and pptx by markitdown (an extra), and epub.
+"""Documents that are zip archives of XML, by markitdown (an extra): docx, pptx and epub.
 
 Before anything is unpacked, the archive's own table must keep within bounds: they bound what it unpacks to.
 Parts with declarations of entities, which can grow without bound, are refused.
@@ -7,7 +7,6 @@ Parts with declarations of entities, which can grow without bound, are refused.
 from __future__ import annotations
 
 import io
-import posixpath
 import re
 import zipfile
 import zlib
@@ -15,7 +14,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from lxml import etree, html  # pyright: ignore[reportAttributeAccessIssue]
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from evoseek.corpus.formats import Parsed, joined, markdown_headings, title_of
 from evoseek.errors import DataError
@@ -26,11 +25,7 @@ MAX_BYTES = 512 * 2**20  # unpacked, pictures too
 MAX_TEXT_BYTES = 64 * 2**20  # of the parts that are text
 _COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how encrypted office files, and those of old programs, begin
 _BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, the zeros of UTF-16, white space
-_HEADINGS = ("h1", "h2", "h3", "h4", "h5", "h6")
-_NOT_SHOWN = ("script", "style", "head", "title")
-_INLINE = ("a", "abbr", "b", "cite", "code", "em", "font", "i", "q", "s", "small", "span", "strong", "sub", "sup", "u")
 _TITLE_PARAGRAPH = "//*[local-name()='p'][*/*[local-name()='pStyle'][@*[local-name()='val']='Title']]"
-_QUOTED = re.compile(rb"%([0-9a-fA-F]{2})")
 _ENTITIES = re.compile(rb"<!ENTITY", re.IGNORECASE)
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 _PICTURE = re.compile(r"!\[([^\]\n]*)\]\([^()\n]*\)")
@@ -41,7 +36,7 @@ def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
     1."""
     with checked_archive(data) as archive:
         named = title_of(_named(archive)) or _text_of(archive, "word/document.xml", _TITLE_PARAGRAPH)
-        text = _without_pictures(_converted(data, "DocxConverter", ".docx"))
+        text = _without_pictures(_converted(data, "DocxConverter", ".docx").markdown)
     marks = tuple(markdown_headings(text))
     return Parsed(title_of(named, marks), text, marks=marks)
 
@@ -51,7 +46,7 @@ def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
     first slide."""
     with checked_archive(data) as archive:
         named = _named(archive)
-        converted = _without_pictures(_converted(data, "PptxConverter", ".pptx"))
+        converted = _without_pictures(_converted(data, "PptxConverter", ".pptx").markdown)
     pieces = _SLIDE.split(converted)
     slides = zip(map(int, pieces[1::2]), map(str.strip, pieces[2::2]), strict=True)
     parsed = joined("", ((text, _slide_marks(page, text)) for page, text in slides))
@@ -74,14 +69,15 @@ def _text_of(archive: zipfile.ZipFile, part: str, path: str) -> str:
     return "".join(found[0].itertext()) if found else ""
 
 
-def _converted(data: bytes, converter: str, suffix: str) -> str:
+def _converted(data: bytes, converter: str, suffix: str) -> Any:
+    """The result of markitdown, with `markdown` and `title`."""
     try:
         import markitdown
         from markitdown import converters
     except ImportError as error:
         raise DataError(f"{suffix[1:]} needs an extra: pip install 'evoseek[office]'") from error
     info = markitdown.StreamInfo(extension=suffix)
-    return str(getattr(converters, converter)().convert(io.BytesIO(data), info).markdown)
+    return getattr(converters, converter)().convert(io.BytesIO(data), info)
 
 
 def _without_pictures(markdown: str) -> str:
@@ -90,53 +86,11 @@ def _without_pictures(markdown: str) -> str:
 
 
 def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
-    """The chapters of a book in their order."""
-    with checked_archive(data) as archive:
-        container = _xml(archive, "META-INF/container.xml")
-        package = next(iter(container.xpath("//*[local-name()='rootfile']/@full-path")), None)
-        if package is None:
-            raise DataError("damaged: the book does not name its contents")
-        contents = _xml(archive, str(package))
-        title = next(iter(contents.xpath("//*[local-name()='metadata']/*[local-name()='title']/text()")), "")
-        chapters = (_chapter(archive, name) for name in _chapters(contents, posixpath.dirname(str(package))))
-        return joined(title_of(str(title)), ((chapter.text, chapter.marks) for chapter in chapters))
-
-
-def _chapters(contents: Any, folder: str) -> Iterator[str]:
-    """The names of the chapters in the archive, each once."""
-    items = {item.get("id"): item.get("href") for item in contents.xpath("//*[local-name()='item']")}
-    references = contents.xpath("//*[local-name()='itemref']/@idref")
-    for href in dict.fromkeys(items.get(reference) for reference in references):
-        if href is not None:
-            yield posixpath.normpath(posixpath.join(folder, _unquoted(href)))
-
-
-def _unquoted(href: str) -> str:
-    """An address of a part with its %20 and the like as characters."""
-    data = _QUOTED.sub(lambda match: bytes.fromhex(match[1].decode()), href.encode())
-    return data.decode("utf-8", "replace")
-
-
-def _chapter(archive: zipfile.ZipFile, name: str) -> Parsed:
-    """All text of a chapter, a paragraph or heading a line. One that is missing is empty."""
-    try:
-        tree = html.document_fromstring(archive.read(name), parser=html.HTMLParser(encoding="utf-8"))
-    except (KeyError, etree.ParserError):
-        return Parsed("", "")
-    return joined("", _paragraphs(tree))
-
-
-def _paragraphs(tree: Any) -> Iterator[tuple[str, list[Mark]]]:
-    pieces = list[str]()
-    for event, element in etree.iterwalk(tree, events=("start", "end"), tag="*"):
-        ends = event == "end"
-        if element.tag not in _INLINE:
-            if line := " ".join("".join(pieces).split()):
-                is_heading = ends and element.tag in _HEADINGS
-                yield line, [Mark(0, heading=line, level=int(element.tag[1]))] if is_heading else []
-            pieces.clear()
-        if element.tag not in _NOT_SHOWN or ends:
-            pieces.append((element.tail if ends else element.text) or "")
+    """The chapters of a book in their order, as Markdown."""
+    with checked_archive(data):
+        book = _converted(data, "EpubConverter", ".epub")
+    text = _without_pictures(book.markdown.partition("\n\n")[2])  # what it says of itself stands before
+    return Parsed(title_of(book.title), text, marks=tuple(markdown_headings(text)))
 
 
 def checked_archive(data: bytes) -> zipfile.ZipFile:

@@ -74,7 +74,6 @@ def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
 
 
 def _lines(text: str) -> Iterator[tuple[int, str]]:
-    """The lines with their places."""
     start = 0
     for line in text.split("\n"):
         yield start, line

@@ -84,7 +84,6 @@ class Language:
 
     @cached_property
     def interrogative(self) -> re.Pattern[str]:
-        """An interrogative."""
         return self.any_of(self.interrogatives)
 
     @cached_property

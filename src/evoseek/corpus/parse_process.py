@@ -53,7 +53,6 @@ class ParseProcess:
 
     @property
     def pids(self) -> tuple[int, ...]:
-        """The process, if it runs."""
         return tuple(process.pid for process in self._running)
 
     def close(self) -> None:

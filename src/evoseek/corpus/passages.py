@@ -91,7 +91,6 @@ class _Outline:
         return _SECTION if mark.level <= self._highest else _HEADING
 
     def page(self, start: int) -> int | None:
-        """The page at a place."""
         before = bisect_right(self._starts, start)
         return self.marks[before - 1].page if before else None
 
@@ -114,7 +113,6 @@ class _Outline:
 
 
 def _spans(text: str, outline: _Outline, max_words: int) -> Iterator[tuple[int, int]]:
-    """Character ranges of the passages."""
     words = [match.span() for match in _WORD.finditer(text)]
     if len(words) <= max_words and not outline.marks:  # so nothing is cut
         if words:

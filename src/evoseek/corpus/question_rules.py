@@ -78,12 +78,10 @@ def _requests(folded: str, language: Language) -> bool:
 
 
 def _opens_asking(folded: str, language: Language, words: int) -> bool:
-    """Whether one of the first words is an interrogative."""
     return bool(language.interrogative.search(" ".join(folded.split()[:words])))
 
 
 def _is_polar_form(question: str, folded: str, language: Language) -> bool:
-    """Whether a question begins like one that is answered by yes or no."""
     shaped = _SHAPES[language.code].search(question.strip())
     return bool(shaped or language.any_of(language.polar).match(folded))
 

@@ -37,7 +37,6 @@ class Notes(list[Note]):
         self.counts = Counter(note.kind for note in self) if counts is None else Counter(counts)
 
     def add(self, path: Path, text: str, line: int | None = None) -> None:
-        """Add a note."""
         self.merge(Notes([Note(path, text, line)]))
 
     def merge(self, other: Notes) -> None:
@@ -76,7 +75,6 @@ class ReadReport:
 
     @property
     def skipped_count(self) -> int:
-        """How many files, folders and lines were skipped."""
         return self.skipped.counts.total()
 
     def add(self, other: ReadReport) -> None:
@@ -106,7 +104,6 @@ class ReadReport:
         return "\n".join(lines) if count else ""
 
     def summary(self) -> str:
-        """One line of counts."""
         text = f"{self.read:,} documents read, {self.skipped_count:,} skipped{_counts(self.skipped.counts)}"
         if self.other_types:
             text += f", {self.other_types.total():,} files of other types{_counts(self.other_types)}"

@@ -125,7 +125,6 @@ def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
 
 
 def _items(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
-    """The objects of an array."""
     decoder, number, place = json.JSONDecoder(), 0, text.index("{")
     while place < len(text):
         number += 1

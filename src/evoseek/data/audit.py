@@ -56,7 +56,6 @@ class Audited:
 
     @property
     def is_answerable(self) -> bool:
-        """Whether the corpus can answer it."""
         return not self.vague and (self.gold or self.yes_or_no) and self.evidence is not False
 
 

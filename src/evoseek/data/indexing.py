@@ -51,7 +51,6 @@ class IndexPlan:
 
     @property
     def reading(self) -> Reading:
-        """How files are read."""
         return Reading(self.max_text, self.max_seconds, self.encoding)
 
     def make_encoder(self) -> Encoder | None:
@@ -171,7 +170,6 @@ def _build(
     made: KnownVectors | None,
     console: Console,
 ) -> int:
-    """Build the index and give the number of its passages."""
     analyser, sources = Analyser(plan.stemming), passages.sources.model_dump_json
     with closing(_counted(passages, console)) as found, CountProgress(console, "passages embedded") as progress:
         if encoder is None:

@@ -85,12 +85,10 @@ class Reached:
 
     @classmethod
     def of(cls, state: Mapping[str, Any]) -> Reached:
-        """From what `state` gave; of a new file {}."""
         spare = (parse_question(row, "") for row in state.get("spare", ()))
         return cls(state.get("batches", 0), state.get("counts", {}), tuple(spare))
 
     def state(self) -> dict[str, object]:
-        """As values for JSON."""
         return {"batches": self.batches, "counts": self.counts, "spare": list(map(question_row, self.spare))}
 
 
@@ -163,7 +161,6 @@ class Writing:
         return written
 
     async def _batch(self, reached: Reached, seen: NearDuplicates) -> Reached:
-        """Play one more batch and add its questions to the spare ones."""
         number = reached.batches + 1
         episodes = await self.play(self.tasks(number), f"batch-{number:06d}")
         self._check_failures(episodes)

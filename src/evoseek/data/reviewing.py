@@ -47,7 +47,6 @@ class Share:
     unclear: int
 
     def __str__(self) -> str:
-        """The share that is right, with its interval."""
         judged = self.right + self.wrong
         if not judged:
             return f"No share: no question was judged right or wrong ({self.unclear} unclear)."
@@ -89,7 +88,6 @@ class Review:
 
     @property
     def share(self) -> Share:
-        """Of the verdicts so far."""
         counts = Counter(self.verdicts.values())
         return Share(*(counts[verdict] for verdict in VERDICTS))
 

@@ -74,7 +74,6 @@ class JudgeCheck:
         self._chat, self._template = chat, prompts["question_filter"]
 
     async def __call__(self, question: Question) -> QuestionVerdict:
-        """The model's verdict. Raises ToolError."""
         messages = [Message("user", self._template.marked(question=on_one_line(question.text)))]
         label = parse_label(await self._chat.chat(messages, key=f"filter/{question.id}", form=FORM), LABELS)
         return QuestionVerdict(label == "good", label)

@@ -16,7 +16,7 @@ from typing import Any, cast
 from evoseek.chat.settings import EndpointSettings
 from evoseek.doctor.context import Diagnosis, DoctorContext, fault, fine, is_here, warning
 from evoseek.errors import EvoseekError
-from evoseek.http.limits import CallPool, Retry
+from evoseek.http.limits import Retry
 from evoseek.http.server import Reply, Server, check_url
 from evoseek.search.web.providers import PROVIDERS
 from evoseek.settings import lookup, tables
@@ -105,7 +105,7 @@ async def _models(service: _Service) -> Reply:
         api_key=service.key,
         timeout_s=TIMEOUT_S,
         retry=Retry(attempts=1, wait_s=0.0),
-        pool=CallPool(concurrency=1),
+        concurrency=1,
     )
     headers = {"Authorization": f"Bearer {service.key}"} if service.key else {}
     url = service.url.rstrip("/") + ("/models" if service.model else "")

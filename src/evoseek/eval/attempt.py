@@ -60,7 +60,6 @@ class ChatModel:
         return True
 
     async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
-        """One rollout, in messages."""
         return await converse(question, env=env, chat=self._chat, limits=limits, trajectory_id=trajectory_id)
 
 
@@ -74,11 +73,9 @@ class PolicyModel:
         self.format: Literal["tags", "tools"] = agent.renderer([]).format
 
     def has_room(self, question: Question, env: Environment, limits: Limits) -> bool:
-        """Whether there is room for a token."""
         return self._roller(env, limits).prompt_length(question) < limits.max_total_tokens
 
     async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
-        """One rollout, in tokens."""
         return await self._roller(env, limits).one(question, trajectory_id)
 
     def _roller(self, env: Environment, limits: Limits) -> Roller:
@@ -161,7 +158,6 @@ class Attempt:
 
     @property
     def calls(self) -> int:
-        """Maximum number of calls."""
         return self.answerer.limits.calls
 
     async def roll(
@@ -219,7 +215,6 @@ class Attempt:
         return None if texts is None else self._retrievals.results[-1].passages
 
     def ended(self, reason: StopReason, answer: str | None, failure: str | None) -> Trajectory:
-        """All of the attempt as one trajectory."""
         parts, retrieved = self._parts, self._retrievals.results if self._retrievals else []
         return Trajectory(
             id=self.id,

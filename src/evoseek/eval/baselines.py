@@ -23,7 +23,6 @@ class Direct:
     searches: ClassVar[bool] = False
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        """One prompt."""
         return await attempt.roll("baseline_direct")
 
 
@@ -34,7 +33,6 @@ class ChainOfThought:
     searches: ClassVar[bool] = False
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        """One prompt."""
         return await attempt.roll("baseline_cot")
 
 
@@ -45,7 +43,6 @@ class RAG:
     searches: ClassVar[bool] = True
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        """One search, one prompt."""
         passages = await attempt.retrieve(attempt.question.text)
         return await attempt.roll("baseline_rag", {"passages": passages or ()})
 
@@ -72,7 +69,6 @@ class IRCoT:
     searches: ClassVar[bool] = True
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        """A sentence and a search in turns, until the model answers or no search is left."""
         passages, thoughts, query = dict[str, Passage](), list[str](), attempt.question.text
         while (found := await attempt.retrieve(query)) is not None:
             new = [passage for passage in found if passage.id not in passages]
@@ -110,20 +106,16 @@ class ViewedSearch:
 
     @property
     def name(self) -> str:
-        """`search`."""
         return self.search.name
 
     @property
     def schema(self) -> Mapping[str, object]:
-        """That of the search."""
         return self.search.schema
 
     def for_question(self, question: Question, trajectory_id: str) -> ViewedSearch:
-        """With the search bound to the rollout."""
         return replace(self, search=self.search.for_question(question, trajectory_id))
 
     def after(self, reasoning: str) -> ViewedSearch:
-        """The tool for a call after this reasoning."""
         return replace(self, reasoning=reasoning)
 
     async def __call__(self, call: ToolCall) -> ToolResult:
@@ -180,7 +172,6 @@ class RAgent:
     searches: ClassVar[bool] = True
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        """One rollout with two tools, each call of which counts."""
         prompts, most = attempt.answerer.prompts, attempt.answerer.searching.top_k
         found: list[Passage] = []
 

@@ -36,7 +36,6 @@ class Evaluation:
 
     @cached_property
     def scored(self) -> Results:
-        """The scores by every metric and group."""
         made = (sample_of(one.question, one.trajectory, one.outcome, metric=self.metric) for one in self.results)
         return Results(self.metric, len(self.results), 1, tuple(made))
 

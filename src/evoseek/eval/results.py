@@ -67,7 +67,6 @@ class Results:
 
     @property
     def invalid(self) -> list[Sample]:
-        """The samples that failed."""
         return [sample for sample in self.samples if sample.invalid is not None]
 
     @property
@@ -86,7 +85,6 @@ class Results:
         return score(self.samples, metric)
 
     def by(self, group: str, metric: str) -> dict[str, Score]:
-        """Scores by a group of `GROUPS`, by its values in order."""
         found: dict[object, list[Sample]] = {}
         for sample in self.samples:
             if (value := GROUPS[group](sample)) is not None:
@@ -112,7 +110,6 @@ class Results:
         return _score_of_known(self.samples, lambda sample: sample.recall)
 
     def all_found(self) -> Score | None:
-        """Share of the samples that found all of the evidence."""
         return _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
 
     def answers(self) -> dict[str, dict[str, Score]]:

@@ -43,7 +43,6 @@ class RiskCoverage:
 
     @classmethod
     def of(cls, samples: int, answers: Sequence[Answer]) -> RiskCoverage:
-        """From answers in any order."""
         return cls(samples, tuple(sorted(answers, key=lambda answer: -answer.certainty)))
 
     @property

@@ -69,7 +69,6 @@ class Sample:
 
     @property
     def key(self) -> Key:
-        """Which sample this is."""
         return self.question, self.number
 
 

@@ -123,7 +123,6 @@ class Suite:
         return str(index) if index and index.is_dir() else None
 
     def about(self) -> dict[str, object]:
-        """Its part of the results."""
         own = self.declared
         return {
             "name": self.name,

@@ -130,7 +130,6 @@ class SupportJudge:
         self._chat, self._template = chat, template
 
     async def __call__(self, trajectory: Trajectory) -> Support:
-        """Check one answer."""
         found = found_passages(trajectory)
         if is_refusal(trajectory.answer or "") or not found:
             return Support((), False, "none")

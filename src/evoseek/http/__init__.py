@@ -1,1 +1,1 @@
-"""Calling servers over HTTP: retries, circuit breaker, bounded concurrency."""
+"""Calling servers over HTTP: retries, bounded concurrency, circuit breaker."""

@@ -61,7 +61,6 @@ class _Members:
 
     @property
     def are_whole(self) -> bool:
-        """Whether the last member has come to its end."""
         return self._member.eof
 
     def unpacked(self, data: bytes, most: int) -> bytes:

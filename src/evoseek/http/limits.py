@@ -1,4 +1,4 @@
-"""Limits on calls of a server: retries after transient failures, concurrency, and a circuit breaker."""
+"""Limits on calls of a server: retries after transient failures, and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -23,11 +23,9 @@ from tenacity import (
 )
 from tenacity.wait import wait_base
 
-from evoseek.errors import ConfigError, ToolError
+from evoseek.errors import ToolError
 
 T = TypeVar("T")
-
-_POLL_S = 0.02
 
 
 class TransientError(Exception):
@@ -74,7 +72,6 @@ class Retry:
         return await retrying(attempt)
 
     def wait(self) -> wait_base:
-        """The wait before the n-th retry, in seconds."""
         growing = wait_random_exponential if self.jitter else wait_exponential
         return wait_exception(self._retry_after_s) + growing(self.wait_s, self.max_wait_s)
 
@@ -94,37 +91,9 @@ def seconds_of(retry_after: str) -> float:
     return max(wait.total_seconds(), 0.0)
 
 
-class CallPool:
-    """Runs at most `concurrency` calls at once, the others in the order in which they came.
-
-    A cancelled caller leaves the queue, or ends its call, and frees its place at once. The pool can be used in one
-    event loop at a time. Raises ConfigError if it allows no call.
-    """
-
-    def __init__(self, *, concurrency: int) -> None:
-        if concurrency < 1:
-            raise ConfigError(f"A server cannot be called {concurrency} times at once. Expected at least one call.")
-        self._concurrency = concurrency
-        self._places: asyncio.Semaphore | None = None
-        self._calls = 0
-
-    async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """Run a call when its turn comes, and return its result. Raises what the call raises."""
-        places = self._places = self._places or asyncio.Semaphore(self._concurrency)
-        self._calls += 1
-        try:
-            async with places:
-                return await call()
-        finally:
-            self._calls -= 1
-            if not self._calls:  # the next one may come from another event loop
-                self._places = None
-
-
 class CircuitBreaker:
     """Opens after `failures` calls in a row have failed; while it is open, every call is refused at once, except one
-    trial call every `pause_s` seconds. Calls that arrive during a trial may wait for its end (`ready`), so that they
-    are not refused if the server is back. Any call that reaches the server closes it.
+    trial call every `pause_s` seconds. Any call that reaches the server closes it.
 
     A call fails by TransientError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy
     (429) or refuses a call (401) is up. Cancelled calls do not count.
@@ -134,11 +103,9 @@ class CircuitBreaker:
         self._failures, self._pause_s, self._clock = failures, pause_s, clock
         self._in_a_row, self._cause = 0, ""
         self._until: float | None = None  # while open: when the next trial is due
-        self._on_trial = False
 
     @property
     def is_open(self) -> bool:
-        """Whether calls are refused."""
         return self._until is not None
 
     @property
@@ -155,19 +122,13 @@ class CircuitBreaker:
                 f"tried again in {wait_s:.0f} s. Check the server and the network."
             )
 
-    async def ready(self) -> None:
-        """Wait for the end of a trial. Raises ToolError if a call would be refused then."""
-        while self._on_trial:
-            await asyncio.sleep(_POLL_S)
-        self.check()
-
     @contextmanager
     def call(self) -> Generator[None]:
         """One call, to be made in the block. Raises ToolError if it is refused."""
         self.check()
         is_trial = self.is_open
         if is_trial:
-            self._on_trial, self._until = True, self._clock() + self._pause_s
+            self._until = self._clock() + self._pause_s
         try:
             yield
         except (RateLimitError, ToolError):
@@ -180,9 +141,6 @@ class CircuitBreaker:
             raise
         else:
             self._close()
-        finally:
-            if is_trial:
-                self._on_trial = False
 
     def _wait_s(self) -> float:
         return 0.0 if self._until is None else self._until - self._clock()

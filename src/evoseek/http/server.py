@@ -17,7 +17,7 @@ import httpx2
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
-from evoseek.http.limits import CallPool, RateLimitError, Retry, TransientError, seconds_of
+from evoseek.http.limits import RateLimitError, Retry, TransientError, seconds_of
 
 T = TypeVar("T")
 
@@ -42,13 +42,13 @@ class Reply:
 
     @property
     def is_success(self) -> bool:
-        """Whether the status is 2xx."""
         return 200 <= self.status < 300
 
 
 class Server:
-    """Calls of one server, each made when `pool` has a place for it and retried as `retry` says, an attempt within
-    `timeout_s` seconds from connecting to the last byte (of a stream of events: from one to the next).
+    """Calls of one server, at most `concurrency` at once, in the order in which they came. Each is retried as `retry`
+    says, an attempt within `timeout_s` seconds from connecting to the last byte (of a stream of events: from one to the
+    next).
 
     Transient failures are retried: no or a broken connection, no reply in time, the status 408, 409, 429 or 5xx, and
     whatever else the caller reports as TransientError. Retry-After is respected. Redirects are not followed, and at
@@ -70,20 +70,20 @@ class Server:
         api_key: str,
         timeout_s: float,
         retry: Retry,
-        pool: CallPool,
+        concurrency: int,
         headers: Mapping[str, str] | None = None,
     ) -> None:
         _check(api_key)
         self._setting, self._api_key, self._headers = setting, api_key, headers
-        self._timeout_s, self._retry, self._pool = timeout_s, retry, pool
+        self._timeout_s, self._retry, self._concurrency = timeout_s, retry, concurrency
         self._session: _Session | None = None
 
     async def call(self, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
         """The result of an attempt, made when it is this call's turn. Raises ToolError, whose text says why but does
         not name the server."""
         try:
-            async with self._connections() as client:
-                return await self._pool.run(lambda: self._retry.run(lambda: attempt(client)))
+            async with self._connections() as session, session.places:
+                return await self._retry.run(lambda: attempt(session.client))
         except TransientError as error:
             raise ToolError(
                 f"each of {self._retry.attempts} attempts failed; the last time {error}. Check the server and the "
@@ -149,20 +149,18 @@ class Server:
         return reply
 
     def refusal(self, reply: Reply) -> str:
-        """The error text for a reply without success."""
         return f"it replied with status {reply.status}: {self.shown(error_message(reply.body))}"
 
     def shown(self, text: object) -> str:
-        """A text from outside as it may be shown in an error."""
         return redacted(text, self._api_key)
 
     @asynccontextmanager
-    async def _connections(self) -> AsyncGenerator[httpx2.AsyncClient]:
+    async def _connections(self) -> AsyncGenerator[_Session]:
         """The connections shared with the calls that overlap with this one."""
         session = self._session = self._session or self._opened()
         session.calls += 1
         try:
-            yield session.client
+            yield session
         finally:
             session.calls -= 1
             if not session.calls:
@@ -173,17 +171,18 @@ class Server:
         client = httpx2.AsyncClient(
             headers={"Accept-Encoding": "gzip", **(self._headers or {})},
             timeout=httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S), pool=None),
-            limits=httpx2.Limits(),  # none: the pool bounds the calls
+            limits=httpx2.Limits(),  # none: the places bound the calls
             trust_env=False,
         )
-        return _Session(client)
+        return _Session(client, asyncio.Semaphore(self._concurrency))
 
 
 @dataclass(slots=True)
 class _Session:
-    """The connections that overlapping calls share, and the number of these calls."""
+    """The connections and the places that overlapping calls share, and the number of these calls."""
 
     client: httpx2.AsyncClient
+    places: asyncio.Semaphore
     calls: int = 0
 
 

@@ -24,7 +24,6 @@ class DenseIndex(LexicalIndex):
     """
 
     def __init__(self, directory: Path, manifest: Manifest, encoder: Encoder) -> None:
-        """Use `build` or `open`."""
         super().__init__(directory, manifest)
         self._vectors = VectorFiles(directory / manifest.data, manifest.vectors_for("dense", directory))
         self._encoder = encoder
@@ -70,7 +69,6 @@ class DenseIndex(LexicalIndex):
         return cls(directory, manifest, encoder)
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """`search`, without awaiting."""
         return [
             [replace(self.at(row), score=score) for row, score in zip(rows, scores, strict=True)]
             for rows, scores in self.nearest(queries, k)

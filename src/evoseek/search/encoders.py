@@ -52,9 +52,7 @@ class Encoder(Protocol):
         """How the vectors are made. Vectors of two encoders can be compared only if their records are equal."""
         ...
 
-    def queries(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of queries."""
-        ...
+    def queries(self, texts: Sequence[str]) -> Vectors: ...
 
     def passages(self, texts: Sequence[str]) -> Vectors:
         """The vectors of passages, each given as title, newline, text."""
@@ -166,7 +164,6 @@ class StaticEncoder:
         )
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of queries."""
         means = np.zeros((len(texts), self.record.dimension), np.float32)
         for number, text in enumerate(texts):
             if tokens := [token for word in text.split() for token in self._tokens(word)]:
@@ -174,7 +171,6 @@ class StaticEncoder:
         return unit(means)
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of passages, which are made like those of queries."""
         return self.queries(texts)
 
 
@@ -216,11 +212,9 @@ class SentenceEncoder:
         )
 
     def queries(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of queries, each after the query prompt."""
         return self._encoded(texts, self.record.query_prompt)
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of passages, each after the passage prompt."""
         return self._encoded(texts, self.record.passage_prompt)
 
     def _encoded(self, texts: Sequence[str], prompt: str) -> Vectors:

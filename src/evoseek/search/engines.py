@@ -26,11 +26,7 @@ class RetryingEngine:
 
     def __init__(self, engine: SearchEngine, attempts: int, wait_s: float) -> None:
         self._engine, self._retry = engine, Retry(attempts, wait_s, errors=ToolError, jitter=False)
-
-    @property
-    def is_local(self) -> bool:
-        """As for the engine."""
-        return self._engine.is_local
+        self.is_local = engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The engine's results. Raises ToolError, with the last cause, when no attempt succeeded."""

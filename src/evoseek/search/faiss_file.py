@@ -71,9 +71,7 @@ class FaissFile:
             )
 
     def row(self, passage: Passage) -> int:
-        """The next row."""
         return next(self._places)
 
     def rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        """The vectors of some rows."""
         return self._vectors[rows]

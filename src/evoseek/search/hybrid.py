@@ -36,7 +36,6 @@ class HybridIndex(DenseIndex):
     reranker: Reranker | None = None
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """`search`, without awaiting."""
         depth, found = max(k, DEPTH), list[list[Passage]]()
         for query, (near, _) in zip(queries, self.nearest(queries, depth), strict=True):
             best = fuse((self.rank(query, depth), near), k if self.reranker is None else max(k, RERANKED))

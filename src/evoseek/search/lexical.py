@@ -96,7 +96,6 @@ class LexicalIndex:
         return cls(directory, manifest)
 
     def __len__(self) -> int:
-        """Number of passages."""
         return self.manifest.passages
 
     def get(self, passage_id: str) -> Passage:
@@ -121,7 +120,6 @@ class LexicalIndex:
         return self.find_all(queries, k)
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """`search` for one query, without awaiting."""
         return self.find_all([query], k)[0]
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
@@ -156,7 +154,6 @@ class LexicalIndex:
         return [(-score, order, hits[index][1]) for score, order, index in ranks[:k]]
 
     def _first(self, field: str, value: str) -> tantivy.DocAddress | None:
-        """Where a passage is whose `id` or `document_id` is exactly this."""
         try:
             query = tantivy.Query.term_query(SCHEMA, field, value, "basic")
         except ValueError:  # not encodable, so no passage has it

@@ -116,7 +116,6 @@ class Manifest(_Record):
         return self.vectors
 
     def write(self, directory: Path) -> None:
-        """Make this the manifest of the index in `directory`."""
         self.sha256 = _checksum(self.model_dump(exclude_none=True))
         write_atomic(directory / NAME, self.model_dump_json(indent=1, exclude_none=True) + "\n")
 

@@ -60,27 +60,21 @@ class LiveIndex:
 
     @property
     def is_current(self) -> bool:
-        """Whether the index on disk is the one that is searched."""
         return _state(self._directory) == self._opened
 
     def __len__(self) -> int:
-        """Number of passages."""
         return len(self._index)
 
     def get(self, passage_id: str) -> Passage:
-        """The passage with this id. DataError if there is none."""
         return self._index.get(passage_id)
 
     def passages(self) -> Iterable[Passage]:
-        """All passages, in the order in which they were added."""
         return self._index.passages()
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages, best first."""
         return self.find_all(queries, k)
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """`search` for one query, without awaiting."""
         return self.find_all([query], k)[0]
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

@@ -21,7 +21,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
 from evoseek.corpus.decoding import proper
 from evoseek.errors import ToolError
-from evoseek.http.limits import CallPool, Retry
+from evoseek.http.limits import Retry
 from evoseek.http.server import Server, check_url, json_of, key_of
 from evoseek.search.engines import all_of
 from evoseek.search.settings import SearchSettings
@@ -43,7 +43,6 @@ class RemoteSettings(SearchSettings):
     api_key_env: str = Field(default="", description="Environment variable that holds the server's key, if it has one.")
 
     def problems(self) -> Iterator[str]:
-        """The server needs an address."""
         yield from super().problems()
         if not self.url:
             yield (
@@ -71,7 +70,7 @@ class RemoteEngine:
             api_key=self._api_key,
             timeout_s=TIMEOUT_S,
             retry=Retry(settings.attempts, settings.wait_s, _MAX_WAIT_S),
-            pool=CallPool(concurrency=CONCURRENCY),
+            concurrency=CONCURRENCY,
             headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else None,
         )
 
@@ -124,7 +123,6 @@ class Request(BaseModel):
 
     @property
     def k(self) -> int:
-        """The number of passages."""
         return self.topk or TOP_K
 
 

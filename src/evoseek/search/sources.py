@@ -259,7 +259,6 @@ class _Kept:
 
 
 def _record(source: Source, report: ReadReport) -> None:
-    """Keep the report of a file's reading with it."""
     source.read = report.read
     source.reasons, source.guesses = dict(report.skipped.counts), dict(report.guessed.counts)
     source.skipped = [(note.line, note.text) for note in report.skipped]

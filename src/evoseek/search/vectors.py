@@ -67,12 +67,10 @@ class VectorFiles:
         return len(self._ends)
 
     def id(self, row: int) -> str:
-        """The id of the passage of a row."""
         start = int(self._ends[row - 1]) if row else 0
         return bytes(self._ids[start : int(self._ends[row])]).decode()
 
     def rows(self, rows: Rows) -> NDArray[Any]:
-        """The vectors of some rows as they are stored."""
         return self._vectors[rows]
 
     def blocks(self) -> Iterator[NDArray[Any]]:
@@ -219,9 +217,7 @@ class KnownVectors(Protocol):
         """The row of a passage's vector; -1 if there is none. Called once for each passage, in their order."""
         ...
 
-    def rows(self, rows: Rows) -> NDArray[Any]:
-        """The vectors of some rows."""
-        ...
+    def rows(self, rows: Rows) -> NDArray[Any]: ...
 
 
 class MadeVectors:
@@ -244,7 +240,6 @@ class MadeVectors:
         """Any passages may have some of them."""
 
     def row(self, passage: Passage) -> int:
-        """The row of a passage's vector; -1 if there is none."""
         high, low = np.frombuffer(_contents_digest(passage), np.uint64)
         place = int(np.searchsorted(self._highs, high))
         while place < len(self._highs) and self._highs[place] == high:

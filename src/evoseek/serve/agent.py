@@ -107,7 +107,6 @@ class AgentServer:
         listen(self.stoppable(), self._host, port, started=started)
 
     def stoppable(self) -> StoppableServer:
-        """The server that `run` runs."""
         return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._queue.stop)
 
     def _routes(self) -> list[BaseRoute]:

@@ -81,7 +81,6 @@ class AnswerQueue:
 
     @property
     def metrics(self) -> bytes:
-        """The page /metrics, in Prometheus's text format."""
         return generate_latest(self._registry)
 
     def stop(self) -> None:
@@ -143,7 +142,6 @@ class Worker:
         self._thread = Thread(target=self._loop.run_forever, name="rollouts", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:

@@ -119,7 +119,6 @@ class ChatRequest(_Strict):
 
     @property
     def question(self) -> str:
-        """The text of the last message."""
         return self.messages[-1].text
 
     @cached_property

@@ -85,7 +85,6 @@ class CancelOnDisconnect:
         self._app, self._max_body, self._refuse = app, max_body, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer a request."""
         if scope["type"] != "http" or scope["method"] != "POST":
             return await self._app(scope, receive, send)
         body, has_more = bytearray(), True
@@ -139,7 +138,6 @@ class StoppableServer(uvicorn.Server):
         )
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Called by uvicorn."""
         timer = asyncio.get_running_loop().call_later(self._drain_s, self._end or (lambda: None))
         try:
             await super().shutdown(sockets)

@@ -52,7 +52,6 @@ class RetrievalServer:
         self.app = CancelOnDisconnect(app, max_body=_MAX_BODY, refuse=_error)
 
     def run(self, host: str, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
-        """Serve as `listen` does."""
         listen(StoppableServer(self.app, drain_s=_DRAIN_S), host, port, started=started)
 
     async def _retrieve(self, request: HttpRequest) -> Response:

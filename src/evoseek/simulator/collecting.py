@@ -220,13 +220,8 @@ class PagingEngine:
     """
 
     def __init__(self, engine: SearchEngine, pages: int) -> None:
-        self._engine, self._pages = engine, pages
+        self._engine, self._pages, self.is_local = engine, pages, engine.is_local
         self._found: dict[str, list[list[Passage]]] = {}
-
-    @property
-    def is_local(self) -> bool:
-        """As for the engine."""
-        return self._engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The first page, of k passages. Raises ToolError."""

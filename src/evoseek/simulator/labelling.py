@@ -96,7 +96,6 @@ class JudgeLabel:
         self._chat, self._template = chat, prompts["simulator_label"]
 
     async def __call__(self, record: SearchRecord, key: str) -> bool:
-        """The model's label. Raises ToolError."""
         values = {"question": record.question.text, "query": record.query, "passages": record.passages}
         messages = [Message("user", self._template.marked(**values))]
         return parse_verdict(await self._chat.chat(messages, key=key, form=FORM), ("useful", "noisy"))
@@ -125,7 +124,6 @@ class TrueLabel:
             )
 
     async def __call__(self, record: SearchRecord, key: str) -> bool:
-        """The true label."""
         truth = self._world.oracle(record.query) or self._world.oracle(f"What is {record.query}?")
         if truth is None:
             return record.page == 1

@@ -57,7 +57,6 @@ class _Handler(BaseHTTPRequestHandler):
     api: SiteApi
 
     def do_GET(self) -> None:
-        """Answer a request of any method."""
         length = self.headers.get("content-length", "0")
         if not (length.isascii() and length.isdecimal() and int(length) <= MAX_BODY):
             self.send_error(413)
@@ -89,12 +88,10 @@ class Response:
 
     @classmethod
     def of_json(cls, value: object, status: int = 200) -> Response:
-        """A value as JSON."""
         return cls(status, json.dumps(value).encode(), "application/json")
 
     @property
     def all_headers(self) -> list[tuple[str, str]]:
-        """The headers, with the body's type and length."""
         return [("Content-Type", self.content_type), ("Content-Length", str(len(self.body))), *self.headers]
 
 
@@ -106,7 +103,6 @@ class SiteApi:
         self.web, self.counts, self._one_at_a_time = web, Counter[str](), Lock()
 
     def respond(self, method: str, target: str) -> Response:
-        """The response to a request."""
         path, _, query = target.partition("?")
         with self._one_at_a_time:
             self.counts[kind_of(target)] += 1
@@ -156,7 +152,6 @@ class SiteWeb:
         return [self.find(query, k) for query in queries]
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """At most k results for one query."""
         return [self._result(found, query) for found in self.index.find(query, k)]
 
     def _result(self, found: Passage, query: str) -> Passage:

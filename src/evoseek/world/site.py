@@ -163,7 +163,6 @@ class Site:
     # -- pages ------------------------------------------------------------------------------------------------------
 
     def page(self, path: str) -> SitePage:
-        """The site's answer to a request for a path."""
         match path.strip("/").split("/"):
             case [""]:
                 return self._front()

@@ -125,13 +125,11 @@ class World:
         return [Fact(self.names[entity], relation, name) for relation, name in found if name is not None]
 
     def document(self, entity: int) -> Document:
-        """The entity's article."""
         sentences = (fact_text(fact.subject, fact.relation, fact.object) for fact in self.facts(entity))
         metadata = {"type": self.types[entity], "entity": entity}
         return Document(f"e{entity}", self.names[entity], " ".join(sentences), metadata)
 
     def documents(self) -> Iterator[Document]:
-        """All articles, by entity number."""
         return (self.document(entity) for entity in range(len(self)))
 
     def passages(self) -> Iterator[Passage]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import httpx2
 
 from evoseek.errors import SamplerError, ToolError
-from evoseek.http.limits import CallPool, CircuitBreaker, Retry, TransientError
+from evoseek.http.limits import CircuitBreaker, Retry, TransientError
 from evoseek.http.server import Reply, Server, check_url, json_of
 from evoseek.policy.settings import EngineSettings
 
@@ -50,7 +50,7 @@ class Link:
             api_key=api_key,
             timeout_s=settings.timeout_s,
             retry=Retry(attempts, wait_s, _MAX_WAIT_S),
-            pool=CallPool(concurrency=settings.concurrency),
+            concurrency=settings.concurrency,
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
         )
 

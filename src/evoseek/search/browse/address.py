@@ -224,7 +224,6 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
     ) -> httpcore2.AsyncNetworkStream:
-        """A connection to the first address of the host that takes one."""
         failure: Exception = httpcore2.ConnectError("it has no address")
         for address in (await self._checked(host, port))[:_TRIED]:
             try:
@@ -234,7 +233,6 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
         raise failure
 
     async def sleep(self, seconds: float) -> None:
-        """As the inner backend does."""
         await self._inner.sleep(seconds)
 
     async def _checked(self, host: str, port: int) -> Sequence[str]:

@@ -10,13 +10,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from weakref import WeakKeyDictionary
 
 import httpcore2
 import httpx2
 
 from evoseek.errors import PageError, ToolError
 from evoseek.http.body import BodyError, CutBodyError, read_body
-from evoseek.http.limits import CallPool, Retry, TransientError, seconds_of
+from evoseek.http.limits import Retry, TransientError, seconds_of
 from evoseek.search.browse.address import AddressRules, PinnedBackend, Resolver, check_url, port_of, resolve
 from evoseek.search.browse.extract import TYPES, Extractor
 from evoseek.search.browse.robots import MAX_ROBOTS, HostThrottle, Robots
@@ -117,14 +118,16 @@ class SafeFetcher:
         self._timeout_s, self._max_bytes = timeout_s, max_bytes
         self._robots = Robots(extractor, agent) if obey_robots else None
         self._throttle = HostThrottle(interval_s, per_host)
-        self._calls = CallPool(concurrency=concurrency)
+        self._concurrency = concurrency
+        self._places = WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore]()
         self._retry = Retry(attempts, wait_s, max_wait_s=timeout_s)
         self._tls = httpcore2.default_ssl_context()
 
     async def fetch(self, url: str) -> Page:
         """The page at an address. Raises PageError for one that no client could read, ToolError if fetching failed."""
         target = check_url(url, self._rules)
-        return await self._calls.run(lambda: self._visit(target))
+        async with self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency)):
+            return await self._visit(target)
 
     async def _visit(self, target: httpx2.URL) -> Page:
         try:

@@ -103,7 +103,6 @@ class HostThrottle:
             yield
 
     def pause(self, host: str, seconds: float) -> None:
-        """Make no request to the host for so many seconds."""
         now = time.monotonic()
         if len(self._next) > _HOSTS:
             self._next = {name: when for name, when in self._next.items() if when > now}

@@ -47,7 +47,6 @@ def make_web_engine(web: WebSettings, search: SearchSettings, closing: ExitStack
 
 
 def _described(web: WebSettings) -> JsonApi:
-    """The provider, with what web.api says of it."""
     usual: dict[str, Any] = {"url": web.url, "options": {}}
     if web.provider in PROVIDERS:
         usual = asdict(PROVIDERS[web.provider])

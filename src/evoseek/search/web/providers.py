@@ -14,7 +14,7 @@ import httpx2
 from aiolimiter import AsyncLimiter
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.http.limits import CallPool, CircuitBreaker, Retry, TransientError
+from evoseek.http.limits import CircuitBreaker, Retry, TransientError
 from evoseek.http.server import Server, check_url, json_of
 from evoseek.search.engines import for_each
 from evoseek.types import Passage
@@ -165,7 +165,7 @@ class WebClient:
             api_key=api_key,
             timeout_s=limits.timeout_s,
             retry=Retry(limits.attempts, limits.wait_s, limits.max_wait_s),
-            pool=CallPool(concurrency=limits.concurrency),
+            concurrency=limits.concurrency,
         )
         self.breaker = CircuitBreaker(limits.failures, limits.pause_s)
         self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
@@ -178,7 +178,6 @@ class WebClient:
 
         async def attempt(client: httpx2.AsyncClient) -> T:
             await self._turn()
-            await self.breaker.ready()  # since the breaker may have opened meanwhile
             if self.calls == self._limits.budget:
                 raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
             with self.breaker.call():
@@ -190,18 +189,17 @@ class WebClient:
                 raise ToolError(f"{what}. It is not retried: correct the key, the url or the options.")
 
         try:
-            await self.breaker.ready()
+            self.breaker.check()
             return await self._server.call(attempt)
         except ToolError as error:
             raise ToolError(f"There is no answer of {self._name}: {error}") from error
 
     def shown(self, text: object) -> str:
-        """A text of the provider as it may be shown in an error."""
         return self._server.shown(text)
 
     async def _turn(self) -> None:
         """Wait until the rate allows a request. Raises ToolError while the provider is down."""
-        await self.breaker.ready()
+        self.breaker.check()
         loop = asyncio.get_running_loop()
         if self._limiter is None or self._limiter[0] is not loop:
             burst = max(1.0, self._limits.rate_per_s * _BURST_S)

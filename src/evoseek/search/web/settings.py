@@ -39,7 +39,6 @@ class WebSettings(Section):
     )
 
     def problems(self) -> Iterator[str]:
-        """A replay needs the record of a run."""
         if self.provider == "replay" and not self.record:
             yield "web.provider is replay, but web.record is empty. Set web.record to the file that a run recorded."
 

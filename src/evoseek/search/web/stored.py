@@ -51,12 +51,9 @@ class StoredWeb:
 
     @property
     def is_local(self) -> bool:
-        """Whether the engine and the fetcher are."""
         return all(part is None or part.is_local for part in (self.engine, self.fetcher))
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The engine's results, kept for each query."""
-
         async def found(query: str) -> list[Passage]:
             async def call() -> str:
                 (passages,) = await _connected(self.engine).search([query], k)
@@ -68,16 +65,12 @@ class StoredWeb:
         return await for_each(queries, found)  # a replay looks up all queries, too
 
     async def fetch(self, url: str) -> Page:
-        """The fetcher's page."""
-
         async def call() -> str:
             return json.dumps(asdict(await _connected(self.fetcher).fetch(url)))
 
         return Page(**json.loads(await self.answers.answer(f"page {json.dumps(url)}", call)))
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """The reader's notes."""
-
         async def call() -> str:
             return await _connected(self.reader).read(page, task=task, key=key)
 
@@ -122,7 +115,6 @@ class Cache:
         self.close = self._store.close
 
     async def answer(self, key: str, call: Call) -> str:
-        """The cached answer, or that of `call`. Raises what `call` raises."""
         key = json.dumps([*self._of, key], sort_keys=True)
         if (kept := self._kept(key)) is not None:
             return kept
@@ -344,7 +336,6 @@ class Store:
                 self.change("ROLLBACK")
 
     def rows(self, statement: str, *values: object) -> list[Any]:
-        """The rows that a statement selects."""
         with self._explained():
             return self._database.execute(statement, values).fetchall()
 
