@@ -23,9 +23,8 @@ from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
 from evoseek.search.analyser import Analyser
-from evoseek.search.dense import DenseIndex
+from evoseek.search.dense import DenseIndex, HybridIndex
 from evoseek.search.encoders import make_encoder
-from evoseek.search.hybrid import HybridIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 

@@ -26,9 +26,8 @@ from tempfile import TemporaryDirectory
 
 import numpy as np
 
-from evoseek.search.dense import DenseIndex
+from evoseek.search.dense import DenseIndex, HybridIndex
 from evoseek.search.encoders import make_encoder, unit
-from evoseek.search.hybrid import HybridIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.manifest import EncoderRecord, VectorsRecord
 from evoseek.search.vectors import VectorFiles, write_codes, write_ids

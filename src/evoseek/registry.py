@@ -80,7 +80,7 @@ KINDS: Mapping[str, Kind] = {
             "auto": "evoseek.search.opening:AsBuilt",
             "lexical": "evoseek.search.opening:AsBuilt",
             "dense": "evoseek.search.opening:AsBuilt",
-            "hybrid": "evoseek.search.hybrid:Hybrid",
+            "hybrid": "evoseek.search.dense:Hybrid",
             "remote": "evoseek.search.remote:Remote",
         },
         ("async search(queries, k)", "is_local"),

@@ -3,8 +3,8 @@
 import random
 import re
 
+from evoseek.cold_start.chains import comparisons
 from evoseek.cold_start.clozes import clozes
-from evoseek.cold_start.comparisons import comparisons
 from evoseek.corpus.passages import split_document
 from evoseek.types import Document
 

@@ -1,6 +1,6 @@
 import pytest
 
-from evoseek.corpus.evidence import evidence_of, missing, names_of, recall
+from evoseek.corpus.questions import evidence_of, missing, names_of, recall
 from evoseek.types import Passage, Question
 
 PASSAGES = [Passage("d1#0", "d1", "The  Witch's Curse", ""), Passage("d1#1", "d1", "The Witch's Curse", "")]

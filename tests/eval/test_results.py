@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.eval.results import Results, pass_at_k
-from evoseek.eval.risk import Answer, Point, RiskCoverage
+from evoseek.eval.results import Answer, Point, Results, RiskCoverage, pass_at_k
 from evoseek.eval.sample import Sample
 from evoseek.statistics import score_interval, wilson_interval
 

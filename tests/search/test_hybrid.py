@@ -10,8 +10,7 @@ from tests.search.spelling import LetterEncoder
 
 from evoseek.registry import build
 from evoseek.search import hybrid, lexical
-from evoseek.search.dense import DenseIndex
-from evoseek.search.hybrid import Hybrid, HybridIndex, fuse
+from evoseek.search.dense import DenseIndex, Hybrid, HybridIndex, fuse
 from evoseek.search.lexical import LexicalIndex, from_stored
 from evoseek.search.opening import open_built
 from evoseek.trust import VARIABLE

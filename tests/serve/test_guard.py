@@ -5,7 +5,7 @@ import openai
 import pytest
 
 from evoseek.errors import ConfigError
-from evoseek.serve.guard import Guard, is_loopback, read_keys
+from evoseek.serve.connection import Guard, is_loopback, read_keys
 
 KEYS = ["first-key-0123456789", "second-key-0123456789"]
 

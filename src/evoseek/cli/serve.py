@@ -100,7 +100,7 @@ def serve_agent(
     """
     with _extra():
         from evoseek.serve.agent import AgentServer, AgentServerLimits
-        from evoseek.serve.guard import read_keys
+        from evoseek.serve.connection import read_keys
     keys = read_keys(key_file, host=host)
     console = Console()
     judged = _feedback(answerer) if feedback else None

@@ -15,9 +15,8 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import TypeVar
 
-from evoseek.cold_start.chains import Chain, chains
+from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
 from evoseek.cold_start.clozes import Cloze, clozes, subject, words
-from evoseek.cold_start.comparisons import Comparison, comparisons
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine

@@ -35,8 +35,8 @@ def read_corpus(
     max_text: int = MAX_TEXT,
     max_seconds: int = MAX_SECONDS,
 ) -> Iterator[Document]:
-    """Yield the documents under `path`: files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub, .xlsx need an extra),
-    also compressed by gzip (`page.html.gz`; `NAME.gz` is plain text).
+    """Yield the documents under `path`: files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub and .xlsx need an
+    extra), also compressed by gzip (`page.html.gz`; `NAME.gz` is plain text).
 
     The id is the path inside the folder (with the number of a message or the place of a table's row), or the `id` of a
     JSON line; of equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding`

@@ -6,9 +6,8 @@ import re
 from collections.abc import Sequence
 from functools import partial
 
-from evoseek.corpus.language import LANGUAGES, Language, pattern, words_in
+from evoseek.corpus.language import LANGUAGES, LATIN, Language, bare, languages_of, pattern, words_in, words_of
 from evoseek.corpus.scripts import family, script_counts
-from evoseek.corpus.wording import LATIN, bare, languages_of, words_of
 
 _MARKS = "?？؟⁇;"
 _MARK = re.compile("[?？؟⁇]+")

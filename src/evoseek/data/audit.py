@@ -23,9 +23,8 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.corpus.evidence import evidence_of, folded, missing, names_of
 from evoseek.corpus.language import STOP_WORDS
-from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.questions import evidence_of, folded, load_questions, missing, names_of, save_questions
 from evoseek.data.contamination import runs
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.files import check_new_file, write_atomic

@@ -19,8 +19,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from evoseek.corpus.evidence import missing, names_of
-from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.questions import load_questions, missing, names_of, save_questions
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import DataError
 from evoseek.eval.support import spans

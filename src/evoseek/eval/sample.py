@@ -12,8 +12,7 @@ from typing import Any
 
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 
-from evoseek.corpus.evidence import evidence_of, recall
-from evoseek.corpus.questions import question_row
+from evoseek.corpus.questions import evidence_of, question_row, recall
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import json_digest
 from evoseek.protocols import RewardFn

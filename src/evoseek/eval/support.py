@@ -36,10 +36,9 @@ from functools import lru_cache
 from itertools import pairwise
 from typing import Literal
 
-from evoseek.corpus.language import STOP_WORDS, is_refusal
+from evoseek.corpus.language import STOP_WORDS, YES_NO, is_refusal, languages_of
 from evoseek.corpus.question_rules import offers_alternatives
 from evoseek.corpus.scripts import fold, fold_places, is_unspaced
-from evoseek.corpus.wording import YES_NO, languages_of
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
 from evoseek.reward.judge import parse_verdict, verdict_form

@@ -12,8 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from evoseek.eval.comparison import Compared
-from evoseek.eval.results import GROUPS, Cost, Results, Score
-from evoseek.eval.risk import RiskCoverage
+from evoseek.eval.results import GROUPS, Cost, Results, RiskCoverage, Score
 from evoseek.report.metrics import MetricRow
 from evoseek.reward.answer import SPARE_WORDS
 from evoseek.statistics import wilson_interval

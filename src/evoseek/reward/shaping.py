@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from evoseek.corpus.evidence import evidence_of, recall
 from evoseek.corpus.language import is_refusal
+from evoseek.corpus.questions import evidence_of, recall
 from evoseek.protocols import RewardFn
 from evoseek.types import Invalid, Outcome, Scored, Trajectory
 

@@ -9,8 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.search.dense import DenseIndex
-from evoseek.search.hybrid import HybridIndex
+from evoseek.search.dense import DenseIndex, HybridIndex
 from evoseek.search.lexical import LexicalIndex, index_directory
 from evoseek.search.manifest import NAME, Manifest
 from evoseek.search.settings import SearchSettings

@@ -5,10 +5,19 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from evoseek.corpus.language import LANGUAGES, STOP_WORDS, pattern, words_in
+from evoseek.corpus.language import (
+    ARABIC_PREFIXES,
+    LANGUAGES,
+    STOP_WORDS,
+    YES_NO,
+    bare,
+    languages_of,
+    pattern,
+    words_in,
+    words_of,
+)
 from evoseek.corpus.question_rules import may_be_polar, offers_alternatives
 from evoseek.corpus.scripts import family, fold, is_unspaced, length, script_counts
-from evoseek.corpus.wording import ARABIC_PREFIXES, YES_NO, bare, languages_of, words_of
 
 MAX_WORDS, MAX_CHARACTERS = 12, 200
 _SENTENCE_WORDS, _RESTATED_WORDS, _RESTATED_CHARACTERS = 4, 6, 8

@@ -6,9 +6,8 @@ import re
 import unicodedata
 from collections.abc import Sequence
 
-from evoseek.corpus.language import LANGUAGES, is_refusal, pattern, words_in
+from evoseek.corpus.language import LANGUAGES, LATIN, SURE, grammar_hits, is_refusal, pattern, words_in, words_of
 from evoseek.corpus.scripts import family, fold, script, script_counts
-from evoseek.corpus.wording import LATIN, SURE, grammar_hits, words_of
 
 _TAG = re.compile(
     r"</?[a-z_|!][^<>]{0,80}>|<\|[^<>|]{0,40}\|>|\[/?INST\]|<<SYS>>|</?s>|```|^\s*(?:system|assistant|user|human)\s*:|"

@@ -40,8 +40,16 @@ from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
 from evoseek.serve.chat_api import FILES, ChatRequest, completion, judgeable, read_feedback, read_request, stream
-from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen, page_of, refused, status_of
-from evoseek.serve.guard import Guard
+from evoseek.serve.connection import (
+    BusyError,
+    CancelOnDisconnect,
+    Guard,
+    StoppableServer,
+    listen,
+    page_of,
+    refused,
+    status_of,
+)
 from evoseek.serve.mcp import Library, mcp_server
 
 _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(

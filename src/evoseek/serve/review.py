@@ -26,8 +26,7 @@ from starlette.routing import Mount, Route
 
 from evoseek.data.reviewing import Review
 from evoseek.errors import DataError, EvoseekError
-from evoseek.serve.connection import CancelOnDisconnect, StoppableServer, listen, page_of, refused
-from evoseek.serve.guard import Guard
+from evoseek.serve.connection import CancelOnDisconnect, Guard, StoppableServer, listen, page_of, refused
 
 _HOST = "127.0.0.1"
 _MAX_BODY = 1_000  # bytes of a verdict
