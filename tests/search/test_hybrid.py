@@ -9,7 +9,7 @@ import pytest
 from tests.search.spelling import LetterEncoder
 
 from evoseek.registry import build
-from evoseek.search import hybrid, lexical
+from evoseek.search import dense, lexical
 from evoseek.search.dense import DenseIndex, Hybrid, HybridIndex, fuse
 from evoseek.search.lexical import LexicalIndex, from_stored
 from evoseek.search.opening import open_built
@@ -31,7 +31,7 @@ def test_texts_are_read_of_the_fused_passages_alone(tmp_path: Path, monkeypatch:
     texts = [f"{'a' * (n % 7 + 1)} {'b' * (n % 5 + 1)}" for n in range(40)]
     passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts)]
     index = HybridIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid")
-    monkeypatch.setattr(hybrid, "DEPTH", 30)
+    monkeypatch.setattr(dense, "DEPTH", 30)
     read: list[object] = []
 
     def counted(document: object, *score: float) -> Passage:
@@ -48,7 +48,7 @@ def test_places_are_those_of_the_passages(tmp_path: Path, monkeypatch: pytest.Mo
     passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts)]
     index = DenseIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid")
     lexical_index, hybrid_index = LexicalIndex.open(tmp_path / "i"), HybridIndex.open(tmp_path / "i", LetterEncoder())
-    monkeypatch.setattr(hybrid, "DEPTH", 9)
+    monkeypatch.setattr(dense, "DEPTH", 9)
     left = [passage.id for passage in passages]
     assert [index.at(place).id for place in range(len(left))] == left
     for query in ("aa b", "bbbb", "aaaaa bb"):

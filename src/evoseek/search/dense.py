@@ -1,5 +1,4 @@
-"""Dense search: the passages whose vectors are nearest to the query's. Hybrid search: the rankings by terms and by
-vectors, fused (Cormack, Clarke and Buettcher, SIGIR 2009)."""
+"""Dense search: the passages whose vectors are nearest to the query's; and hybrid search, by terms and by vectors."""
 
 from __future__ import annotations
 
@@ -123,7 +122,8 @@ class HybridIndex(DenseIndex):
 
 
 class Hybrid:
-    """The part `hybrid`: terms and vectors of the index that `search.index` names."""
+    """Terms and vectors of the index that `search.index` names, their rankings fused (Cormack, Clarke and Buettcher,
+    SIGIR 2009)."""
 
     class Settings(SearchSettings):
         """Search by terms and by vectors."""
