@@ -81,7 +81,7 @@ KINDS: Mapping[str, Kind] = {
             "lexical": "evoseek.search.opening:AsBuilt",
             "dense": "evoseek.search.opening:AsBuilt",
             "hybrid": "evoseek.search.dense:Hybrid",
-            "remote": "evoseek.search.remote:Remote",
+            "remote": "evoseek.search.remote:RemoteEngine",
         },
         ("async search(queries, k)", "is_local"),
         or_needs=(_BIND,),

@@ -7,8 +7,10 @@ from dataclasses import asdict
 from functools import partial
 
 import pytest
+from pydantic import TypeAdapter
 from tools.tiny.tokenizer import tiny_tokenizer
 
+from evoseek.corpus.resumable_jsonl import made_by
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
@@ -19,7 +21,6 @@ from evoseek.eval.sample import (
     content_digest,
     draw,
     merged,
-    sample_from_row,
 )
 from evoseek.eval.support import by_words
 from evoseek.policy.scripted import ScriptedSampler
@@ -32,6 +33,8 @@ from evoseek.types import Passage, Question
 
 TOKENIZER = tiny_tokenizer()
 QUESTION = Question("q", "what is kalo?", ("meri",), {"hops": 2, "source": "nq", "evidence": ["Kalo", "Vesu"]})
+
+SAMPLE_OF = made_by(TypeAdapter(Sample))
 
 
 class OnePassage:
@@ -70,7 +73,7 @@ def test_a_sample_has_every_metric_and_what_it_took():
     assert (sample.queries, sample.documents, sample.recall, sample.searches) == (("kalo",), ("d7",), 0.5, 1)
     assert (sample.stop_reason, sample.answer, sample.hops, sample.source) == ("answered", "meri kalo", 2, "nq")
     assert sample.written == sum(len(TOKENIZER.encode(turn, add_special_tokens=False)) for turn in turns)
-    assert sample_from_row(json.loads(json.dumps(asdict(sample)))) == sample
+    assert SAMPLE_OF(json.loads(json.dumps(asdict(sample)))) == sample
 
 
 def test_a_rollout_that_fails_is_repeated_with_the_same_random_numbers():
@@ -107,7 +110,7 @@ def test_an_unanswerable_question_is_right_if_it_is_refused_and_wrong_if_it_is_a
     sample, _ = drawn({"evaluation/q/0": ["<search> kalo </search>", turn]}, question=UNANSWERABLE)
     assert set(sample.scores) == {"f1", "set_f1", "exact_match", "substring_match", "guarded_substring_match"}
     assert (set(sample.scores.values()), sample.supported, sample.answerable) == ({value}, supported, False)
-    assert sample_from_row(json.loads(json.dumps(asdict(sample)))) == sample
+    assert SAMPLE_OF(json.loads(json.dumps(asdict(sample)))) == sample
 
 
 def test_the_certainty_of_a_sample_is_that_of_its_rollout_and_of_an_invalid_one_there_is_none():
@@ -120,7 +123,7 @@ def test_the_certainty_of_a_sample_is_that_of_its_rollout_and_of_an_invalid_one_
 
     sure = drawn_with(lambda _: "<answer> meri kalo </answer>")
     assert sure.certainty == pytest.approx(math.exp(-0.5))
-    assert sample_from_row(json.loads(json.dumps(asdict(sure)))) == sure
+    assert SAMPLE_OF(json.loads(json.dumps(asdict(sure)))) == sure
     assert drawn_with({}).certainty is None
 
 
@@ -143,9 +146,9 @@ def test_of_the_same_sample_the_first_valid_one_counts():
 
 def test_a_row_of_another_kind_is_refused():
     with pytest.raises(ValueError, match="question: Field required"):
-        sample_from_row({"queries": [], "documents": []})
+        SAMPLE_OF({"queries": [], "documents": []})
     with pytest.raises(ValueError, match="colour: Unexpected keyword argument"):
-        sample_from_row({"question": "q", "number": 0, "content": "", "scores": {}, "stop_reason": "x", "colour": 1})
+        SAMPLE_OF({"question": "q", "number": 0, "content": "", "scores": {}, "stop_reason": "x", "colour": 1})
     assert content_digest(QUESTION) != content_digest(Question("q", QUESTION.text, ("vesu",)))
 
 

@@ -200,10 +200,10 @@ def test_a_policy_of_single_questions_gets_the_last_one(serving):
 @pytest.mark.parametrize(
     ("content", "status", "message"),
     [
-        (b"{", 400, "the body: Invalid JSON"),
-        (b"\xff\xfe", 400, "the body"),
-        (b"[" * 5_000, 400, "the body"),
-        (b"null", 400, "the body"),
+        (b"{", 400, "the whole: Invalid JSON"),
+        (b"\xff\xfe", 400, "the whole"),
+        (b"[" * 5_000, 400, "the whole"),
+        (b"null", 400, "the whole"),
         (b'{"model": "evoseek"}', 400, "messages: Field required"),
         (b'{"model": "evoseek", "messages": []}', 400, "messages: "),
         (json.dumps({"model": "evoseek", "messages": [say("x", "tool")]}), 400, "messages.0.role"),

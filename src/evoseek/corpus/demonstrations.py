@@ -31,7 +31,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.corpus.questions import check_hidden, question_row
 from evoseek.corpus.rows import read_rows
-from evoseek.errors import DataError
+from evoseek.errors import DataError, first_problem
 from evoseek.types import Passage, Question
 
 _KEYS = ("think", "query", "question", "answer")
@@ -131,11 +131,8 @@ def _demonstration(fields: Mapping[str, object], number: int) -> Demonstration |
     try:
         row = kind.model_validate(fields)
     except ValidationError as error:
-        problem = error.errors()[0]
-        where = ".".join(map(str, problem["loc"]))
         raise DataError(
-            f"{where}{': ' if where else ''}{problem['msg']}. Expected {_EXPECTED[kind]}. Correct the line or remove "
-            "it."
+            f"{first_problem(error)}. Expected {_EXPECTED[kind]}. Correct the line or remove it."
         ) from error
     turns, id = _turns(row), str(number) if row.id is None else str(row.id)
     if isinstance(row, _ProposerRow):

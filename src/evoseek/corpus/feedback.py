@@ -22,10 +22,10 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, TypeAdapter, with_config
 
 from evoseek.corpus.language import is_refusal
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, made_by
 from evoseek.corpus.scripts import fold
 from evoseek.errors import DataError, RunError, disk_text
 from evoseek.files import write_atomic
@@ -91,7 +91,7 @@ class FeedbackFile:
 
     def read(self) -> list[Feedback]:
         """One verdict for each answer, the last one, in the order of the first. Raises DataError, naming the line."""
-        rows = ResumableJsonl(self.path).rows(_feedback, "verdict on an answer")
+        rows = ResumableJsonl(self.path).rows(made_by(_ROW), "verdict on an answer")
         return list({feedback.id: feedback for feedback in rows}.values())
 
     def delete(self, ids: Collection[str]) -> int:
@@ -159,14 +159,6 @@ def _question(feedback: Feedback, answer: str) -> Question:
     if not answer:
         metadata["answerable"] = False
     return Question(f"feedback-{feedback.id}", feedback.question, (answer,) if answer else (), metadata)
-
-
-def _feedback(row: Any) -> Feedback:
-    try:
-        return _ROW.validate_json(json.dumps(row), strict=True)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
 
 
 def numbered(verdicts: Sequence[Feedback], which: str) -> list[str]:

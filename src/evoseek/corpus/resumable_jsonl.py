@@ -23,7 +23,9 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, BinaryIO, TypeVar, cast
 
-from evoseek.errors import ConfigError, DataError, RunError, RunLockedError, disk_text
+from pydantic import TypeAdapter, ValidationError
+
+from evoseek.errors import ConfigError, DataError, RunError, RunLockedError, disk_text, first_problem
 from evoseek.files import json_digest, write_atomic
 from evoseek.runs import changes
 
@@ -206,22 +208,43 @@ def open_growing_file(path: Path, settings: Mapping[str, object]) -> Generator[R
     is writing it.
     """
     begun = _is_begun(path)
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        held = path.open("a+b")
-    except OSError as error:
-        raise RunError(disk_text(error, f"{path} cannot be written")) from error
-    with held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError as error:
-            raise RunLockedError(
-                f"Another process is writing {path}. Wait for it to end, stop it, or give another file."
-            ) from error
+    with held(path):
         file = ResumableJsonl(path, _UNICODE, settings)
         if begun:
             file.resume()
         yield file
+
+
+@contextmanager
+def held(path: Path, name: str = "") -> Generator[None]:
+    """Hold a file, or the file of this name in a folder, which is made if need be. Raises RunLockedError if another
+    process does, RunError if it cannot be written."""
+    try:
+        (path if name else path.parent).mkdir(parents=True, exist_ok=True)
+        file = (path / name).open("ab")
+    except OSError as error:
+        raise RunError(disk_text(error, f"{path} cannot be written")) from error
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            raise RunLockedError(
+                f"Another process is writing {path}. Wait for it to end, stop it, or give another "
+                f"{'folder' if name else 'file'}."
+            ) from error
+        yield
+
+
+def made_by(adapter: TypeAdapter[T]) -> Callable[[Any], T]:
+    """What makes a record of a row, strictly, for `ResumableJsonl.rows`."""
+
+    def make(row: Any) -> T:
+        try:
+            return adapter.validate_json(json.dumps(row), strict=True)
+        except ValidationError as error:
+            raise ValueError(first_problem(error)) from error
+
+    return make
 
 
 def _cut_torn_line(file: FileIO) -> int:

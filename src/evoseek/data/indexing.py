@@ -21,7 +21,7 @@ from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
 from evoseek.search.faiss_file import FaissFile
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.lexical import BuildOptions, LexicalIndex
 from evoseek.search.sources import CorpusPassages, Recorded
 from evoseek.search.vectors import KnownVectors, MadeVectors
 from evoseek.types import Passage
@@ -170,28 +170,21 @@ def _build(
     made: KnownVectors | None,
     console: Console,
 ) -> int:
-    analyser, sources = Analyser(plan.stemming), passages.sources.model_dump_json
+    options = BuildOptions(
+        analyser=Analyser(plan.stemming),
+        max_words=plan.max_words,
+        sources=passages.sources.model_dump_json,
+        key=passages.key,
+    )
     with closing(_counted(passages, console)) as found, CountProgress(console, "passages embedded") as progress:
         if encoder is None:
-            return len(
-                LexicalIndex.build(
-                    directory, found, analyser=analyser, max_words=plan.max_words, sources=sources, key=passages.key
-                )
+            return len(LexicalIndex.build(directory, found, **options))
+        engine, dtype = ("hybrid" if plan.engine == "hybrid" else "dense"), plan.dtype or "float32"
+        return len(
+            DenseIndex.build(
+                directory, found, encoder, engine=engine, dtype=dtype, progress=progress, made=made, **options
             )
-        index = DenseIndex.build(
-            directory,
-            found,
-            encoder,
-            analyser=analyser,
-            max_words=plan.max_words,
-            engine="hybrid" if plan.engine == "hybrid" else "dense",
-            dtype=plan.dtype or "float32",
-            progress=progress,
-            sources=sources,
-            made=made,
-            key=passages.key,
         )
-    return len(index)
 
 
 def _counted(passages: CorpusPassages, console: Console) -> Generator[Passage]:

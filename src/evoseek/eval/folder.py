@@ -15,7 +15,6 @@ in lockstep; elsewhere a rounding may turn a token, as it may between any two ru
 
 from __future__ import annotations
 
-import fcntl
 import json
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -23,11 +22,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.errors import ConfigError, RunError, RunLockedError, disk_text
-from evoseek.eval.sample import Key, Sample, merged, sample_from_row
+from pydantic import TypeAdapter
+
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, held, made_by
+from evoseek.errors import ConfigError, RunError
+from evoseek.eval.sample import Key, Sample, merged
 from evoseek.files import write_atomic
 from evoseek.runs import changes
+
+_SAMPLE = TypeAdapter(Sample)
 
 
 class EvaluationFolder:
@@ -58,18 +61,7 @@ class EvaluationFolder:
         """
         settings = json.loads(json.dumps(settings))
         self._refuse_foreign()
-        try:
-            self.path.mkdir(parents=True, exist_ok=True)
-            lock = (self.path / "lock").open("ab")
-        except OSError as error:
-            raise RunError(disk_text(error, f"{self.path} cannot be written")) from error
-        with lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError as error:
-                raise RunLockedError(
-                    f"Another process is writing {self.path}. Wait for it to end, stop it, or give another folder."
-                ) from error
+        with held(self.path, "lock"):
             if not self.settings.exists():
                 write_atomic(self.settings, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
             elif changed := changes(self.read_settings(), settings, may_differ, defaults):
@@ -85,7 +77,7 @@ class EvaluationFolder:
 
     def samples(self) -> dict[Key, Sample]:
         """The samples so far, one a key, sorted. Raises DataError, naming the line, if one cannot be read."""
-        return merged(self._samples.rows(sample_from_row, "sample of an evaluation"))
+        return merged(self._samples.rows(made_by(_SAMPLE), "sample of an evaluation"))
 
     def flush(self) -> None:
         """See that every sample is on the disk."""

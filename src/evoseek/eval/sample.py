@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
+from pydantic import ConfigDict, with_config
 
 from evoseek.corpus.questions import evidence_of, question_row, recall
 from evoseek.errors import ConfigError, DataError
@@ -69,18 +67,6 @@ class Sample:
     @property
     def key(self) -> Key:
         return self.question, self.number
-
-
-_ROW = TypeAdapter(Sample)
-
-
-def sample_from_row(row: Any) -> Sample:
-    """The sample of a line. Raises ValueError for another object."""
-    try:
-        return _ROW.validate_json(json.dumps(row), strict=True)
-    except ValidationError as error:
-        problem = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
 
 
 def content_digest(question: Question) -> str:

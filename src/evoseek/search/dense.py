@@ -6,13 +6,12 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Literal, Self
+from typing import Literal, Self, Unpack
 
 from pydantic import Field
 
-from evoseek.search.analyser import Analyser
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
-from evoseek.search.lexical import LexicalIndex, index_directory, write_index
+from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord
 from evoseek.search.settings import SearchSettings
 from evoseek.search.vectors import KnownVectors, VectorFiles, embed_passages
@@ -38,21 +37,18 @@ class DenseIndex(LexicalIndex):
         passages: Iterable[Passage],
         encoder: Encoder,
         *,
-        analyser: Analyser | None = None,
-        max_words: int | None = None,
         engine: Literal["dense", "hybrid"] = "dense",
         dtype: Literal["float32", "float16"] = "float32",
         progress: Callable[[int, int], None] = lambda done, of: None,
-        sources: Callable[[], str] | None = None,
         made: KnownVectors | None = None,
-        key: str | None = None,
+        **options: Unpack[BuildOptions],
     ) -> Self:
         """As `LexicalIndex.build`, with vectors; the same call after an interruption keeps those that were made. `made`
         are vectors of the same encoder that are taken where they fit. `engine` is recorded as the one that searches
         the index."""
         record = VectorsRecord(encoder=encoder.record, dtype=dtype)
         embed = partial(embed_passages, encoder=encoder, record=record, made=made, progress=progress)
-        manifest = write_index(directory, passages, analyser or Analyser(), max_words, sources, engine, embed, key)
+        manifest = write_index(directory, passages, engine=engine, embed=embed, **options)
         return cls(directory, manifest, encoder)
 
     @classmethod

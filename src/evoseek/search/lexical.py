@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Self, TypeVar, cast
+from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 import tantivy
@@ -38,7 +38,6 @@ _SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same s
 _WRITER_BYTES = 128_000_000
 _PAGE = 100_000  # passages whose orders are looked up at a time
 _SAVE_S = 60.0  # seconds between two times that the passages so far are made safe
-_DEFAULT_ANALYSER = Analyser()
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -46,6 +45,17 @@ _R = TypeVar("_R")
 Embed = Callable[[Path, Iterator[Passage], int, str], VectorsRecord]
 """Writes the vectors of an index's passages, of which there are so many, with this checksum, into its data folder.
 Returns the record for the manifest."""
+
+
+class BuildOptions(TypedDict, total=False):
+    """`max_words` is recorded, and what `sources` returns, after the last passage, about the files that they are from.
+    `key` identifies the passages: a build with the same one that was interrupted is resumed, which takes the passages
+    from the first again."""
+
+    analyser: Analyser
+    max_words: int | None
+    sources: Callable[[], str] | None
+    key: str | None
 
 
 class LexicalIndex:
@@ -65,24 +75,13 @@ class LexicalIndex:
         self._searcher, self._segments = _searcher_of(directory, manifest)
 
     @classmethod
-    def build(
-        cls,
-        directory: Path,
-        passages: Iterable[Passage],
-        *,
-        analyser: Analyser = _DEFAULT_ANALYSER,
-        max_words: int | None = None,
-        sources: Callable[[], str] | None = None,
-        key: str | None = None,
-    ) -> Self:
-        """Build from a stream of passages, replacing an index that is there. `max_words` is recorded, and what
-        `sources` returns, after the last passage, about the files that they are from. `key` identifies the passages:
-        a build with the same one that was interrupted is resumed, which takes the passages from the first again.
+    def build(cls, directory: Path, passages: Iterable[Passage], **options: Unpack[BuildOptions]) -> Self:
+        """Build from a stream of passages, replacing an index that is there.
 
         Holds digests of the ids (about 25 bytes a passage) and a buffer of 128 MB, never the texts. DataError for an id
         that comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
         """
-        return cls(directory, write_index(directory, passages, analyser, max_words, sources, key=key))
+        return cls(directory, write_index(directory, passages, **options))
 
     @classmethod
     def open(cls, directory: Path, *, verify: bool = True) -> Self:
@@ -165,14 +164,13 @@ class LexicalIndex:
 def write_index(
     directory: Path,
     passages: Iterable[Passage],
-    analyser: Analyser,
-    max_words: int | None,
-    sources: Callable[[], str] | None,
+    *,
     engine: Literal["lexical", "dense", "hybrid"] = "lexical",
     embed: Embed | None = None,
-    key: str | None = None,
+    **options: Unpack[BuildOptions],
 ) -> Manifest:
     """Write an index, with vectors if `embed` makes them; as `LexicalIndex.build`."""
+    analyser, key, sources = options.get("analyser", Analyser()), options.get("key"), options.get("sources")
     record = AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming)
     with change(directory, key and json_digest([key, version("tantivy"), record.model_dump()])[:16]) as data:
         index = _on_disk(tantivy.Index, SCHEMA, str(data))
@@ -187,7 +185,7 @@ def write_index(
             tantivy=version("tantivy"),
             analyser=record,
             title_boost=TITLE_BOOST,
-            max_words=max_words,
+            max_words=options.get("max_words"),
             engine=engine,
             vectors=vectors,
             documents=documents,

@@ -58,6 +58,7 @@ class RemoteEngine:
     Raises ConfigError for an address or a key that cannot be used.
     """
 
+    Settings = RemoteSettings
     is_local = False
     retries = True  # by itself, only after failures that may pass: `SearchTool` adds no retries
 
@@ -73,6 +74,11 @@ class RemoteEngine:
             concurrency=CONCURRENCY,
             headers={"Authorization": f"Bearer {self._api_key}"} if self._api_key else None,
         )
+
+    @classmethod
+    def build(cls, settings: RemoteSettings, context: object) -> RemoteEngine:
+        """The engine. Raises ConfigError; the server is not called yet."""
+        return cls(settings)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """For each query at most k passages, best first. Raises ToolError."""
@@ -96,17 +102,6 @@ class RemoteEngine:
             return read_result(json_of(reply.body, secret=self._api_key), queries=len(queries), k=k)
 
         return await self._server.call(attempt)
-
-
-class Remote:
-    """The part `remote`."""
-
-    Settings = RemoteSettings
-
-    @classmethod
-    def build(cls, settings: RemoteSettings, context: object) -> RemoteEngine:
-        """The engine. Raises ConfigError; the server is not called yet."""
-        return RemoteEngine(settings)
 
 
 def _proper(query: object) -> object:

@@ -126,11 +126,23 @@ class Recorded:
             raise SearchIndexError(f"The record {path} cannot be read: {error}. {REMEDY}") from error
         self.index = index
         self._places = list(accumulate((source.passages for source in self.sources.files), initial=0))
-        self.by_file = {source.file: place for place, source in enumerate(self.sources.files)}
+        self._taken, self._passages = 0, iter(index.passages())
+        self._by_file = {source.file: place for place, source in enumerate(self.sources.files)}
 
-    def range_of(self, number: int) -> tuple[int, int]:
-        """The places of a file's passages: the first, and the one behind the last."""
-        return self._places[number], self._places[number + 1]
+    def unchanged(self, source: Source) -> Source | None:
+        """The record of a file whose passages can be taken; None for one that must be read."""
+        if (number := self._by_file.get(source.file)) is None:
+            return None
+        earlier = self.sources.files[number]
+        is_same = earlier.sha256 == source.sha256 != "" and not earlier.has_duplicates
+        return earlier if is_same and self._places[number] >= self._taken else None
+
+    def passages(self, file: str) -> Iterator[Passage]:
+        """The passages of an unchanged file, which are taken file by file, in one pass."""
+        number = self._by_file[file]
+        found = islice(self._passages, self._places[number] - self._taken, self._places[number + 1] - self._taken)
+        self._taken = self._places[number + 1]
+        return found
 
     def file_with(self, document_id: str) -> str | None:
         """The file that a document was read from; None if there is no such document."""
@@ -207,11 +219,11 @@ class CorpusPassages:
         number of passages in words."""
         seen, count = TextSet(), 0
         conflicting: set[str] = set()  # unchanged files that hold a document whose id is now another one's
-        kept = self._before and _Kept(self._before)
         for number, (file, digest) in enumerate(self._files):
             source, report, size = Source(file=file.id, sha256=digest), ReadReport(), _size(file.path)
             self.sources.files.append(source)
-            if kept and file.id not in conflicting and (earlier := kept.unchanged(source)):
+            kept = self._before if file.id not in conflicting else None
+            if kept and (earlier := kept.unchanged(source)):
                 report, passages = earlier.report(file.path), kept.passages(file.id)
             else:
                 passages = self._read(file, seen, conflicting, report)
@@ -234,28 +246,6 @@ class CorpusPassages:
             if self._before and (holder := self._before.file_with(document.id)) not in (None, file.id):
                 conflicting.add(str(holder))
             yield from split_document(document, max_words=self.sources.max_words)
-
-
-class _Kept:
-    """The passages of an index as it was, taken file by file in one pass."""
-
-    def __init__(self, before: Recorded) -> None:
-        self._before, self._place, self._passages = before, 0, iter(before.index.passages())
-
-    def unchanged(self, source: Source) -> Source | None:
-        """The record of a file whose passages can be taken; None for one that must be read."""
-        if (number := self._before.by_file.get(source.file)) is None:
-            return None
-        earlier = self._before.sources.files[number]
-        is_same = earlier.sha256 == source.sha256 != "" and not earlier.has_duplicates
-        return earlier if is_same and self._before.range_of(number)[0] >= self._place else None
-
-    def passages(self, file: str) -> Iterator[Passage]:
-        """The passages of an unchanged file."""
-        first, end = self._before.range_of(self._before.by_file[file])
-        found = islice(self._passages, first - self._place, end - self._place)
-        self._place = end
-        return found
 
 
 def _record(source: Source, report: ReadReport) -> None:

@@ -36,7 +36,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.answer import Answered
 from evoseek.corpus.feedback import MAX_ANSWER, MAX_NOTE, Feedback
-from evoseek.errors import DataError
+from evoseek.errors import DataError, first_problem
 from evoseek.eval.support import NOT_FOUND
 from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citations
@@ -158,9 +158,7 @@ def _validated(model: type[_Model], body: bytes, expected: str) -> _Model:
     try:
         return model.model_validate_json(body)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        place = ".".join(map(str, first["loc"])) or "the body"
-        raise DataError(f"{place}: {first['msg']}. Expected {expected} in JSON.") from error
+        raise DataError(f"{first_problem(error)}. Expected {expected} in JSON.") from error
 
 
 def answer_object(answered: Answered, request: ChatRequest, files: Collection[str]) -> dict[str, object]:
