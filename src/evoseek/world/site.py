@@ -14,6 +14,7 @@ stands in the plain phrasing of the world's grammar on one of its pages, the res
 from __future__ import annotations
 
 import random
+import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,46 +28,9 @@ from evoseek.world.world import TYPES, Fact, World
 ROBOTS = "User-agent: *\nDisallow: /edit/\n"
 ROWS = 20  # of a list page
 MOVED = "/wiki/"
-_TEMPLATES = sandbox(Path(__file__).parent / "site_templates", escapes=True)
-_HEADINGS = {
-    "birthplace": "Origins",
-    "spouse": "Family",
-    "employer": "Work",
-    "mayor": "Politics",
-    "country": "Place",
-    "capital": "Cities",
-    "president": "Politics",
-    "director": "Making",
-    "star": "Cast",
-    "year": "Dates",
-    "author": "Writing",
-    "publisher": "Print",
-    "founder": "Origins",
-    "headquarters": "Place",
-    "mouth": "End",
-    "source": "Rise",
-}
-# Mostly of words that the tiny policy's tokenizer has as one piece: others cost it a piece a letter.
-_FILLER = (
-    "So the documents answer no other question.",
-    "The name is found in no earlier document.",
-    "Which passages are correct is not so noisy a question.",
-    "Later documents found it useful and then not so useful.",
-    "The year is not the question, because nothing earlier is found.",
-    "No judge has found the answer useful.",
-    "Then nothing is so unknown or so noisy.",
-    "A later passage has the name, not the answer.",
-    "It is also found in a book and in a film.",
-    "Earlier documents and later documents are not of one answer.",
-    "Useful documents of no person name it also.",
-    "Nothing in a noisy passage is the answer to it.",
-)
-_ADVERTISEMENTS = (
-    "Three pairs of shoes for the price of two, this week only!",
-    "Learn a language in ten days, or your money comes back.",
-    "Doctors do not want you to know this trick.",
-    "Insurance from four a month. Our experts call you today.",
-)
+_FOLDER = Path(__file__).parent / "site_templates"
+_TEMPLATES = sandbox(_FOLDER, escapes=True)
+_TEXTS = tomllib.loads((_FOLDER / "texts.toml").read_text(encoding="utf-8"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,7 +149,7 @@ class Site:
 
     def _rendered(self, template: str, path: str, status: int = 200, **values: object) -> SitePage:
         lists = [(kind, f"/list/{kind}/1") for kind in TYPES]
-        advertisement = self._draw("advertisement", path).choice(_ADVERTISEMENTS)
+        advertisement = self._draw("advertisement", path).choice(_TEXTS["advertisements"])
         html = _TEMPLATES.get_template(f"{template}.jinja").render(values, lists=lists, advertisement=advertisement)
         return SitePage(status, html)
 
@@ -194,11 +158,11 @@ class Site:
 
     def _article(self, entity: int, number: int) -> SitePage:
         facts, path = self.pages(entity)[number - 1], self._page_path(entity, number)
-        filler = iter(self._draw("filler", path).sample(_FILLER, len(facts) + 3))
+        filler = iter(self._draw("filler", path).sample(_TEXTS["filler"], len(facts) + 3))
         lead = f"{self._introduction(entity)} {next(filler)} {_sentence(facts[0])} {next(filler)}"
         sections = [("", lead)]
         # The filler first, so that the heading, which has no full stop, is not read as the beginning of the fact.
-        sections += [(_HEADINGS[fact.relation], f"{next(filler)} {_sentence(fact)}") for fact in facts[1:]]
+        sections += [(_TEXTS["headings"][fact.relation], f"{next(filler)} {_sentence(fact)}") for fact in facts[1:]]
         sections.append(("Notes", f"{next(filler)} {next(filler)}"))
         return self._rendered(
             "article",

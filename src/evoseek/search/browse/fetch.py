@@ -6,10 +6,12 @@ import asyncio
 import re
 import ssl
 import time
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from http import HTTPStatus
+from pathlib import Path
 from weakref import WeakKeyDictionary
 
 import httpcore2
@@ -44,32 +46,8 @@ MAX_WORDS = 120
 _HEAD = 64 * 1024
 _STATUSES = frozenset({401, 403, 405, 406, 429, 503})  # of challenges, 200 apart
 
-_HEADERS = {  # name: what its value begins with, and who sends it
-    "cf-mitigated": ("challenge", "Cloudflare asks for a challenge"),
-    "x-amzn-waf-action": ("", "AWS WAF asks for a challenge"),
-    "x-datadome": ("protected", "DataDome asks for a challenge"),
-}
-_MARKS = {  # in the source of a challenge, and in no page that merely is behind such a service
-    b"_cf_chl_opt": "Cloudflare asks for a challenge",
-    b"captcha-delivery.com": "DataDome asks for a challenge",
-    b"px-captcha": "HUMAN asks for a captcha",
-    b"_incapsula_resource": "Imperva asks for a challenge",
-    b"errors.edgesuite.net": "Akamai denies access",
-    b"awswafintegration": "AWS WAF asks for a challenge",
-}
-_WORDS = re.compile(
-    r"(?P<captcha>(verify|confirm|prove)( that)? you( are|'re|’re)( a| not a)? (human|robot)|are you a (human|robot)"
-    r"|i'?m not a robot|(complete|solve|enter) the (captcha|security check)|captcha (is )?required)"
-    r"|(?P<script>(enable|turn on) (javascript|js) (and (cookies|disable)|to (continue|proceed|verify)))"
-    r"|(?P<traffic>unusual (traffic|activity) from your|automated (access|requests|queries) (from|to)"
-    r"|checking (if the site connection is secure|your browser)|access to this page has been denied)",
-    re.IGNORECASE,
-)
-_REASONS = {
-    "captcha": "it asks for a captcha",
-    "script": "it asks to enable JavaScript",
-    "traffic": "it blocks automated access",
-}
+_CHALLENGES = tomllib.loads(Path(__file__).with_name("challenges.toml").read_text(encoding="utf-8"))
+_WORDS = {reason: re.compile("|".join(found), re.IGNORECASE) for reason, found in _CHALLENGES["words"].items()}
 
 
 class SafeFetcher:
@@ -275,13 +253,13 @@ def blocked_reason(status: int, headers: Mapping[str, str], body: bytes, text: s
     """
     if text is None and status not in _STATUSES:
         return None
-    for name, (value, reason) in _HEADERS.items():
+    for name, (value, reason) in _CHALLENGES["headers"].items():
         if name in headers and headers[name].lower().startswith(value):
             return reason
     if text is not None and len(text.split(None, MAX_WORDS)) > MAX_WORDS:
         return None
     source = body[:_HEAD].lower()
-    if reason := next((reason for mark, reason in _MARKS.items() if mark in source), None):
+    if reason := next((reason for mark, reason in _CHALLENGES["marks"].items() if mark.encode() in source), None):
         return reason
-    found = _WORDS.search(source.decode(errors="replace") if text is None else text[:_HEAD])
-    return _REASONS[found.lastgroup or ""] if found else None
+    shown = source.decode(errors="replace") if text is None else text[:_HEAD]
+    return next((reason for reason, pattern in _WORDS.items() if pattern.search(shown)), None)

@@ -5,8 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import re
+import tomllib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 from urllib.parse import urlsplit
 
@@ -70,57 +72,9 @@ class JsonApi:
 
 
 PROVIDERS: Mapping[str, JsonApi] = {
-    "serper": JsonApi(
-        url="https://google.serper.dev/search",
-        method="POST",
-        count="num",
-        results="organic",
-        link="link",
-        key_env="SERPER_API_KEY",
-        key_header="X-API-KEY",
-        answered="searchParameters",
-    ),
-    "serpapi": JsonApi(
-        url="https://serpapi.com/search.json",
-        options={"engine": "google"},
-        count="num",
-        results="organic_results",
-        link="link",
-        key_env="SERPAPI_API_KEY",
-        key_option="api_key",
-        answered="search_information",
-    ),
-    "brave": JsonApi(
-        url="https://api.search.brave.com/res/v1/web/search",
-        options={"text_decorations": False},
-        count="count",
-        most=20,
-        results="web.results",
-        snippet="description",
-        key_env="BRAVE_API_KEY",
-        key_header="X-Subscription-Token",
-        answered="query",
-    ),
-    "tavily": JsonApi(
-        url="https://api.tavily.com/search",
-        method="POST",
-        query="query",
-        count="max_results",
-        most=20,
-        results="results",
-        snippet="content",
-        key_env="TAVILY_API_KEY",
-        key_header="Authorization",
-        key_prefix="Bearer ",
-    ),
-    "searxng": JsonApi(
-        url="",
-        options={"format": "json"},
-        results="results",
-        snippet="content",
-        troubles="unresponsive_engines",
-    ),
+    name: JsonApi(**table) for name, table in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
 }
+"""Those of providers.toml, by name."""
 
 
 @dataclass(frozen=True, slots=True)
