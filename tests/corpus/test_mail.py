@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evoseek.corpus.documents import read_corpus
-from evoseek.corpus.mail import parse_message
+from evoseek.corpus.formats import parse_message
 from evoseek.corpus.read_report import ReadReport
 from evoseek.types import Document
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import cast
 
 from evoseek.corpus.decoding import bounded_lines, check_encoding, check_regular, opened, proper, read_bytes, too_large
-from evoseek.corpus.mail import messages
+from evoseek.corpus.formats import messages
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
 from evoseek.corpus.text_set import TextSet

@@ -117,7 +117,6 @@ class Language:
         return re.compile(rf"(?:{_choice(short)})\w{{0,2}}|(?:{_choice(long)})\w{{0,4}}")
 
     def opens(self, words: str) -> bool:
-        """Whether words begin as a question of this language does."""
         return bool(self.interrogative.match(words) or self.any_of(self.polar).match(words))
 
     def any_of(self, words: str) -> re.Pattern[str]:

@@ -17,12 +17,12 @@ from evoseek.corpus.formats import (
     Parsed,
     parse_html,
     parse_markdown,
+    parse_message,
     parse_org,
     parse_pdf,
     parse_plain,
     parse_rst,
 )
-from evoseek.corpus.mail import parse_message
 from evoseek.corpus.parse_process import ParseProcess
 from evoseek.corpus.tables import parse_csv, parse_xlsx
 from evoseek.errors import DataError, ToolError

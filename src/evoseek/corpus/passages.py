@@ -130,7 +130,6 @@ def _spans(text: str, outline: _Outline, max_words: int) -> Iterator[tuple[int, 
 
 
 def _borders(text: str, words: list[tuple[int, int]], outline: _Outline) -> list[int]:
-    """For each word the kind of border that follows it."""
     borders = [
         _border(text[start:end], text[end:following])
         for (start, end), following in zip(words, [*(start for start, _ in words[1:]), len(text)], strict=False)

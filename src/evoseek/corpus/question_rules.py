@@ -31,7 +31,6 @@ _FORMS = {
 
 
 def _has_mark(text: str) -> bool:
-    """Whether a text has a question mark, of any script."""
     return bool(_MARK.search(text)) or (bool(_GREEK_MARK.search(text)) and family(script_counts(text)) == "GREEK")
 
 

@@ -40,7 +40,6 @@ class Notes(list[Note]):
         self.merge(Notes([Note(path, text, line)]))
 
     def merge(self, other: Notes) -> None:
-        """Add all notes of others."""
         alike = self.counts.copy() if other else self.counts
         for note in other:
             if alike[note.kind] < MAX_ALIKE and len(self) < MAX_KEPT:
@@ -78,7 +77,6 @@ class ReadReport:
         return self.skipped.counts.total()
 
     def add(self, other: ReadReport) -> None:
-        """Take in the report of a part that was read by itself."""
         self.read += other.read
         self.skipped.merge(other.skipped)
         self.guessed.merge(other.guessed)

@@ -91,7 +91,6 @@ def collect_demonstrations(
 
 
 def _model(context: Context, limits: CollectionLimits) -> tuple[str, Roll]:
-    """The name of the model that answers, and how it does."""
     answerer = context.settings.answerer
     if not uses_chat_model(context.settings):
         context.report_models()

@@ -173,7 +173,6 @@ class Writing:
         return Reached(number, counts, (*reached.spare, *found))
 
     def _described(self, episode: Episode) -> Question:
-        """The question with its complete passages and the solver's results."""
         question = cast(Question, episode.question)
         outcomes = episode.solvers.outcomes if episode.solvers else ()
         values = [outcome.parts[self.play.metric] for outcome in outcomes if isinstance(outcome, Scored)]

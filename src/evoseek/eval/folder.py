@@ -80,7 +80,6 @@ class EvaluationFolder:
         return merged(self._samples.rows(made_by(_SAMPLE), "sample of an evaluation"))
 
     def flush(self) -> None:
-        """See that every sample is on the disk."""
         self._samples.position()
 
     def read_settings(self) -> dict[str, Any]:

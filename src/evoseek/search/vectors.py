@@ -74,7 +74,6 @@ class VectorFiles:
         return self._vectors[rows]
 
     def blocks(self) -> Iterator[NDArray[Any]]:
-        """The vectors as they are stored, of all rows, a block at a time."""
         for start in range(0, len(self), _BLOCK):
             yield self._vectors[start : start + _BLOCK]
 
@@ -344,7 +343,6 @@ class _Collected:
         return file
 
     def add(self, file: BinaryIO, vectors: Vectors) -> None:
-        """Write rows, and save them from time to time."""
         file.write(vectors.astype(self._dtype).tobytes())
         self.rows += len(vectors)
         if time.monotonic() - self._saved >= _SAVE_S:

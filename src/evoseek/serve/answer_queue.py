@@ -76,7 +76,6 @@ class AnswerQueue:
 
     @property
     def taken(self) -> int:
-        """How many questions are under way or waiting."""
         return len(self._under_way)
 
     @property

@@ -86,7 +86,6 @@ class FeedbackRequest(_Strict):
     note: str = Field(default="", max_length=MAX_NOTE)
 
     def over(self, answer: Feedback) -> Feedback:
-        """An answer with this verdict, as it is kept."""
         right = "" if self.verdict == "right" else well_formed(self.right_answer).strip()
         note, now = well_formed(self.note).strip(), f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
         return replace(answer, time=now, verdict=self.verdict, right_answer=right, note=note)

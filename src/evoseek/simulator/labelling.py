@@ -78,7 +78,6 @@ def label_searches(context: Context, source: Path, out: Path, *, world: Path | N
 def _make_label(
     context: Context, world: Path | None, records: Sequence[SearchRecord]
 ) -> tuple[Label, Mapping[str, object]]:
-    """Who labels, and which settings its labels follow from."""
     if world is not None:
         label = TrueLabel(load_world(world))
         label.check(records)

@@ -87,7 +87,6 @@ class Site:
         return [facts]
 
     def paths(self) -> Iterator[str]:
-        """Of every page with something to read."""
         yield from ("/", "/about")
         for kind, entities in self.world.by_type.items():
             yield from (f"/list/{kind}/{number}" for number in range(1, _list_pages(entities) + 1))

@@ -94,7 +94,6 @@ class AddressRules:
         return _is_among(address, self.deny)
 
     def is_excepted(self, host: str, port: int) -> bool:
-        """True if this host may be at a private address."""
         return _authority(host, port) in self.allow_private
 
 
