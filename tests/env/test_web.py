@@ -81,7 +81,7 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
             wait_s=0.75,
         )
         fetcher = web.fetcher
-        assert fetcher._calls._concurrency == 8
+        assert fetcher._concurrency == 8
         rules = fetcher._rules
         assert (rules.allow, rules.deny) == (("example.org",), ("bad.example.org",))
         assert rules.allow_private == ("127.0.0.1:8765",)
