@@ -107,7 +107,7 @@ GOLD = ("run.steps=60", "stages=[]", "rollout.temperature=0.7", "learner.learnin
 VERIFIED = ("verification.readings=1", "verification.passages=supporting")
 TABLES = (
     *("no_format", "parabolic", "no_source", "hops_1111", "hops_2111", "hops_4321"),
-    *("nested_grpo", "evidence", "distillation", "r_zero"),
+    *("nested_grpo", "evidence", "r_zero"),
 )
 SSP_TABLES = (
     *("solver_only", "proposer_only", "no_verification", "dummy", "resample", "replay"),

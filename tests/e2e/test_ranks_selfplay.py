@@ -29,7 +29,7 @@ PHASES = {
     "rollout.group_size": 3,
 }
 OF_SYSTEM = {
-    "dr-zero": {**PHASES, "selfplay.distillation": 0.05},
+    "dr-zero": PHASES,
     "ssp": {"run.steps": 3, "verification.noise_passages": 2},
 }
 LOGS = ("metrics.jsonl", "questions.jsonl", "trajectories.jsonl")

@@ -151,7 +151,6 @@ def test_dr_zero_killed_in_every_phase_equals_a_run_that_was_not(config, corpus,
         **ITERATION,
         "dr_zero.iterations": 2,
         "reward.evidence_weight": 0.2,
-        "selfplay.distillation": 0.05,
         "learner.warmup_steps": 4,
         "evaluation.path": str(corpus / "questions.jsonl"),
         "evaluation.index": str(corpus / "held-out"),
@@ -183,7 +182,7 @@ def test_ssp_killed_in_a_step_that_replays_equals_a_run_that_was_not(config, tmp
 
 
 def test_two_adapters_over_one_base_are_trained_killed_and_resumed(config, tmp_path):
-    dr_zero = config("dr-zero", {**ITERATION, "dr_zero.iterations": 1, "lora.rank": 2, "selfplay.distillation": 0.05})
+    dr_zero = config("dr-zero", {**ITERATION, "dr_zero.iterations": 1, "lora.rank": 2})
     train(dr_zero, tmp_path / "whole")
     train_killed_in((2, 5), dr_zero, tmp_path / "killed")  # of each adapter's steps, the last
     same(tmp_path / "whole", tmp_path / "killed")
@@ -199,7 +198,7 @@ def test_two_adapters_over_one_base_are_trained_killed_and_resumed(config, tmp_p
 
 def test_a_frozen_proposer_stays_as_it_is_to_the_bit(config, tmp_path):
     settings = {**ITERATION, "dr_zero.iterations": 1, "policy.model": "tiny-weak", "proposer.frozen_after": 0}
-    train(config("dr-zero", {**settings, "selfplay.distillation": 0.05}), tmp_path / "run")
+    train(config("dr-zero", settings), tmp_path / "run")
     begun = {name: tensor.detach() for name, tensor in load_policy("tiny-weak").model.state_dict().items()}
     kept, learnt = weights(tmp_path / "run", "proposer"), weights(tmp_path / "run")
     assert all(torch.equal(begun[name], tensor) for name, tensor in kept.items())

@@ -86,7 +86,6 @@ OPTIONS = {
     "selfplay.proposals_per_step": 9,
     "selfplay.label": "majority",
     "reward.evidence_weight": 0.125,
-    "selfplay.distillation": 0.0625,
     "evaluation.limit": 2,
     "evaluation.every": 2,
     "evaluation.temperature": 0.25,
@@ -238,7 +237,6 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert solving.rollouts.reward is system.play.reward
     check_learner(solving.update.learner, 1e-5, 0.75)
     assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
-    assert solving.update.distillation.coefficient == 0.0625
     assert system.restart_solver.__self__ is solving.update.learner
     assert system.restart_proposer is None
     assert dr_zero.checkpoints.parts.keys() == {"policy", "proposer"}
@@ -267,7 +265,6 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     proposing, solving = (update.roles[name] for name in ("proposer", "solver"))
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
-    assert (proposing.distillation, solving.distillation.coefficient) == (None, 0.0625)
     assert proposing.learner is solving.learner is update.learner
     assert system.play.solver.sampler is system.play.proposer.sampler
     assert ssp.checkpoints.parts.keys() == {"policy"}
@@ -396,8 +393,7 @@ def test_one_policy_has_one_learner_and_a_loss_and_a_credit_for_each_role(one_po
     assert solving.learner.loss == ClippedLoss(0.15, 0.35)
     assert proposing.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, None]
     assert solving.credit([1.0, 0.0, 5.0], ["a", "a", "b"]) == [0.5, -0.5, 0.0]
-    assert (proposing.distillation, proposing.transforms, proposing.kl_coefficient) == (None, [], 0.0)
-    assert solving.distillation.coefficient == 0.0625
+    assert (proposing.transforms, proposing.kl_coefficient) == ([], 0.0)
     assert system.play.proposer.sampler is system.play.solver.sampler is system.solving.rollouts.roller.sampler
     assert loop.checkpoints.parts.keys() == {"policy"}
     assert system.restart_proposer.__self__ is system.restart_solver.__self__ is solving.learner
@@ -442,7 +438,6 @@ def test_what_is_off_by_default_is_not_there(places, tmp_path):
     assert (play.verifier, play.evidence, play.label) == (None, seen_passages, None)
     assert not isinstance(play.reward, EvidenceReward)
     loop = loop_of("dr-zero", tmp_path / "b", {"search.index": places["search.index"], "proposer.frozen_after": 0})
-    assert loop.system.solving.update.distillation is None
     assert (loop.evaluate, loop.system.oracle, loop.steps) == (None, None, 3 * (5 + 2 + 15))
     assert loop.system.writing == loop.system.play
     raw = loop_of("ssp", tmp_path / "c", {"search.index": places["search.index"]}).system

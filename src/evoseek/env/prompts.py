@@ -10,7 +10,6 @@ set; those that it lacks are those of the set `default`.
                              it is not to be shown), `examples`, `format`
     proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
     reader.jinja             that of a reader; `question`, `passages` (empty: closed book), `format`
-    teacher.jinja            the solver's, with the evidence shown; `question`, `passages`, `format`, `max_calls`
     simulator_useful.jinja   that of a simulated search engine, for documents that help; `question`, `answers`, `query`,
     simulator_noisy.jinja    and for others that do not; `earlier` (the rollout's other queries so far), `documents`
                              (how many), `max_words` (of each)

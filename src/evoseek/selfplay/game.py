@@ -18,10 +18,8 @@ from evoseek.reward.answer import GRADED
 from evoseek.reward.proposer import ProposerReward
 from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.roller import Roller
-from evoseek.selfplay.distillation import self_distillation
 from evoseek.selfplay.episode import SelfPlay, relabel
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
-from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings
 from evoseek.selfplay.tasks import passage_pool
 from evoseek.selfplay.verify import Verifier
@@ -161,22 +159,16 @@ class Game:
         loss = WithTerms(build("loss", own.loss, context), self.settings.algorithm.importance)
         return Objective(loss, build("credit", own.credit, context), own.temperature)
 
-    def solver_update(self, questions: QuestionLog) -> GroupUpdate:
-        """The update that trains the solver on written questions."""
-        trainer, corpus = self.context.trainer, self.context.corpus
-        distillation = self.settings.selfplay.distillation
-        return trainer.update(self_distillation(distillation, trainer, self.solver, corpus, questions))
-
     def proposer_update(self) -> GroupUpdate:
         """The update that trains the proposer: one optimizer step on a batch."""
         return self.proposer_trainer.update_by(self._objective())
 
-    def update(self, questions: QuestionLog) -> TwoRoleUpdate:
+    def update(self) -> TwoRoleUpdate:
         """Both roles of one policy in the same optimizer steps."""
         trainer, algorithm = self.context.trainer, self.settings.algorithm
         many, masked = algorithm.mini_batches, algorithm.mask_observations
         proposing = trainer.update_by(self._objective(), mini_batches=many, mask_observations=masked)
-        roles = {"proposer": proposing, "solver": self.solver_update(questions)}
+        roles = {"proposer": proposing, "solver": trainer.update()}
         return TwoRoleUpdate(trainer.learner, roles, self.settings.run.seed, many)
 
     def publish_proposer(self, step: int) -> None:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from evoseek.corpus.questions import load_questions, question_row
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.errors import ConfigError, DataError, EvoseekError
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.runs import RunDirectory, flatten
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Question
@@ -37,7 +37,7 @@ class QuestionLog:
     path: Path
     ranks: Ranks | None = None
     reserved: Container[str] = ()
-    _known: dict[str, Question] = field(default_factory=dict[str, Question], init=False, repr=False, compare=False)
+    _known: list[Question] = field(default_factory=list[Question], init=False, repr=False, compare=False)
     _size: int = field(default=0, init=False, repr=False, compare=False)  # bytes of the file that `_known` holds
 
     def append(self, step: int, questions: Sequence[Question]) -> None:
@@ -53,28 +53,17 @@ class QuestionLog:
         is_known = log.size == self._size
         log.append(rows)
         if is_known:
-            self._known.update((question.id, question) for question in map(_as_read, rows))
+            self._known += map(_as_read, rows)
             self._size = log.size
 
     def read(self, first: int, last: int) -> list[Question]:
         """The questions that the steps from `first` to `last` wrote and that may be trained on. Raises DataError if the
         file is damaged."""
-        written = (q for q in self._all().values() if first <= int(str(q.metadata["step"])) <= last)
-        return [question for question in written if question.text not in self.reserved]
-
-    def find(self, id: str) -> Question:
-        """The question with this id. Raises DataError if none was written."""
-        if id not in self._all():
-            raise DataError(f"{self.path} has no question {id!r}: lines were removed. Restore the file from a copy.")
-        return self._known[id]
-
-    def _all(self) -> dict[str, Question]:
-        """By id, in the order of the file."""
         size = ResumableJsonl(self.path).size
         if size != self._size:
-            self._known = {question.id: question for question in load_questions(self.path)} if size else {}
-            self._size = size
-        return self._known
+            self._known, self._size = load_questions(self.path) if size else [], size
+        written = (question for question in self._known if first <= int(str(question.metadata["step"])) <= last)
+        return [question for question in written if question.text not in self.reserved]
 
 
 def _row(question: Question, step: int) -> dict[str, object]:

@@ -122,12 +122,6 @@ class SelfPlaySettings(Section):
         default="proposer",
         description="Answer that counts as right: the proposer's, or the solver's most frequent one (majority).",
     )
-    distillation: float = Field(
-        default=0.0,
-        ge=0,
-        le=100,
-        description="Weight of the self-distillation (reverse KL) towards the policy that sees the proposer's path.",
-    )
     world: str = Field(
         default="",
         description="File world.json of a generated world, whose oracle then judges the questions for the metrics.",

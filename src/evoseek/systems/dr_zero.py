@@ -219,7 +219,7 @@ class DrZero:
             writing=replace(game.play, proposer=game.play.proposer.at(own.writing_temperature)),
             tasks=_tasks(settings, game, "training", settings.proposer.per_task),
             written_tasks=_tasks(settings, game, "writing", own.questions_per_passage),
-            solving=SearchR1([], rollouts, game.solver_update(questions), context.publish, settings.questions.per_step),
+            solving=SearchR1([], rollouts, context.trainer.update(), context.publish, settings.questions.per_step),
             proposer_update=game.proposer_update(),
             publish_proposer=game.publish_proposer,
             restart_solver=restart,

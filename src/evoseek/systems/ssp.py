@@ -138,7 +138,7 @@ class SSP:
         system = cls(
             play=game.play,
             tasks=tasks,
-            update=game.update(questions),
+            update=game.update(),
             publish=context.publish,
             questions=questions,
             trajectories=context.trajectories,

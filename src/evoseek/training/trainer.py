@@ -11,7 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 from transformers import PreTrainedModel
 
@@ -40,7 +40,7 @@ from evoseek.runs import RunDirectory
 from evoseek.training.context import load_run_policy, loader_of
 from evoseek.training.samples import SampleRecord
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.update import Credit, GroupUpdate, PPOUpdate, SampleTransform, TokenAdvantages
+from evoseek.training.update import Credit, GroupUpdate, PPOUpdate, SampleTransform
 from evoseek.types import TrainingSample
 
 
@@ -156,11 +156,11 @@ class Trainer:
         shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
         return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
 
-    def update(self, distillation: TokenAdvantages | None = None) -> GroupUpdate:
+    def update(self) -> GroupUpdate:
         """The update from the groups of a step."""
         algorithm = self.settings.algorithm
         in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
-        ahead = distillation is not None or in_reward or algorithm.mini_batches > 1
+        ahead = in_reward or algorithm.mini_batches > 1
         transforms = self.ratios(ahead=ahead, unrecorded=not algorithm.mask_observations)
         if algorithm.kl_coefficient > 0:
             transforms.append(self._reference())
@@ -172,7 +172,6 @@ class Trainer:
             "transforms": transforms,
             "kl_coefficient": algorithm.kl_coefficient if in_reward else 0.0,
             "mask_observations": algorithm.mask_observations,
-            "distillation": distillation,
         }
         if self.critic is None:
             return GroupUpdate(**shared)
@@ -180,7 +179,7 @@ class Trainer:
         return PPOUpdate(**shared, critic=self.critic, critic_warmup_steps=self.settings.critic.critic_warmup_steps)
 
     def update_by(self, objective: Objective, *, mini_batches: int = 1, mask_observations: bool = True) -> GroupUpdate:
-        """The update by another objective, without penalty, reference or distillation: a proposer's."""
+        """The update by another objective, without penalty or reference: a proposer's."""
         return GroupUpdate(
             learner=self.learner,
             credit=objective.credit,
@@ -191,9 +190,9 @@ class Trainer:
             loss=objective.loss,
         )
 
-    def own_logprobs(self, name: Literal["old_logprobs", "ref_logprobs"] = "old_logprobs") -> SampleTransform:
-        """Sets the samples' `old_logprobs`, or what else is named, to the logprobs of the current policy."""
-        return partial(with_scores, name, forward=self.learner.forward, **self._scoring(self.policy.active))
+    def own_logprobs(self) -> SampleTransform:
+        """Sets the samples' `old_logprobs` to the logprobs of the current policy."""
+        return partial(with_scores, "old_logprobs", forward=self.learner.forward, **self._scoring(self.policy.active))
 
     def ratios(self, *, ahead: bool, unrecorded: bool) -> list[SampleTransform]:
         """What replaces the sampler's record as the samples' `old_logprobs`: the one decision on what ratios are taken

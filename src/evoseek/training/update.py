@@ -37,7 +37,6 @@ import random
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
-from operator import add
 from statistics import fmean
 from typing import Any
 
@@ -49,9 +48,6 @@ from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
 SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
 
-TokenAdvantages = Callable[[Sequence[TrainingSample]], list[list[float]]]
-"""Advantages of single tokens, independent of the rollout's reward: a row of [T] for each sample, 0.0 off the mask."""
-
 Update = Callable[[int, Sequence[TrajectoryGroup]], dict[str, float]]
 """Makes the optimizer steps of a step from its groups; returns their metrics."""
 
@@ -62,9 +58,9 @@ class GroupUpdate:
 
     `transforms` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
     of a reference policy, or those that replace the sampler's as `old_logprobs`. The KL penalty of `kl_coefficient` is
-    subtracted from the rewards, `distillation` added to the advantages of the action tokens.
-    Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
-    ablation. `loss` is the learner's own unless another one is given, where the learner is shared.
+    subtracted from the rewards. Without `mask_observations` the tokens of tool results are trained on as if the policy
+    had written them; this is an ablation. `loss` is the learner's own unless another one is given, where the learner is
+    shared.
     """
 
     learner: LearnerBase[LossInputs]
@@ -74,7 +70,6 @@ class GroupUpdate:
     transforms: Sequence[SampleTransform] = ()
     kl_coefficient: float = 0.0
     mask_observations: bool = True
-    distillation: TokenAdvantages | None = None
     loss: LossFn[LossInputs] | None = None
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
@@ -92,15 +87,11 @@ class GroupUpdate:
             costs = (sum(kl_penalties(sample, self.kl_coefficient)) for sample in samples)
             rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
         advantages: list[float | None] = self.credit(rewards, [sample.group for sample in samples])
-        samples = [
+        return [
             replace(sample, advantages=tuple(advantage if acts else 0.0 for acts in sample.loss_mask))
             for sample, advantage in zip(samples, advantages, strict=True)
             if advantage is not None
         ]
-        if self.distillation is None:
-            return samples
-        rows = zip(samples, self.distillation(samples), strict=True)
-        return [replace(sample, advantages=tuple(map(add, sample.advantages, row))) for sample, row in rows]
 
 
 def scored_samples(
