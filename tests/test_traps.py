@@ -24,7 +24,6 @@ from evoseek.credit.advantages import (
     whiten,
     whitened_advantages,
 )
-from evoseek.credit.filters import Signal, group_signal
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
@@ -47,6 +46,7 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import parse_verdict
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
+from evoseek.systems.dspo import Signal, group_signal
 from evoseek.training.update import GroupUpdate
 from evoseek.types import (
     Completion,

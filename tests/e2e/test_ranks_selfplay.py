@@ -29,7 +29,7 @@ PHASES = {
     "rollout.group_size": 3,
 }
 OF_SYSTEM = {
-    "dr-zero": PHASES,
+    "dr-zero": {**PHASES, "algorithm.entropy_coefficient": 0.05},
     "ssp": {"run.steps": 3, "verification.noise_passages": 2},
 }
 LOGS = ("metrics.jsonl", "questions.jsonl", "trajectories.jsonl")

@@ -151,6 +151,7 @@ def test_dr_zero_killed_in_every_phase_equals_a_run_that_was_not(config, corpus,
         **ITERATION,
         "dr_zero.iterations": 2,
         "reward.evidence_weight": 0.2,
+        "algorithm.entropy_coefficient": 0.05,
         "learner.warmup_steps": 4,
         "evaluation.path": str(corpus / "questions.jsonl"),
         "evaluation.index": str(corpus / "held-out"),
@@ -182,7 +183,9 @@ def test_ssp_killed_in_a_step_that_replays_equals_a_run_that_was_not(config, tmp
 
 
 def test_two_adapters_over_one_base_are_trained_killed_and_resumed(config, tmp_path):
-    dr_zero = config("dr-zero", {**ITERATION, "dr_zero.iterations": 1, "lora.rank": 2})
+    dr_zero = config(
+        "dr-zero", {**ITERATION, "dr_zero.iterations": 1, "lora.rank": 2, "algorithm.entropy_coefficient": 0.05}
+    )
     train(dr_zero, tmp_path / "whole")
     train_killed_in((2, 5), dr_zero, tmp_path / "killed")  # of each adapter's steps, the last
     same(tmp_path / "whole", tmp_path / "killed")

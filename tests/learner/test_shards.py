@@ -9,7 +9,7 @@ from safetensors.torch import load_file, save_file
 
 from evoseek.errors import CheckpointError
 from evoseek.learner.distributed import ALONE
-from evoseek.learner.shards import read_shards, write_shards
+from evoseek.learner.sharding import read_shards, write_shards
 
 
 def write(directory: Path, pieces: list[tuple[int, list[list[float]]]], shape: list[int]) -> None:

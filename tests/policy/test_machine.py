@@ -1,4 +1,4 @@
-"""What a process does with memory that it frees, and how a machine's products are timed."""
+"""What a process does with memory that it frees, and what is found out about a machine."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import subprocess
 import sys
 
 import pytest
-import torch
-from torch import nn
 
-from evoseek.policy.machine import Machine, find_machine
+from evoseek.policy.machine import find_machine
 
 CHILD = """
 import resource
@@ -31,30 +29,11 @@ def test_freed_memory_is_used_again():
     assert int(result.stdout) < 8
 
 
-def test_products_are_timed_in_both_types_forward_backward_and_few_at_a_time(monkeypatch: pytest.MonkeyPatch):
-    seen: list[tuple[str, torch.dtype]] = []
-    forward = nn.Linear.forward
-
-    def told(layer: nn.Linear, rows: torch.Tensor) -> torch.Tensor:
-        product = forward(layer, rows)
-        seen.append((f"{len(rows)} x {layer.in_features} x {layer.out_features}", layer.weight.dtype))
-        if product.requires_grad:
-            product.register_hook(lambda _: seen.append(("backward", layer.weight.dtype)))
-        return product
-
-    monkeypatch.setattr(nn.Linear, "forward", told)
-    monkeypatch.setattr("evoseek.policy.products.is_slow_with_bfloat16", lambda: False)
-    monkeypatch.setattr("evoseek.policy.products._is_slow_with_float32", lambda: False)
-    torch.manual_seed(5)
-    before = torch.get_rng_state()
-    readings: list[int] = []
-    gain = Machine("cpu", 0, clock=lambda: float(readings.append(len(seen)) or sum(readings))).bfloat16_gain(24, 40)
-    once = ["128 x 24 x 40", "backward", *["32 x 24 x 40"] * 4]
-    types = [torch.float32, torch.bfloat16] * 4  # once before the clock runs, and in three rounds
-    assert seen == [(name, dtype) for dtype in types for name in once]
-    assert readings == [12, 18, 18, 24, 24, 30, 30, 36, 36, 42, 42, 48]
-    assert gain == 18 / 24  # the first round's: each reading adds what was seen by then
-    assert torch.equal(torch.get_rng_state(), before)
+@pytest.mark.parametrize(("amx", "avx512"), [(False, False), (True, False), (False, True)])
+def test_a_cpu_multiplies_bfloat16_if_it_has_the_instructions(monkeypatch: pytest.MonkeyPatch, amx: bool, avx512: bool):
+    monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: amx)
+    monkeypatch.setattr("torch.cpu._is_avx512_bf16_supported", lambda: avx512)
+    assert find_machine("cpu").has_bfloat16 == (amx or avx512)
 
 
 def test_a_machine_knows_how_many_processes_train_together(monkeypatch: pytest.MonkeyPatch):

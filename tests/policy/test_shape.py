@@ -30,7 +30,7 @@ QWEN25_3B = {
 def test_sizes_by_hand():
     activations = 30 * (14 * 576 + 4 * 1536)
     adapted = 30 * (2 * (576 + 576) + 2 * (576 + 192) + 3 * (576 + 1536))  # q and o, k and v, the three of the MLP
-    expected = ModelShape(134_515_008, 2 * 30 * 3 * 64, 8192, activations, 49152, 30, adapted, 576, 1536)
+    expected = ModelShape(134_515_008, 2 * 30 * 3 * 64, 8192, activations, 49152, 30, adapted)
     assert shape_of(SMOLLM2_135M) == expected
     qwen = shape_of(QWEN25_3B)
     assert (qwen.kv_numbers, round(qwen.parameters / 1e9, 2)) == (2 * 36 * 2 * 128, 3.09)

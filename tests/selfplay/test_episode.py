@@ -14,7 +14,7 @@ from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.record import TrajectoryRecord, row_of
 from evoseek.selfplay.episode import SelfPlay, Stages, relabel
 from evoseek.selfplay.filters import supporting_passages
-from evoseek.selfplay.proposals import proposal_groups, solver_groups
+from evoseek.selfplay.tasks import proposal_groups, solver_groups
 from evoseek.training.update import scored_samples
 from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason
 

@@ -542,19 +542,19 @@ def test_answers_that_lead_nowhere_are_refused(places, tmp_path):
 @given(st.integers(0, 40), st.integers(1, 20), st.integers(0, 3))
 def test_a_pool_is_all_passages_or_a_sample_without_repetition(count, most, seed):
     passages = [Passage(f"{n}", f"{n}", "", "") for n in range(count)]
-    pool = sample_passages(iter(passages), most, seed)
+    pool = sample_passages(iter(passages), seed, most)
     assert len(pool) == len({passage.id for passage in pool}) == min(count, most)
     assert {passage.id for passage in pool} <= {passage.id for passage in passages}
     if count <= most:
         assert pool == passages
-    assert pool == sample_passages(iter(passages), most, seed)
+    assert pool == sample_passages(iter(passages), seed, most)
 
 
 @pytest.mark.parametrize(("count", "most"), [(2, 1), (30, 10)])
 def test_every_passage_has_the_same_chance_to_be_in_the_pool(count, most):
     """Drawn 600 times: each as often as it should be, within four standard errors."""
     passages = [Passage(f"{n}", f"{n}", "", "") for n in range(count)]
-    drawn = Counter(passage.id for seed in range(600) for passage in sample_passages(passages, most, seed))
+    drawn = Counter(passage.id for seed in range(600) for passage in sample_passages(passages, seed, most))
     share = most / count
     for passage in passages:
         assert drawn[passage.id] == pytest.approx(600 * share, abs=4 * (600 * share * (1 - share)) ** 0.5)

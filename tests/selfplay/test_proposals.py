@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from evoseek.credit.advantages import group_advantages
 from evoseek.env.environments import passage_task
-from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
+from evoseek.selfplay.tasks import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.training.update import GroupUpdate
 from evoseek.types import (
     Episode,

@@ -15,8 +15,8 @@ from evoseek.env.environments import passage_task
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
-from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
+from evoseek.selfplay.tasks import TaskSource
 from evoseek.systems.dr_zero import DrZero, PhaseSettings, ScheduledStep, best_questions
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.types import (

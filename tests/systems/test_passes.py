@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 
 from evoseek.env.environments import answer_task
 from evoseek.registry import KINDS, find
-from evoseek.selfplay.proposals import TaskSource
-from evoseek.selfplay.tasks import SearchChain
+from evoseek.selfplay.tasks import SearchChain, TaskSource
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.systems.sft import SFT
 from evoseek.systems.ssp import SSP

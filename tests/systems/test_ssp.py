@@ -8,9 +8,8 @@ import pytest
 from evoseek.env.environments import answer_task
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.selfplay.filters import Rejection
-from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.question_log import QuestionLog
-from evoseek.selfplay.tasks import SearchChain
+from evoseek.selfplay.tasks import SearchChain, TaskSource
 from evoseek.systems.ssp import SSP
 from evoseek.types import Invalid, Scored, StopReason, ToolCall, ToolResult
 

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.training.samples import SampleRecord
+from evoseek.training.trainer import SampleRecord
 from evoseek.types import TrainingSample
 
 RECORD = (0.0, -0.5, -0.25)

@@ -2,7 +2,7 @@
 
 run/checkpoints/step-000010/
     policy/              a plain `from_pretrained` directory, whole
-    policy.optimizer/    the optimizer's tensors, a file a rank (see shards.py)
+    policy.optimizer/    the optimizer's tensors, a file a rank (see sharding.py)
     critic/ ...          the same for every other part that is trained
     state.json           counters, the caller's position (step, data order, file lengths, random states), and
                          the SHA-256 of every other file and of itself
@@ -23,7 +23,7 @@ from evoseek.errors import CheckpointError
 from evoseek.files import file_digest, json_digest, remove_directory, remove_leftovers, replace_directory
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.shards import read_shards, write_shards
+from evoseek.learner.sharding import read_shards, write_shards
 
 Returned = TypeVar("Returned")
 

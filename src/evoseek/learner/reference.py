@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
-from typing import Literal, Protocol, TypedDict, Unpack, cast, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 
@@ -32,20 +32,6 @@ class Scorer(Protocol):
         ...
 
 
-class Scoring(TypedDict, total=False):
-    """How samples are scored.
-
-    token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16, as the learner's. ranks: the
-    processes that share the work, of which each gets all the results. active: entered around the passes; the `active`
-    method of a policy that shares its model with others.
-    """
-
-    token_budget: int
-    bf16: bool
-    ranks: Ranks
-    active: Callable[[], AbstractContextManager[object]]
-
-
 def score(
     forward: AnyForward,
     samples: Sequence[TrainingSample],
@@ -56,7 +42,11 @@ def score(
     active: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[tuple[float, ...]]:
     """For each sample, in order, the model's values at its T tokens: logprobs (of a policy, at the forward pass's
-    temperature) or values (of a critic); 0.0 off the mask. For the options see `Scoring`.
+    temperature) or values (of a critic); 0.0 off the mask.
+
+    token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16, as the learner's. ranks: the
+    processes that share the work, of which each gets all the results. active: entered around the passes; the `active`
+    method of a policy that shares its model with others.
 
     When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
     does not fit into memory, or memory runs out on one of several ranks.
@@ -65,30 +55,18 @@ def score(
         with active():
             return forward.score(samples)
     while True:
+        parts = split_by_tokens(samples, token_budget, forward.packing_limit)
+        dealt = ranks.deal(parts)
         try:
-            return _score(forward, samples, token_budget, bf16, ranks, active)
+            with torch.no_grad(), active():
+                scored = [_score_part(forward, part, bf16) for part, _ in dealt]
+            break
         except torch.OutOfMemoryError as error:
-            parts = split_by_tokens(samples, token_budget, forward.packing_limit)
             token_budget = smaller_budget(token_budget, parts, ranks, str(error))
         torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
-
-
-def _score(
-    forward: AnyForward,
-    samples: Sequence[TrainingSample],
-    token_budget: int,
-    bf16: bool,
-    ranks: Ranks,
-    active: Callable[[], AbstractContextManager[object]],
-) -> list[tuple[float, ...]]:
-    parts = split_by_tokens(samples, token_budget, forward.packing_limit)
-    dealt = ranks.deal(parts)
-    with torch.no_grad(), active():
-        scored = [_score_part(forward, part, bf16) for part, _ in dealt]
+    shares: list[list[TokenValues]] = ranks.gather(scored[: sum(counts for _, counts in dealt)])
     found: dict[int, list[float]] = {}
-    for rank, rows in enumerate(
-        cast("list[list[TokenValues]]", ranks.gather(scored[: sum(counts for _, counts in dealt)]))
-    ):
+    for rank, rows in enumerate(shares):
         for part, values in zip(parts[rank :: ranks.size], rows, strict=True):
             found |= zip(map(id, part), values, strict=True)
     return [_padded(found.get(id(sample), []), len(sample.token_ids)) for sample in samples]
@@ -98,7 +76,7 @@ def with_scores(
     field: Literal["ref_logprobs", "old_logprobs", "values"],
     samples: Sequence[TrainingSample],
     forward: AnyForward,
-    **how: Unpack[Scoring],
+    **how: Any,
 ) -> list[TrainingSample]:
     """The samples with what `score` gives as this field: `ref_logprobs` by a frozen reference policy, `old_logprobs` by
     the learner's own policy, or `values` by a critic. The last two are for before a batch's first step."""

@@ -6,15 +6,7 @@ from dataclasses import dataclass
 
 import torch
 
-from evoseek.loss.base import (
-    Aggregate,
-    Loss,
-    LossInputs,
-    PolicyLoss,
-    Totals,
-    ValueInputs,
-    aggregate_tokens,
-)
+from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, ValueInputs, aggregate_tokens
 from evoseek.loss.settings import ReinforceSettings
 from evoseek.types import TrainingSample
 

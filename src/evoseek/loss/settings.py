@@ -62,10 +62,7 @@ class AlgorithmSettings(Section):
         default=1, ge=1, le=1000, description="Number of optimizer steps on every batch of rollouts."
     )
     kl_coefficient: float = Field(
-        default=0.0,
-        ge=0,
-        le=100,
-        description="Coefficient of the KL divergence to the initial policy.",
+        default=0.0, ge=0, le=100, description="Coefficient of the KL divergence to the initial policy."
     )
     kl_in: Literal["loss", "reward"] = Field(
         default="loss",

@@ -26,12 +26,7 @@ from transformers.utils import logging
 from evoseek.errors import PolicyError
 from evoseek.files import expanded, nearest, replace_directory
 from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
-from evoseek.policy.lora import (
-    adapter_name,
-    load_adapter,
-    plain_model,
-    save_adapter,
-)
+from evoseek.policy.lora import adapter_name, load_adapter, plain_model, save_adapter
 from evoseek.policy.machine import devices, keep_freed_memory
 from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.products import is_small, quicken_products

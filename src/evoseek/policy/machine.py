@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 import ctypes
-import math
 import os
-import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
 
 import torch
-from torch import nn
-from torch.nn.utils import skip_init
 
-from evoseek.policy.products import quicken_products
+from evoseek.policy.products import has_bfloat16_products
 
-_TIMED_ROUNDS, _TIMED_ROWS, _TIMED_SLOTS, _WIDEST = 3, 128, 32, 1024  # of the products that are timed
-_COMPARED = (torch.float32, torch.bfloat16)
 _CGROUP = Path("/sys/fs/cgroup")
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 
@@ -27,7 +19,7 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 class Machine:
     """A device, and the bytes of its memory that are free; of one that `is_here` denies, those of the CPU's memory.
 
-    An accelerator may lack bfloat16 (`has_bfloat16`). `processes` share the training; `clock` gives seconds.
+    It may not multiply bfloat16 numbers (`has_bfloat16`). `processes` share the training.
     """
 
     device: str
@@ -35,29 +27,11 @@ class Machine:
     is_here: bool = True
     has_bfloat16: bool = True
     processes: int = 1
-    clock: Callable[[], float] = time.process_time
 
     @property
     def is_cpu(self) -> bool:
         """Whether it has no accelerator."""
         return self.device == "cpu"
-
-    def bfloat16_gain(self, hidden: int, inner: int) -> float:
-        """How many times as fast this CPU multiplies by `hidden` x `inner` weights in bfloat16 as in float32.
-
-        It takes about a tenth of a second: the same rows forward, backward, and, as in decoding, a few at a time. Both
-        types take turns, and the quickest round of each counts, so that other processes matter little.
-        """
-        layers = [_timed_layer(min(hidden, _WIDEST), min(inner, _WIDEST), dtype) for dtype in _COMPARED]
-        for layer in layers:
-            _multiply(layer)  # the first time a library chooses its kernels
-        best = [math.inf, math.inf]
-        for _ in range(_TIMED_ROUNDS):
-            for number, layer in enumerate(layers):
-                begun = self.clock()
-                _multiply(layer)
-                best[number] = min(best[number], self.clock() - begun)
-        return best[0] / best[1] if best[1] > 0 else 0.0
 
 
 def find_machine(device: str | None = None) -> Machine:
@@ -68,7 +42,7 @@ def find_machine(device: str | None = None) -> Machine:
         own = found if ":" in found else int(os.environ.get("LOCAL_RANK", "0"))
         supported = torch.cuda.is_bf16_supported(including_emulation=False)
         return Machine(found, torch.cuda.mem_get_info(own)[0], has_bfloat16=supported, processes=processes)
-    return Machine(found, _free_memory(), is_here=found in devices(), processes=processes)
+    return Machine(found, _free_memory(), found in devices(), has_bfloat16_products(), processes)
 
 
 def devices() -> list[str]:
@@ -100,23 +74,6 @@ def keep_freed_memory() -> None:
     if set_option is not None:
         set_option(_MMAP_THRESHOLD, 1 << 25)  # the greatest that glibc takes
         set_option(_TRIM_THRESHOLD, (1 << 31) - 1)
-
-
-def _timed_layer(hidden: int, inner: int, dtype: torch.dtype) -> nn.Linear:
-    """A layer as a model has it here; no random number is drawn, since a run's own draws follow."""
-    layer = cast(nn.Linear, skip_init(nn.Linear, hidden, inner, bias=False, dtype=dtype))
-    nn.init.constant_(layer.weight, 1 / hidden)
-    quicken_products(layer)
-    return layer
-
-
-def _multiply(layer: nn.Linear) -> None:
-    rows = torch.ones(_TIMED_ROWS, layer.in_features, dtype=layer.weight.dtype, requires_grad=True)
-    product = layer(rows)
-    torch.autograd.grad(product, (rows, layer.weight), torch.ones_like(product))
-    with torch.no_grad():
-        for few in rows.split(_TIMED_SLOTS):
-            layer(few)
 
 
 def _free_memory() -> int:

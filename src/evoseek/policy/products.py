@@ -60,12 +60,17 @@ def multiplies_adapters(weight: Tensor) -> bool:
     return is_quick_bfloat16(weight) or (weight.dtype == torch.float32 and weight.device.type == "cpu")
 
 
-def is_slow_with_bfloat16() -> bool:
-    """Whether this is an x86 processor without instructions that multiply bfloat16 numbers."""
-    return platform.machine() in ("x86_64", "AMD64") and not (
+def has_bfloat16_products() -> bool:
+    """Whether this is an x86 processor with instructions that multiply bfloat16 numbers."""
+    return (
         torch.cpu._is_amx_tile_supported()  # pyright: ignore[reportPrivateUsage]
         or torch.cpu._is_avx512_bf16_supported()  # pyright: ignore[reportPrivateUsage]
     )
+
+
+def is_slow_with_bfloat16() -> bool:
+    """Whether this is an x86 processor without them."""
+    return platform.machine() in ("x86_64", "AMD64") and not has_bfloat16_products()
 
 
 @cache

@@ -22,7 +22,7 @@ _BASE = "base_model_name_or_path"
 class ModelShape:
     """Sizes of a decoder. `kv_numbers` are those that are kept of each token: keys and values of all layers;
     `activations` are those that it leaves for the backward pass, in all `layers`; an adapter has `adapted` parameters
-    for each rank, if it changes every linear layer of the body. The feed-forward layers are `hidden` x `inner`."""
+    for each rank, if it changes every linear layer of the body."""
 
     parameters: int
     kv_numbers: int
@@ -31,8 +31,6 @@ class ModelShape:
     vocabulary: int = 0
     layers: int = 1
     adapted: int = 0
-    hidden: int = 0
-    inner: int = 0
 
 
 def read_config(name_or_dir: str) -> Mapping[str, object]:
@@ -103,8 +101,6 @@ def shape_of(config: Mapping[str, object]) -> ModelShape | None:
         vocabulary=vocabulary,
         layers=layers,
         adapted=layers * widths,
-        hidden=hidden,
-        inner=inner,
     )
 
 

@@ -56,13 +56,7 @@ async def run_trajectory(
 
 
 async def converse(
-    question: Question,
-    *,
-    env: Environment,
-    chat: Chat,
-    limits: Limits,
-    trajectory_id: str,
-    watch: Watch = unwatched,
+    question: Question, *, env: Environment, chat: Chat, limits: Limits, trajectory_id: str, watch: Watch = unwatched
 ) -> Trajectory:
     """Roll out a chat model in the tag format. The trajectory has no segments, since its tokens are unknown.
 
@@ -105,13 +99,7 @@ class _Actor(Protocol):
 
 
 async def _roll_out(
-    question: Question,
-    env: Environment,
-    actor: _Actor,
-    limits: Limits,
-    clock: Clock,
-    trajectory_id: str,
-    watch: Watch,
+    question: Question, env: Environment, actor: _Actor, limits: Limits, clock: Clock, trajectory_id: str, watch: Watch
 ) -> Trajectory:
     """The trajectory. What was written outlives whatever ends the rollout."""
     actions: list[Action] = []
@@ -175,13 +163,7 @@ class _Policy:
     """A policy behind a sampler, in token ids."""
 
     def __init__(
-        self,
-        renderer: Renderer,
-        sampler: Sampler,
-        limits: Limits,
-        clock: Clock,
-        request: SampleRequest,
-        puts_off: bool,
+        self, renderer: Renderer, sampler: Sampler, limits: Limits, clock: Clock, request: SampleRequest, puts_off: bool
     ) -> None:
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
         self._puts_off = puts_off

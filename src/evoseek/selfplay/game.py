@@ -21,7 +21,7 @@ from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay, relabel
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
 from evoseek.selfplay.settings import GameSettings
-from evoseek.selfplay.tasks import passage_pool
+from evoseek.selfplay.tasks import sample_passages
 from evoseek.selfplay.verify import Verifier
 from evoseek.training.agent import Agent
 from evoseek.training.context import load_run_policy
@@ -35,10 +35,7 @@ from evoseek.world.world import Oracle, load_world
 
 
 def _play(
-    settings: GameSettings,
-    context: TrainingContext,
-    proposer: Agent,
-    env: type[AnswerProposerEnv | PassageProposerEnv],
+    settings: GameSettings, context: TrainingContext, proposer: Agent, env: type[AnswerProposerEnv | PassageProposerEnv]
 ) -> SelfPlay:
     """Episodes between the proposer and the context's agent, who search the context's engine."""
     tools = context.tools(proposer.prompts, context.engine)
@@ -55,12 +52,7 @@ def _play(
             reserved=context.reviewed,
         ),
         reward=EvidenceReward(context.reward, weight) if weight > 0 else context.reward,
-        proposer_reward=ProposerReward(
-            own.difficulty,
-            own.format_weight,
-            own.rejected_reward,
-            success=metric,
-        ),
+        proposer_reward=ProposerReward(own.difficulty, own.format_weight, own.rejected_reward, success=metric),
         attempts=own.attempts,
         metric=metric,
         verifier=_verifier(settings, context.agent, context.reward, exact=metric in GRADED),
@@ -144,7 +136,7 @@ class Game:
     @cached_property
     def pool(self) -> list[Passage]:
         """The passages that questions begin with."""
-        return passage_pool(self.context.corpus, self.settings.run.seed)
+        return sample_passages(self.context.corpus.passages(), self.settings.run.seed)
 
     @cached_property
     def proposer_trainer(self) -> Trainer:

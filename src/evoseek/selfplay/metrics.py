@@ -10,6 +10,7 @@ from statistics import fmean
 from evoseek.env.environments import task_of
 from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
 from evoseek.selfplay.filters import Rejection
+from evoseek.selfplay.tasks import proposers_group
 from evoseek.training.rollout_metrics import prefixed, rollout_metrics
 from evoseek.types import Episode, Question, Scored, TrajectoryGroup
 from evoseek.world.world import Oracle
@@ -20,10 +21,7 @@ _HOPS = ("0", "1", "2", "3", "4", "5+")
 
 
 def selfplay_metrics(
-    episodes: Sequence[Episode],
-    *,
-    oracle: Oracle | None = None,
-    metric: str = "exact_match",
+    episodes: Sequence[Episode], *, oracle: Oracle | None = None, metric: str = "exact_match"
 ) -> dict[str, float]:
     """Metrics of the episodes of one step. Invalid ones count in shares, never in rewards; "valid" questions are those
     that were not rejected. An answer is right if the part `metric` of its reward is at least `RIGHT_FROM`.
@@ -61,7 +59,7 @@ def selfplay_metrics(
     solvers = [episode.solvers for episode, _ in asked if episode.solvers is not None]
     rejected = Counter(episode.rejected for episode in episodes)
     return {
-        **prefixed("proposer", rollout_metrics([_proposals(episodes)])),
+        **prefixed("proposer", rollout_metrics([proposers_group("proposals", episodes)])),
         **(prefixed("solver", rollout_metrics(solvers)) if solvers else {}),
         "selfplay/proposals": float(len(episodes)),
         "selfplay/valid_rate": len(asked) / len(episodes),
@@ -73,15 +71,6 @@ def selfplay_metrics(
         **(_truths(asked, oracle, len(episodes)) if oracle else {}),
         **(_agreed(asked, oracle, metric) if oracle else {}),
     }
-
-
-def _proposals(episodes: Sequence[Episode]) -> TrajectoryGroup:
-    return TrajectoryGroup(
-        "proposals",
-        tuple(episode.proposer for episode in episodes),
-        tuple(episode.outcome for episode in episodes),
-        tuple(failed for episode in episodes for failed in episode.replaced),
-    )
 
 
 def _requested(episode: Episode) -> int:

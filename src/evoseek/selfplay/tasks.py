@@ -1,4 +1,4 @@
-"""Tasks for proposers, from the passages or the answers of a corpus.
+"""Tasks for proposers, from the passages or the answers of a corpus, and the groups in which proposals are compared.
 
 An answer is given with the number of successive searches that lead away from it:
 
@@ -15,15 +15,60 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import TYPE_CHECKING, Generic, Literal, TypeVar
 
 from evoseek.corpus.answers import TitleFinder, load_answers, mine_answers
-from evoseek.env.environments import answer_task, passage_task
+from evoseek.env.environments import answer_task, passage_task, task_of
 from evoseek.errors import ConfigError
 from evoseek.protocols import PassageStore
-from evoseek.selfplay.proposals import TaskSource
 from evoseek.selfplay.settings import GameSettings
-from evoseek.training.agent import Agent
-from evoseek.types import Passage, Question
+from evoseek.types import Episode, Passage, Question, TrajectoryGroup
+
+if TYPE_CHECKING:
+    from evoseek.training.agent import Agent
+
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class TaskSource(Generic[Item]):
+    """Tasks for a proposer, numbered without end: every item of the pool (a passage, an answer) once an epoch, in an
+    order of the epoch's own, each with a requested number of hops or searches drawn by `ratio` (shares of 1, 2, ...;
+    without any the number is always 0: the proposer's choice).
+
+    `make(id, item, requested)` words the task. Each is given `copies` times (nested sampling). What a number stands for
+    follows from the seed alone.
+    """
+
+    pool: Sequence[Item]
+    make: Callable[[str, Item, int], Question]
+    ratio: Sequence[float]
+    seed: str
+    copies: int = 1
+
+    def __call__(self, first: int, count: int, key: str) -> list[Question]:
+        """The tasks `first` to `first + count - 1` (from 0), all copies of one together; `key` begins the ids."""
+        tasks: list[Question] = []
+        orders: dict[int, list[int]] = {}
+        for number in range(first, first + count):
+            epoch, place = divmod(number, len(self.pool))
+            if epoch not in orders:
+                orders[epoch] = list(range(len(self.pool)))
+                random.Random(f"{self.seed}/tasks/{epoch}").shuffle(orders[epoch])
+            item = self.pool[orders[epoch][place]]
+            task = self.make(f"{key}-{number - first:04d}", item, self._requested(number))
+            made = task_of(task)
+            tasks += [
+                replace(task, id=f"{task.id}.{copy}" if self.copies > 1 else task.id, task=replace(made, id=task.id))
+                for copy in range(self.copies)
+            ]
+        return tasks
+
+    def _requested(self, number: int) -> int:
+        if not self.ratio:
+            return 0
+        hops = range(1, len(self.ratio) + 1)
+        return random.Random(f"{self.seed}/requested/{number}").choices(hops, self.ratio)[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,13 +99,7 @@ SOURCE_TOKENS = 256  # maximum number of tokens of a passage that a proposer is 
 
 
 def passage_tasks(
-    settings: GameSettings,
-    agent: Agent,
-    pool: Sequence[Passage],
-    *,
-    purpose: str,
-    copies: int,
-    shown: bool,
+    settings: GameSettings, agent: Agent, pool: Sequence[Passage], *, purpose: str, copies: int, shown: bool
 ) -> TaskSource[Passage]:
     """Tasks from passages, cut to the `SOURCE_TOKENS` that a proposer is shown. `purpose` keeps draws apart."""
     tokenizer = agent.policy.tokenizer
@@ -97,12 +136,7 @@ def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> Tas
     return TaskSource(leads, make, ratio, str(seed), settings.proposer.per_task)
 
 
-def passage_pool(corpus: PassageStore, seed: int) -> list[Passage]:
-    """The passages that proposals are made from."""
-    return sample_passages(corpus.passages(), POOL, seed)
-
-
-def sample_passages(passages: Iterable[Passage], most: int, seed: int) -> list[Passage]:
+def sample_passages(passages: Iterable[Passage], seed: int, most: int = POOL) -> list[Passage]:
     """All of them in order, or if there are more than `most`, so many drawn at random in one reading."""
     rng, pool = random.Random(f"{seed}/pool"), list[Passage]()
     for number, passage in enumerate(passages):
@@ -111,3 +145,40 @@ def sample_passages(passages: Iterable[Passage], most: int, seed: int) -> list[P
         elif (place := rng.randrange(number + 1)) < most:
             pool[place] = passage
     return pool
+
+
+def proposal_groups(episodes: Sequence[Episode], by: Literal["requested", "task"]) -> list[TrajectoryGroup]:
+    """The proposers' rollouts as groups with a common baseline: those of the same requested number (HRPO, Dr. Zero),
+    or those of the same task (GRPO with nested sampling)."""
+    groups: dict[str, list[Episode]] = {}
+    for episode in episodes:
+        task = task_of(episode.proposer.question)
+        groups.setdefault(f"{by}-{task.requested if by == 'requested' else task.id}", []).append(episode)
+    return [proposers_group(key, members) for key, members in groups.items()]
+
+
+def proposers_group(key: str, episodes: Sequence[Episode]) -> TrajectoryGroup:
+    """The proposers' rollouts of these episodes as one group."""
+    return TrajectoryGroup(
+        key,
+        tuple(episode.proposer for episode in episodes),
+        tuple(episode.outcome for episode in episodes),
+        tuple(failed for episode in episodes for failed in episode.replaced),
+    )
+
+
+def solver_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
+    """The solver's attempts, one group per question."""
+    return [episode.solvers for episode in episodes if episode.solvers is not None]
+
+
+def check_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
+    """The readings that verified each question, only for the record: they are not trained on. One group per proposal,
+    under the key `<the solvers' key>/checks`."""
+    groups: list[TrajectoryGroup] = []
+    for episode in episodes:
+        if episode.checks:
+            trajectories, outcomes = zip(*episode.checks, strict=True)
+            key = trajectories[0].id.rpartition("/")[0]
+            groups.append(TrajectoryGroup(f"{key}/checks", trajectories, outcomes))
+    return groups

@@ -33,9 +33,9 @@ from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.metrics import selfplay_metrics
-from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings, ProposerSettings
+from evoseek.selfplay.tasks import TaskSource, check_groups, passage_tasks, proposal_groups, solver_groups
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.rollout_metrics import StepReport, describe_failures, prefixed
@@ -387,8 +387,6 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
 
 def _tasks(settings: DrZero.Settings, game: Game, purpose: str, copies: int) -> TaskSource[Passage]:
     """Tasks from passages; `purpose` keeps draws apart."""
-    from evoseek.selfplay.tasks import passage_tasks
-
     shown = settings.proposer.show_source
     return passage_tasks(settings, game.proposer, game.pool, purpose=purpose, copies=copies, shown=shown)
 

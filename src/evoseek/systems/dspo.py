@@ -8,6 +8,9 @@
         loss = - mean over sequences of min(s A, clip(s, 1 - eps_low, 1 + eps_high) A),
                s = exp(mean over the sequence's action tokens of logprob - old_logprob)
 
+Groups whose rewards are all equal have advantages of 0, so that the batch would be smaller than it looks. The refill is
+bounded: where the policy solves everything or nothing, no number of draws would fill the batch.
+
 Without the filter it is GSPO (Search-R1 with this loss), without the sequence ratio DAPO (this with the clipped loss).
 When the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on
 few groups (`rollout/filter/kept` counts them); it never waits for more.
@@ -17,14 +20,15 @@ Questions that a step might have drawn and did not need come first in the next o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING
 
 from pydantic import Field
 
 from evoseek.credit.advantages import needs_critic
-from evoseek.credit.filters import GroupSelection
 from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.registry import find
 from evoseek.reward.functions import RewardPart
@@ -36,6 +40,82 @@ from evoseek.types import Scored, TrajectoryGroup
 
 if TYPE_CHECKING:
     from evoseek.training.plan import TrainingContext, TrainingPlan
+
+
+class Signal(StrEnum):
+    """How a group's valid rewards compare. Only `MIXED` gives a learning signal."""
+
+    MIXED = "mixed"  # they differ
+    ALL_RIGHT = "all_right"  # all equal, at least 1
+    ALL_WRONG = "all_wrong"  # all equal, less than 1
+    TOO_FEW_VALID = "too_few_valid"  # fewer than two: nothing to compare
+
+
+def group_signal(rewards: Sequence[float | None]) -> Signal:
+    """Whether a group has a signal, and if not, why. None is an Invalid member, which is no wrong answer.
+
+    For rewards of 0 and 1, MIXED is eq. 9 over the valid members; for graded rewards it means that not all are equal.
+    """
+    valid = [reward for reward in rewards if reward is not None]
+    if len(valid) < 2:
+        return Signal.TOO_FEW_VALID
+    if min(valid) != max(valid):
+        return Signal.MIXED
+    return Signal.ALL_RIGHT if valid[0] >= 1 else Signal.ALL_WRONG
+
+
+@dataclass(slots=True)
+class GroupSelection:
+    """The state of one batch's refill: `wanted` groups with a signal, out of at most `max_draws` drawn. `kept` holds
+    the keys of the selected groups, `signals` those of all, in the order in which they were added."""
+
+    wanted: int
+    max_draws: int
+    kept: list[str] = field(default_factory=list[str])
+    signals: dict[str, Signal] = field(default_factory=dict[str, Signal])
+
+    @property
+    def drawn(self) -> int:
+        """Groups added so far."""
+        return len(self.signals)
+
+    @property
+    def missing(self) -> int:
+        """Groups that the batch still lacks."""
+        return self.wanted - len(self.kept)
+
+    @property
+    def next_draw(self) -> int:
+        """How many groups to draw next: those missing, up to the bound; 0 when the selection is over."""
+        return max(0, min(self.missing, self.max_draws - self.drawn))
+
+    def add(self, key: str, rewards: Sequence[float | None]) -> bool:
+        """Add a drawn group, once, and return whether it is kept: it has a signal and the batch is not full."""
+        if key in self.signals:
+            raise ValueError(f"The group {key!r} was added twice; every drawn group needs a key of its own.")
+        self.signals[key] = group_signal(rewards)
+        is_kept = self.signals[key] is Signal.MIXED and self.missing > 0
+        if is_kept:
+            self.kept.append(key)
+        return is_kept
+
+    def metrics(self) -> dict[str, float]:
+        """Numbers of groups: drawn, kept, missing, and those without a signal by reason.
+
+        `rollout/filter/frac_reward_zero_std` is the share of equal rewards among groups with two or more valid members:
+        TRL's frac_reward_zero_std, before the filter. It is left out where no group had two.
+        """
+        counts = Counter(self.signals.values())
+        compared = self.drawn - counts[Signal.TOO_FEW_VALID]
+        metrics = {
+            "drawn": float(self.drawn),
+            "kept": float(len(self.kept)),
+            "missing": float(self.missing),
+            **{str(signal): float(counts[signal]) for signal in Signal if signal is not Signal.MIXED},
+        }
+        if compared:
+            metrics["frac_reward_zero_std"] = (compared - counts[Signal.MIXED]) / compared
+        return {f"rollout/filter/{name}": value for name, value in metrics.items()}
 
 
 class SelectionSettings(Section):

@@ -32,9 +32,9 @@ from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import failed_if_nothing_found
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.metrics import selfplay_metrics
-from evoseek.selfplay.proposals import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.selfplay.question_log import QuestionLog, draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
+from evoseek.selfplay.tasks import SearchChain, TaskSource, answer_tasks, check_groups, proposal_groups, solver_groups
 from evoseek.settings import Section, table
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
@@ -43,7 +43,6 @@ from evoseek.world.world import Oracle
 
 if TYPE_CHECKING:
     from evoseek.selfplay.game import Game
-    from evoseek.selfplay.tasks import SearchChain
     from evoseek.training.plan import TrainingContext, TrainingPlan
 
 Fill = Literal["dummy", "resample", "replay", "replay-reset"]
@@ -154,7 +153,6 @@ class SSP:
     def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[Game, TaskSource[SearchChain]]:
         """The game and the proposer's tasks: all that writing questions without training needs."""
         from evoseek.selfplay.game import Game  # imports torch, which the settings do not need
-        from evoseek.selfplay.tasks import answer_tasks
 
         game = Game.load(settings, context, AnswerProposerEnv)
         return game, answer_tasks(settings, context.corpus, settings.ssp.answers)
@@ -186,11 +184,7 @@ class SSP:
         metrics["selfplay/replayed"] = float(len(replayed))
         metrics |= self.update(step, {role: groups[role] for role in self.trained})
         self.publish(step)
-        timings = {
-            **stages.timings(),
-            "rollout/seconds": played - started,
-            "learner/seconds": perf_counter() - played,
-        }
+        timings = {**stages.timings(), "rollout/seconds": played - started, "learner/seconds": perf_counter() - played}
         return StepReport.of(played_groups, metrics, timings)
 
     @property

@@ -16,12 +16,7 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoseek.corpus.demonstrations import (
-    DemonstratedTurn,
-    Demonstration,
-    ProposerDemonstration,
-    load_demonstrations,
-)
+from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration, load_demonstrations
 from evoseek.corpus.language import is_refusal
 from evoseek.env.environments import passage_task
 from evoseek.errors import ConfigError, DataError, PolicyError, ToolError

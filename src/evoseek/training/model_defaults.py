@@ -4,9 +4,9 @@ Values set by the user, a config file or the system stay. Of the rest, those of 
 million parameters; a larger model gets these:
 
     policy.device                 the CUDA device, if there is one, or else the CPU
-    policy.dtype                  bfloat16 on an accelerator that has it; on a CPU where products of this model's sizes
-                                  are timed to be 1.3 times as fast in it; otherwise float32, as for several processes
-                                  (they share the weights in nothing else) and below 20 million parameters
+    policy.dtype                  bfloat16 on an accelerator that has it and a CPU with AMX or AVX-512 BF16; otherwise
+                                  float32, as for several processes (they share the weights in nothing else) and, on a
+                                  CPU, below 20 million parameters
     learner.bf16                  on an accelerator
     learner.learning_rate         all weights: 1.5e-5 below 0.3 billion parameters (measured: SmolLM2-135M on Wikipedia,
                                   GRPO; with 3e-5 one of two seeds collapsed); 1e-6 from 2.5 billion (published for 3B
@@ -53,8 +53,7 @@ _RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below so many parame
 _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
 _ADAPTER_RATE = 10.0  # times that of all weights
-_FEWEST_TIMED = 20_000_000  # parameters; below, the products are not what takes the time
-_LEAST_GAIN = 1.3  # of products; the rest of a pass gains about as much (bench/real_speed.py)
+_FEWEST_BFLOAT16 = 20_000_000  # parameters; below, the products are not what takes the time
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
 _LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
@@ -123,14 +122,10 @@ class _Choice:
         table, _, name = key.rpartition(".")
         if is_given(self.settings, key) or name not in getattr(type(lookup(self.settings, table)), "model_fields", ()):
             return
-        self.chosen[key] = value = self.before.get(key, value)
-        self.settings = with_setting(self.settings, key, value)
-        if reason:
+        self.chosen[key] = chosen = self.before.get(key, value)
+        self.settings = with_setting(self.settings, key, chosen)
+        if reason and key not in self.before:
             self.reasons[key] = reason
-
-    def needs(self, key: str) -> bool:
-        """Whether a value is neither given nor known from before."""
-        return not is_given(self.settings, key) and key not in self.before
 
 
 def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers: int = 0) -> None:
@@ -141,7 +136,7 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers
     longest = (shape.longest if shape else None) or 4096
     choose("policy.device", machine.device)
     if not remote:
-        choose("policy.dtype", *(_dtype(machine, shape) if choose.needs("policy.dtype") else ("float32",)))
+        choose("policy.dtype", *_dtype(machine, shape))
         choose("learner.bf16", not cpu)
         choose("learner.token_budget", 2048 if cpu else 8192)
     asks = lookup(settings, "questions.per_step") is not None
@@ -165,15 +160,9 @@ def _dtype(machine: Machine, shape: ModelShape | None) -> tuple[str, str]:
     """The data type of the weights, and why."""
     if machine.processes > 1:
         return "float32", f"{machine.processes} processes share the weights in it"
-    if not machine.is_cpu:
-        return ("bfloat16", "") if machine.has_bfloat16 else ("float32", f"{machine.device} has no bfloat16")
-    if shape is None or shape.parameters < _FEWEST_TIMED:
+    if machine.is_cpu and (shape is None or shape.parameters < _FEWEST_BFLOAT16):
         return "float32", ""
-    gain = machine.bfloat16_gain(shape.hidden, shape.inner)
-    return (
-        "bfloat16" if gain >= _LEAST_GAIN else "float32",
-        f"products in bfloat16 are {gain:.1f} times as fast on this CPU, and {_LEAST_GAIN} are worth it",
-    )
+    return ("bfloat16", "") if machine.has_bfloat16 else ("float32", f"{machine.device} has no bfloat16")
 
 
 def _choose_bounds(choose: _Choice) -> None:

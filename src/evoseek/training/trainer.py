@@ -6,10 +6,11 @@ are taken to is decided here alone (`Trainer.ratios`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import compress
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +25,7 @@ from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, ValueModel
-from evoseek.learner.reference import Scoring, with_scores
+from evoseek.learner.reference import with_scores
 from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.likelihood import ValueLoss
@@ -38,7 +39,6 @@ from evoseek.registry import build, find
 from evoseek.rollout.record import COMPACT
 from evoseek.runs import RunDirectory
 from evoseek.training.context import load_run_policy, loader_of
-from evoseek.training.samples import SampleRecord
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import Credit, GroupUpdate, PPOUpdate, SampleTransform
 from evoseek.types import TrainingSample
@@ -218,7 +218,8 @@ class Trainer:
         forward = LogprobModel(frozen.model.requires_grad_(False), temperature=self.settings.rollout.temperature)
         return partial(with_scores, "ref_logprobs", forward=forward, **self._scoring())
 
-    def _scoring(self, active: Callable[[], AbstractContextManager[object]] = nullcontext) -> Scoring:
+    def _scoring(self, active: Callable[[], AbstractContextManager[object]] = nullcontext) -> dict[str, Any]:
+        """How samples are scored: options of `learner.reference.score`."""
         settings, ranks = self.settings.learner, self.ranks
         return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": active}
 
@@ -323,3 +324,41 @@ def _load_critic(
         dump=run.dump,
     )
     return build("learner", settings.learner, context)
+
+
+@dataclass(frozen=True, slots=True)
+class SampleRecord:
+    """Appends what the learner is given of each rollout to `file` (samples.jsonl), a JSON object a line, on the first
+    rank only:
+
+    id             the trajectory's id, as in trajectories.jsonl
+    advantages     of its action tokens: one number if all have the same, else one for each
+    old_logprobs   of its action tokens, by the learner before the optimizer step of the rollout's mini-batch; only with
+                   record_samples=tokens, or where the loss needs them
+
+    A rollout that is not trained on has no line. `complete` puts in the learner's logprobs where they are missing; it
+    is called on all ranks, since they share that work.
+    """
+
+    file: ResumableJsonl
+    is_first: bool
+    complete: SampleTransform | None = None
+
+    def __call__(self, samples: Sequence[TrainingSample]) -> None:
+        """Record the samples that have a trajectory's id. Raises RunError when the disk does not take them."""
+        named = [sample for sample in samples if sample.id and any(sample.loss_mask)]
+        # the sampler's record itself is none of the learner's, which may well be equal to it
+        named = [replace(s, old_logprobs=None) if s.old_logprobs is s.rollout_logprobs else s for s in named]
+        if self.complete is not None and any(sample.old_logprobs is None for sample in named):
+            named = self.complete(named)
+        if self.is_first and named:
+            self.file.append(map(_row, named))
+
+
+def _row(sample: TrainingSample) -> Mapping[str, object]:
+    advantages = list(compress(sample.advantages, sample.loss_mask))
+    same = len(set(advantages)) == 1
+    row: dict[str, object] = {"id": sample.id, "advantages": advantages[0] if same else advantages}
+    if sample.old_logprobs is None:
+        return row
+    return {**row, "old_logprobs": list(compress(sample.old_logprobs, sample.loss_mask))}

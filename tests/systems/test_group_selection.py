@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.credit.advantages import group_advantages
-from evoseek.credit.filters import GroupSelection, Signal, group_signal
+from evoseek.systems.dspo import GroupSelection, Signal, group_signal
 
 MIXED, RIGHT, WRONG, FAILED = [1, 0, 1], [1, 1, 1], [0, 0, 0], [1, None, None]
 rewards = st.lists(st.sampled_from([None, 0.0, 1.0]), max_size=6)
@@ -30,10 +30,6 @@ rewards = st.lists(st.sampled_from([None, 0.0, 1.0]), max_size=6)
 )
 def test_what_a_groups_rewards_say(values: list, signal: Signal) -> None:
     assert group_signal(values) is signal
-
-
-def test_a_success_is_what_one_says_it_is() -> None:
-    assert group_signal([0.5, 0.5], success=0.5) is Signal.ALL_RIGHT
 
 
 @given(rewards)
