@@ -11,8 +11,7 @@ from typing import Any
 
 import pytest
 import torch
-from tests.doubles.engines import ScriptedServer, ScriptedVLLM
-from tests.doubles.sglang import ScriptedSGLang
+from tests.doubles.engines import ScriptedVLLM
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -33,9 +32,7 @@ from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.sampler import EngineSampler
-from evoseek.policy.engines.sglang import SGLangSampler
-from evoseek.policy.engines.vllm import VLLMSampler
+from evoseek.policy.engines.sampler import VLLMSampler
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
 from evoseek.policy.scripted import ScriptedSampler
@@ -199,20 +196,16 @@ async def embedded() -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
     yield sampler, TagRenderer(policy.tokenizer)
 
 
-def served_by(kind: type[EngineSampler], server: type[ScriptedServer]) -> Sampling:
+@asynccontextmanager
+async def served(**settings: float) -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
     """Every other turn that the server is asked for is right, and the rest are long: with random numbers of its own, it
     never writes the same again."""
-
-    @asynccontextmanager
-    async def served(**settings: float) -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
-        policy, texts = load_policy("tiny"), itertools.cycle(("<answer> Meri </answer>", "Kalo " * 80))
-        scripted = server(ScriptedSampler(lambda _: next(texts), policy.tokenizer, logprob=-0.5))
-        scripted.token_s = 1.0
-        async with scripted.serving() as url:
-            own = kind.Settings(name="own", urls=(url,), **settings)
-            yield kind(policy, [Link(url, own)], max_length=600), TagRenderer(policy.tokenizer)
-
-    return served
+    policy, texts = load_policy("tiny"), itertools.cycle(("<answer> Meri </answer>", "Kalo " * 80))
+    scripted = ScriptedVLLM(ScriptedSampler(lambda _: next(texts), policy.tokenizer, logprob=-0.5))
+    scripted.token_s = 1.0
+    async with scripted.serving() as url:
+        own = VLLMSampler.Settings(name="own", urls=(url,), **settings)
+        yield VLLMSampler(policy, [Link(url, own)], max_length=600), TagRenderer(policy.tokenizer)
 
 
 @asynccontextmanager
@@ -224,8 +217,7 @@ async def at_a_service() -> AsyncGenerator[tuple[Sampler, TagRenderer]]:
 
 SAMPLERS: dict[str, Sampling] = {
     "torch": embedded,
-    "vllm": served_by(VLLMSampler, ScriptedVLLM),
-    "sglang": served_by(SGLangSampler, ScriptedSGLang),
+    "vllm": served,
     "tinker": at_a_service,
 }
 SECONDS = {"timeout_s": True}

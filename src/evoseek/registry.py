@@ -143,14 +143,12 @@ KINDS: Mapping[str, Kind] = {
         "tokens in, tokens out",
         {
             "torch": "evoseek.policy.sampler:TorchSampler",
-            "vllm": "evoseek.policy.engines.vllm:VLLMSampler",
-            "sglang": "evoseek.policy.engines.sglang:SGLangSampler",
+            "vllm": "evoseek.policy.engines.sampler:VLLMSampler",
         },
         ("async sample(request)", "release(trajectory_id)", "update_weights(version, weights)", "policy_version"),
         settings={
             "torch": "evoseek.policy.settings:TorchSamplerSettings",
             "vllm": "evoseek.policy.settings:EngineSettings",
-            "sglang": "evoseek.policy.settings:EngineSettings",
             "tinker": "evoseek_tinker.settings:TinkerSamplerSettings",
         },
         packaged={"tinker": "evoseek_tinker.sampler:TinkerSampler"},

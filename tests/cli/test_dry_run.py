@@ -144,7 +144,7 @@ def test_stages_and_a_run_that_would_be_resumed(words, tmp_path):
 
 
 def test_what_a_run_would_refuse_is_refused(words, tmp_path):
-    servers = {"questions.path": str(tmp_path / "q.jsonl"), "sampler.name": "sglang", "sampler.urls": ["http://a"]}
+    servers = {"questions.path": str(tmp_path / "q.jsonl"), "sampler.name": "vllm", "sampler.urls": ["http://a"]}
     with pytest.raises(ConfigError, match="2 processes train together"):
         list(outline(load_settings(options=servers), RunDirectory(tmp_path / "run"), processes=2, words=[]))
     result = CliRunner().invoke(app, [*words[:-2], "--set", "questions.path=nowhere", "--dry-run"])
@@ -156,8 +156,8 @@ def test_what_a_run_would_refuse_is_refused(words, tmp_path):
     ("sets", "refusal"),
     [
         (["sampler.name=vllm", "sampler.urls=['http://a']", "sampler.gpus=[0]"], "no effect here"),
-        (["sampler.name=sglang", "sampler.urls=['nonsense']"], "nonsense"),
-        (["sampler.name=sglang", "sampler.api_key_env=EVOSEEK_NO_KEY"], "EVOSEEK_NO_KEY"),
+        (["sampler.name=vllm", "sampler.urls=['nonsense']"], "nonsense"),
+        (["sampler.name=vllm", "sampler.api_key_env=EVOSEEK_NO_KEY"], "EVOSEEK_NO_KEY"),
     ],
 )
 def test_servers_that_a_run_would_refuse_are_refused(words, sets, refusal):

@@ -2,7 +2,6 @@
 
 import pytest
 from tests.doubles.engines import Failure, ScriptedVLLM
-from tests.doubles.sglang import ScriptedSGLang
 
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, TrainingError
@@ -32,7 +31,7 @@ def train(server, places, directory, **options):
     with server.in_thread() as url:
         settings = {
             **places,
-            "sampler.name": "sglang" if isinstance(server, ScriptedSGLang) else "vllm",
+            "sampler.name": "vllm",
             "sampler.urls": [url],
             "questions.per_step": 2,
             "rollout.group_size": 2,
@@ -123,14 +122,6 @@ def test_two_processes_hand_over_one_policy_that_plays_both_roles_from_the_first
     assert [row["proposer/sampling/sampling_logp_difference/max"] < 1e-3 for row in rows] == [True, True]
     assert [row["proposer/grad_norm"] > 0 for row in rows] == [True, True]
     assert [len(server.loaded) for server in servers] == [4, 4]  # of steps 0 and 1, and of 1 and 2
-
-
-def test_a_run_with_servers_of_sglang(places, tmp_path):
-    server = ScriptedSGLang.of_policy("tiny")
-    rows = train(server, places, tmp_path / "run", **{"learner.learning_rate": 1e-3})
-    assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True, True]
-    assert {body["extra_key"] for body in server.turns} == {path.name for path in server.loaded}
-    assert server.counts["/pause_generation"] == server.counts["/continue_generation"] == len(server.loaded) == 3
 
 
 def test_a_server_without_the_weights_stops_the_run(places, tmp_path):

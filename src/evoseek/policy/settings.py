@@ -85,7 +85,7 @@ class TorchSamplerSettings(SamplerSettings):
 
 
 class EngineSettings(SamplerSettings):
-    """The servers of an engine, vLLM or SGLang."""
+    """The servers of vLLM."""
 
     on_resume = "probe_every urls api_key_env concurrency timeout_s program gpus arguments"
     urls: tuple[str, ...] = Field(
@@ -113,7 +113,7 @@ class EngineSettings(SamplerSettings):
     program: tuple[str, ...] = Field(
         default=(),
         description="Command that starts a server, such as the path of vllm in an environment of its own. Default: "
-        "that of the engine.",
+        "vllm.",
     )
     gpus: tuple[Annotated[str, BeforeValidator(str), Field(pattern=r"^\d+(,\d+)*$")], ...] = Field(
         default=(),

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from evoseek.errors import ConfigError
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, launch
-from evoseek.policy.engines.vllm import VLLMSampler
+from evoseek.policy.engines.sampler import VLLMSampler
 
 UP = "import http.server, sys; H = http.server.BaseHTTPRequestHandler\n" + textwrap.dedent("""
     class Health(H):

@@ -8,15 +8,13 @@ import pytest
 import torch
 from safetensors import safe_open
 from tests.doubles.engines import Failure, ScriptedVLLM
-from tests.doubles.sglang import ScriptedSGLang
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.errors import SamplerError, TrainingError
+from evoseek.errors import TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_scores
 from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.sglang import SGLangSampler
-from evoseek.policy.engines.vllm import VLLMSampler
+from evoseek.policy.engines.sampler import VLLMSampler
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
@@ -28,7 +26,6 @@ from evoseek.training.probe import EXACT, WeightsProbe
 from evoseek.types import SampleRequest, StopConditions
 
 REQUEST = SampleRequest("q1/0", 0, (5, 6, 7), 8, 1.0, StopConditions(), 0)
-ENGINES = {"vllm": (ScriptedVLLM, VLLMSampler), "sglang": (ScriptedSGLang, SGLangSampler)}
 
 
 def opened(directory):
@@ -45,10 +42,9 @@ def change(policy):
                 parameter.add_(0.05)
 
 
-def run(policy, directory, what, *, engine="vllm", server=None):
+def run(policy, directory, what, *, server=None):
     """`what(sampler, server, probe)`, with a sampler whose server starts with the policy's own model."""
-    scripted, kind = ENGINES[engine]
-    server = server or scripted(TorchSampler(load_policy("tiny"), slots=4), open_weights=opened)
+    server = server or ScriptedVLLM(TorchSampler(load_policy("tiny"), slots=4), open_weights=opened)
     trained = LogprobModel(policy.model, temperature=1.0)
 
     def score(samples):
@@ -57,9 +53,9 @@ def run(policy, directory, what, *, engine="vllm", server=None):
 
     async def within():
         async with server.serving() as url:
-            own = kind.Settings(name=engine, urls=(url,))
+            own = VLLMSampler.Settings(name="vllm", urls=(url,))
             files = WeightFiles(policy, directory, SamplerRun())
-            sampler = kind(policy, [Link(url, own, attempts=2, wait_s=0.001)], max_length=256, files=files)
+            sampler = VLLMSampler(policy, [Link(url, own, attempts=2, wait_s=0.001)], max_length=256, files=files)
             agent = Agent.of(load_settings(), policy)
             solver = Agent(agent.settings, policy, sampler, agent.prompts, agent.limits).solver([])
             return await what(sampler, server, WeightsProbe(solver, score, EXACT))
@@ -67,9 +63,8 @@ def run(policy, directory, what, *, engine="vllm", server=None):
     return asyncio.run(within())
 
 
-@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("rank", [0, 4])
-def test_every_version_reaches_the_server_and_the_probe_finds_the_learners_logprobs(engine, rank, tmp_path):
+def test_every_version_reaches_the_server_and_the_probe_finds_the_learners_logprobs(rank, tmp_path):
     policy = load_policy("tiny")
     if rank:
         policy = add_adapter(policy, "policy", rank=rank, alpha=8, seed=1)
@@ -86,33 +81,13 @@ def test_every_version_reaches_the_server_and_the_probe_finds_the_learners_logpr
             assert numbers["sampling/servers_lost"] == 0
             completion = await sampler.sample(REQUEST)
             assert completion.policy_version == version
-            salts.append(server.turns[-1]["cache_salt" if engine == "vllm" else "extra_key"])
+            salts.append(server.turns[-1]["cache_salt"])
         assert len(set(salts)) == 3  # nothing cached is used for another version
         assert len(set(server.loaded)) == 3  # never the same path twice
         assert sum(path.is_dir() for path in server.loaded) == 2
         assert len(server.adapters) == (1 if rank else 0)  # older ones are unloaded
 
-    run(policy, tmp_path, what, engine=engine)
-
-
-@pytest.mark.parametrize("rank", [0, 4])
-def test_a_server_of_sglang_that_was_restarted_gives_no_sample_before_it_has_the_weights_again(rank, tmp_path):
-    policy = load_policy("tiny")
-    if rank:
-        policy = add_adapter(policy, "policy", rank=rank, alpha=8, seed=1)
-    change(policy)
-
-    async def what(sampler, server, probe):
-        await sampler.sample(REQUEST)
-        server.weight_version = "default"
-        server.adapters.clear()
-        with pytest.raises(SamplerError, match=r"'default' instead of 'weights-|adapters are not loaded"):
-            await sampler.sample(REQUEST)
-        await sampler.sample(REQUEST)
-        await probe(0)
-        assert len(server.loaded) == 2
-
-    run(policy, tmp_path, what, engine="sglang")
+    run(policy, tmp_path, what)
 
 
 def test_weights_that_were_not_loaded_stop_the_run(tmp_path):

@@ -1,1 +1,1 @@
-"""Samplers that are servers of existing engines: vLLM and SGLang, spoken to over HTTP."""
+"""A sampler over servers of vLLM, spoken to over HTTP."""

@@ -1,4 +1,4 @@
-"""A sampler over the servers of an engine. A trajectory stays with one server, whose cache holds its beginning."""
+"""A sampler over servers of vLLM. A trajectory stays with one server, whose cache holds its beginning."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from evoseek.errors import ConfigError
-from evoseek.policy.engines.engine import EngineServer
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, launch
 from evoseek.policy.engines.link import Link, check_address
+from evoseek.policy.engines.vllm import VLLM
 from evoseek.policy.engines.weight_files import WeightFiles, save_untied
 from evoseek.policy.load import merged
 from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, eos_ids
@@ -24,9 +24,8 @@ from evoseek.types import Completion, SampleRequest
 _PROMPT = "The capital of France is"  # any text will do
 
 
-class EngineSampler:
-    """Samples with servers that hold the policy's weights (protocols.Sampler). What the servers speak is a class
-    derived from EngineServer.
+class VLLMSampler:
+    """Samples with servers of vLLM that hold the policy's weights (protocols.Sampler).
 
     New trajectories are spread over the servers by their ids. Those of a server that is lost fail, with SamplerError,
     and later ones go to the others until it is found to be back. New weights are written by `update_weights`; each
@@ -37,10 +36,9 @@ class EngineSampler:
     """
 
     Settings = EngineSettings
-    server: ClassVar[type[EngineServer]]
 
     @classmethod
-    def build(cls, settings: EngineSettings, context: SamplerContext) -> EngineSampler:
+    def build(cls, settings: EngineSettings, context: SamplerContext) -> VLLMSampler:
         """From settings. Raises ConfigError."""
         policy, run, key = context.policy, context.run, _key(settings.api_key_env)
         _check_processes(settings, run.processes)
@@ -53,11 +51,11 @@ class EngineSampler:
         links = [Link(url, settings, api_key=key) for url in urls]
         return cls(policy, links, max_length=context.max_length, files=files)
 
-    @classmethod
-    def commands(cls, settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
+    @staticmethod
+    def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
         """How the servers of a model are started, by their addresses."""
         return {
-            f"http://{HOST}:{port}": cls.server.command(settings, model, gpus, port)
+            f"http://{HOST}:{port}": VLLM.command(settings, model, gpus, port)
             for gpus, port in zip(settings.gpus or [""], ports, strict=True)
         }
 
@@ -99,10 +97,9 @@ class EngineSampler:
         prompt = [int(token) for token in policy.tokenizer.encode(_PROMPT, add_special_tokens=False)]
         rules = StopRules(policy.tokenizer, eos_ids(policy))
         self._servers = [
-            self.server(link, rules, vocabulary=self._vocabulary, prompt=prompt, max_length=max_length)
-            for link in links
+            VLLM(link, rules, vocabulary=self._vocabulary, prompt=prompt, max_length=max_length) for link in links
         ]
-        self._homes: dict[str, EngineServer] = {}
+        self._homes: dict[str, VLLM] = {}
 
     @property
     def policy_version(self) -> int:
@@ -110,7 +107,7 @@ class EngineSampler:
         return self._version
 
     @property
-    def replicas(self) -> Sequence[EngineServer]:
+    def replicas(self) -> Sequence[VLLM]:
         """Each server as a sampler of its own, with the policy's weights."""
         self._publish_first()
         return self._servers
@@ -146,7 +143,7 @@ class EngineSampler:
             for server in self._servers:
                 server.publish(written)
 
-    def _home(self, trajectory_id: str) -> EngineServer:
+    def _home(self, trajectory_id: str) -> VLLM:
         """The server of a trajectory: of those that are up, the one that a hash of both puts first. It stays the same,
         and a server that comes or goes changes the servers of no other new trajectory."""
         home = self._homes.get(trajectory_id)

@@ -17,7 +17,7 @@ from transformers import PreTrainedModel
 
 from evoseek.errors import EvoseekError, SamplerError
 from evoseek.files import remove_directory, replace_directory
-from evoseek.policy.engines.engine import Weights
+from evoseek.policy.engines.vllm import Weights
 from evoseek.policy.load import quietly, save_policy
 from evoseek.policy.policy import Policy, SamplerRun
 
