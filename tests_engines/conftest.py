@@ -18,8 +18,7 @@ from tests.doubles.loopback import Loopback
 
 from evoseek.corpus.questions import save_questions
 from evoseek.policy.engines.launch import HOST, Model, free_ports, launch
-from evoseek.policy.engines.sampler import VLLMSampler
-from evoseek.policy.engines.weight_files import save_untied
+from evoseek.policy.engines.sampler import VLLMSampler, save_untied
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question

@@ -143,7 +143,6 @@ def lay_out(token_ids: Sequence[tuple[int, ...]], device: torch.device, shortest
 
 
 def _beginning(path: Path, length: int) -> Path:
-    """Where the first tokens of a sample are."""
     kept = Path()
     for start, end in path:
         if length > 0:

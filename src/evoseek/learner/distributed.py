@@ -294,7 +294,6 @@ def is_orphaned() -> bool:
 
 
 def _environment(rank: int, number: int, port: int) -> dict[str, str]:
-    """The variables that torchrun sets for its processes; the store is this process's."""
     own = {
         "RANK": rank,
         "LOCAL_RANK": rank,

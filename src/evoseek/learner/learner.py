@@ -33,14 +33,12 @@ OptimizerFactory = Callable[..., Optimizer]
 class LearnerContext(Generic[Inputs]):
     """The context that a learner is built from, besides its settings: a model's forward pass and a loss.
 
-    `learning_rate` and `warmup_steps` replace those of the settings; `deferred_weights` are the files of a model
-    without weights, which several ranks share (see policy.deferred_weights); the others are as in `Learner`.
+    `deferred_weights` are the files of a model without weights, which several ranks share (policy.deferred_weights); the
+    others are as in `Learner`.
     """
 
     forward: Forward[Inputs]
     loss: LossFn[Inputs]
-    learning_rate: float | None = None
-    warmup_steps: int | None = None
     total_steps: int | None = None
     ranks: Ranks = ALONE
     dump: Path | None = None
@@ -74,12 +72,11 @@ class Learner(LearnerBase[Inputs]):
         shard_module(cast(nn.Module, context.forward), context.ranks)
         if context.deferred_weights:
             read_weights(cast(LogprobModel, context.forward), context.deferred_weights, context.ranks)
-        rate, warmup = context.learning_rate, context.warmup_steps
         return cls(
             context.forward,
             loss=context.loss,
-            learning_rate=settings.learning_rate if rate is None else rate,
-            warmup_steps=settings.warmup_steps if warmup is None else warmup,
+            learning_rate=settings.learning_rate,
+            warmup_steps=settings.warmup_steps,
             total_steps=context.total_steps,
             max_grad_norm=settings.max_grad_norm,
             token_budget=settings.token_budget,

@@ -192,12 +192,10 @@ def _attend(
 
 
 def _join(pieces: Sequence[Tensor], numbers: Sequence[int]) -> Tensor:
-    """The pieces with these numbers one after the other."""
     return torch.cat([pieces[n] for n in numbers], dim=2) if len(numbers) > 1 else pieces[numbers[0]]
 
 
 def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-    """Causal attention of the last queries to all keys."""
     if is_quick_bfloat16(query):
         return causal_by_products(query[0], key[0], value[0], scaling)[None]
     if query.device.type == "cpu" and query.dtype == torch.bfloat16:

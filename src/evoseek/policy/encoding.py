@@ -15,12 +15,12 @@ import secrets
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from evoseek.errors import PolicyError
 
 if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
+    from transformers import AddedToken, PreTrainedTokenizerBase
 
 _KEY = secrets.token_hex(8)
 _START, _END = f"\ufdd0{_KEY}\ufdd1", f"\ufdd2{_KEY}\ufdd1"  # U+FDD0.. are "noncharacters", for internal use
@@ -67,14 +67,7 @@ def well_formed(text: str) -> str:
     return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-class AnyAddedToken(Protocol):
-    """An added token, as the tokenizers and the transformers library each define it."""
-
-    content: str
-    special: bool
-
-
-def is_control(token: AnyAddedToken) -> bool:
+def is_control(token: AddedToken) -> bool:
     """Whether an added token has a meaning for the model that plain text must not be able to express.
 
     All special tokens do, and all others but white space and single characters, which only extend a vocabulary.

@@ -242,7 +242,6 @@ def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> st
 
 
 def _targets(model: PreTrainedModel, targets: str | Sequence[str]) -> list[str]:
-    """Names of the linear layers to adapt. Raises PolicyError."""
     head = model.get_output_embeddings()
     layers = {
         path.rpartition(".")[2]
@@ -291,7 +290,6 @@ def _dtype(model: PreTrainedModel) -> str:
 
 
 def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
-    """Settings and tensors of an adapter directory. Raises PolicyError."""
     check_peft()
     from peft import LoraConfig, PeftConfig
 

@@ -80,8 +80,6 @@ class _Group:
 
 @dataclass(frozen=True, slots=True)
 class _Pass:
-    """The state of a forward pass that attention needs."""
-
     cache: SlotCache
     groups: Sequence[_Group]
 
@@ -147,7 +145,6 @@ def find_longest(
 
 
 def _groups(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> list[_Group]:
-    """The groups, in the order of the spans."""
     singles = next((number for number, span in enumerate(spans) if len(span.ids) > 1), len(spans))
     groups = [_single_tokens(spans[:singles], dtype, device)] if singles else []
     first, token = singles, singles

@@ -86,7 +86,6 @@ def _is_slow_with_float32() -> bool:
 
 
 def _float32_product(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """The linear layer's product, for float32 numbers."""
     if _is_slow_with_float32():
         return torch.ops.mkldnn._linear_pointwise(input, weight, bias, "none", [], "")
     return linear(input, weight, bias)

@@ -50,8 +50,6 @@ class SamplerStats:
 
 @dataclass(slots=True, eq=False)
 class _Turn:
-    """A request being served."""
-
     request: SampleRequest
     future: asyncio.Future[Completion]
     rule: StopRule
@@ -191,7 +189,6 @@ class TorchSampler:
         self._wake()
 
     def _check(self, request: SampleRequest) -> None:
-        """Raise SamplerError for a request that cannot be served."""
         check_request(request, max_length=self.max_length, vocabulary=self._vocabulary)
         name = request.trajectory_id
         if name in self._turns:
@@ -203,12 +200,10 @@ class TorchSampler:
     # The driver
 
     def _wake(self) -> None:
-        """Start the driver if there are requests and it is not running."""
         if self._queue and self._driver is None:
             self._driver = self._queue[0].future.get_loop().create_task(self._drive())
 
     async def _drive(self) -> None:
-        """Serve requests until there are none."""
         self._policy.model.eval()
         try:
             while True:
@@ -362,7 +357,6 @@ class TorchSampler:
                 turn.future.set_exception(_as_sampler_error(error))
 
     def _abandon(self) -> None:
-        """Forget every trajectory and request."""
         self._queue.clear()
         self._turns.clear()
         self._rows.clear()

@@ -159,7 +159,6 @@ def make_renderer(
 
 
 def _closed(tag: re.Pattern[str], text: str) -> list[str]:
-    """The text between a tag and its closing tag."""
     return [found[1] for found in tag.finditer(text) if found[2]]
 
 

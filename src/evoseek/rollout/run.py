@@ -132,7 +132,6 @@ async def _roll_out(
 async def _take_turns(
     actor: _Actor, actions: list[Action], calls: ToolCalls, limits: Limits, watch: Watch
 ) -> StopReason:
-    """The loop: write, parse, call, observe."""
     for turn in range(limits.max_turns):
         written = await actor.write(turn)
         action, is_last = written.action, turn + 1 == limits.max_turns
@@ -160,8 +159,6 @@ async def _take_turns(
 
 
 class _Policy:
-    """A policy behind a sampler, in token ids."""
-
     def __init__(
         self, renderer: Renderer, sampler: Sampler, limits: Limits, clock: Clock, request: SampleRequest, puts_off: bool
     ) -> None:
@@ -215,8 +212,6 @@ class _Policy:
 
 
 class _ChatModel:
-    """A chat model, in messages."""
-
     policy_version = 0
 
     def __init__(self, chat: Chat, tags: TagMessages, trajectory_id: str, messages: Sequence[Message]) -> None:

@@ -187,5 +187,4 @@ def _inflects(word: str) -> bool:
 
 
 def _common(first: str, second: str) -> int:
-    """Length of the common beginning."""
     return next((place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))

@@ -168,7 +168,6 @@ def _right_answers(proposal: Trajectory) -> tuple[str, ...]:
 
 
 def _queries(proposal: Trajectory) -> list[str]:
-    """The queries of a proposal, in normal form."""
     calls = (result.call for result in proposal.tool_results)
     return [normalise(str(call.arguments["query"])) for call in calls if is_valid_search(call)]
 

@@ -146,7 +146,6 @@ class Game:
         return self.context.trainer_of(self.proposer, self._objective(), part="proposer")
 
     def _objective(self) -> Objective:
-        """What the proposer learns by: its own credit and loss."""
         own, context = self.settings.proposer, self.context
         loss = WithTerms(build("loss", own.loss, context), self.settings.algorithm.importance)
         return Objective(loss, build("credit", own.credit, context), own.temperature)

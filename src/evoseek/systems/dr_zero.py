@@ -276,7 +276,6 @@ class DrZero:
         return replace(report, metrics={**report.metrics, "selfplay/iteration": float(place.iteration)})
 
     async def _propose(self, step: int, place: ScheduledStep) -> StepReport:
-        """Propose, solve, and one step of the proposer's optimizer."""
         if place.number == 1 and self.restart_proposer is not None:
             self.restart_proposer()
         started, stages = perf_counter(), Stages()
@@ -323,7 +322,6 @@ class DrZero:
         raise TrainingError(_outage(step, failures, len(tasks)))
 
     async def _solve(self, step: int, place: ScheduledStep) -> StepReport:
-        """A step of the solver on the iteration's questions."""
         if place.number == 1:
             self.solving.passes.restore({})  # the questions are others
             if self.restart_solver is not None:
@@ -386,7 +384,6 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
 
 
 def _tasks(settings: DrZero.Settings, game: Game, purpose: str, copies: int) -> TaskSource[Passage]:
-    """Tasks from passages; `purpose` keeps draws apart."""
     shown = settings.proposer.show_source
     return passage_tasks(settings, game.proposer, game.pool, purpose=purpose, copies=copies, shown=shown)
 

@@ -159,7 +159,6 @@ class SearchR1:
         return StepReport.of(groups, metrics, timings)
 
     async def _rolled_out(self, step: int) -> tuple[Rollouts, float]:
-        """The step's rollouts, and the seconds that they took."""
         if self.ahead is not None:
             return await self.ahead.take(step, self.collect)
         started = perf_counter()

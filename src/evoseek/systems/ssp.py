@@ -189,7 +189,6 @@ class SSP:
 
     @property
     def _full_batch(self) -> int:
-        """Valid questions of a full batch."""
         return self.proposals_per_step * self.tasks.copies
 
     async def _episodes(self, step: int, stages: Stages) -> list[Episode]:

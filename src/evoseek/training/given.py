@@ -171,6 +171,5 @@ def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None
 
 
 def _stated(tree: Tree) -> object:
-    """The value of run.system; None if it is not set."""
     run = cast("object", tree.get("run"))
     return cast(Tree, run).get("system") if isinstance(run, dict) else None

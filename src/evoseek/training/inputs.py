@@ -101,7 +101,6 @@ def _index(directory: Path, engine: str) -> str:
 
 
 def _is_here(model: Path) -> bool:
-    """Whether a model is a directory or a GGUF file of this machine."""
     return model.is_dir() or (is_gguf(str(model)) and model.is_file())
 
 

@@ -77,7 +77,6 @@ def training_needs(settings: TrainingSettings, shape: ModelShape, processes: int
 
 
 def _cold_start_needs(settings: TrainingSettings, shape: ModelShape) -> Mapping[str, int]:
-    """Of the run that learns the demonstrations of a cold start."""
     warm = with_setting(settings, "lora.rank", 0)
     warm = with_setting(warm, "learner.token_budget", LearnerSettings().token_budget)
     needs = {"learner": _all_weights(warm, shape), "activations": _activations(warm, shape)}

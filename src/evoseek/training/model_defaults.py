@@ -157,7 +157,6 @@ def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers
 
 
 def _dtype(machine: Machine, shape: ModelShape | None) -> tuple[str, str]:
-    """The data type of the weights, and why."""
     if machine.processes > 1:
         return "float32", f"{machine.processes} processes share the weights in it"
     if machine.is_cpu and (shape is None or shape.parameters < _FEWEST_BFLOAT16):
@@ -166,7 +165,6 @@ def _dtype(machine: Machine, shape: ModelShape | None) -> tuple[str, str]:
 
 
 def _choose_bounds(choose: _Choice) -> None:
-    """How many calls and turns a rollout has."""
     choose("rollout.max_tool_calls", 4)
     choose("rollout.max_malformed", 2)
     choose("rollout.final_answer", True)

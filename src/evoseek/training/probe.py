@@ -89,7 +89,6 @@ class WeightsProbe:
             return name, [], str(error)
 
     def _compared(self, samples: Sequence[TrainingSample], step: int, name: str) -> list[float]:
-        """The difference of every token."""
         differences = [
             abs(own - other)
             for sample in self.score(samples)

@@ -314,16 +314,9 @@ def _load_critic(
     """The learner of PPO's critic. It has its own learning rate; everything else is as for the policy."""
     source = str(checkpoint.part_directory("critic")) if checkpoint else settings.policy.model
     forward = ValueModel(load_critic(source, device=str(ranks.device)))
-    critic = settings.critic
-    context = LearnerContext(
-        forward,
-        ValueLoss(),
-        learning_rate=critic.learning_rate,
-        warmup_steps=critic.warmup_steps,
-        ranks=ranks,
-        dump=run.dump,
-    )
-    return build("learner", settings.learner, context)
+    own = {"learning_rate": settings.critic.learning_rate, "warmup_steps": settings.critic.warmup_steps}
+    context = LearnerContext(forward, ValueLoss(), ranks=ranks, dump=run.dump)
+    return build("learner", settings.learner.model_copy(update=own), context)
 
 
 @dataclass(frozen=True, slots=True)

@@ -249,7 +249,6 @@ class PPOUpdate(GroupUpdate):
         ]
 
     def _estimate(self, sample: TrainingSample, reward: float) -> tuple[list[float], list[float]]:
-        """Advantages and returns of a sample's action tokens."""
         rewards = [0.0] * sum(sample.loss_mask)
         if self.kl_coefficient:
             rewards = [-cost for cost in compress(kl_penalties(sample, self.kl_coefficient), sample.loss_mask)]

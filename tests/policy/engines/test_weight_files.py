@@ -14,8 +14,7 @@ from evoseek.errors import TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_scores
 from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.sampler import VLLMSampler
-from evoseek.policy.engines.weight_files import WeightFiles, save_untied
+from evoseek.policy.engines.sampler import VLLMSampler, WeightFiles, save_untied
 from evoseek.policy.load import load_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.policy.policy import Policy, SamplerRun

@@ -186,9 +186,8 @@ class TinkerLearner(LearnerBase[LossInputs]):
 
     def _learning_rate(self) -> float:
         own, context = self._settings, self._context
-        rate = own.learning_rate if context.learning_rate is None else context.learning_rate
-        warmup = own.warmup_steps if context.warmup_steps is None else context.warmup_steps
-        return rate * schedule_factor(self.step, warmup_steps=warmup, total_steps=context.total_steps)
+        factor = schedule_factor(self.step, warmup_steps=own.warmup_steps, total_steps=context.total_steps)
+        return own.learning_rate * factor
 
 
 @dataclass(frozen=True, slots=True)

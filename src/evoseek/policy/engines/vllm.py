@@ -7,8 +7,8 @@
 What is known to go wrong, and how it is met here: keys and values of older weights stay in the prefix cache (every
 request has the policy's version as `cache_salt`); an adapter loaded again from the same path keeps old blocks (every
 version has a name and a path of its own); `reload_weights` without a path reads the old weights, and leaves a tied head
-as it was (weights are written untied, see `weight_files`); a model's own generation settings are defaults of requests
-(each request names all of them); a seed for each request has ended the CPU's engine (none is sent).
+as it was (weights are written untied); a model's own generation settings are defaults of requests (each request names
+all of them); a seed for each request has ended the CPU's engine (none is sent).
 """
 
 from __future__ import annotations
@@ -316,7 +316,6 @@ def _read_event(value: Any, name: str, written: int) -> Sampled:
 
 
 def _strange(value: object) -> TransientError:
-    """The error for a reply that is not as vLLM documents it."""
     return TransientError(f"its reply is not as vLLM's: {redacted(value, '')}")
 
 
