@@ -26,12 +26,15 @@ from evoseek.env.reading import PageBeginning
 from evoseek.env.simulated import SimulatedEngine, simulator_reply
 from evoseek.env.web import Web
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
 from evoseek.world.world import World
+
+sys.path.append(str(Path(__file__).parents[1]))  # for the doubles
+
+from tests.doubles.scripted import ScriptedChat
 
 ENTITIES = 300
 ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from tests.doubles.engines import ScriptedVLLM
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
@@ -35,7 +36,6 @@ from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sampler import VLLMSampler
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import RewardFn, Sampler
 from evoseek.registry import KINDS, find

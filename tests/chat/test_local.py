@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.doubles.scripted import Asked, ScriptedChat, ScriptedSampler
 
 from evoseek.chat.local import SamplerChat
 from evoseek.env.prompts import load_prompts
@@ -10,7 +11,6 @@ from evoseek.errors import PolicyError, ReplyError, SamplerError, ToolError
 from evoseek.policy.encoding import outside, trusted
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.scripted import Asked, ScriptedChat, ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.judge import parse_verdict
 from evoseek.types import Message

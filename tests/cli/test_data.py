@@ -6,6 +6,7 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.data import sorting
@@ -14,7 +15,6 @@ from evoseek.data.mixing import mix_questions
 from evoseek.data.sorting import filter_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.types import Question

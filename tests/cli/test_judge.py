@@ -9,12 +9,12 @@ from io import StringIO
 
 import pytest
 from rich.console import Console
+from tests.doubles.scripted import ChatScript, ScriptedChat
 
 from evoseek.cli.main import main
 from evoseek.corpus.questions import JudgedAnswer
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import EvoseekError, ToolError
-from evoseek.policy.scripted import ChatScript, ScriptedChat
 from evoseek.report.judging import check_judge
 from evoseek.types import Message, Question
 

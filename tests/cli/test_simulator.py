@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.cli.main import main
 from evoseek.corpus.questions import load_questions, save_questions
@@ -14,7 +15,6 @@ from evoseek.env.simulated import SimulatedEngine, simulator_reply
 from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy
 from evoseek.policy.policy import has_adapters
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex
 from evoseek.simulator import collecting as simulator_collecting
 from evoseek.simulator import labelling as simulator_labelling

@@ -4,6 +4,7 @@ import asyncio
 from pathlib import Path
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.resumable_jsonl import open_growing_file
@@ -13,7 +14,6 @@ from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, EvoseekError, ToolError
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse

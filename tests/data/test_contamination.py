@@ -3,13 +3,13 @@
 import asyncio
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.data.contamination import ClosedBook, ContaminationCheck, Overlap
 from evoseek.env.environments import ReaderEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, SamplerError, ToolError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits

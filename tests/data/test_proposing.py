@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.corpus.questions import load_questions
@@ -25,7 +26,6 @@ from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.agent import Agent

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import sorting
@@ -10,7 +11,6 @@ from evoseek.data.sorting import FORM, JudgeCheck, QuestionVerdict, checking, lo
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.types import Question
 
 QUESTIONS = [Question(name, f"who is {name} ?", ("Meri",), {"hops": 1}) for name in "abcde"]

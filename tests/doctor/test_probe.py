@@ -3,12 +3,12 @@
 from typing import ClassVar
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tests.search.failing import FailingEngine
 
 from evoseek.doctor.context import DoctorContext
 from evoseek.doctor.probe import probe
 from evoseek.errors import SamplerError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.given import load_settings
 from evoseek.types import Passage

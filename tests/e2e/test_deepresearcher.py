@@ -11,13 +11,13 @@ from functools import partial
 from threading import Event, Thread
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tests.doubles.world_site import WorldSite
 from tools.tiny.more_tags import add_tags
 
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.format import WebFormatReward
 from evoseek.rollout.record import read_trajectories
 from evoseek.search.browse.extract import Extractor

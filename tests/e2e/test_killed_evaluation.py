@@ -23,7 +23,7 @@ POLICY = '''
 import asyncio
 
 from evoseek.policy.draw import turn_uniforms
-from evoseek.policy.scripted import ScriptedSampler
+from tests.doubles.scripted import ScriptedSampler
 
 TURNS = "<search> north </search>", "<answer> north </answer>", "<answer> gold river </answer>", "gold"
 

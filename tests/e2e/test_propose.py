@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.corpus.questions import load_questions
 from evoseek.data.proposing import propose
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.reward.answer import usable_question
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.agent import Agent

@@ -4,13 +4,13 @@ import json
 import re
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.chat.endpoint import EndpointChat
 from evoseek.corpus.questions import save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulated import SimulatedEngine, simulator_reply
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 

@@ -7,6 +7,7 @@ from itertools import pairwise
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.reading import (
     FORM,
@@ -18,7 +19,6 @@ from evoseek.env.reading import (
     segments_of,
 )
 from evoseek.errors import ReplyError, ToolError
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.types import Page
 
 PAGE = Page("http://a.test/kalo", "Kalo", "Part one. Part two. Part three. Part four. Part five.")

@@ -8,12 +8,12 @@ from itertools import permutations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulated import SimulatedEngine, parse_documents, simulator_reply
 from evoseek.errors import ReplyError, ToolError
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.protocols import QuestionEngine
 from evoseek.types import Question
 

@@ -4,13 +4,13 @@ import asyncio
 from dataclasses import dataclass, field
 
 import pytest
+from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
 from evoseek.eval.attempt import BaselineAnswerer, ChatModel
 from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy
-from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.registry import find
 from evoseek.rollout.limits import Limits
 from evoseek.search.settings import SearchSettings

@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, CutReplyError, ToolError
 from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.registry import KINDS, find
 from evoseek.rollout.limits import Limits
 from evoseek.search.settings import SearchSettings

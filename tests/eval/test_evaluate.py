@@ -3,13 +3,13 @@ import math
 from dataclasses import replace
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate, examining
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits

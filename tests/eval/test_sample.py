@@ -8,6 +8,7 @@ from functools import partial
 
 import pytest
 from pydantic import TypeAdapter
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.corpus.resumable_jsonl import made_by
@@ -23,7 +24,6 @@ from evoseek.eval.sample import (
     merged,
 )
 from evoseek.eval.support import by_words
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.certainty import certainty_of

@@ -10,13 +10,13 @@ import asyncio
 from collections.abc import Callable
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Sample, draw
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits

@@ -7,12 +7,12 @@ from dataclasses import replace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
 from evoseek.eval.support import SupportJudge, spans, support_of
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 KALO = Passage("kalo#0", "kalo", "Kalo", "Kalo is a town by the sea. Its mayor is Meri Tolu, who was born in Vesu.")

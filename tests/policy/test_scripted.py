@@ -1,9 +1,9 @@
 import asyncio
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.errors import SamplerError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest, StopConditions
 

@@ -8,12 +8,12 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.doubles.scripted import ScriptedChat
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.judge import FORM, Judge, same_family
 from evoseek.types import Action, Invalid, Message, Outcome, Question, Scored, Segment, StopReason, Trajectory

@@ -6,11 +6,11 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tool_calls import ToolCallRenderer
 from evoseek.rollout.limits import Limits

@@ -4,11 +4,11 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.errors import ConfigError
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Clock, Limits

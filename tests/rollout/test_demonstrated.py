@@ -3,12 +3,12 @@
 import asyncio
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
 from evoseek.env.environments import PassageProposerEnv, passage_task
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, ToolError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory

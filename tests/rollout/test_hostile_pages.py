@@ -11,13 +11,13 @@ import time
 from collections import Counter
 
 import pytest
+from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.reading import PageBeginning, ReadingAgent
 from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.policy.encoding import Encoder, split_trusted
-from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.policy.tool_calls import make_renderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory

@@ -3,11 +3,11 @@
 import asyncio
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.environments import HistoryEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import converse

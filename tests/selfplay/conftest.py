@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import SamplerError, ToolError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Environment
 from evoseek.reward.functions import AnswerReward

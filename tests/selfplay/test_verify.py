@@ -7,12 +7,12 @@ from itertools import product
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import ReaderEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import SamplerError, ToolError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits

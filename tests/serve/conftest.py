@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.answer import Answerer
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.eval.support import by_words
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller

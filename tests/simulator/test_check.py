@@ -5,12 +5,12 @@ import math
 from dataclasses import replace
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulated import simulator_reply
 from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.simulator.check import check_simulator, compliance_table, world_claims
 from evoseek.simulator.collecting import SearchRecord
 from evoseek.types import Passage, Question

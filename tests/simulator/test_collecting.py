@@ -5,6 +5,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tests.search.failing import FailingEngine
 from tools.tiny.tokenizer import tiny_tokenizer
 
@@ -14,7 +15,6 @@ from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ToolError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller

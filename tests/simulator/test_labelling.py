@@ -4,12 +4,12 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
-from evoseek.policy.scripted import ScriptedChat
 from evoseek.simulator import labelling as simulator_labelling
 from evoseek.simulator.collecting import SearchRecord, load_records
 from evoseek.simulator.labelling import FORM, JudgeLabel, TrueLabel, labelling

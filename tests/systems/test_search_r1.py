@@ -8,6 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from pydantic import TypeAdapter
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.environments import SolverEnv
@@ -15,7 +16,6 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import TrainingError
 from evoseek.learner.distributed import Ranks
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.selfplay.episode import relabel
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.loop import TrainingLoop

@@ -5,6 +5,7 @@ from dataclasses import replace
 from functools import partial
 
 import pytest
+from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
@@ -13,7 +14,6 @@ from evoseek.env.tools import SearchTool
 from evoseek.errors import ToolError
 from evoseek.learner.distributed import Ranks
 from evoseek.policy.encoding import plain
-from evoseek.policy.scripted import ScriptedChat, ScriptedSampler
 from evoseek.systems.zerosearch import ZeroSearch, noise_probability
 from evoseek.training.rollouts import Ahead
 from evoseek.types import Invalid, Question, StopReason

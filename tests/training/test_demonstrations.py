@@ -5,6 +5,7 @@ from collections import Counter
 from dataclasses import replace
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.corpus.demonstrations import (
@@ -17,7 +18,6 @@ from evoseek.env.environments import PassageProposerEnv, SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import DataError
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller

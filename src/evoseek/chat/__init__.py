@@ -1,1 +1,1 @@
-"""Chat models, from messages to text: an in-process model, an endpoint, a scripted double."""
+"""Chat models, from messages to text: an in-process model, an endpoint."""

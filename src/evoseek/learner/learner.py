@@ -33,8 +33,8 @@ OptimizerFactory = Callable[..., Optimizer]
 class LearnerContext(Generic[Inputs]):
     """The context that a learner is built from, besides its settings: a model's forward pass and a loss.
 
-    `deferred_weights` are the files of a model without weights, which several ranks share (policy.deferred_weights); the
-    others are as in `Learner`.
+    `deferred_weights` are the files of a model without weights, which several ranks share; the others are as in
+    `Learner`.
     """
 
     forward: Forward[Inputs]

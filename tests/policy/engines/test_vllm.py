@@ -8,13 +8,13 @@ from dataclasses import replace
 import httpx2
 import pytest
 from tests.doubles.engines import Failure, ScriptedVLLM
+from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.policy.engines.link import Link
 from evoseek.policy.engines.sampler import VLLMSampler
 from evoseek.policy.engines.vllm import Weights
 from evoseek.policy.load import load_policy
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.types import Completion, SampleRequest, StopConditions
 from evoseek.world.server import Response
 

@@ -6,6 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.build import FLAWLESS, sample
 from tools.tiny.demonstrations import Demonstration
 from tools.tiny.more_tags import add_tags
@@ -15,7 +16,6 @@ from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture, web_tools
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.policy.load import load_policy
-from evoseek.policy.scripted import ScriptedSampler
 from evoseek.policy.tags import TagRenderer, tag_calls
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
