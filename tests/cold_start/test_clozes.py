@@ -222,3 +222,9 @@ def test_a_heading_is_no_part_of_the_sentence_after_it():
     assert [one.question for one in found if one.answer == "MARLOW_OK"] == [
         "What does the marlow_open call return on success?"
     ]
+
+
+def test_a_number_of_a_name_and_a_description_without_its_end_are_not_asked_for():
+    assert "200" not in asked("Marlow", "Marlow competed in the women's 200 metre race at Oro Vale.").values()
+    assert "Marlow" not in asked("Marlow", "Marlow had a population of 229 in Oro Vale in.").values()
+    assert "Marlow" in asked("Marlow", "Marlow had a population of 229 in Oro Vale.").values()

@@ -332,7 +332,7 @@ def _of_subject(statement: _Statement) -> Iterator[Cloze]:
     end = CLAUSE_END.search(found[1], min(len(found[1]), 40))
     description = (found[1][: end.start()] if end else found[1]).rstrip(" .")
     said = words(description)
-    is_specific = re.search(r"[A-Z0-9]", NATION.sub("", description)) is not None
+    is_specific = re.search(r"[A-Z0-9]", NATION.sub("", description)) is not None and not OPEN_END.search(description)
     if is_specific and len(said) in _WORDS_OF_SUBJECT_QUESTION and not set(words(name)) & set(said):
         asked = "who" if statement.of_person else "what"
         of_kind = OF_KIND.fullmatch(description)

@@ -97,8 +97,8 @@ NO_PLACE = re.compile(
     rf"Navy|{_MONTHS})\b"
 )
 """Names that follow `in` and are no places."""
-BETWEEN = re.compile(r"\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?) $")
-"""What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`."""
+BETWEEN = re.compile(r"(?:\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?)|['’]s?) $")
+"""What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`, `the women's 200 m`."""
 _KIN = "daughter|son|child|wife|widow|husband|brother|sister|mother|father|uncle|aunt|niece|nephew|cousin|twin"
 _WORK = (
     "actor|actress|singer|poet|writer|author|painter|(?!(?:play|check)?list )[a-z]+ist|composer|director|producer|"
