@@ -269,3 +269,8 @@ def test_paths_are_normalised(init, tmp_path):
     done, file = init("mine", "--documents", "docs/../docs")
     assert done.exception is None
     assert tomllib.loads(file.read_text())["project"]["documents"] == str(tmp_path / "docs")
+
+
+def test_a_script_may_say_yes_though_nothing_is_asked(init):
+    done, file = init("--yes", "--model", "tiny")
+    assert (done.exit_code, file.is_file()) == (0, True)
