@@ -221,12 +221,13 @@ class ForkServer:
 
     def __init__(self, outputs: Path, *words: str):
         self._outputs = (str(outputs / str(number)) for number in itertools.count())
+        paths = filter(None, (os.environ.get("PYTHONPATH"), str(Path(__file__).parents[1])))  # where doubles are found
         self._process = subprocess.Popen(
             [sys.executable, str(Path(__file__).with_name("commands_child.py")), *words],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": os.pathsep.join(paths)},
         )
 
     def start(

@@ -61,7 +61,7 @@ def test_dr_zero_by_its_command_resumes_and_its_solver_is_asked_scored_and_expor
     assert status == 0, err
     assert "after step 2" in said
     assert "step 4/4" in said
-    assert "Curves:" in said
+    assert "Curves and rollouts:" in said
     metrics = rows(run / "metrics.jsonl")
     assert [row["step"] for row in metrics] == [0, 1, 2, 3, 4]
     assert {"selfplay/valid_rate", "proposer/reward"} <= metrics[1].keys()

@@ -93,3 +93,28 @@ def test_a_call_that_began_before_it_opened_does_not_put_off_the_trial():
     assert not earlier.__exit__(TransientError, DOWN, None)
     clock.now += 1
     assert outcome(breaker) is None
+
+
+def test_a_call_that_comes_during_a_trial_waits_for_its_end():
+    async def run(fails: bool) -> None:
+        breaker = CircuitBreaker(failures=1, pause_s=0.0)
+        with pytest.raises(TransientError), breaker.call():
+            raise TransientError("down")
+        breaker._pause_s = 60.0
+        ended = asyncio.Event()
+
+        async def trial():
+            with breaker.call():
+                await ended.wait()
+                if fails:
+                    raise TransientError("still down")
+
+        tasks = asyncio.create_task(trial()), asyncio.create_task(breaker.ready())
+        await asyncio.sleep(0.1)
+        assert not tasks[1].done()
+        ended.set()
+        results = await asyncio.gather(*tasks, return_exceptions=True)
+        assert [type(result) for result in results] == ([TransientError, ToolError] if fails else [type(None)] * 2)
+
+    for fails in (False, True):
+        asyncio.run(run(fails))

@@ -51,7 +51,7 @@ from evoseek.cli.main import main
 
 class Finder:
     def find_spec(self, name, *_):
-        if name == "evoseek.train":
+        if name == "evoseek.run":
             thing = Finder()
             kept = weakref.ref(thing, lambda _: signal.raise_signal(signal.SIGINT))
             del thing  # the KeyboardInterrupt of a callback is lost

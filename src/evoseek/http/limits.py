@@ -27,6 +27,8 @@ from evoseek.errors import ToolError
 
 T = TypeVar("T")
 
+_POLL_S = 0.02
+
 
 class TransientError(Exception):
     """A transient failure; the server asks for no request for `wait_s` seconds."""
@@ -93,7 +95,8 @@ def seconds_of(retry_after: str) -> float:
 
 class CircuitBreaker:
     """Opens after `failures` calls in a row have failed; while it is open, every call is refused at once, except one
-    trial call every `pause_s` seconds. Any call that reaches the server closes it.
+    trial call every `pause_s` seconds. Calls that arrive during a trial may wait for its end (`ready`), so that they
+    are not refused if the server is back. Any call that reaches the server closes it.
 
     A call fails by TransientError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy
     (429) or refuses a call (401) is up. Cancelled calls do not count.
@@ -103,6 +106,7 @@ class CircuitBreaker:
         self._failures, self._pause_s, self._clock = failures, pause_s, clock
         self._in_a_row, self._cause = 0, ""
         self._until: float | None = None  # while open: when the next trial is due
+        self._on_trial = False
 
     @property
     def is_open(self) -> bool:
@@ -122,13 +126,19 @@ class CircuitBreaker:
                 f"tried again in {wait_s:.0f} s. Check the server and the network."
             )
 
+    async def ready(self) -> None:
+        """Wait for the end of a trial. Raises ToolError if a call would be refused then."""
+        while self._on_trial:
+            await asyncio.sleep(_POLL_S)
+        self.check()
+
     @contextmanager
     def call(self) -> Generator[None]:
         """One call, to be made in the block. Raises ToolError if it is refused."""
         self.check()
         is_trial = self.is_open
         if is_trial:
-            self._until = self._clock() + self._pause_s
+            self._on_trial, self._until = True, self._clock() + self._pause_s
         try:
             yield
         except (RateLimitError, ToolError):
@@ -141,6 +151,9 @@ class CircuitBreaker:
             raise
         else:
             self._close()
+        finally:
+            if is_trial:
+                self._on_trial = False
 
     def _wait_s(self) -> float:
         return 0.0 if self._until is None else self._until - self._clock()

@@ -132,6 +132,7 @@ class WebClient:
 
         async def attempt(client: httpx2.AsyncClient) -> T:
             await self._turn()
+            await self.breaker.ready()  # since the breaker may have opened meanwhile
             if self.calls == self._limits.budget:
                 raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
             with self.breaker.call():
@@ -143,7 +144,7 @@ class WebClient:
                 raise ToolError(f"{what}. It is not retried: correct the key, the url or the options.")
 
         try:
-            self.breaker.check()
+            await self.breaker.ready()
             return await self._server.call(attempt)
         except ToolError as error:
             raise ToolError(f"There is no answer of {self._name}: {error}") from error
@@ -153,7 +154,7 @@ class WebClient:
 
     async def _turn(self) -> None:
         """Wait until the rate allows a request. Raises ToolError while the provider is down."""
-        self.breaker.check()
+        await self.breaker.ready()
         loop = asyncio.get_running_loop()
         if self._limiter is None or self._limiter[0] is not loop:
             burst = max(1.0, self._limits.rate_per_s * _BURST_S)
