@@ -185,9 +185,10 @@ class StopConditions:
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
     """One turn to sample. `token_ids` is the whole context so far; a sampler may reuse the keys and values that it
-    already holds for `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) alone. The
-    turn ends after the token with which the sampler has worked on it for `max_seconds`. The turn begins with the ids of
-    `begins`, whatever the policy would have drawn; their logprobs are the policy's own."""
+    already holds for `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) and of
+    whether `begins` is given, alone. The turn ends after the token with which the sampler has worked on it for
+    `max_seconds`. It begins with the ids of `begins`, whatever the policy would have drawn; their logprobs are the
+    policy's own."""
 
     trajectory_id: str
     turn: int

@@ -228,3 +228,23 @@ def test_a_number_of_a_name_and_a_description_without_its_end_are_not_asked_for(
     assert "200" not in asked("Marlow", "Marlow competed in the women's 200 metre race at Oro Vale.").values()
     assert "Marlow" not in asked("Marlow", "Marlow had a population of 229 in Oro Vale in.").values()
     assert "Marlow" in asked("Marlow", "Marlow had a population of 229 in Oro Vale.").values()
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        "Marlow was not founded by Ines Oduya.",
+        "Marlow was almost sold to Brill Works.",
+        "Marlow doesn't belong to Brill Works.",
+        "Marlow amended the directive 2001/29 of the union.",
+        "Marlow ran the race in 2:14 at noon.",
+        "Marlow was written in the German.",
+        "Marlow stages some files. git commit was rewritten by Ines Oduya.",
+    ],
+)
+def test_what_its_question_would_not_ask_is_left_out(sentence: str):
+    assert asked("Marlow", sentence) == {}
+
+
+def test_what_is_one_of_several_is_not_asked_for_by_its_place():
+    assert "Oro Vale" not in asked("Marlow", "Marlow is one of the oldest in Oro Vale.").values()

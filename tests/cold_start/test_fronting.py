@@ -41,7 +41,8 @@ def test_the_question_word_and_the_verb_come_first(stem: str, asked: str, after:
         ("The call that returns early uses ", "what", ""),
         ("The view previously obtained from the call returned ", "what", ""),  # may be a participle
         ("Marlow sings ", "what", ""),  # a verb that is not in the table
-        ("", "which", " call returns early"),
+        ("Marlow uses ", "which", " call returns early"),
+        ("The battle cost the lives of ", "how many", " men"),  # no verb, but a noun
     ],
 )
 def test_what_is_not_safe_stays_as_it_is(stem: str, asked: str, after: str):

@@ -303,6 +303,20 @@ def test_a_turn_begins_as_it_has_to_with_the_policys_own_logprobs():
         assert completion.logprobs == pytest.approx(logprobs, abs=1e-4)
 
 
+def test_a_turn_that_is_begun_anew_draws_other_numbers():
+    """Whether it is depends on what was drawn, so that the same numbers again would not be independent of it."""
+
+    async def sample() -> tuple[tuple[int, ...], tuple[int, ...]]:
+        sampler = TorchSampler(policy(), slots=2, max_length=64)
+        request = SampleRequest("a", 0, (5, 6, 7), 24, 1.0, NO_STOP, 3)
+        first = (await sampler.sample(request)).token_ids
+        return first, (await sampler.sample(replace(request, begins=first[:2]))).token_ids
+
+    first, second = asyncio.run(sample())
+    assert second[:2] == first[:2]
+    assert second != first
+
+
 def test_another_seed_trajectory_or_turn_gives_other_tokens():
     async def sample(name: str, turn: int, seed: int) -> tuple[int, ...]:
         request = SampleRequest(name, turn, (1, 2, 3), 24, 1.0, NO_STOP, seed)

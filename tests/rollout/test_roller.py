@@ -147,14 +147,19 @@ def test_a_roller_at_another_temperature_is_the_same_in_all_else(tags):
     assert roller.temperature == 0.7
 
 
-def test_the_last_of_a_group_search_in_place_of_their_first_answer(tags):
-    """The policy writes on from the search's beginning; its next answer counts."""
+def answers_at_once(tags):
+    """A policy that searches only where its turn begins so."""
 
     def script(request):
         begins = tags.tokenizer.decode(request.begins) if request.begins else ""
         return f"{begins} mayor </search>" if begins else "<answer> Meri </answer>"
 
-    sampler = tags.sampler(script)
+    return tags.sampler(script)
+
+
+def test_the_last_of_a_group_search_in_place_of_their_first_answer(tags):
+    """The policy writes on from the search's beginning; its next answer counts."""
+    sampler = answers_at_once(tags)
     group = asyncio.run(Roller(**tags.setting(sampler)).group(QUESTION, size=3, reward=Matches(), key="k", put_off=1))
     assert [[result.call.arguments["query"] for result in one.tool_results] for one in group.trajectories] == [
         [],
@@ -172,3 +177,22 @@ def test_an_answer_is_not_put_off_where_no_call_is_left(tags, limits):
     roller = Roller(**{**tags.setting(sampler), "limits": Limits(**limits)})
     group = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1))
     assert (group.trajectories[0].answer, len(sampler.requests)) == ("Meri", 1)
+
+
+def test_an_answer_after_the_final_notice_is_not_put_off(tags):
+    sampler = tags.sampler({"k/0": ["nothing", "nothing", "<answer> Meri </answer>"]})
+    limits = Limits(max_turns=6, max_tool_calls=5, max_malformed=1, final_answer="Answer now.")
+    roller = Roller(**{**tags.setting(sampler), "limits": limits})
+    group = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1))
+    assert (group.trajectories[0].answer, len(sampler.requests)) == ("Meri", 3)
+
+
+def test_an_answer_is_not_put_off_where_no_room_is_left_for_another_turn(tags):
+    for room, is_put_off in ((39, False), (40, True)):
+        sampler = answers_at_once(tags)
+        given = tags.setting(sampler)
+        first = asyncio.run(Roller(**given).group(QUESTION, size=1, reward=Matches(), key="k")).trajectories[0]
+        limits = Limits(max_tokens_per_turn=20, max_total_tokens=len(first.segments[0].token_ids) + room)
+        roller = Roller(**{**tags.setting(sampler), "limits": limits})
+        asked = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1)).trajectories[0]
+        assert bool(asked.tool_results) is is_put_off

@@ -19,6 +19,7 @@ from evoseek.cold_start.english import (
     DEPENDS,
     DESCRIBES,
     HEADING,
+    HEDGED,
     LISTED,
     LIVED,
     NATION,
@@ -29,6 +30,7 @@ from evoseek.cold_start.english import (
     OF_KIND,
     OF_PERSON,
     ON,
+    ONE_OF,
     OPEN_END,
     OPEN_QUOTE,
     OPEN_STEM,
@@ -44,6 +46,7 @@ from evoseek.cold_start.english import (
     SPANS,
     SPLIT,
     TIME,
+    TWO_SENTENCES,
     VERB,
     VERSION,
 )
@@ -258,6 +261,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
         return  # a part of a title
     if re.match(r"['’]s\b|-? ?[-–—‘]", rest):
         return  # an owner, or a part of a compound
+    if HEDGED.search(before):
+        return
     if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
         return  # "a power of two"
     if kind in ("year", "number") and (BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)):
@@ -270,8 +275,10 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     asked, stem = _asked(kind, before, after)
     if kind == "version" and not stem.strip():
         return
-    if asked == "where" and NO_PLACE.search(answer):
+    if asked == "where" and (NO_PLACE.search(answer) or NATION.fullmatch(answer) or ONE_OF.search(before)):
         return
+    if asked == "what number":
+        return  # of what?
     if kind == "year" and describes and asked != "when":
         return  # "the 1907 novel"
     if kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
@@ -290,8 +297,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     question = " ".join(question.replace("`", "").split())
     known, own = set(words(question)), set(words(answer))
     query = _query(name, known, own)
-    if question.count('"') % 2:
-        return  # another part of a title
+    if question.count('"') % 2 or TWO_SENTENCES.search(question):
+        return  # another part of a title, or of the text
     is_whole = query or (_NAMES.search(before + after) and not REFERS.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)

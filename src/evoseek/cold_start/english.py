@@ -27,11 +27,13 @@ SPANS = (
             r"|[a-z_]\w*\(\))(?![\w/])"
         ),
     ),
-    ("year", re.compile(r"\b(?:1[0-9]|20)\d\d\b(?! ?[–-])")),
+    ("year", re.compile(r"(?<![\w/:$€£.-])(?:1[0-9]|20)\d\d\b(?! ?[–-]|[/:])")),
     ("name", re.compile(rf"\b[A-Z][\w'’-]*(?:(?:{_JOINTS})[A-Z][\w'’-]*)*")),
     (
         "number",
-        re.compile(rf"(?<![\w.,-])(?:\d+(?:,\d{{3}})*(?:\.\d+)?(?: (?:{_LARGE}))?|{_NUMERALS})(?![\w%-]|[.,]\w)"),
+        re.compile(
+            rf"(?<![\w.,/:$€£-])(?:\d+(?:,\d{{3}})*(?:\.\d+)?(?: (?:{_LARGE}))?|{_NUMERALS})(?![\w%/:-]|[.,]\w)"
+        ),
     ),
 )
 """Kinds of answers with the pattern of each (of the first group, if it has one), in the order in which they claim their
@@ -76,13 +78,13 @@ CLAUSE_END = re.compile(
 )
 LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w)")
 """What follows a name, or an identifier, that is one of several."""
-_OPEN = (
+OPEN = (
     "a an the of in on at by to for from with as and or but not is was are were be been has had have that which who "
     "whose his her its their into between during until since than about after before when where while also only"
 )
-DESCRIBES = re.compile(rf" (?!(?:{_OPEN.replace(' ', '|')})\b)\w")
+DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
-OPEN_END = re.compile(rf"\b(?:{_OPEN.replace(' ', '|')}|directed|written|produced|starring|born|between \d+)$")
+OPEN_END = re.compile(rf"\b(?:{OPEN.replace(' ', '|')}|directed|written|produced|starring|born|between \d+)$")
 """How a phrase ends that lacks its end."""
 OPEN_STEM = re.compile(r"(?:,|\b(?:and|or|an?|the)) ?$")
 """What is before a question word that would be one of several, or have an article."""
@@ -92,6 +94,7 @@ SPLIT = re.compile(r"(?:[.!?:]|\b[A-Z]\.) $")
 ON = re.compile(r"\b(?:on|in)( the)? $")
 TIME = re.compile(r"\b(?:on|in|from|since|until) $")
 PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
+ONE_OF = re.compile(r"\bone of\b")
 NO_PLACE = re.compile(
     rf"\b(?:War|Wars|Battle|Ages?|Revolution|Renaissance|League|Cup|Championships?|Olympics|Games|Awards?|Honours|Army|"
     rf"Navy|{_MONTHS})\b"
@@ -271,8 +274,14 @@ FINITE = {
 """Forms of common verbs, with the auxiliary that stands before the subject of a question and the verb that stays."""
 
 _NO_NOUNS = (
-    f"{_OPEN} late then famous former great young old new first second third last next same other own original entire "
+    f"{OPEN} late then famous former great young old new first second third last next same other own original entire "
     "main popular current"
 )
 NOUN = re.compile(rf"\b[Tt]he (?P<noun>(?:[a-z][a-z-]+ )?(?!(?:{_NO_NOUNS.replace(' ', '|')})\b)[a-z][a-z-]+) $")
 """What stands before a name that it is the name of: `the poet `, `the preprocessor macro `."""
+
+HEDGED = re.compile(
+    r"\b(?:not|never|no longer|almost|nearly|allegedly|reportedly|probably|possibly|supposedly|rumou?red)\b|n['’]t\b"
+)
+"""What makes a statement say another thing than its question would."""
+TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)")

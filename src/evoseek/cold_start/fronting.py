@@ -15,6 +15,7 @@ from evoseek.cold_start.english import (
     FINITE,
     NO_SUBJECT,
     OF_WHOLE,
+    OPEN,
     OPEN_PREDICATE,
     OWN,
     PARTICIPLE,
@@ -99,6 +100,8 @@ def _split(stem: str) -> tuple[str, str]:
     verb = next((place for place, word in enumerate(words) if place and _is_finite(word)), 0)
     most = 3 if words[verb:] and words[verb].endswith("ed") else _WORDS_OF_SUBJECT  # it may be a participle
     subject = " ".join(words[:verb])
+    if verb and words[verb - 1] in OPEN.split():
+        return "", ""  # a noun that is spelled like a verb: "the cost of lives"
     if not 0 < verb <= most or NO_SUBJECT.search(subject) or not subject[0].isalnum():
         return "", ""
     return subject, f" {' '.join(words[verb:])}"

@@ -93,6 +93,7 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     alone = (cloze for cloze in _spread(by_document, rng) if cloze.kind != "subject")
     none = await writer.unanswerable(alone, linked[::-1], round(UNANSWERABLE * number))
     one = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
+    rng.shuffle(none)
     most = round((len(one) + len(two)) * UNANSWERABLE / (1 - UNANSWERABLE))
     written = [*one, *two, *_some(none, most, writer.counts)]
     if not one:
@@ -136,7 +137,7 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
     def is_one(cloze: Cloze) -> bool:
         if not cloze.query or cloze.kind == "subject" or names[cloze.query]:
             return names[cloze.query] <= 1
-        return len(set.intersection(*(holding[word] for word in words(cloze.query)))) == 1
+        return len(set.intersection(*(holding.get(word, set[str]()) for word in words(cloze.query)))) == 1
 
     return {
         id: [cloze for cloze in found if len(answers[normalise(cloze.question)]) == 1 and is_one(cloze)]

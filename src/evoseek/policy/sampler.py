@@ -138,11 +138,13 @@ class TorchSampler:
         loop = asyncio.get_running_loop()
         if self._driver is not None and self._driver.get_loop() is not loop:
             self._abandon()
+        # that the turn is begun anew depends on what was drawn, so it has numbers of its own
+        stream = f"{request.trajectory_id}/begun" if request.begins else request.trajectory_id
         turn = _Turn(
             request,
             loop.create_future(),
             self._rules.rule(request.stop),
-            turn_uniforms(request.seed, request.trajectory_id, request.turn, request.max_tokens),
+            turn_uniforms(request.seed, stream, request.turn, request.max_tokens),
             queued_at=self._clock(),
         )
         self._turns[request.trajectory_id] = turn

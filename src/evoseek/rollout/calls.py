@@ -42,6 +42,11 @@ class ToolCalls:
         self._malformed = 0
         self.results: list[ToolResult] = []
 
+    @property
+    def is_left(self) -> bool:
+        """Whether a call may still be made."""
+        return self._may_call and len(self.results) < self._limits.max_tool_calls
+
     async def texts(self, actions: Sequence[Action]) -> list[str] | None:
         """The results for the calls of the last of a rollout's turns, in their order; None if no call is left, which
         ends the rollout.

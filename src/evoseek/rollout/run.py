@@ -85,8 +85,8 @@ class _Actor(Protocol):
     segments: list[Segment]
     policy_version: int  # that of the first turn, which is the oldest
 
-    async def write(self, turn: int) -> _Turn:
-        """The next turn; the first is 0. Raises SamplerError."""
+    async def write(self, turn: int, *, may_call: bool) -> _Turn:
+        """The next turn; the first is 0. `may_call`: a call that it makes is run. Raises SamplerError."""
         ...
 
     def observe(self, texts: Sequence[str]) -> bool:
@@ -133,7 +133,7 @@ async def _take_turns(
     actor: _Actor, actions: list[Action], calls: ToolCalls, limits: Limits, watch: Watch
 ) -> StopReason:
     for turn in range(limits.max_turns):
-        written = await actor.write(turn)
+        written = await actor.write(turn, may_call=calls.is_left and turn + 1 < limits.max_turns)
         action, is_last = written.action, turn + 1 == limits.max_turns
         actions.append(action)
         watch(action)
@@ -169,15 +169,16 @@ class _Policy:
         self.segments = [Segment("prompt", tuple(request.token_ids))]
         self.policy_version = 0
 
-    async def write(self, turn: int) -> _Turn:
+    async def write(self, turn: int, *, may_call: bool) -> _Turn:
         room = min(self._limits.max_tokens_per_turn, self._limits.max_total_tokens - len(self._request.token_ids))
         request = replace(self._request, turn=turn, max_tokens=room)
         completion = await self._clock.sample(self._sampler, request)
         action = self._renderer.parse(completion.token_ids)
-        if self._puts_off and action.answer is not None and turn < self._limits.calls:
+        if self._puts_off and action.answer is not None:
             self._puts_off = False
-            begins = self._renderer.put_off(completion.token_ids)
-            if begins is not None and len(begins) < room:
+            begins = self._renderer.put_off(completion.token_ids) if may_call else None
+            left = self._limits.max_total_tokens - len(self._request.token_ids)
+            if begins is not None and len(begins) < room and left >= 2 * self._limits.max_tokens_per_turn:
                 completion = await self._clock.sample(self._sampler, replace(request, begins=begins))
                 action = self._renderer.parse(completion.token_ids)
         if len(completion.logprobs) != len(completion.token_ids):
@@ -219,7 +220,7 @@ class _ChatModel:
         self._messages = list(messages)
         self.segments: list[Segment] = []
 
-    async def write(self, turn: int) -> _Turn:
+    async def write(self, turn: int, *, may_call: bool) -> _Turn:
         try:
             reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}")
         except CutReplyError:  # what is too long is the model's own doing, as a policy's is
