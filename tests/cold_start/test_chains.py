@@ -27,8 +27,8 @@ def found(pages: dict[str, tuple[str, str]] = PAGES) -> list[tuple[str, str, str
 
 def test_an_answer_that_another_page_is_about_leads_there():
     assert set(found()) == {
-        ("When was the one who directed The Kite born?", "Ada Birk", "16 June 1911"),
-        ("When was the one who wrote The Gull born?", "Ada Birk", "16 June 1911"),
+        ("When was the director of the film The Kite born?", "Ada Birk", "16 June 1911"),
+        ("When was the writer of the play The Gull born?", "Ada Birk", "16 June 1911"),
         ("The place that Ada Birk was born in is a valley where?", "Oro Vale", "Marland"),
         ("Which module has the class with the method set?", "Tree", "tk.tree"),
     }
@@ -55,10 +55,11 @@ def test_a_part_is_described_by_its_name_also_after_a_colon():
 @pytest.mark.parametrize(
     ("said", "described"),
     [
-        (" is a crime film written and directed by", "the one who directed The Kite"),
-        (" was directed by", "the one who directed The Kite"),
-        (" is 1947 crime film directed by", "the one who directed The Kite"),
-        (" was written and directed by", "the one who directed The Kite"),
+        (" is a crime film written and directed by", "the director of the film The Kite"),
+        (" was directed by", "the director of The Kite"),
+        (" is 1947 crime film directed by", "the director of the film The Kite"),
+        (" was written and directed by", "the director of The Kite"),
+        (" was opened by", "the one who opened The Kite"),  # there is no noun for it
         (" was named after Ada and directed by", None),
         (" was married to the actor", "the actor that The Kite was married to"),
         (" was married to actor", None),
@@ -111,11 +112,11 @@ def test_the_second_questions_of_chains_take_turns():
         "gull": ("The Gull", "The Gull is a play written by Oto Vale."),
     }
     assert [(question, answer) for question, _, answer in found(pages)] == [
-        ("When was the one who directed Kite 0 born?", "16 June 1911"),
-        ("When did the one who directed Kite 1 die?", "3 May 1980"),
-        ("What is the nationality of the one who directed Kite 2?", "Danish"),
-        ("When was the one who directed Kite 3 born?", "16 June 1911"),
-        ("The one who wrote The Gull was an actor in the north of what?", "Marland"),
+        ("When was the director of the film Kite 0 born?", "16 June 1911"),
+        ("When did the director of the film Kite 1 die?", "3 May 1980"),
+        ("What is the nationality of the director of the film Kite 2?", "Danish"),
+        ("When was the director of the film Kite 3 born?", "16 June 1911"),
+        ("The writer of the play The Gull was an actor in the north of what?", "Marland"),
     ]
 
 

@@ -2,7 +2,7 @@
 
     The Kite is a 1947 film directed by who?   -> Ada Birk          (document The Kite)
     When was Ada Birk born?                    -> 16 June 1911      (document Ada Birk)
-    When was the one who directed The Kite born?
+    When was the director of the film The Kite born?
 
 Both documents are known, so the two searches are known, and each is checked by the engine. Or two things are compared,
 by the dates of the same question about both:
@@ -20,9 +20,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from evoseek.cold_start.clozes import Cloze, opened, subject, words
-from evoseek.cold_start.english import BY_AGENT, ENDS_OPEN, OF_WHOLE, PAST
+from evoseek.cold_start.english import AGENTS, BY_AGENT, ENDS_OPEN, OF_WHOLE, PAST, WORK
 
 _MOST_WORDS, _MOST_OF_DESCRIPTION = 40, 12
+_SHORT_TITLE = 2  # words
 _FIRST = ("date", "nationality")  # kinds whose questions are the plainest
 
 
@@ -85,8 +86,8 @@ def chained(first: Cloze, second: Cloze) -> Chain | None:
 
 
 def description(cloze: Cloze) -> str | None:
-    """What describes the answer of a question by its statement: "the one who directed The Kite". None if its words
-    cannot stand in another sentence."""
+    """What describes the answer of a question by its statement: "the director of The Kite". None if its words cannot
+    stand in another sentence."""
     name, before = cloze.query, cloze.before
     if not name or not before.startswith(name):
         return None
@@ -96,8 +97,7 @@ def description(cloze: Cloze) -> str | None:
     if found := re.match(r"['’]s ([\w -]+) (?:is|was)$", said):
         return f"{name}'s {found[1]}"
     if found := BY_AGENT.match(said):
-        verb = found["verb"]
-        return f"the one who {PAST.get(verb, verb)} {name}"
+        return _agent(found["verb"], found["work"] or "", name)
     kind = re.search(r" the (\w+)$", said)
     said = said[: kind.start()] if kind else said
     if not ENDS_OPEN.match(said) or len(words(said)) > _MOST_OF_DESCRIPTION:
@@ -105,6 +105,14 @@ def description(cloze: Cloze) -> str | None:
     noun = f"the {kind[1]}" if kind else "the place" if said.endswith((" in", " at", " near")) else "the one"
     tail = f" {cloze.after.strip()}" if cloze.after.strip() else ""
     return f"{noun} that {name}{said}{tail}"
+
+
+def _agent(verb: str, work: str, name: str) -> str:
+    """With the kind of the work for titles of one or two words, which say least by themselves."""
+    if verb not in AGENTS:
+        return f"the one who {PAST.get(verb, verb)} {name}"
+    kind = WORK.search(work) if len(name.split()) <= _SHORT_TITLE else None
+    return f"the {AGENTS[verb]} of {f'the {kind[1]} {name}' if kind else name}"
 
 
 def _plain(text: str) -> str:
@@ -123,6 +131,12 @@ class Comparison:
     first: Cloze
     second: Cloze
     answer: str
+
+    @property
+    def thought(self) -> str:
+        """The two years, and which of them is the earlier: what the answer follows from."""
+        years = [found[0] for cloze in (self.first, self.second) if (found := _YEAR.search(cloze.answer))]
+        return f"{' and '.join(years)}: the {'first' if self.answer == self.first.query else 'second'}."
 
 
 def comparisons(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Comparison]:

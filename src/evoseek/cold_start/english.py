@@ -158,10 +158,34 @@ _DESCRIBED = (
     r"never|not|only|often)\b)[\w'’-]+ )*"
 )
 BY_AGENT = re.compile(
-    rf" (?:(?:was|were) (?:[a-z]+(?:ed|en) and )?|(?:is|was) (?:(?:an?|the) |(?=\d{{4}} )){_DESCRIBED})"
+    rf" (?:(?:was|were) (?:[a-z]+(?:ed|en) and )?|(?:is|was) (?:(?:an?|the) |(?=\d{{4}} ))(?P<work>{_DESCRIBED}))"
     rf"{_PARTICIPLE} by$"
 )
 """What follows the name of a work, or of what was done, whose agent is asked for: ` is a 1947 film directed by`."""
+
+AGENTS = {
+    "composed": "composer",
+    "created": "creator",
+    "designed": "designer",
+    "developed": "developer",
+    "directed": "director",
+    "edited": "editor",
+    "founded": "founder",
+    "illustrated": "illustrator",
+    "invented": "inventor",
+    "painted": "painter",
+    "performed": "performer",
+    "produced": "producer",
+    "published": "publisher",
+    "translated": "translator",
+    "written": "writer",
+}
+"""Nouns for the agents of participles."""
+WORK = re.compile(
+    r"\b(album|book|film|game|magazine|musical|newspaper|novel|opera|painting|play|poem|series|show|single|song|story)"
+    r" (?:[a-z]+(?:ed|en) and )?$"
+)
+"""The noun of a work, before what is said of it: `1947 film `, `novel written and `."""
 
 OF_WHOLE = re.compile(
     r"(?: is| was|:) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|"
