@@ -63,11 +63,18 @@ class GroupRolloutSettings(RolloutSettings):
     )
 
     def problems(self) -> Iterator[str]:
-        """A share of a question's rollouts is at least one of them, and leaves one to compare it with."""
+        """A share of a question's rollouts is at least one of them, and leaves one to compare it with; a search takes a
+        turn before the last one."""
         if self.put_off and not 0 < self.answers_put_off < self.group_size:
             yield (
                 f"rollout.put_off is {self.put_off}, which is {self.answers_put_off} of the {self.group_size} rollouts "
                 "of a question (rollout.group_size). Set it so that it is at least one, but not all of them."
+            )
+        if self.put_off and (self.max_turns < 2 or not self.max_tool_calls):
+            yield (
+                f"rollout.put_off is {self.put_off}, but no search can take the place of an answer with "
+                f"rollout.max_turns = {self.max_turns} and rollout.max_tool_calls = {self.max_tool_calls}. Leave it "
+                "out, or allow 2 turns and a call."
             )
 
     @property
