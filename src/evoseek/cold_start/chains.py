@@ -134,9 +134,9 @@ class Comparison:
 
     @property
     def thought(self) -> str:
-        """The two years, and which of them is the earlier: what the answer follows from."""
-        years = [found[0] for cloze in (self.first, self.second) if (found := _YEAR.search(cloze.answer))]
-        return f"{' and '.join(years)}: the {'first' if self.answer == self.first.query else 'second'}."
+        """The two years, the earlier one first: what the answer follows from."""
+        years = sorted(found[0] for cloze in (self.first, self.second) if (found := _YEAR.search(cloze.answer)))
+        return f"{years[0]}, then {years[1]}."
 
 
 def comparisons(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Comparison]:
