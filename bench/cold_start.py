@@ -8,7 +8,7 @@ hidden from the search.
 A seed has one cold start (`demonstrations`), from which each arm trains an adapter; beside them the model as it is
 (`untouched`), and both with the passages of one search by the question (`rag`):
 
-    stages      the recipe search-r1/documents: 24 steps of questions that have an answer, then 16 of all
+    stages      the recipe search-r1/documents: 32 steps of questions that have an answer, then 24 of all
     short       10 steps of those, then 34 of all
     all         40 steps of all questions
 
@@ -24,6 +24,8 @@ import os
 import random
 import subprocess
 import sys
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
 
 from rich.console import Console
@@ -85,6 +87,10 @@ def as_model(model: object) -> tuple[object, ...]:
     return "--model", model, "--config", RECIPES[0]
 
 
+def cold_start(folder: Path, settings: dict[str, object]) -> bool:
+    return Run(directory=folder, config=RECIPES, settings=settings).cold_start()
+
+
 def run(data: Path, out: Path, seed: int, arms: list[str]) -> None:
     """The cold start of a seed, and these arms from there."""
     index, folder = out / "index", out / f"seed{seed}"
@@ -92,7 +98,9 @@ def run(data: Path, out: Path, seed: int, arms: list[str]) -> None:
     if not index.exists():
         build_index(data / "corpus.jsonl", index, IndexPlan(max_words=40), console=Console())
     write_questions(data, out / "questions.jsonl")
-    if not Run(directory=folder, config=RECIPES, settings=settings).cold_start():
+    with ProcessPoolExecutor(1, get_context("spawn")) as alone:  # whose memory is free for the arms
+        is_done = alone.submit(cold_start, folder, settings).result()
+    if not is_done:
         sys.exit("Ended early; the same command resumes.")
     files = ColdStart(folder / FOLDER)
     examine(out, f"{seed}-demonstrations", *as_model(files.model))
