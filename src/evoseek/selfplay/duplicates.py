@@ -13,6 +13,7 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterator
+from functools import lru_cache
 from hashlib import blake2b
 
 from evoseek.errors import ConfigError
@@ -81,8 +82,9 @@ def shingles(text: str) -> set[str]:
     return {" ".join(words[start : start + _WORDS]) for start in range(max(1, len(words) - _WORDS + 1))}
 
 
+@lru_cache(maxsize=100_000)  # self-play compares with all earlier questions in every step
 def signature(text: str) -> array[int]:
-    """The least value of each hash function over the text's shingles."""
+    """The least value of each hash function over the text's shingles. Not to be changed."""
     encoded = [shingle.encode("utf-8", "surrogatepass") for shingle in shingles(text)]
     least = array("I")
     for number in range(PLACES // 16):
