@@ -74,19 +74,6 @@ def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
     assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain", "comparison"))
 
 
-def test_what_the_answer_of_a_comparison_follows_from_is_written_before_it(corpus: LexicalIndex):
-    compared = of_kind(written(corpus, 80).items, "comparison")
-    for item in compared:
-        first, second, last = item.solved.turns
-        assert (first.thought, second.thought) == ("", "")
-        found = re.fullmatch(r"(\d{4}), then (\d{4})\.", last.thought)
-        assert found is not None
-        assert found[1] < found[2]
-        (passage,) = corpus.find(last.answer, 1)
-        assert found[1] in passage.text
-    assert compared
-
-
 def test_too_few_comparisons_are_made_up_for_by_chains(tmp_path: Path):
     """Without dates of birth and years of films there is nothing to compare."""
     texts = [Document(page.id, page.title, page.text.replace("born on", "seen before")) for page in pages(60)]

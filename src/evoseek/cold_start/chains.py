@@ -132,12 +132,6 @@ class Comparison:
     second: Cloze
     answer: str
 
-    @property
-    def thought(self) -> str:
-        """The two years, the earlier one first: what the answer follows from."""
-        years = sorted(found[0] for cloze in (self.first, self.second) if (found := _YEAR.search(cloze.answer)))
-        return f"{years[0]}, then {years[1]}."
-
 
 def comparisons(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Comparison]:
     """Pairs of documents that answer the same question with dates of different years; each document is in one pair at

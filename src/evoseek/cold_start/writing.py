@@ -179,7 +179,7 @@ class _Writer:
             for cloze, query in zip(batch, await self._queries(batch), strict=True):
                 is_common = answers[cloze.answer] >= max(2, _OF_AN_ANSWER * number)
                 if query and not is_common and self._is_new(cloze.question):
-                    made = self._item(cloze.question, [cloze], [query], cloze.answer, kind=cloze.kind)
+                    made = self._item(cloze.question, [cloze], [query], answer=cloze.answer, kind=cloze.kind)
                     room = kinds[cloze.kind] < KINDS[cloze.kind] * number
                     (kept if room else spare).append(made)
                     kinds[cloze.kind] += room
@@ -201,9 +201,7 @@ class _Writer:
             for chain, first, second in found:
                 if len(kept) < number and first and second and self._is_new(chain.question):
                     hops = [chain.first, chain.second]
-                    thought = chain.thought if isinstance(chain, Comparison) else ""
-                    queries = [first, second]
-                    kept.append(self._item(chain.question, hops, queries, chain.answer, kind=kind, thought=thought))
+                    kept.append(self._item(chain.question, hops, [first, second], answer=chain.answer, kind=kind))
             if len(kept) >= number:
                 break
         return self._counted(kept)
@@ -257,14 +255,12 @@ class _Writer:
 
         return list(map(lacks, clozes))
 
-    def _item(
-        self, question: str, hops: Sequence[Cloze], queries: Sequence[str], answer: str, *, kind: str, thought: str = ""
-    ) -> Item:
+    def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str], *, answer: str, kind: str) -> Item:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
         second."""
         source = hops[0]
         about = {"hops": len(hops), "kind": kind, "evidence": [id for hop in hops for id in hop.evidence]}
-        answered = (*map(_search, queries), DemonstratedTurn(thought, answer=answer))
+        answered = (*map(_search, queries), DemonstratedTurn(answer=answer))
         solved = Demonstration(Question("", question, (answer,), about), answered)
         found = [_search(subject(hop.title)) for hop in hops[1:]]
         stated = (*found, DemonstratedTurn(question=question, answer=answer))
