@@ -11,6 +11,7 @@ A seed has one cold start (`demonstrations`), from which each arm trains an adap
     stages      the recipe search-r1/documents: 32 steps of questions that have an answer, then 24 of all
     short       10 steps of those, then 34 of all
     all         40 steps of all questions
+    refusing    as stages, but a sixth of the first 32 steps' questions has no answer
 
     python bench/cold_start.py FOLDER OUT --seeds 0               everything
     python bench/cold_start.py FOLDER OUT --only stages           an arm
@@ -44,6 +45,8 @@ ARMS = {
     '[[stages]]\nname = "answerable"\nsteps = 10\nquestions.where = {answerable = true}\n\n'
     '[[stages]]\nname = "all"\n',
     "all": "stages = []\n",
+    "refusing": '[[stages]]\nname = "mostly answerable"\nsteps = 32\nquestions.balance_by = "answerable"\n'
+    'questions.shares = {True = 5, False = 1}\n\n[[stages]]\nname = "all"\n',
 }
 
 
