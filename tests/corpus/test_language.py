@@ -13,6 +13,8 @@ from evoseek.corpus.language import is_refusal
         "",
         " . ",
         "Not found in the documents.",
+        "Sorry, not found.",
+        "Unbekannt, leider.",
         "The documents do not say.",
         "I could not find the answer in the documents.",
         "I cannot answer this question.",
@@ -72,6 +74,12 @@ def test_an_answer_that_says_only_that_it_is_unknown_is_a_refusal(answer: str) -
         "文档",
         "不丹",
         "I have no idea " * 100,
+        "From the Danish coast",
+        "According to the BBC",
+        "Based on the novel Moon",
+        "Sorry",
+        "Lo siento",
+        "Unfortunately, I am sorry",
     ],
 )
 def test_what_answers_or_is_no_answer_at_all_is_not_a_refusal(answer: str | None) -> None:

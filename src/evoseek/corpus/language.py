@@ -35,7 +35,7 @@ class Language:
     asked for.
 
     Patterns: `orders` to a model, `override_verbs` with `override_nouns`, `small_talk` around a question or in place of
-    it, what `refers` to a text, `refusals` (whole clauses) to answer, what means `now`; `compared`, `paired`, `topic`
+    it, what `refers` to a text, `refusals` (whole clauses) to answer and the `apologies` beside them, what means `now`; `compared`, `paired`, `topic`
     and `second` of a question's form.
     """
 
@@ -72,6 +72,7 @@ class Language:
     small_talk: str = ""
     refers: str = ""
     refusals: str = ""
+    apologies: str = ""
     now: str = ""
     compared: str = ""
     paired: str = ""
@@ -159,16 +160,23 @@ _CLAUSES = re.compile(
     re.IGNORECASE,
 )
 _LONGEST_CLAUSE = 300  # characters; the patterns are not linear
-_REFUSAL = pattern(unicodedata.normalize("NFKC", language.refusals) for language in LANGUAGES.values())
+_REFUSAL, _APOLOGY = (
+    pattern(unicodedata.normalize("NFKC", text) for text in texts)
+    for texts in zip(*((language.refusals, language.apologies) for language in LANGUAGES.values()), strict=True)
+)
 
 
 def is_refusal(answer: str | None) -> bool:
-    """Whether an answer refuses: every clause of it says that the answer is unknown or was not found, or it is empty.
-    A rollout that ended without an answer (None) did not refuse. This is the only definition of a refusal."""
+    """Whether an answer refuses: its clauses say that the answer is unknown or was not found, beside those that only
+    apologise or name the source (none refuses by itself: "From the Danish coast"), or it is empty. A rollout that
+    ended without an answer (None) did not refuse. This is the only definition of a refusal."""
     if answer is None:
         return False
-    clauses = (fold(clause, accents=True) for clause in _CLAUSES.split(answer))
-    return all(len(clause) <= _LONGEST_CLAUSE and _REFUSAL.fullmatch(clause) for clause in clauses if clause)
+    clauses = [words for clause in _CLAUSES.split(answer) if (words := fold(clause, accents=True))]
+    if any(len(clause) > _LONGEST_CLAUSE for clause in clauses):
+        return False
+    others = [clause for clause in clauses if not _REFUSAL.fullmatch(clause)]
+    return not clauses or (len(others) < len(clauses) and all(map(_APOLOGY.fullmatch, others)))
 
 
 LATIN = tuple(language for language in LANGUAGES.values() if language.script == "LATIN")
