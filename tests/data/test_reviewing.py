@@ -141,9 +141,17 @@ def test_evidence_names_passages_documents_or_holds_them_itself(store, evidence,
 def test_a_question_without_evidence_is_shown_with_what_a_search_finds(tmp_path, store):
     asked = Question("q", "who is the mayor of Kalo?", ("Meri Tolu",))
     shown = opened(tmp_path, [asked], store=store).json(0)
-    assert (shown["named"], shown["answers"], shown["verdict"]) == (False, ["Meri Tolu"], None)
+    assert (shown["answers"], shown["verdict"]) == (["Meri Tolu"], None)
+    assert shown["note"] == "The question names no passage; a search for it finds these."
     assert shown["passages"][0]["text"] == "The mayor of Kalo is Meri Tolu."
     assert shown["passages"][0]["spans"] == [[21, 30]]
+
+
+def test_a_document_that_is_hidden_from_the_question_is_named_and_not_shown(tmp_path, store):
+    about = {"answerable": False, "hidden": ["kalo"]}
+    shown = opened(tmp_path, [Question("q", "who is the mayor of Kalo or Vesu?", (), about)], store=store).json(0)
+    assert [passage["title"] for passage in shown["passages"]] == ["Vesu"]
+    assert shown["note"].startswith("Searches for this question do not find Kalo.")
 
 
 def test_without_an_index_only_passages_that_a_question_holds_are_shown(tmp_path):

@@ -121,7 +121,7 @@ def test_a_question_is_shown_with_its_passages(review_page):
     picture(page, "review-wide")
     go(page, review, "q2")
     expect(page.locator("#answer")).to_have_text("(The documents do not answer it.)")
-    expect(page.locator("#searched")).to_be_visible()
+    expect(page.locator("#note")).to_be_visible()
     assert page.told == []
 
 

@@ -173,7 +173,7 @@ def _key() -> str:
 def _shown(question: Mapping[str, Any]) -> Text:
     """A question below its passages, as `Review.json` has it; the answer in them in bold."""
     lines = [
-        *([Text("The question names no passage; a search for it finds these.")] if not question["named"] else []),
+        *([Text(question["note"])] if question["note"] else []),
         *map(_passage, question["passages"]),
         Text(question["question"], "bold"),
         Text.assemble("Answer: ", (" | ".join(question["answers"]), "bold"), "\n"),

@@ -35,8 +35,8 @@ class Language:
     asked for.
 
     Patterns: `orders` to a model, `override_verbs` with `override_nouns`, `small_talk` around a question or in place of
-    it, what `refers` to a text, `refusals` (whole clauses) to answer and the `apologies` beside them, what means `now`; `compared`, `paired`, `topic`
-    and `second` of a question's form.
+    it, what `refers` to a text, `refusals` (whole clauses) to answer and the `apologies` beside them, what means `now`;
+    `compared`, `paired`, `topic` and `second` of a question's form.
     """
 
     code: str

@@ -111,15 +111,16 @@ class Review:
         self._write_tests()
 
     def json(self, number: int) -> dict[str, object]:
-        """A question as JSON values, with the passages that its metadata names (`named`), or else what a search for it
-        finds; `spans` are the ranges of characters of the answer in each."""
+        """A question as JSON values, with the passages that its metadata names, or else what a search for it finds,
+        as a `note` says; `spans` are the ranges of characters of the answer in each."""
         question = self.questions[number]
-        named = evidence_passages(question, self.store)
-        passages = named[:_SHOWN] if named or self.store is None else self.store.find(question.text, _SHOWN)
+        passages, note = evidence_passages(question, self.store), ""
+        if not passages and self.store is not None:
+            passages, note = _searched(question, self.store)
         return {
             "question": question.text,
             "answers": list(question.golden_answers) or [UNANSWERABLE],
-            "named": bool(named),
+            "note": note,
             "verdict": self.verdicts.get(number),
             "passages": [
                 {
@@ -129,7 +130,7 @@ class Review:
                     "spans": spans(question.golden_answers, passage.text),
                     "title_spans": spans(question.golden_answers, passage.title),
                 }
-                for passage in passages
+                for passage in passages[:_SHOWN]
             ],
         }
 
@@ -158,6 +159,17 @@ def evidence_passages(question: Question, store: PassageStore | None) -> list[Pa
             passages = _named_passages(str(own.get("id", own.get("title"))), store) if store is not None else []
         found |= {passage.id: passage for passage in passages}
     return list(found.values())
+
+
+def _searched(question: Question, store: PassageStore) -> tuple[list[Passage], str]:
+    """What a search for the question finds, without the documents that are hidden from it, and a note about both."""
+    found = store.find(question.text, _LOOKED_AT)
+    shown = [passage for passage in found if passage.document_id not in question.hidden]
+    if not question.hidden:
+        return shown, "The question names no passage; a search for it finds these." if shown else ""
+    titles = {passage.document_id: passage.title for passage in found}
+    hidden = ", ".join(titles.get(id, id) for id in sorted(question.hidden))
+    return shown, f"Searches for this question do not find {hidden}. Judge whether any other document answers it."
 
 
 def _named_passages(name: str, store: PassageStore) -> list[Passage]:

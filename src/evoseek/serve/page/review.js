@@ -101,7 +101,8 @@ async function show(number) {
   $("result").hidden = true;
   $("question").textContent = item.question;
   $("answer").textContent = item.answers.join(" | ");
-  $("searched").hidden = item.named || !item.passages.length;
+  $("note").textContent = item.note;
+  $("note").hidden = !item.note;
   $("none").hidden = item.passages.length > 0;
   $("passages").replaceChildren(...item.passages.map(passage));
   mark();
