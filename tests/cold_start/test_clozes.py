@@ -23,6 +23,9 @@ def asked(title: str, text: str) -> dict[str, str]:
     ("sentence", "question", "answer"),
     [
         ("Marlow was founded by Ines Oduya.", "Who founded Marlow?", "Ines Oduya"),
+        ("Marlow was illustrated by Ada van der Birk.", "Who illustrated Marlow?", "Ada van der Birk"),
+        ("Marlow was published by Simon & Holm.", "Who published Marlow?", "Simon & Holm"),
+        ("Marlow was reached by Lt. Col. Ida Ros.", "Who reached Marlow?", "Lt. Col. Ida Ros"),
         ("Marlow is a 1907 opera written by Ines Oduya.", "Who wrote Marlow?", "Ines Oduya"),
         ("Marlow is a song of the film directed by Ines Oduya.", "Marlow is a song of the film directed by who?",
          "Ines Oduya"),
@@ -248,3 +251,28 @@ def test_what_its_question_would_not_ask_is_left_out(sentence: str):
 
 def test_what_is_one_of_several_is_not_asked_for_by_its_place():
     assert "Oro Vale" not in asked("Marlow", "Marlow is one of the oldest in Oro Vale.").values()
+
+
+@pytest.mark.parametrize(
+    ("sentence", "answer"),
+    [
+        ("Marlow lies neither in Oro nor in Vell.", "Vell"),
+        ("Marlow was said to be founded by Bo Lund.", "Bo Lund"),
+        ("Marlow was to be rebuilt by Ida Ros in 1930.", "1930"),
+        ("Marlow might have been visited by King Olav.", "King Olav"),
+        ("Marlow was conquered by Oro in 1777 and by Tarn in 1790.", "1790"),
+        ("Marlow was won in 1777 between Oro and Vell.", "1777"),
+        ("Marlow was visited by Mariner 10 twice.", "10"),
+        ("Marlow raised its fee from 10 to 20 for all members.", "20"),
+        ("Marlow charges its members 10 EUR a day.", "EUR"),
+        ("Marlow tells readers to contact HR@example.com about it.", "HR"),
+    ],
+)
+def test_what_is_half_said_is_not_asked_for(sentence: str, answer: str):
+    assert answer not in asked("Marlow", sentence).values()
+
+
+def test_what_is_not_english_gives_nothing():
+    german = "Das Kraftwerk Marlow ist ein Kraftwerk am Inn. Die Leistung beträgt 85 Megawatt und wurde 1950 erreicht."
+    assert not of("Kraftwerk Marlow", german)
+    assert of("Il sogno", "Il sogno di un giorno di festa is a 1951 film directed by Ada Birk.")

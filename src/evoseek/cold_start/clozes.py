@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from evoseek.cold_start.english import (
+    AGAIN,
     BETWEEN,
     BORN,
     CLAUSE_END,
@@ -27,6 +28,7 @@ from evoseek.cold_start.english import (
     NO_NAMES,
     NO_PLACE,
     NOUN,
+    NUMBERED,
     OF_KIND,
     OF_PERSON,
     ON,
@@ -47,10 +49,12 @@ from evoseek.cold_start.english import (
     SPLIT,
     TIME,
     TWO_SENTENCES,
+    UNIT,
     VERB,
     VERSION,
 )
 from evoseek.cold_start.fronting import fronted
+from evoseek.corpus.language import grammar_hits, languages_of, words_of
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
@@ -58,6 +62,7 @@ _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>#]")
 _NAMES = re.compile(rf"(?<=\w ){dict(SPANS)['name'].pattern}|{dict(SPANS)['code'].pattern}")
+_LANGUAGE_PASSAGES = 5  # from which a document's language is told
 _SENTENCES = 60  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
 _WORDS_OF_SUBJECT = 8
@@ -125,7 +130,7 @@ def subject(title: str) -> str:
 def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     """The questions that the statements of a document give. `passages` are those of one document, in order."""
     name = subject(passages[0].title)
-    if not name or len(words(name)) > _WORDS_OF_SUBJECT:
+    if not name or len(words(name)) > _WORDS_OF_SUBJECT or not _is_english(passages):
         return
     found = list(_sentences(passages))
     somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
@@ -145,6 +150,17 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         if _is_prose(text):
             yield from _of_spans(statement)
             yield from _of_subject(statement)
+
+
+def _is_english(passages: Sequence[Passage]) -> bool:
+    """Whether a document is in English, or in no language that is told by its words, as code. Short ones in English may
+    have as many words of another language, in names."""
+    text = " ".join(passage.text for passage in passages[:_LANGUAGE_PASSAGES])
+    found = languages_of(text)
+    if not found or found[0].script != "LATIN":
+        return not found
+    hits = grammar_hits(words_of(text).split())
+    return 2 * hits["en"] >= max(hits.values())
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage, ...]]]:
@@ -265,6 +281,10 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
         return
     if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
         return  # "a power of two"
+    if (kind == "number" and NUMBERED.search(before)) or (kind == "name" and UNIT.search(before)):
+        return
+    if kind in ("date", "year") and AGAIN.search(before):
+        return
     if kind in ("year", "number") and (BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)):
         return
     cut = CLAUSE_END.search(rest)

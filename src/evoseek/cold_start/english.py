@@ -11,7 +11,11 @@ _MONTHS = "January|February|March|April|May|June|July|August|September|October|N
 _DATE = (
     rf"(?:\d{{1,2}} (?:{_MONTHS}),? \d{{4}}|(?:{_MONTHS}) \d{{1,2}},? \d{{4}}|(?:{_MONTHS}) \d{{4}}|\d{{4}}-\d\d-\d\d)"
 )
-_JOINTS = " of the | of | the | de | von | van | la | le | du | da | di | al-|-| "
+_JOINTS = (
+    " of the | of | the | & | de la | de los | de las | de | del | della | dos | das | do | du | da | di | la | le | "
+    "von der | von dem | von | van der | van den | van de | van | bin | ibn | al-|-| "
+)
+_TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Lt|Col|Gen|Capt|Sgt|Maj|Rev|Gov|Sen"
 _LARGE = "thousand|million|billion"
 _NUMERALS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 
@@ -28,7 +32,7 @@ SPANS = (
         ),
     ),
     ("year", re.compile(r"(?<![\w/:$€£.-])(?:1[0-9]|20)\d\d\b(?! ?[–-]|[/:])")),
-    ("name", re.compile(rf"\b[A-Z][\w'’-]*(?:(?:{_JOINTS})[A-Z][\w'’-]*)*")),
+    ("name", re.compile(rf"\b(?:(?:{_TITLES})\. )*[A-Z][\w'’-]*(?:(?:{_JOINTS})[A-Z][\w'’-]*)*\b(?!@)")),
     (
         "number",
         re.compile(
@@ -58,10 +62,9 @@ REFERS = re.compile(
 )
 """What a question refers to outside of itself."""
 
-SENTENCE_END = re.compile(
-    r"(?<=[.!?])(?<!\b[A-Z]\.)(?<!\bMr\.)(?<!\bMrs\.)(?<!\bDr\.)(?<!\bSt\.)(?<!\bJr\.)(?<!\bvs\.)(?<!\bNo\.)"
-    r"(?<!\be\.g\.)(?<!\bi\.e\.)(?<!\bca\.)\s+(?=[A-Z\"'`])|\n\s*\n|\f|\s(?:-|•|→)\s(?!\d)"
-)
+_ABBREVIATIONS = rf"{_TITLES}|[A-Z]|Jr|vs|No|Mt|Inc|e\.g|i\.e|ca"
+_NO_ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in _ABBREVIATIONS.split("|"))
+SENTENCE_END = re.compile(rf"(?<=[.!?]){_NO_ABBREVIATION}\s+(?=[A-Z\"'`])|\n\s*\n|\f|\s(?:-|•|→)\s(?!\d)")
 HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILINE)
 """A line without an end, before one that begins a sentence."""
 DEPENDS = re.compile(
@@ -84,7 +87,10 @@ OPEN = (
 )
 DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
-OPEN_END = re.compile(rf"\b(?:{OPEN.replace(' ', '|')}|directed|written|produced|starring|born|between \d+)$")
+OPEN_END = re.compile(
+    rf"\b(?:{OPEN.replace(' ', '|')}|directed|written|produced|starring|born|"
+    r"(?:between|both|neither)(?: (?!and\b|nor\b)\S+)+)$"
+)
 """How a phrase ends that lacks its end."""
 OPEN_STEM = re.compile(r"(?:,|\b(?:and|or|an?|the)) ?$")
 """What is before a question word that would be one of several, or have an article."""
@@ -102,6 +108,12 @@ NO_PLACE = re.compile(
 """Names that follow `in` and are no places."""
 BETWEEN = re.compile(r"(?:\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?)|['’]s?) $")
 """What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`, `the women's 200 m`."""
+NUMBERED = re.compile(r"\b(?:(?!(?:In|About|Over|Only|Some|Nearly)\b)[A-Z][a-z]+|from [\d.,]+ to) $")
+"""What stands before a number that is a part of a name, or of a range: `Mariner 10`, `from 10 to 20`."""
+UNIT = re.compile(r"\d $")
+"""What stands before the unit of a number: `10 EUR`."""
+AGAIN = re.compile(r"\b\d{4},? and\b")
+"""What stands before the second of two dates: `by Oro in 1777 and by Tarn in 1790`."""
 _KIN = "daughter|son|child|wife|widow|husband|brother|sister|mother|father|uncle|aunt|niece|nephew|cousin|twin"
 _WORK = (
     "actor|actress|singer|poet|writer|author|painter|(?!(?:play|check)?list )[a-z]+ist|composer|director|producer|"
@@ -305,7 +317,9 @@ NOUN = re.compile(rf"\b[Tt]he (?P<noun>(?:[a-z][a-z-]+ )?(?!(?:{_NO_NOUNS.replac
 """What stands before a name that it is the name of: `the poet `, `the preprocessor macro `."""
 
 HEDGED = re.compile(
-    r"\b(?:not|never|no longer|almost|nearly|allegedly|reportedly|probably|possibly|supposedly|rumou?red)\b|n['’]t\b"
+    r"\b(?:not|neither|nor|never|no longer|almost|nearly|allegedly|reportedly|probably|possibly|supposedly|rumou?red|"
+    r"might|(?:was|were|said|claimed|believed|thought|expected|planned|intended|supposed|due|refused|failed|tried|"
+    r"attempted) to)\b|n['’]t\b"
 )
 """What makes a statement say another thing than its question would."""
 TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)")

@@ -72,6 +72,8 @@ def _inverted(name: str, stem: str, asked: str, after: str) -> str | None:
         return None  # "has how many inhabitants"
     if asked in ("who", "what") and found["rest"] and not OPEN_PREDICATE.search(found["rest"]):
         return None  # "is the home of the poet who"
+    if asked in ("who", "what") and after.startswith(" by "):
+        return None  # "in a defeat of what by Vell"
     if asked in ("when", "what year") and PREPOSITION_END.search(found["rest"]):
         return None  # "from when"
     if asked in ("when", "where") and re.match(" (?:an?|the) ", found["rest"]):
