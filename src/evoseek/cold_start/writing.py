@@ -211,15 +211,16 @@ class _Writer:
         document may be about the same."""
         kept = list[Item]()
         for batch in _batches(linked):
-            without = await self._without([chain.second for chain in batch])
             first = await self._queries([chain.first for chain in batch])
+            others = [(chain.question, query) for chain, query in zip(batch, first, strict=True)]
+            without = await self._without([chain.second for chain in batch], others)
             for chain, query, lacks in zip(batch, first, without, strict=True):
                 if len(kept) < number // 3 and query and lacks and self._is_new(chain.question):
                     kept.append(_refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
             if len(kept) >= number // 3:
                 break
         for batch in _batches(candidates):
-            for cloze, lacks in zip(batch, await self._without(batch), strict=True):
+            for cloze, lacks in zip(batch, await self._without(batch, [()] * len(batch)), strict=True):
                 if len(kept) < number and lacks and self._is_new(cloze.question):
                     kept.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
             if len(kept) >= number:
@@ -239,21 +240,22 @@ class _Writer:
         self.counts["not found"] += chosen.count("")
         return chosen
 
-    async def _without(self, clozes: Sequence[Cloze]) -> list[bool]:
-        """Whether no search, by the subject or by the question, gives a passage with the answer once the question's
-        document is taken out."""
+    async def _without(self, clozes: Sequence[Cloze], others: Sequence[Sequence[str]]) -> list[bool]:
+        """Whether no search, by the subject, by the question or by one of `others`, gives a passage with the answer
+        once the question's document is taken out."""
         most = max(len(self.documents[cloze.document_id]) for cloze in clozes)
-        queries = dict.fromkeys(query for cloze in clozes for query in (cloze.query, cloze.question) if query)
-        found = dict(zip(queries, await search(self.engine, list(queries), self.k + most), strict=True))
+        each = [
+            [query for query in (cloze.query, cloze.question, *more) if query]
+            for cloze, more in zip(clozes, others, strict=True)
+        ]
+        queries = list(dict.fromkeys(query for searched in each for query in searched))
+        found = dict(zip(queries, await search(self.engine, queries, self.k + most), strict=True))
 
-        def lacks(cloze: Cloze) -> bool:
-            each = (
-                [p for p in found.get(query, ()) if p.document_id != cloze.document_id][: self.k]
-                for query in (cloze.query, cloze.question)
-            )
-            return not any(_contains(passage, cloze.answer) for left in each for passage in left)
+        def lacks(cloze: Cloze, queries: Sequence[str]) -> bool:
+            left = ([p for p in found[query] if p.document_id != cloze.document_id][: self.k] for query in queries)
+            return not any(_contains(passage, cloze.answer) for passages in left for passage in passages)
 
-        return list(map(lacks, clozes))
+        return list(map(lacks, clozes, each))
 
     def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str], *, answer: str, kind: str) -> Item:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
