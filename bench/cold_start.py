@@ -8,10 +8,10 @@ hidden from the search.
 A seed has one cold start (`demonstrations`), from which each arm trains an adapter; beside them the model as it is
 (`untouched`), and both with the passages of one search by the question (`rag`):
 
-    stages      the recipe search-r1/documents: 32 steps of questions that have an answer, then 24 of all
+    stages      the recipe search-r1/documents: 32 steps in which a sixth of the questions has no answer, then 24 of all
+    answerable  in the first 32 steps all have an answer
     short       10 steps of those, then 34 of all
     all         40 steps of all questions
-    refusing    as stages, but a sixth of the first 32 steps' questions has no answer
 
     python bench/cold_start.py FOLDER OUT --seeds 0               everything
     python bench/cold_start.py FOLDER OUT --only stages           an arm
@@ -41,12 +41,12 @@ ONE_HOP, TWO_HOPS, HIDDEN = 120, 80, 40
 RECIPES = ("search-r1/smollm2", "search-r1/documents")
 ARMS = {
     "stages": "",
+    "answerable": '[[stages]]\nname = "answerable"\nsteps = 32\nquestions.where = {answerable = true}\n\n'
+    '[[stages]]\nname = "all"\n',
     "short": "[run]\nsteps = 44\n\n"
     '[[stages]]\nname = "answerable"\nsteps = 10\nquestions.where = {answerable = true}\n\n'
     '[[stages]]\nname = "all"\n',
     "all": "stages = []\n",
-    "refusing": '[[stages]]\nname = "mostly answerable"\nsteps = 32\nquestions.balance_by = "answerable"\n'
-    'questions.shares = {True = 5, False = 1}\n\n[[stages]]\nname = "all"\n',
 }
 
 
