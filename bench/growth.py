@@ -155,6 +155,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--most", type=int, help="leave out larger sizes")
     options = parser.parse_args()
+    if options.steps < 2 * BLOCKS:
+        parser.error(f"got --steps {options.steps}, expected at least {2 * BLOCKS}: {BLOCKS} blocks of two steps.")
+    few = {name for name, (_, sizes) in PARTS.items() if options.most and sizes[1] > options.most}
+    if short := sorted(few & {*options.only}):
+        parser.error(f"got --most {options.most}, which leaves fewer than two sizes of {', '.join(short)}.")
     if "steps" in options.only:
         print(table("steps", of_blocks(apart(train, options.steps))), flush=True)  # pyright: ignore[reportArgumentType]
     for name, (job, sizes) in PARTS.items():
