@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.cold_start.chains import chains, description
+from evoseek.cold_start.chains import chained, chains, description
 from evoseek.cold_start.clozes import Cloze, clozes
 from evoseek.corpus.passages import split_document
 from evoseek.types import Document
@@ -126,3 +126,30 @@ def test_two_documents_are_linked_once():
         "birk": ("Ada Birk", "Ada Birk was born on 16 June 1911 in the north."),
     }
     assert [bridge for _, bridge, _ in found(pages)] == ["Ada Birk"]
+
+
+def cloze(question: str, answer: str, about: str, before: str = "", after: str = "") -> Cloze:
+    return Cloze(question, answer, "name", about, before, after, "d", about, (), of_person=True)
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "is_chain"),
+    [
+        ("When was Ada Birk born?", "16 June 1911", True),
+        ("When did Ada Birk meet the sister of Ada Birk?", "1930", False),  # names the bridge
+        ("What did Ada Birk call the boat?", "Ada", False),  # is the bridge's
+        ("When was Ada Birk seen in Oro?", "Oro", False),  # is in the question
+        (f"When was Ada Birk seen {'so ' * 40}often?", "1930", False),  # long
+    ],
+)
+def test_a_chain_says_neither_its_bridge_nor_its_answer(question: str, answer: str, is_chain: bool):
+    first = cloze("Who directed The Kite?", "Ada Birk", "The Kite", "The Kite is a film directed by ")
+    assert (chained(first, cloze(question, answer, "Ada Birk")) is not None) is is_chain
+
+
+def test_a_description_has_the_end_of_its_statement_and_is_short():
+    married = "Ada Birk was married to "
+    assert description(cloze("?", "Lew Oman", "Ada Birk", married, " in 1930")) == (
+        "the one that Ada Birk was married to in 1930"
+    )
+    assert description(cloze("?", "Lew Oman", "Ada Birk", f"Ada Birk was {'very ' * 12}married to ")) is None

@@ -137,6 +137,16 @@ def test_a_question_with_two_answers_is_not_asked(tmp_path: Path):
     assert not [item for item in made.items if item.question.text.startswith("set ")]
 
 
+def test_a_question_that_two_sentences_answer_otherwise_is_not_asked(tmp_path: Path):
+    said = "Marlow was founded by Ida Ros."
+    others = [Document(name(n), name(n), f"{name(n)} was founded by {name(9 * n + 4)}.") for n in range(1, 30)]
+    for more, asked in (("", True), (" Marlow was founded by Karl Holm.", False)):
+        folder = tmp_path / str(asked)
+        folder.mkdir()
+        items = written(index(folder, [Document("marlow", "Marlow", said + more), *others]), 50).items
+        assert ("Who founded Marlow?" in {item.question.text for item in items}) is asked
+
+
 def test_a_name_of_two_documents_is_not_asked_about(tmp_path: Path):
     """Also if only one of them says it, or if the answer takes away what tells them apart."""
     documents = [
