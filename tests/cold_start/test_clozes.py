@@ -281,3 +281,9 @@ def test_what_is_not_english_gives_nothing():
     german = "Das Kraftwerk Marlow ist ein Kraftwerk am Inn. Die Leistung beträgt 85 Megawatt und wurde 1950 erreicht."
     assert not of("Kraftwerk Marlow", german)
     assert of("Il sogno", "Il sogno di un giorno di festa is a 1951 film directed by Ada Birk.")
+
+
+def test_a_long_document_is_read_to_its_end():
+    text = " ".join(f"Book {'ABCDEFGH'[place % 8]}{place} was made by Ada Birk." for place in range(100))
+    assert "Book D99 was made by Ada Birk." in text
+    assert any("D99" in question for question in asked("Book", text))

@@ -3,7 +3,7 @@ import asyncio
 import pytest
 
 from evoseek.errors import ToolError
-from evoseek.search.engines import RetryingEngine
+from evoseek.search.engines import RetryingEngine, search_others
 from evoseek.types import Passage
 
 FOUND = [[Passage("p", "d", "Kalo", "text")]]
@@ -82,3 +82,19 @@ def test_it_is_as_local_as_its_engine():
     assert RetryingEngine(engine, 1, 0.0).is_local
     engine.is_local = False
     assert not RetryingEngine(engine, 1, 0.0).is_local
+
+
+def test_each_query_is_searched_as_deep_as_its_hidden_documents_make_it():
+    ranked = [Passage(f"p{place}", f"d{place // 3}", "", "") for place in range(10)]
+    calls = []
+
+    class Ranked:
+        is_local = True
+
+        async def search(self, queries, k):
+            calls.append((*queries, k))
+            return [ranked[:k] for _ in queries]
+
+    found = asyncio.run(search_others(Ranked(), ["a", "b", "c"], [{"d0"}, set(), {"d0", "d1", "d2"}], 2))
+    assert [[passage.id for passage in one] for one in found] == [["p3", "p4"], ["p0", "p1"], ["p9"]]
+    assert calls == [("a", "b", "c", 2), ("a", "c", 4), ("a", "c", 8), ("c", 16)]

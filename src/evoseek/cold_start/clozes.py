@@ -63,7 +63,7 @@ _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code
 _CODE = re.compile(r">>>|[;*|={}<>#]")
 _NAMES = re.compile(rf"(?<=\w ){dict(SPANS)['name'].pattern}|{dict(SPANS)['code'].pattern}")
 _LANGUAGE_PASSAGES = 5  # from which a document's language is told
-_SENTENCES = 60  # of a document
+_SENTENCES = 1_000  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
 _WORDS_OF_SUBJECT = 8
 _WORDS_OF_SUBJECT_QUESTION = range(6, 23)

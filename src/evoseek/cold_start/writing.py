@@ -21,7 +21,7 @@ from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, Propo
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.reward.answer import normalise
-from evoseek.search.engines import search
+from evoseek.search.engines import search, search_others
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Passage, Question
 
@@ -243,19 +243,17 @@ class _Writer:
     async def _without(self, clozes: Sequence[Cloze], others: Sequence[Sequence[str]]) -> list[bool]:
         """Whether no search, by the subject, by the question or by one of `others`, gives a passage with the answer
         once the question's document is taken out."""
-        most = max(len(self.documents[cloze.document_id]) for cloze in clozes)
-        each = [
-            [query for query in (cloze.query, cloze.question, *more) if query]
+        searched = [
+            [(query, cloze.document_id) for query in (cloze.query, cloze.question, *more) if query]
             for cloze, more in zip(clozes, others, strict=True)
         ]
-        queries = list(dict.fromkeys(query for searched in each for query in searched))
-        found = dict(zip(queries, await search(self.engine, queries, self.k + most), strict=True))
-
-        def lacks(cloze: Cloze, queries: Sequence[str]) -> bool:
-            left = ([p for p in found[query] if p.document_id != cloze.document_id][: self.k] for query in queries)
-            return not any(_contains(passage, cloze.answer) for passages in left for passage in passages)
-
-        return list(map(lacks, clozes, each))
+        distinct = list(dict.fromkeys(pair for pairs in searched for pair in pairs))
+        queries, hidden = [query for query, _ in distinct], [{document} for _, document in distinct]
+        left = dict(zip(distinct, await search_others(self.engine, queries, hidden, self.k), strict=True))
+        return [
+            not any(_contains(passage, cloze.answer) for pair in pairs for passage in left[pair])
+            for cloze, pairs in zip(clozes, searched, strict=True)
+        ]
 
     def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str], *, answer: str, kind: str) -> Item:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the

@@ -14,7 +14,7 @@ from evoseek.env.prompts import PromptTemplate
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.search.engines import retried, search
+from evoseek.search.engines import retried, search_others
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 
 _SCHEMA: Mapping[str, object] = {
@@ -112,19 +112,11 @@ class SearchTool:
         if isinstance(self._engine, QuestionEngine):
             raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
         start = time.perf_counter()
-        passages = await self._found(self._engine, self._searched(query)) if query else []
+        passages = list[Passage]()
+        if query:
+            (passages,) = await search_others(self._engine, [self._searched(query)], [self._hidden], self._k)
         latency = time.perf_counter() - start
         return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)
-
-    async def _found(self, engine: SearchEngine, query: str) -> list[Passage]:
-        """The best `k` passages that are not hidden: so many more are fetched as it takes to find them."""
-        wanted = self._k
-        while True:
-            (found,) = await search(engine, [query], wanted)
-            shown = [passage for passage in found if passage.document_id not in self._hidden]
-            if len(shown) == len(found) or len(shown) >= self._k or len(found) < wanted:
-                return shown[: self._k]
-            wanted *= 2
 
     def _searched(self, query: str) -> str:
         """What the engine gets: the query, after the last words before its call, without the call's own markup."""

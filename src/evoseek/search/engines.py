@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from typing import Any, TypeVar
 
 from evoseek.errors import ToolError
@@ -57,6 +57,22 @@ async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[l
         if wrong := [passage for passage in passages if not _is_passage(passage)]:
             raise _wrong(engine, f"{repr(wrong[0])[:80]}, of the type {type(wrong[0]).__name__}, as a passage")
     return [list(passages[:k]) for passages in found]
+
+
+async def search_others(
+    engine: SearchEngine, queries: Sequence[str], hidden: Sequence[Collection[str]], k: int
+) -> list[list[Passage]]:
+    """For each query the best `k` passages of other documents than those that are `hidden` from it: so many more are
+    fetched as it takes to find them. Raises ToolError as `search` does."""
+    shown = [list[Passage]() for _ in queries]
+    left, wanted = list(range(len(queries))), k
+    while left:
+        found = await search(engine, [queries[place] for place in left], wanted)
+        for place, passages in zip(left, found, strict=True):
+            shown[place] = [passage for passage in passages if passage.document_id not in hidden[place]][:k]
+        more = (place for place, passages in zip(left, found, strict=True) if len(passages) == wanted)
+        left, wanted = [place for place in more if len(shown[place]) < k], 2 * wanted
+    return shown
 
 
 def _is_passage(passage: Any) -> bool:
