@@ -266,3 +266,19 @@ def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path
         one.question.golden_answers[0] for one in alone if one.question.is_answerable
     }
     assert {"sqlite3_open"} == {one.question.golden_answers[0] for one in both if one.question.is_answerable}
+
+
+def test_an_answer_is_asked_for_at_most_twice_or_in_a_hundredth_of_the_questions(tmp_path: Path):
+    films = [Document(f"f{n}", name(n), f"{name(n)} was directed by Ada Birk.") for n in range(300)]
+    others = [Document(f"o{n}", name(n), f"{name(n)} was founded by {name(n + 700)} Ros.") for n in range(300, 600)]
+    corpus = index(tmp_path, [*films, *others])
+    for number, most in ((40, 2), (600, 5)):
+        kept = of_kind(written(corpus, number).items, "name")
+        assert sum(item.question.golden_answers == ("Ada Birk",) for item in kept) == most
+
+
+def test_an_answer_is_looked_for_in_whole_words(tmp_path: Path):
+    """Other documents name somebody whose name begins as the answer, so that it is not there."""
+    said = [Document(name(n), name(n), f"{name(n)} was founded by {name(9 * n + 4)} Ros.") for n in range(1, 20)]
+    others = [Document(f"{name(n)}-2", f"about {n}", f"{name(n)} and {name(9 * n + 4)} Rosa.") for n in range(1, 20)]
+    assert of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")

@@ -240,3 +240,15 @@ def test_a_judge_is_not_asked_about_nothing_and_its_failure_is_no_verdict():
         assert (support.is_given, chat.asked) == (False, [])
     with pytest.raises(ToolError, match="holds no single verdict"):
         judged("perhaps", WHO, "Meri", KALO)
+
+
+def test_what_is_about_the_question_may_be_a_chain_of_passages_or_of_the_same_document():
+    """The wanted name (Kite Story) stands in one passage, the answer in another: a third connects them by titles, or
+    they are of one document."""
+    question, answer = "When was the director of the film Kite Story born in Vesu?", "16 June 1911"
+    film = Passage("kite#0", "kite", "Kite Story", "Kite Story is a film by the director of Birk Films.")
+    between = Passage("films#0", "films", "Birk Films", "Birk Films belongs to Ada Birk.")
+    life = Passage("ada#0", "ada", "Ada Birk", "She was born in Vesu on 16 June 1911.")
+    assert not support_of(answered(question, answer, film, life)).is_given
+    assert support_of(answered(question, answer, film, between, life)).passages == (life,)
+    assert support_of(answered(question, answer, replace(film, document_id="ada"), life)).passages == (life,)

@@ -196,3 +196,17 @@ def test_an_answer_is_not_put_off_where_no_room_is_left_for_another_turn(tags):
         roller = Roller(**{**tags.setting(sampler), "limits": limits})
         asked = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1)).trajectories[0]
         assert bool(asked.tool_results) is is_put_off
+
+
+def test_an_answer_is_put_off_again_where_the_rollout_is_repeated(tags):
+    """The first attempt's search fails; the one that replaces it searches, too."""
+
+    def script(request):
+        begins = tags.tokenizer.decode(request.begins) if request.begins else ""
+        query = "mayor" if request.trajectory_id.endswith("r1") else "fails"
+        return f"{begins} {query} </search>" if begins else "<answer> Meri </answer>"
+
+    roller = Roller(**tags.setting(tags.sampler(script)))
+    group = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1))
+    assert [trajectory.id for trajectory, _ in group.replaced] == ["k/0"]
+    assert [result.call.arguments["query"] for result in group.trajectories[0].tool_results] == ["mayor"]
