@@ -287,3 +287,37 @@ def test_a_long_document_is_read_to_its_end():
     text = " ".join(f"Book {'ABCDEFGH'[place % 8]}{place} was made by Ada Birk." for place in range(100))
     assert "Book D99 was made by Ada Birk." in text
     assert any("D99" in question for question in asked("Book", text))
+
+
+@pytest.mark.parametrize(
+    ("sentence", "question", "answer"),
+    [
+        ("On success, marlow_open returns MARLOW_OK.", "What does marlow_open return on success?", "MARLOW_OK"),
+        ("In 1133, Marlow married Lady Julia Coke.", "Who did Marlow marry in 1133?", "Lady Julia Coke"),
+        ("Marlow may be replaced by REPLACE.", "What may Marlow be replaced by?", "REPLACE"),
+        ("Marlow is the first single by ABBA.", "Marlow is the first single by who?", "ABBA"),
+        ("Marlow was released in the UK.", "Where was Marlow released?", "UK"),
+    ],
+)
+def test_phrases_before_a_subject_and_names_in_capital_letters(sentence: str, question: str, answer: str):
+    assert asked("Marlow", sentence)[question] == answer
+
+
+@pytest.mark.parametrize(
+    ("sentence", "answer"),
+    [
+        ("It is always safe to hand Marlow to the function marlow_open.", "marlow_open"),
+        ("It is the responsibility of the caller to end it by marlow_close.", "marlow_close"),
+        ("Marlow is kept in the register marlow_op[3].", "marlow_op"),
+        ("Marlow got a grant of $ 100,000 from Oro.", "100,000"),
+        ("Add Add the value of Marlow to the register marlow_op.", "marlow_op"),
+        ("Marlow is ended by MARLOW_END. 4.5 Limits", "MARLOW_END"),
+    ],
+)
+def test_what_is_no_statement_about_the_subject_asks_nothing(sentence: str, answer: str):
+    assert answer not in asked("Marlow", sentence).values()
+
+
+def test_what_is_spelled_as_a_program_is_no_place():
+    assert not any("where" in question.lower() for question in asked("Marlow", "Marlow was tested in SQLite."))
+    assert "Where was Bora Bora annexed?" in asked("Bora Bora", "Bora Bora was annexed in Paris.")

@@ -19,10 +19,12 @@ from evoseek.cold_start.english import (
     CLAUSE_END,
     DEPENDS,
     DESCRIBES,
+    EXPLETIVE,
     HEADING,
     HEDGED,
     LISTED,
     LIVED,
+    MADE_BY,
     NATION,
     NATIONALITY,
     NO_NAMES,
@@ -61,6 +63,7 @@ _BRACKETS = re.compile(r"\s*\([^()]*\)")
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>#]")
+_TWICE = re.compile(r"(\w+) \1\b", re.IGNORECASE)  # a heading, and the sentence after it
 _NAMES = re.compile(rf"(?<=\w ){dict(SPANS)['name'].pattern}|{dict(SPANS)['code'].pattern}")
 _LANGUAGE_PASSAGES = 5  # from which a document's language is told
 _SENTENCES = 1_000  # of a document
@@ -147,7 +150,7 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         statement = _Statement(text, name, of_person, held)
         yield from _of_life(brackets, statement)
         yield from _of_introduction(statement)
-        if _is_prose(text):
+        if _is_prose(text, name):
             yield from _of_spans(statement)
             yield from _of_subject(statement)
 
@@ -190,7 +193,7 @@ def _has_lived(first: str) -> bool:
     return LIVED.match(first[max(first.find("("), 0) :]) is not None
 
 
-def _is_prose(sentence: str) -> bool:
+def _is_prose(sentence: str, name: str) -> bool:
     letters = sum(character.isalpha() or character == " " for character in sentence)
     return (
         len(words(sentence)) in _WORDS_OF_STATEMENT
@@ -198,6 +201,7 @@ def _is_prose(sentence: str) -> bool:
         and letters >= _LEAST_LETTERS * len(sentence)
         and not _CODE.search(sentence)
         and not DEPENDS.match(sentence)
+        and (sentence.startswith(name) or not _TWICE.match(sentence))
     )
 
 
@@ -207,6 +211,8 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
     found = PRONOUN.match(sentence)
     if found is None:
         return sentence
+    if EXPLETIVE.match(sentence):
+        return None
     is_other = found[0] in ("It ", "Its ") and of_person
     if is_other or (found["noun"] and found["noun"] not in words(introduction)):
         return None
@@ -275,13 +281,15 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
         return  # the first word of a sentence, or a part of a name with initials
     if OPEN_QUOTE.search(before) and not rest.lstrip(" .,").startswith(('"', "”")):
         return  # a part of a title
-    if re.match(r"['’]s\b|-? ?[-–—‘]", rest):
-        return  # an owner, or a part of a compound
+    if re.match(r"['’]s\b|-? ?[-–—‘]|[\[/]|\.? \d", rest):
+        return  # an owner, a part of a compound, or before the number of a section
     if HEDGED.search(before):
         return
     if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
         return  # "a power of two"
-    if (kind == "number" and NUMBERED.search(before)) or (kind == "name" and UNIT.search(before)):
+    if kind == "number" and (NUMBERED.search(before) or before.rstrip().endswith(("$", "€", "£"))):
+        return
+    if kind == "name" and UNIT.search(before):
         return
     if kind in ("date", "year") and AGAIN.search(before):
         return
@@ -292,7 +300,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     before = before.rstrip("`\"'")
     if OPEN_END.search(after):
         return
-    asked, stem = _asked(kind, before, after)
+    asked, stem = _asked(kind, answer, before, after)
     if kind == "version" and not stem.strip():
         return
     if asked == "where" and (NO_PLACE.search(answer) or NATION.fullmatch(answer) or ONE_OF.search(before)):
@@ -333,7 +341,7 @@ def _query(name: str, known: set[str], own: set[str]) -> str:
     return " ".join(left) if set(words(" ".join(left))) <= known else ""
 
 
-def _asked(kind: str, before: str, after: str) -> tuple[str, str]:
+def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
     """The question word, and the words before it without a preposition that it includes."""
     if kind == "date" or (kind == "year" and TIME.search(before)):
         return "when", ON.sub("", before)
@@ -343,7 +351,7 @@ def _asked(kind: str, before: str, after: str) -> tuple[str, str]:
         return f"which version{f' of {found[1]}' if found[1] else ''}", before[: found.start()]
     if kind == "number":
         return ("how many" if after.strip() else "what number"), before
-    if kind == "name" and PERSON.search(before):
+    if kind == "name" and PERSON.search(before) and (not answer.isupper() or MADE_BY.search(before)):
         return "who", before
     if kind == "name" and PLACE.search(before):
         return "where", PLACE.sub("", before)

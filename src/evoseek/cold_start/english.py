@@ -56,6 +56,16 @@ PRONOUN = re.compile(
 )
 """How a sentence begins that goes on about the subject of its document."""
 
+EXPLETIVE = re.compile(
+    r"^It (?:is|was|may be|can be|would be|should be|seems|appears) (?:(?:not|also|always|often|usually|generally|thus|"
+    r"therefore|sometimes|still|then|very|quite|more|rather|[a-z]+ly) )*(?:(?:im)?possible|safe|unsafe|(?:il)?legal|"
+    r"important|(?:un)?necessary|(?:un)?likely|easy|easier|difficult|hard|harder|required|recommended|useful|common|"
+    r"better|best|best practice|good|enough|sufficient|acceptable|desirable|advisable|permissible|customary|up to|"
+    r"clear|true|evident|thought|believed|known|said|estimated|assumed|hoped|the (?:responsibility|job|task)|an error|"
+    r"a (?:good|bad) idea|a mistake)\b(?=.* (?:to|that|for|whether)\b)"
+)
+"""A sentence whose `it` stands for what comes later: `It is always safe to use it`."""
+
 REFERS = re.compile(
     r"\b(?:this|these|those|such|other|another|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
     re.IGNORECASE,
@@ -102,10 +112,10 @@ TIME = re.compile(r"\b(?:on|in|from|since|until) $")
 PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
 ONE_OF = re.compile(r"\bone of\b")
 NO_PLACE = re.compile(
-    rf"\b(?:War|Wars|Battle|Ages?|Revolution|Renaissance|League|Cup|Championships?|Olympics|Games|Awards?|Honours|Army|"
+    rf"[a-z][A-Z]|\b(?!USA?\b|UK\b)[A-Z]{{2}}|[\d_]|\b(?:War|Wars|Battle|Ages?|Revolution|Renaissance|League|Cup|Championships?|Olympics|Games|Awards?|Honours|Army|"
     rf"Navy|{_MONTHS})\b"
 )
-"""Names that follow `in` and are no places."""
+"""Names that follow `in` and are no places: wars, months, and what is spelled as programs are."""
 BETWEEN = re.compile(r"(?:\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?)|['’]s?) $")
 """What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`, `the women's 200 m`."""
 NUMBERED = re.compile(r"\b(?:(?!(?:In|About|Over|Only|Some|Nearly)\b)[A-Z][a-z]+|from [\d.,]+ to) $")
@@ -193,6 +203,8 @@ AGENTS = {
     "written": "writer",
 }
 """Nouns for the agents of participles."""
+MADE_BY = re.compile(rf"\b(?:{'|'.join(AGENTS)}|released|recorded|sung|album|music|single|song) by $")
+"""What stands before a band's name in capital letters, which is somebody's: `a song by`."""
 WORK = re.compile(
     r"\b(album|book|film|game|magazine|musical|newspaper|novel|opera|painting|play|poem|series|show|single|song|story)"
     r" (?:[a-z]+(?:ed|en) and )?$"
@@ -222,6 +234,14 @@ OWN = re.compile(
     r" (?!(?:wife|husband|mother|father|son|daughter|brother|sister)\b)[\w-]+) (?P<is>is|was)$"
 )
 """What follows the name of an owner, up to what is asked for: `'s base class is`."""
+
+FIRST_PHRASE = re.compile(
+    r"(?!\w+ (?:the )?(?:addition|fact|general|particular|turn|meanwhile|meantime|contrast|contrary|short|summary|all|"
+    r"other|first|last|least|instance|example|this|that|these|those|such)\b)"
+    r"(?:On|Upon|In|At|By|For|With|Without|During|Since|Under|From|Within|Unlike) "
+    r"(?:(?!(?:and|or|but|which|that|who|whose|where|when|what)\b)[\w'’./-]+ ){0,5}[\w'’./-]+(?=, \w)"
+)
+"""What may stand before the subject of a sentence, and as well at its end: `On success, `."""
 
 VERSION = re.compile(r"(?:\b([A-Z]\w+) )?\b[Vv]ersion $")
 """What stands before the number of a version, with the name of what has it."""

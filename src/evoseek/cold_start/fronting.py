@@ -13,6 +13,7 @@ from evoseek.cold_start.english import (
     COORDINATES,
     DESCRIBED,
     FINITE,
+    FIRST_PHRASE,
     NO_SUBJECT,
     OF_WHOLE,
     OPEN,
@@ -31,7 +32,10 @@ _WORDS_SAID = 7  # between the verb and what is asked for
 def fronted(name: str, stem: str, asked: str, after: str) -> str | None:
     """A question about `name` in its natural order, or None: of the statement `stem`, the question word (with its noun,
     as in "which version") and what comes after it."""
-    return _by_pattern(name, stem, asked, after) or _inverted(name, stem, asked, after)
+    first = FIRST_PHRASE.match(stem)
+    stem = stem[first.end() :].removeprefix(", ") if first else stem
+    question = _by_pattern(name, stem, asked, after) or _inverted(name, stem, asked, after)
+    return f"{question} {first[0][0].lower()}{first[0][1:]}" if question and first else question
 
 
 def _by_pattern(name: str, stem: str, asked: str, after: str) -> str | None:
