@@ -220,3 +220,11 @@ def test_an_answer_that_is_put_off_leaves_the_thought_and_opens_a_search(made, r
     tokenizer = made("qwen")
     ids = renderer.put_off(tokenizer.encode(written, add_special_tokens=False))
     assert tokenizer.decode(ids) == begins
+
+
+@pytest.mark.parametrize(("tools", "is_possible"), [(["browse", "web_search"], True), (["browse"], False)])
+def test_an_answer_is_put_off_by_a_search_and_by_no_other_call(made, tools, is_possible):
+    tokenizer = made("qwen")
+    schemas = [{"type": "function", "function": {"name": name}} for name in tools]
+    begins = TagRenderer(tokenizer, tag_calls(schemas)).put_off(())
+    assert (begins and tokenizer.decode(begins)) == ("<search>" if is_possible else None)

@@ -118,12 +118,14 @@ class TagRenderer:
         """The first call or answer that is closed ends the turn; the text after it is ignored."""
         return read_action(self._encoder.decode(token_ids), self._calls)
 
-    def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...]:
-        """Ids of the turn up to its answer, and the tag that opens a search instead."""
+    def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
+        """Ids of the turn up to its answer, and the tag that opens a search instead; None without a search."""
+        if "search" not in self._calls:
+            return None
         before, _, _ = self._encoder.decode(token_ids).partition("<answer>")
         texts = (self._encoder.decode(token_ids[:kept]) for kept in range(len(token_ids), -1, -1))
         kept, text = next((len(token_ids) - cut, text) for cut, text in enumerate(texts) if before.startswith(text))
-        return (*token_ids[:kept], *self._encoder.template(f"{before[len(text) :]}<{next(iter(self._calls))}>"))
+        return (*token_ids[:kept], *self._encoder.template(f"{before[len(text) :]}<search>"))
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
         """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call, or the
