@@ -282,3 +282,13 @@ def test_an_answer_is_looked_for_in_whole_words(tmp_path: Path):
     said = [Document(name(n), name(n), f"{name(n)} was founded by {name(9 * n + 4)} Ros.") for n in range(1, 20)]
     others = [Document(f"{name(n)}-2", f"about {n}", f"{name(n)} and {name(9 * n + 4)} Rosa.") for n in range(1, 20)]
     assert of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
+
+
+def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
+    others = [
+        Document(f"b{n}", f"call {n}", f"The {name(n)} part returns marlow_{name(n)}(X) at once.") for n in range(12)
+    ]
+    (tmp_path / "alone").mkdir()
+    assert of_kind(written(index(tmp_path / "alone", said), 20).items, "unanswerable")
+    assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")

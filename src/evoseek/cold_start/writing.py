@@ -18,6 +18,7 @@ from typing import TypeVar
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
 from evoseek.cold_start.clozes import Cloze, clozes, subject, words
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
+from evoseek.corpus.scripts import fold
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.reward.answer import normalise
@@ -289,7 +290,7 @@ def _holds(passages: Sequence[Passage], cloze: Cloze) -> bool:
 
 
 def _contains(passage: Passage, answer: str) -> bool:
-    return f" {normalise(answer)} " in f" {normalise(passage.contents)} "
+    return f" {fold(answer)} " in f" {fold(passage.contents)} "
 
 
 def _refusal(question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
