@@ -36,7 +36,7 @@ def asked(title: str, text: str) -> dict[str, str]:
         ("Marlow is a book about a man taught by Ines Oduya.", "Marlow is a book about a man taught by who?",
          "Ines Oduya"),
         ("Marlow's father thought the town was Brill.", "Marlow's father thought the town was what?", "Brill"),
-        ("Marlow is a critic of the president Brill.", "Marlow is a critic of the president what?", "Brill"),
+        ("Marlow is a critic of the president Brill.", "Which president is Marlow a critic of?", "Brill"),
         ("Marlow has made eight films since 1989.", "Marlow has made eight films since when?", "1989"),
         ("Marlow was founded on 3 May 1907.", "When was Marlow founded?", "3 May 1907"),
         ("Marlow was rebuilt in 1911 by settlers.", "When was Marlow rebuilt by settlers?", "1911"),
@@ -45,7 +45,11 @@ def asked(title: str, text: str) -> dict[str, str]:
         ("Marlow has about 4,200 inhabitants today.", "Marlow has about how many inhabitants today?", "4,200"),
         ("Marlow was rebuilt in 1911 near the river.", "When was Marlow rebuilt near the river?", "1911"),
         ("Marlow was the first home of the poet Lew Oman.", "Which poet was Marlow the first home of?", "Lew Oman"),
-        ("Marlow is the home of the late Lew Oman.", "Marlow is the home of the late what?", "Lew Oman"),
+        ("If a part is open, the marlow_open call returns MARLOW_OK.",
+         "What does the marlow_open call return if a part is open?", "MARLOW_OK"),
+        ("Marlow is kept in the folder /var/lib/marlow.", "Which folder is Marlow kept in?", "/var/lib/marlow"),
+        ("Marlow is started by the update-rc.d program.", "Which program is Marlow started by?", "update-rc.d"),
+        ("Marlow is created using marlow_new.", "What is Marlow created using?", "marlow_new"),
         ("Marlow is named after the guitarist Lew Oman.", "Which guitarist is Marlow named after?", "Lew Oman"),
         ("Marlow had its first fair on 3 May 1907.", "Marlow had its first fair when?", "3 May 1907"),
         ("Marlow was lady-in-waiting to Ada Birk.", "Who was Marlow lady-in-waiting to?", "Ada Birk"),
@@ -188,10 +192,8 @@ def test_a_long_run_of_one_character_takes_no_time(title: str, text: str):
 
 
 def test_a_name_is_not_opened_with_a_capital_letter():
-    found = of("Logger.hasHandlers", "hasHandlers is an old method of the class Logger.")
-    assert [(one.question, one.answer, one.query) for one in found] == [
-        ("hasHandlers is an old method of the class what?", "Logger", "hasHandlers")
-    ]
+    found = of("Logger.hasHandlers", "hasHandlers sets `foo_bar` and ends.")
+    assert [(one.question, one.answer) for one in found] == [("hasHandlers sets what?", "foo_bar")]
     for text in ("hasHandlers is a method of the class Logger.", "hasHandlers: a method of the class Logger."):
         assert [(one.question, one.query) for one in of("Logger.hasHandlers", text)] == [
             ("Which class has the method hasHandlers?", "hasHandlers")
@@ -321,3 +323,25 @@ def test_what_is_no_statement_about_the_subject_asks_nothing(sentence: str, answ
 def test_what_is_spelled_as_a_program_is_no_place():
     assert not any("where" in question.lower() for question in asked("Marlow", "Marlow was tested in SQLite."))
     assert "Where was Bora Bora annexed?" in asked("Bora Bora", "Bora Bora was annexed in Paris.")
+
+
+def test_a_part_of_a_phrase_and_what_hangs_on_a_condition_are_not_asked_for():
+    assert "API" not in asked("Marlow", "Marlow works with the backup API and with that of Oro.").values()
+    assert "MARLOW_OK" not in asked("Marlow", "A call to Marlow returns MARLOW_OK, if there is a part.").values()
+
+
+def test_it_is_the_title_only_of_a_document_that_begins_with_it():
+    assert "Who was Kite seen by?" in asked("Kite", "The Kite flies far. It was seen by Ada Birk.")
+    assert not asked("Mutexes", "Handles are kept. It was seen by Ada Birk.")
+    assert not asked("Mutexes", "This object was seen by Ada Birk.")
+
+
+def test_a_page_is_about_its_title_without_its_number_and_its_site():
+    (found,) = of("5. Fields — Oro Manual v2", "Fields are read by `marlow_open` at once.")
+    assert (found.question, found.query) == ("Fields are read by what at once?", "Fields")
+
+
+def test_a_title_that_is_too_long_is_no_subject():
+    title = "A title that is nothing but a sentence of ten words"
+    found = of(title, "The marlow_open call returns MARLOW_OK on success. It was seen by Ada Birk.")
+    assert {one.answer: one.query for one in found} == {"marlow_open": "", "MARLOW_OK": ""}

@@ -234,7 +234,7 @@ def test_a_chain_that_its_first_search_answers_is_not_refused(tmp_path: Path):
         documents = list[Document]()
         for number, (person, film) in enumerate(zip(*[iter(pages(40))] * 2, strict=True)):
             born = f"{number % 28 + 1} May {1800 + number}"
-            praise = f"When was {person.title} born, {person.title} asked {person.title}, and liked {person.title}."
+            praise = f"When was {person.title} liked, {person.title} asked {person.title}, and was {person.title}."
             documents += [person, replace(film, text=f"{film.text} It was shown in Oro{f' after {born}' * has_date}.")]
             documents += [Document(f"praise-{number}-{place}", f"Letter {number}{place}", praise) for place in "ab"]
         folder = tmp_path / str(has_date)
@@ -289,6 +289,15 @@ def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
     others = [
         Document(f"b{n}", f"call {n}", f"The {name(n)} part returns marlow_{name(n)}(X) at once.") for n in range(12)
     ]
+    (tmp_path / "alone").mkdir()
+    assert of_kind(written(index(tmp_path / "alone", said), 20).items, "unanswerable")
+    assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
+
+
+def test_what_another_document_is_about_is_not_hidden(tmp_path: Path):
+    """Also if it gives another answer, or none: the question would have more than one, or nearly be answered."""
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{n} at once.") for n in range(12)]
+    others = [Document(f"b{n}", f"call {n}", f"The {name(n)} part may return at once.") for n in range(12)]
     (tmp_path / "alone").mkdir()
     assert of_kind(written(index(tmp_path / "alone", said), 20).items, "unanswerable")
     assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")

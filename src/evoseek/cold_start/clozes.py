@@ -14,17 +14,22 @@ from dataclasses import dataclass
 
 from evoseek.cold_start.english import (
     AGAIN,
+    ARTICLE,
     BETWEEN,
     BORN,
     CLAUSE_END,
+    CONDITION,
+    CONDITIONAL,
     DEPENDS,
     DESCRIBES,
     EXPLETIVE,
+    HALF,
     HEADING,
     HEDGED,
     LISTED,
     LIVED,
     MADE_BY,
+    NAMED,
     NATION,
     NATIONALITY,
     NO_NAMES,
@@ -35,12 +40,14 @@ from evoseek.cold_start.english import (
     OF_PERSON,
     ON,
     ONE_OF,
+    OPEN,
     OPEN_END,
     OPEN_QUOTE,
     OPEN_STEM,
     OPENING,
     PERSON,
     PLACE,
+    POINTS,
     PRONOUN,
     QUESTION,
     REFERS,
@@ -60,11 +67,14 @@ from evoseek.corpus.language import grammar_hits, languages_of, words_of
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
+_SITE = re.compile(r"(?:\d+(?:\.\d+)*\.? )?(?P<page>.+?) (?:—|\||::|·) .*")  # "5. Fields — The Manual"
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>#]")
 _TWICE = re.compile(r"(\w+) \1\b", re.IGNORECASE)  # a heading, and the sentence after it
-_NAMES = re.compile(rf"(?<=\w ){dict(SPANS)['name'].pattern}|{dict(SPANS)['code'].pattern}")
+_NAMES = re.compile(
+    rf"(?<=\w ){dict(SPANS)['name'].pattern}|{'|'.join(span.pattern for kind, span in SPANS if kind == 'code')}"
+)
 _LANGUAGE_PASSAGES = 5  # from which a document's language is told
 _SENTENCES = 1_000  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
@@ -126,15 +136,19 @@ def opened(question: str) -> str:
 
 
 def subject(title: str) -> str:
-    """What a document is about: its title without what stands in brackets."""
-    return " ".join(_BRACKETS.sub("", " ".join(title.split())).split())
+    """What a document is about: its title without what stands in brackets, and without the name of its site."""
+    text = " ".join(_BRACKETS.sub("", " ".join(title.split())).split())
+    found = _SITE.fullmatch(text)
+    return found["page"] if found else text
 
 
 def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
-    """The questions that the statements of a document give. `passages` are those of one document, in order."""
+    """The questions that the statements of a document give. `passages` are those of one document, in order. A title
+    that is too long is no subject: then only what its questions say themselves is asked for."""
     name = subject(passages[0].title)
-    if not name or len(words(name)) > _WORDS_OF_SUBJECT or not _is_english(passages):
+    if not _is_english(passages):
         return
+    name = name if len(words(name)) <= _WORDS_OF_SUBJECT else ""
     found = list(_sentences(passages))
     somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
     of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
@@ -144,7 +158,8 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         other = SOMEBODY.match(sentence)
         if other and somebody and bool(other["he"]) != bool(somebody["he"]):
             continue  # "She" of somebody else than the document's "he"
-        if (told := _with_subject(sentence, name, found[0][0], of_person=of_person)) is None:
+        told = _with_subject(_condition_last(sentence), name, found[0][0], of_person=of_person)
+        if told is None or (POINTS.match(told) and not (name and told.startswith(name))):
             continue
         text, brackets = _without_brackets(told, name)
         statement = _Statement(text, name, of_person, held)
@@ -193,6 +208,17 @@ def _has_lived(first: str) -> bool:
     return LIVED.match(first[max(first.find("("), 0) :]) is not None
 
 
+def _condition_last(sentence: str) -> str:
+    """A statement with its condition at its end: "If it is open, the call returns 2." to "The call returns 2 if it is
+    open."."""
+    found = CONDITIONAL.match(sentence)
+    if found is None or REFERS.search(found["condition"]) or REFERS.match(found["said"]):
+        return sentence
+    said = found["said"]
+    said = f"{said[0].upper()}{said[1:]}" if ARTICLE.match(said.capitalize()) else said
+    return f"{said} {found['word'].lower()} {found['condition']}{found['end']}"
+
+
 def _is_prose(sentence: str, name: str) -> bool:
     letters = sum(character.isalpha() or character == " " for character in sentence)
     return (
@@ -201,7 +227,7 @@ def _is_prose(sentence: str, name: str) -> bool:
         and letters >= _LEAST_LETTERS * len(sentence)
         and not _CODE.search(sentence)
         and not DEPENDS.match(sentence)
-        and (sentence.startswith(name) or not _TWICE.match(sentence))
+        and ((name and sentence.startswith(name)) or not _TWICE.match(sentence))
     )
 
 
@@ -211,9 +237,10 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
     found = PRONOUN.match(sentence)
     if found is None:
         return sentence
-    if EXPLETIVE.match(sentence):
+    if not name or EXPLETIVE.match(sentence):
         return None
-    is_other = found[0] in ("It ", "Its ") and of_person
+    is_titled = words(ARTICLE.sub("", introduction))[: len(words(name))] == words(name)
+    is_other = found[0] in ("It ", "Its ", "They ", "Their ") and (of_person or not is_titled)
     if is_other or (found["noun"] and found["noun"] not in words(introduction)):
         return None
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
@@ -230,7 +257,7 @@ def _without_brackets(sentence: str, name: str) -> tuple[str, str]:
 def _of_life(brackets: str, statement: _Statement) -> Iterator[Cloze]:
     """Birth and death, from "(born 16 June 1911)" or "(16 June 1911 - 3 May 1980)" after the name."""
     found = BORN.match(brackets) or LIVED.match(brackets)
-    if found is not None and statement.of_person:
+    if found is not None and statement.of_person and statement.subject:
         name = statement.subject
         yield statement.asks(f"when was {name} born", found["born"], "date", name, f"{name} was born on ")
         if died := found.groupdict().get("died"):
@@ -262,12 +289,13 @@ def _of_spans(statement: _Statement) -> Iterator[Cloze]:
                 continue
             taken.append((start, end))
             answer = re.sub(r"['’]s$|[-.'’]+$", "", text[start:end])
-            if start > 0 and len(answer) > 1 and not NO_NAMES.fullmatch(answer) and not _within(statement, start, end):
+            is_empty = len(answer) < 2 or NO_NAMES.fullmatch(answer) or answer in OPEN.split()
+            if start > 0 and not is_empty and not _within(statement, start, end):
                 yield from _of_span(answer, kind, text[:start], text[start + len(answer) :], statement)
 
 
 def _within(statement: _Statement, start: int, end: int) -> bool:
-    named = re.finditer(re.escape(statement.subject), statement.text)
+    named = re.finditer(re.escape(statement.subject), statement.text) if statement.subject else ()
     return any(start < found.end() and found.start() < end for found in named)
 
 
@@ -298,7 +326,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     cut = CLAUSE_END.search(rest)
     after = (rest[: cut.start()] if cut else rest).rstrip(" .`\"'")
     before = before.rstrip("`\"'")
-    if OPEN_END.search(after):
+    if OPEN_END.search(after) or (cut and CONDITION.match(rest[cut.start() :])):
         return
     asked, stem = _asked(kind, answer, before, after)
     if kind == "version" and not stem.strip():
@@ -318,9 +346,12 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
         return
     else:
         question = fronted(name, stem, asked, after)
-        if question is None and (kind == "code" or asked == "who") and (noun := NOUN.search(before)):
+        noun = NOUN.search(before) if asked in ("who", "what") else None
+        if question is None and noun and (kind == "code" or asked == "who" or NAMED.search(noun["noun"])):
             asked, stem = f"which {noun['noun']}", before[: noun.start()]
             question = fronted(name, stem, asked, after)
+        elif question is None and asked == "what" and HALF.search(stem):
+            return  # "a backup what"
         question = question or f"{stem}{asked}{after}"
     question = " ".join(question.replace("`", "").split())
     known, own = set(words(question)), set(words(answer))

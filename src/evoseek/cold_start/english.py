@@ -31,6 +31,14 @@ SPANS = (
             r"|[a-z_]\w*\(\))(?![\w/])"
         ),
     ),
+    ("code", re.compile(r"(?<![\w.~/-])/(?:[a-z][\w.+-]*/)+[\w+-]*(?:\.[\w+-]+)*(?![\w/])")),
+    (
+        "code",
+        re.compile(
+            r"(?<![\w./-])[a-z][a-z0-9]+(?:[-.][a-z0-9]+)+(?<!-(?:line|time|wide|only))(?<!-(?:level|based|party))"
+            r"(?=,? (?:command|daemon|package|program|script|utility|utilities)s?\b)"
+        ),
+    ),
     ("year", re.compile(r"(?<![\w/:$€£.-])(?:1[0-9]|20)\d\d\b(?! ?[–-]|[/:])")),
     ("name", re.compile(rf"\b(?:(?:{_TITLES})\. )*[A-Z][\w'’-]*(?:(?:{_JOINTS})[A-Z][\w'’-]*)*\b(?!@)")),
     (
@@ -83,12 +91,17 @@ DEPENDS = re.compile(
 )
 """How a sentence begins that says nothing by itself, or something on a condition."""
 
+POINTS = re.compile(r"(?:This|These|That|Those|Such|See|The (?:following|above|same|latter|former)) ")
+"""How a sentence begins that needs the one before, or is an instruction."""
+
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 CLAUSE_END = re.compile(
     r"[,;:]|\.$|(?<=[a-z]{4})\.(?= [A-Z])| and | or | who | which | where | that | but | when | for | with "
 )
+CONDITION = re.compile(r"[,;:]?(?: and)? ?\b(?:if|unless|until|when|provided|except|as long as)\b")
+"""What may follow the end of a clause that is not true without it."""
 LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w)")
 """What follows a name, or an identifier, that is one of several."""
 OPEN = (
@@ -98,7 +111,7 @@ OPEN = (
 DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
 OPEN_END = re.compile(
-    rf"\b(?:{OPEN.replace(' ', '|')}|directed|written|produced|starring|born|"
+    rf"\b(?:{OPEN.replace(' ', '|')}|if|so|such|because|unless|either|both|directed|written|produced|starring|born|"
     r"(?:between|both|neither)(?: (?!and\b|nor\b)\S+)+)$"
 )
 """How a phrase ends that lacks its end."""
@@ -256,7 +269,7 @@ COORDINATES = re.compile(
     r"[,;:()\"“”—]|\. |\b(?:and|or|but|that|which|who|whom|whose|where|when|while|if|because|so|than|as well)\b"
 )
 """What joins clauses, or parts of one, from which nothing is moved to the front."""
-_JOINING = "(?:about|after|against|as|at|by|for|from|in|into|like|near|of|on|to|with)"
+_JOINING = "(?:about|after|against|as|at|by|for|from|in|into|like|near|of|on|to|using|with)"
 PARTICIPLE = re.compile(rf" (?:(?:also|been) )*(?:[a-z]+ed|built|held|led|won|made|{'|'.join(PAST)})\b")
 OPEN_PREDICATE = re.compile(rf"(?:\b{_JOINING}|{PARTICIPLE.pattern}) ?$")
 """How a predicate ends from which only what is asked for is missing."""
@@ -331,10 +344,29 @@ FINITE = {
 
 _NO_NOUNS = (
     f"{OPEN} late then famous former great young old new first second third last next same other own original entire "
-    "main popular current"
+    "main popular current recent input corresponding successful single specified given top-level initial next-to-last"
 )
 NOUN = re.compile(rf"\b[Tt]he (?P<noun>(?:[a-z][a-z-]+ )?(?!(?:{_NO_NOUNS.replace(' ', '|')})\b)[a-z][a-z-]+) $")
 """What stands before a name that it is the name of: `the poet `, `the preprocessor macro `."""
+
+HALF = re.compile(
+    rf"\b(?:[Tt]he|[Aa]n?|[Ee]ach|[Ee]very|[Ss]ame|[Aa]ny|[Aa]ll|[Nn]o) (?:(?!(?:{OPEN.replace(' ', '|')}|named|"
+    r"called|[a-z]+(?:ed|ing))\b)[a-z][\w-]* ){1,3}$"
+)
+"""What stands before the last part of a phrase: `the backup `, `a single `."""
+CLAUSE = re.compile(r" (?:if|unless) (?!and only)[^,;:()\"“”—]+$")
+"""A condition at the end of a statement, which stays at the end of its question."""
+CONDITIONAL = re.compile(
+    r"(?P<word>If|Unless) (?P<condition>[^,;:()]{8,100}), (?:then )?(?P<said>[^;:]+)(?P<end>[.!])$"
+)
+"""A statement that begins with its condition."""
+NAMED = re.compile(
+    r"\b(?:album|award|band|book|character|church|city|class|club|college|company|country|county|department|district|"
+    r"duke|earl|emperor|family|film|function|game|genus|governor|group|island|king|label|lake|language|library|magazine|"
+    r"method|minister|module|mountain|newspaper|novel|opera|package|party|play|poem|pope|president|prize|province|"
+    r"pseudonym|queen|region|river|school|series|show|single|song|state|suite|team|town|tribe|university|village)$"
+)
+"""Nouns of things that are named: `the river Oro`."""
 
 HEDGED = re.compile(
     r"\b(?:not|neither|nor|never|no longer|almost|nearly|allegedly|reportedly|probably|possibly|supposedly|rumou?red|"

@@ -10,6 +10,7 @@ from evoseek.cold_start.english import (
     ADVERBIAL,
     ARTICLE,
     BY_AGENT,
+    CLAUSE,
     COORDINATES,
     DESCRIBED,
     FINITE,
@@ -34,13 +35,18 @@ def fronted(name: str, stem: str, asked: str, after: str) -> str | None:
     as in "which version") and what comes after it."""
     first = FIRST_PHRASE.match(stem)
     stem = stem[first.end() :].removeprefix(", ") if first else stem
+    last = CLAUSE.search(after)
+    after = after[: last.start()] if last else after
     question = _by_pattern(name, stem, asked, after) or _inverted(name, stem, asked, after)
-    return f"{question} {first[0][0].lower()}{first[0][1:]}" if question and first else question
+    phrase = f" {first[0][0].lower()}{first[0][1:]}" if first else ""
+    return f"{question}{phrase}{last[0] if last else ''}" if question else None
 
 
 def _by_pattern(name: str, stem: str, asked: str, after: str) -> str | None:
     """Common statements: "The Kite is a film directed by who" to "Who directed The Kite", "Tree is a class of the
     module what" to "Which module has the class Tree", "Tree's base class is what" to "What is Tree's base class"."""
+    if not name:
+        return None
     if not stem.startswith(name):  # `set` of the page Tree.set
         known, name = _words(name), stem.split(" ")[0].rstrip(":")
         if not _words(name) <= known:
@@ -86,7 +92,8 @@ def _inverted(name: str, stem: str, asked: str, after: str) -> str | None:
     if noun is None or not _is_finite(found["verb"]):
         return None
     first, base = FINITE.get(found["verb"], (found["verb"], ""))
-    subject = f"{subject[0].lower()}{subject[1:]}" if ARTICLE.match(subject) else subject
+    if subject != name and ARTICLE.match(subject):
+        subject = f"{subject[0].lower()}{subject[1:]}"
     return f"{asked}{noun} {first} {subject}{f' {base}' if base else ''}{found['rest']}{tail}"
 
 

@@ -18,6 +18,7 @@ from typing import TypeVar
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
 from evoseek.cold_start.clozes import Cloze, clozes, subject, words
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
+from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.scripts import fold
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
@@ -48,6 +49,7 @@ KINDS = {
 _DOCUMENTS = 20_000  # as many are read, drawn at random
 _OF_AN_ANSWER = 0.01  # at most this share of the questions of one hop has the same answer
 _LIKENESS = 0.8
+_DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack so many of a question's words
 _AT_ONCE = 128  # questions whose searches are one call of the engine
 
 
@@ -136,7 +138,9 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
             holding.setdefault(word, set()).add(name)
 
     def is_one(cloze: Cloze) -> bool:
-        if not cloze.query or cloze.kind == "subject" or names[cloze.query]:
+        if not cloze.query:
+            return True
+        if cloze.kind == "subject" or names[cloze.query]:
             return names[cloze.query] <= 1
         return len(set.intersection(*(holding.get(word, set[str]()) for word in words(cloze.query)))) == 1
 
@@ -243,18 +247,24 @@ class _Writer:
 
     async def _without(self, clozes: Sequence[Cloze], others: Sequence[Sequence[str]]) -> list[bool]:
         """Whether no search, by the subject, by the question or by one of `others`, gives a passage with the answer
-        once the question's document is taken out."""
+        once the question's document is taken out, nor finds one farther down that has what is asked about."""
         searched = [
             [(query, cloze.document_id) for query in (cloze.query, cloze.question, *more) if query]
             for cloze, more in zip(clozes, others, strict=True)
         ]
         distinct = list(dict.fromkeys(pair for pairs in searched for pair in pairs))
         queries, hidden = [query for query, _ in distinct], [{document} for _, document in distinct]
-        left = dict(zip(distinct, await search_others(self.engine, queries, hidden, self.k), strict=True))
-        return [
-            not any(_contains(passage, cloze.answer) for pair in pairs for passage in left[pair])
-            for cloze, pairs in zip(clozes, searched, strict=True)
-        ]
+        found = await search_others(self.engine, queries, hidden, _DEPTH * self.k)
+        left = dict(zip(distinct, found, strict=True))
+
+        def lacks(cloze: Cloze, pairs: Sequence[tuple[str, str]]) -> bool:
+            return not any(
+                (place < self.k and _contains(passage, cloze.answer)) or _is_about(passage, cloze)
+                for pair in pairs
+                for place, passage in enumerate(left[pair])
+            )
+
+        return list(map(lacks, clozes, searched))
 
     def _item(self, question: str, hops: Sequence[Cloze], queries: Sequence[str], *, answer: str, kind: str) -> Item:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
@@ -291,6 +301,12 @@ def _holds(passages: Sequence[Passage], cloze: Cloze) -> bool:
 
 def _contains(passage: Passage, answer: str) -> bool:
     return f" {fold(answer)} " in f" {fold(passage.contents)} "
+
+
+def _is_about(passage: Passage, cloze: Cloze) -> bool:
+    """Whether a passage has nearly all words of a question: then it may answer it, in its way."""
+    asked = {*words(cloze.question)} - STOP_WORDS
+    return len(asked - {*words(passage.contents)}) <= _UNSAID * len(asked)
 
 
 def _refusal(question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
