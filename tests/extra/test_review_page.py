@@ -276,6 +276,19 @@ def test_judging_on_a_narrow_dark_screen_and_what_the_server_refuses(serving, op
         expect(page.locator(".judge + .note")).to_contain_text("The verdict was not kept")
 
 
+def test_the_reply_to_a_verdict_is_in_sight_above_the_composer(serving, open_page, file):
+    with serving(feedback=file) as served:
+        page = open_page(served, width=390, height=500)
+        for number in range(2):
+            ask(page, WHO)
+            expect(page.locator(".answer").nth(number)).to_have_text("Meri Tolu")
+        assert page.locator("header").bounding_box()["height"] < 80
+        page.get_by_role("button", name="Right", exact=True).last.click()
+        kept = page.get_by_text("Kept, thank you.")
+        expect(kept).to_be_in_viewport(ratio=1)
+        assert kept.bounding_box()["y"] + kept.bounding_box()["height"] <= page.locator("#ask").bounding_box()["y"]
+
+
 def test_a_server_that_keeps_nothing_shows_no_verdicts(serving, open_page):
     with serving() as served:
         page = open_page(served)
