@@ -56,8 +56,8 @@ def test_training_leaves_the_test_set_out_and_adds_feedback_that_a_resumed_run_k
     said = " ".join(out.split())
     assert "Training questions: 6; 2 of " in said
     assert (
-        f"are in the test set {project}/reviewed.jsonl; 2 are added from the feedback in {project}/feedback.jsonl."
-        in said
+        f"are in the test set {project}/reviewed.jsonl; 2 are added from the feedback in {project}/feedback.jsonl; "
+        "2 others are not, since they are there already, held out, or not scored by f1." in said
     )
     assert asked(project / "run") == TRAINED
     FeedbackFile(project / "feedback.jsonl").add(verdict("g", "river gold is", "north"))

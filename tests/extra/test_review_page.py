@@ -157,6 +157,77 @@ def test_a_lost_server_is_said_and_no_verdict_is_taken_twice(review_page):
     assert review.verdicts == {0: "right"}
 
 
+def test_a_narrow_header_has_the_status_on_a_line_of_its_own(review_page):
+    page, _, _ = review_page(width=390, height=760, questions=QUESTIONS[:2])
+    page.keyboard.press("r")
+    expect(page.get_by_role("status")).to_have_text("1 of 2 judged")
+    assert page.locator("header").bounding_box()["height"] < 80
+    heights = {page.locator("#marks button").nth(number).bounding_box()["height"] for number in range(2)}
+    assert len(heights) == 1  # a sign beside a number, not below it
+    page.route("**/state", lambda route: route.abort())
+    page.keyboard.press("b")
+    expect(page.get_by_role("status")).to_contain_text("The server does not answer")
+    assert page.locator("header").bounding_box()["height"] < 130
+
+
+def test_the_marks_of_many_questions_leave_the_question_its_place(review_page):
+    many = [Question(f"q{n}", f"What is {n}?", ("old",)) for n in range(30)]
+    page, _, _ = review_page(width=700, height=500, questions=many)
+    page.evaluate("state.verdicts = Array(600).fill(null); mark()")
+    assert page.locator("#log").bounding_box()["height"] > 250
+
+
+def test_another_tab_shows_what_was_judged_in_the_first(review_page):
+    page, review, _ = review_page(questions=QUESTIONS[:2])
+    other = page.context.new_page()
+    other.goto(page.url)
+    expect(other.locator("#question")).not_to_be_empty()
+    page.keyboard.press("r")
+    expect(page.locator("#question")).to_have_text(review.questions[1].text)
+    page.keyboard.press("w")
+    expect(page.locator("#share")).to_contain_text("1 right, 1 wrong")
+    other.keyboard.press("u")
+    expect(other.get_by_role("status")).to_have_text("2 of 2 judged")
+    expect(other.locator("#wrong")).to_have_attribute("aria-pressed", "true")
+    for number in (1, 0):
+        page.keyboard.press("b")
+        expect(page.locator("#marks [aria-current]")).to_have_text(str(number + 1))
+    expect(page.locator("#unclear")).to_have_attribute("aria-pressed", "true")
+    assert review.verdicts == {0: "unclear", 1: "wrong"}
+
+
+def test_a_page_of_an_earlier_start_says_where_the_review_is(review_page):
+    page, review, _ = review_page(questions=QUESTIONS[:2])
+    page.route("**/0", lambda route: route.continue_(url=page.url.replace(page.url.split("/")[3], "x" * 22) + "0"))
+    page.keyboard.press("r")
+    expect(page.get_by_role("status")).to_contain_text("Open the address that the command prints now")
+    assert review.verdicts == {}
+
+
+def test_the_end_says_what_becomes_of_the_verdicts(review_page):
+    page, _, thread = review_page(questions=QUESTIONS[:2])
+    page.keyboard.press("r")
+    expect(page.get_by_role("status")).to_have_text("1 of 2 judged")
+    page.locator("#finish").click()
+    expect(page.locator("#done")).to_have_text("Not all are judged. The same command resumes.")
+    expect(page.locator("#tests")).to_contain_text("which evoseek eval scores and training leaves out")
+    expect(page.locator("#then")).to_be_hidden()
+    thread.join(10)
+
+
+def test_a_text_from_right_to_left_begins_at_the_right(review_page):
+    page, _, _ = review_page(questions=[Question("q", "من هي عمدة كالو؟", ("ميري",))])
+    starts = page.evaluate(
+        """() => {
+            const range = document.createRange();
+            range.selectNodeContents(document.getElementById("question"));
+            const text = range.getBoundingClientRect(), box = document.getElementById("item").getBoundingClientRect();
+            return [box.right - text.right, text.left - box.left];
+        }"""
+    )
+    assert starts[0] < 2 < starts[1]
+
+
 @pytest.fixture
 def file(tmp_path):
     (tmp_path / "my-project").mkdir()
@@ -203,6 +274,19 @@ def test_judging_on_a_narrow_dark_screen_and_what_the_server_refuses(serving, op
         monkeypatch.setattr("evoseek.corpus.feedback.MAX_LINES", 0)
         page.get_by_role("button", name="Wrong").click()
         expect(page.locator(".judge + .note")).to_contain_text("The verdict was not kept")
+
+
+def test_the_reply_to_a_verdict_is_in_sight_above_the_composer(serving, open_page, file):
+    with serving(feedback=file) as served:
+        page = open_page(served, width=390, height=500)
+        for number in range(2):
+            ask(page, WHO)
+            expect(page.locator(".answer").nth(number)).to_have_text("Meri Tolu")
+        assert page.locator("header").bounding_box()["height"] < 80
+        page.get_by_role("button", name="Right", exact=True).last.click()
+        kept = page.get_by_text("Kept, thank you.")
+        expect(kept).to_be_in_viewport(ratio=1)
+        assert kept.bounding_box()["y"] + kept.bounding_box()["height"] <= page.locator("#ask").bounding_box()["y"]
 
 
 def test_a_server_that_keeps_nothing_shows_no_verdicts(serving, open_page):

@@ -121,6 +121,10 @@ def test_outside_text_cannot_steer_the_terminal():
     assert printable("a\x1b[2Jb\n\tc\u202e") == f"a{stray}[2Jb\n\tc{stray}"
 
 
+def test_joiners_of_words_and_emoji_are_printed():
+    assert printable("می\u200cخواهم 👩\u200d👧") == "می\u200cخواهم 👩\u200d👧"
+
+
 def test_other_kinds_of_white_space_are_printed_as_plain_spaces():
     assert printable("10\u00a0kg\u202f1\u2003a\u3000b\rc\u2028d") == "10 kg 1 a b c d"
 

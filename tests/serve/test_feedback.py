@@ -67,7 +67,7 @@ def test_what_was_said_before_is_counted_and_an_unsupported_answer_is_none(judge
 @pytest.mark.parametrize(
     ("change", "status", "words"),
     [
-        ({"id": "chatcmpl-0"}, 404, "is of none of the last 1,000 answers"),
+        ({"id": "chatcmpl-0"}, 404, "1,000 answers since the server started. Ask again"),
         ({"verdict": "perhaps"}, 400, "verdict:"),
         ({"note": "x" * 2001}, 400, "note: String should have at most 2000 characters"),
         ({"right_answer": "x" * 501}, 400, "right_answer: String should have at most 500 characters"),

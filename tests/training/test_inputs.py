@@ -159,7 +159,8 @@ def test_what_a_cold_start_held_out_is_not_trained_on_because_people_judged_it(s
     file.add(Feedback("a", "2026-01-01T00:00:00Z", "who rules  Kalo", "Meri", "right"))
     file.add(Feedback("b", "2026-01-01T00:00:00Z", "Who rules Vesu?", "Tor", "right"))
     paths = {"questions.path": str(tmp_path / "here" / "q.jsonl"), "questions.feedback": str(file.path)}
-    asked = [question.text for question in training_questions(load_settings(system="search-r1", options=paths), run)[0]]
-    assert asked == ["who ?", "Who rules Vesu?"]
+    asked, said = training_questions(load_settings(system="search-r1", options=paths), run)
+    assert [question.text for question in asked] == ["who ?", "Who rules Vesu?"]
+    assert f"1 are added from the feedback in {file.path}; 1 others are not" in said
     run.held_out.write_text("")
     assert len(training_questions(load_settings(system="search-r1", options=paths), run)[0]) == 3

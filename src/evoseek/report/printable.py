@@ -8,11 +8,13 @@ from collections.abc import Mapping, Sequence
 from rich.console import Console
 from rich.text import Text
 
+_KEPT = "\n\t\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # the last two: Persian and Indic words, emoji
+
 
 def printable(text: str) -> str:
     """The text with every control character but newline and tab replaced, and every other white space as a plain space:
     a document cannot steer the terminal."""
-    return "".join(char if char.isprintable() or char in "\n\t" else _replacement(char) for char in text)
+    return "".join(char if char.isprintable() or char in _KEPT else _replacement(char) for char in text)
 
 
 def _replacement(char: str) -> str:

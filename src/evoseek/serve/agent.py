@@ -190,7 +190,8 @@ class AgentServer:
         except DataError as error:
             raise HTTPException(400, str(error)) from error
         if (answer := self._answers.get(wanted.id)) is None:
-            raise HTTPException(404, f"The id {wanted.id[:100]!r} is of none of the last {_JUDGEABLE:,} answers here.")
+            text = f"The id {wanted.id[:100]!r} is of none of the last {_JUDGEABLE:,} answers since the server started."
+            raise HTTPException(404, f"{text} Ask again to judge the answer.")
         try:
             await asyncio.to_thread(self._feedback.add, wanted.over(answer))
         except RunError as error:

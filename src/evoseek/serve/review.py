@@ -49,7 +49,8 @@ class ReviewServer:
             Route("/{number:int}", self._question),
             Route("/{number:int}", self._judge, methods=["POST"]),
         ]
-        app = Starlette(routes=[Mount(self.path[:-1], routes=routes)], exception_handlers={HTTPException: refused})
+        mounted = [Mount(self.path[:-1], routes=routes), Route("/{path:path}", _moved, methods=["GET", "POST"])]
+        app = Starlette(routes=mounted, exception_handlers={HTTPException: refused})
         self.app = Guard(CancelOnDisconnect(app, max_body=_MAX_BODY), keys=(), host=_HOST)
         self.http = StoppableServer(self.app, drain_s=_DRAIN_S)
 
@@ -84,3 +85,9 @@ class ReviewServer:
     async def _end(self, request: Request) -> Response:
         self.http.should_exit = True
         return await self._state(request)
+
+
+async def _moved(request: Request) -> Response:
+    """The page of an earlier start of the command, which a browser still shows, asks here too."""
+    text = "This is not the page of this review. Open the address that the command prints now; no verdict is lost."
+    raise HTTPException(404, text)

@@ -187,8 +187,10 @@ def training_questions(
         words.append(
             f"{left_out} of {path} are left out, since they are in the test set {settings.evaluation.reviewed}"
         )
-    if added:
+    if judged:
         words.append(f"{len(added)} are added from the feedback in {lookup(settings, 'questions.feedback')}")
+    if others := len(judged) - len(added):
+        words.append(f"{others} others are not, since they are there already, held out, or not scored by {reward}")
     return kept + added, f"Training questions: {len(kept) + len(added)}; {'; '.join(words)}." if words else ""
 
 

@@ -158,6 +158,7 @@ function judging(view) {
     } catch (error) {
       said.textContent = error instanceof Refused ? error.message : "The server does not answer. Try again.";
     }
+    said.scrollIntoView({ block: "nearest" }); // the last answer ends at the composer
   };
   right.addEventListener("click", () => judge("right", right));
   wrong.addEventListener("click", () => judge("wrong", wrong));

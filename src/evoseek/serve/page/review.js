@@ -48,7 +48,7 @@ async function doing(work) {
   try {
     await work();
   } catch (error) {
-    status(error instanceof TypeError ? "The server does not answer. Start the command again; no verdict is lost." : error.message, true);
+    status(error instanceof TypeError ? "The server does not answer. Start the command again and open the address that it prints; no verdict is lost." : error.message, true);
   } finally {
     busy = false;
   }
@@ -91,6 +91,7 @@ function passage({ title, place, text, spans, title_spans }) {
 }
 
 async function show(number) {
+  state = await call("state"); // another tab may have judged
   if (number >= state.verdicts.length) {
     result(number);
     return;
@@ -115,7 +116,8 @@ function result(number) {
   $("item").hidden = true;
   $("result").hidden = false;
   $("share").textContent = state.share;
-  $("tests").textContent = `The questions judged right are the test set: ${state.tests}`;
+  $("done").textContent = judged() < number ? "Not all are judged. The same command resumes." : "Done. Thank you.";
+  $("tests").textContent = `The questions judged right are the test set, which evoseek eval scores and training leaves out: ${state.tests}`;
   mark();
   $("result").focus();
 }
@@ -141,6 +143,7 @@ function finish() {
   doing(async () => {
     state = await call("end", {});
     result(state.verdicts.length);
+    $("then").hidden = true;
     status("Finished: the command has ended. This page can be closed.");
     for (const button of document.querySelectorAll("button")) button.disabled = true;
     document.removeEventListener("keydown", pressed);
