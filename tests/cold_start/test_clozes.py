@@ -345,3 +345,18 @@ def test_a_title_that_is_too_long_is_no_subject():
     title = "A title that is nothing but a sentence of ten words"
     found = of(title, "The marlow_open call returns MARLOW_OK on success. It was seen by Ada Birk.")
     assert {one.answer: one.query for one in found} == {"marlow_open": "", "MARLOW_OK": ""}
+
+
+def test_the_comma_of_a_date_ends_no_clause():
+    text = "Marlow was visited by Ada Birk on May 28, 1957, and burnt down."
+    assert asked("Marlow", text)["Who was Marlow visited by on May 28, 1957?"] == "Ada Birk"
+
+
+def test_a_name_that_begins_with_a_dot_is_not_joined_to_the_word_before_it():
+    assert "the.deb" not in asked("Marlow", "Marlow puts every file into the .deb file of its archive .").values()
+
+
+def test_it_that_stands_for_nothing_is_not_the_subject():
+    assert not of("The Library", "The Library is old. It is safe to call open_all twice.")
+    assert not of("The Library", "The Library is old. It was conjectured that Ada Birk wrote all of its first books.")
+    assert of("The Library", "The Library is old. It is used by Ada Birk in all her work.")

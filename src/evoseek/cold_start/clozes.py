@@ -239,7 +239,8 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
         return sentence
     if not name or EXPLETIVE.match(sentence):
         return None
-    is_titled = words(ARTICLE.sub("", introduction))[: len(words(name))] == words(name)
+    titled = words(ARTICLE.sub("", name, count=1))
+    is_titled = words(ARTICLE.sub("", introduction, count=1))[: len(titled)] == titled
     is_other = found[0] in ("It ", "Its ", "They ", "Their ") and (of_person or not is_titled)
     if is_other or (found["noun"] and found["noun"] not in words(introduction)):
         return None
@@ -248,7 +249,7 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
 
 def _without_brackets(sentence: str, name: str) -> tuple[str, str]:
     """The sentence without what stands in brackets, and from the bracket on what follows the subject."""
-    text = re.sub(r"\s+([,.;:?!])", r"\1", _BRACKETS.sub("", sentence))
+    text = re.sub(r"\s+([,;:?!]|\.(?!\w))", r"\1", _BRACKETS.sub("", sentence))
     at = sentence.find("(")
     opens = at > 0 and (sentence[:at].strip() == name or len(words(sentence[:at])) <= _WORDS_OF_SUBJECT)
     return text, sentence[at:] if opens else ""

@@ -65,14 +65,13 @@ PRONOUN = re.compile(
 """How a sentence begins that goes on about the subject of its document."""
 
 EXPLETIVE = re.compile(
-    r"^It (?:is|was|may be|can be|would be|should be|seems|appears) (?:(?:not|also|always|often|usually|generally|thus|"
-    r"therefore|sometimes|still|then|very|quite|more|rather|[a-z]+ly) )*(?:(?:im)?possible|safe|unsafe|(?:il)?legal|"
-    r"important|(?:un)?necessary|(?:un)?likely|easy|easier|difficult|hard|harder|required|recommended|useful|common|"
-    r"better|best|best practice|good|enough|sufficient|acceptable|desirable|advisable|permissible|customary|up to|"
-    r"clear|true|evident|thought|believed|known|said|estimated|assumed|hoped|the (?:responsibility|job|task)|an error|"
-    r"a (?:good|bad) idea|a mistake)\b(?=.* (?:to|that|for|whether)\b)"
+    r"^It (?:[a-z]+ )?(?:is|was|be|been) (?:(?:not|also|always|never|often|usually|generally|still|sometimes|very) )*"
+    r"(?:safe|harmless|legal|illegal|valid|possible|impossible|necessary|important|essential|useful|common|customary|"
+    r"normal|easy|difficult|best|better|likely|unlikely|sufficient|recommended|required|suggested|assumed|conjectured|"
+    r"believed|thought|estimated|noted|reported|announced|expected|planned|hoped|up|an error|a mistake|"
+    r"the responsibility of [\w ]+) (?:for [\w ]+ )?(?:to|that|whether|for)\b"
 )
-"""A sentence whose `it` stands for what comes later: `It is always safe to use it`."""
+"""How a sentence begins whose `It` stands for nothing: `It is safe to`, `It must be harmless to`."""
 
 REFERS = re.compile(
     r"\b(?:this|these|those|such|other|another|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
@@ -97,8 +96,9 @@ POINTS = re.compile(r"(?:This|These|That|Those|Such|See|The (?:following|above|s
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
+_COMMA = r",(?!(?<=\d,) \d{4}\b)"  # not that of a date
 CLAUSE_END = re.compile(
-    r"[,;:]|\.$|(?<=[a-z]{4})\.(?= [A-Z])| and | or | who | which | where | that | but | when | for | with "
+    rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| and | or | who | which | where | that | but | when | for | with "
 )
 CONDITION = re.compile(r"[,;:]?(?: and)? ?\b(?:if|unless|until|when|provided|except|as long as)\b")
 """What may follow the end of a clause that is not true without it."""
@@ -266,7 +266,8 @@ NO_SUBJECT = re.compile(
 )
 """What no subject of a clause has that is easily told from the rest of its sentence."""
 COORDINATES = re.compile(
-    r"[,;:()\"“”—]|\. |\b(?:and|or|but|that|which|who|whom|whose|where|when|while|if|because|so|than|as well)\b"
+    rf"{_COMMA}|[;:()\"“”—]|\. |"
+    r"\b(?:and|or|but|that|which|who|whom|whose|where|when|while|if|because|so|than|as well)\b"
 )
 """What joins clauses, or parts of one, from which nothing is moved to the front."""
 _JOINING = "(?:about|after|against|as|at|by|for|from|in|into|like|near|of|on|to|using|with)"
