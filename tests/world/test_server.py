@@ -1,16 +1,14 @@
-"""The generated world's server, asked by a real client over the loopback; and the same web without a network."""
+"""The generated world's server, asked by a real client over the loopback."""
 
-import asyncio
 from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection
 
 import httpx2
 import pytest
 
-from evoseek.errors import ConfigError, PageError
-from evoseek.search.lexical import LexicalIndex
-from evoseek.world.server import MAX_BODY, SiteWeb, serving
-from evoseek.world.site import MOVED, ROBOTS, Site
+from evoseek.errors import ConfigError
+from evoseek.world.server import MAX_BODY, serving
+from evoseek.world.site import ROBOTS, Site
 from evoseek.world.world import World
 
 WORLD = World.generate(3, 200, "train")
@@ -28,7 +26,7 @@ def api():
 
 @pytest.fixture(scope="module")
 def client(api):
-    with httpx2.Client(base_url=api.web.host, timeout=30.0, trust_env=False) as client:
+    with httpx2.Client(base_url=api.host, timeout=30.0, trust_env=False) as client:
         yield client
 
 
@@ -48,7 +46,7 @@ def test_pages_are_those_of_the_site_with_its_statuses_and_redirects(api, client
 
 
 def test_one_connection_serves_many_requests_and_a_head_is_without_its_page(api):
-    connection = HTTPConnection(api.web.host.removeprefix("http://"))
+    connection = HTTPConnection(api.host.removeprefix("http://"))
     connection.connect()
     opened, lengths = connection.sock, []
     for method in ("GET", "HEAD", "GET"):
@@ -78,7 +76,7 @@ def test_a_search_in_the_shape_of_searxng(api, client):
     results = found(client, QUERY)
     assert len(results) == 10
     assert results[0]["title"] == WORLD.names[0]
-    assert all(set(r) == {"title", "url", "content"} and r["url"].startswith(f"{api.web.host}/") for r in results)
+    assert all(set(r) == {"title", "url", "content"} and r["url"].startswith(f"{api.host}/") for r in results)
     assert results[0]["content"] == SITE.snippet(0, QUERY)
     assert client.get(results[0]["url"]).status_code in (200, 301)
     assert api.counts == {"search": 1, "page": 1}
@@ -100,52 +98,6 @@ def test_many_requests_at_once_are_answered(client):
 
 
 def test_a_port_that_is_taken_is_an_error_that_says_so(api):
-    port = int(api.web.host.rpartition(":")[2])
+    port = int(api.host.rpartition(":")[2])
     with pytest.raises(ConfigError, match=f"127.0.0.1:{port} "), serving(SITE, port):
         pass
-
-
-@pytest.fixture(scope="module")
-def site():
-    return Site(World.generate(4, 200, "pretrain"), 2)
-
-
-@pytest.fixture(scope="module")
-def index(site, tmp_path_factory):
-    return LexicalIndex.build(tmp_path_factory.mktemp("index") / "index", site.passages())
-
-
-def fetch(web, url):
-    return asyncio.run(web.fetch(url))
-
-
-def test_results_without_a_network_are_those_of_the_server(api, client, tmp_path):
-    queries = [f"{name}'s employer" for name in WORLD.names[:3]]
-    index = LexicalIndex.build(tmp_path / "index", SITE.passages())
-    inside = asyncio.run(SiteWeb(SITE, index, api.web.host).search(queries, 10))
-    assert [[(one["title"], one["url"], one["content"]) for one in found(client, query)] for query in queries] == [
-        [(passage.title, passage.id, passage.text) for passage in passages] for passages in inside
-    ]
-
-
-def test_every_page_tells_the_facts_that_stand_on_it_and_shows_nothing_around_them(site, index):
-    web = SiteWeb(site, index, "http://a.test:1")
-    entity = next(n for n in range(200) if len(site.pages(n)) == 2)
-    for number, facts in enumerate(site.pages(entity), start=1):
-        page = fetch(web, f"http://a.test:1{site.url_path(entity)}{'/2' if number == 2 else ''}")
-        assert all(f"{fact.subject}'s {fact.relation} is {fact.object}." in page.text for fact in facts)
-        assert page.title.startswith(site.world.names[entity])
-        assert "cookies" not in page.text
-
-
-def test_redirects_are_followed(site, index):
-    web, slug = SiteWeb(site, index), site.url_path(5)[1:]
-    direct = fetch(web, f"{web.host}/{slug}")
-    assert fetch(web, f"{web.host}{MOVED}{slug}") == fetch(web, f"{web.host}/archive/{slug}") == direct
-    assert direct.url == f"{web.host}/{slug}"
-
-
-@pytest.mark.parametrize("url", ["http://127.0.0.1:43617/old/x", "http://127.0.0.1:4361/about", "/about"])
-def test_what_is_not_there_is_the_page_s_own_problem(site, index, url):
-    with pytest.raises(PageError, match=r"404|no other host"):
-        fetch(SiteWeb(site, index), url)
