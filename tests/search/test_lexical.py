@@ -263,11 +263,13 @@ def test_an_index_is_what_it_finds_wherever_it_lies(tmp_path: Path) -> None:
     assert len({identity, *others}) == 4
 
 
-def test_opening_without_checksums_still_needs_an_index(index: LexicalIndex, tmp_path: Path) -> None:
-    assert len(LexicalIndex.open(index.directory, verify=False)) == 3
-    next(path for path in files_of(index) if path.name == "meta.json").write_text("{}")
-    with pytest.raises(SearchIndexError, match="cannot be opened"):
-        LexicalIndex.open(index.directory, verify=False)
+def test_an_index_that_tantivy_cannot_read_is_refused(index: LexicalIndex) -> None:
+    (path,) = (path for path in files_of(index) if path.name == "meta.json")
+    path.write_text("{}")
+    index.manifest.files[path.name] = manifest_module.record_file(path)
+    index.manifest.write(index.directory)
+    with pytest.raises(SearchIndexError, match=r"cannot be opened: .* was written by tantivy"):
+        LexicalIndex.open(index.directory)
 
 
 BUILD_FOR_EVER = """
