@@ -28,13 +28,13 @@ from evoseek.env.web import Web
 from evoseek.policy.encoding import plain
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
-from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
 from evoseek.world.world import World
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the doubles
 
 from tests.doubles.scripted import ScriptedChat
+from tools.tiny.site_web import SiteWeb
 
 ENTITIES = 300
 ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)

@@ -19,13 +19,12 @@ from math import sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.corpus.documents import read_corpus
-from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex, HybridIndex
 from evoseek.search.encoders import make_encoder
 from evoseek.search.lexical import LexicalIndex
+from evoseek.search.sources import CorpusPassages
 from evoseek.types import Passage
 
 ENCODERS = ("static", "minilm")
@@ -70,10 +69,11 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="*", default=ENCODERS)
     options = parser.parse_args()
     questions = [json.loads(line) for line in (options.folder / options.questions).read_text().splitlines()]
-    documents = list(read_corpus(options.folder / "corpus.jsonl", report=ReadReport()))
-    passages = [passage for document in documents for passage in split_document(document, max_words=options.words)]
+    report = ReadReport()
+    corpus = CorpusPassages(options.folder / "corpus.jsonl", report=report, max_words=options.words)
+    passages = list(corpus.read())
     texts, k = [question["question"] for question in questions], max(CUTS)
-    print(f"{len(documents):,} documents, {len(passages):,} passages of at most {options.words} words")
+    print(f"{report.read:,} documents, {len(passages):,} passages of at most {options.words} words")
     with TemporaryDirectory() as folder:
         analyser = Analyser(options.stemming)
         lexical = LexicalIndex.build(Path(folder, "lexical"), passages, analyser=analyser)

@@ -7,6 +7,7 @@ which it needs less than one. One that takes time by the square of the length ne
 import asyncio
 import signal
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
 from runpy import run_path
@@ -39,7 +40,7 @@ from evoseek.reward.judge import on_one_line, parse_label, parse_verdict, same_f
 from evoseek.search.analyser import Analyser
 from evoseek.search.browse.address import AddressRules, check_url
 from evoseek.search.browse.fetch import blocked_reason
-from evoseek.search.web.providers import CallLimits, make_provider
+from evoseek.search.web.providers import PROVIDERS, WebEngine
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.filters import supporting_passages
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
@@ -119,7 +120,7 @@ def heading(text):
 
 
 def result(text):
-    engine = make_provider("searxng", url="http://localhost/", limits=CallLimits())
+    engine = WebEngine("searxng", replace(PROVIDERS["searxng"], url="http://localhost/"))
     return engine._results({"results": [{"url": text, "title": text, "content": text}]})
 
 

@@ -5,7 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.corpus.answers import load_answers, mine_answers, normal_form
+from evoseek.corpus.answers import load_answers, mine_answers
+from evoseek.corpus.questions import folded
 from evoseek.errors import DataError
 from evoseek.types import Passage
 from evoseek.world.world import World
@@ -89,7 +90,7 @@ def test_a_text_without_capitals_gives_titles_numbers_and_phrases():
 @given(st.lists(st.tuples(st.text(max_size=8), st.text(max_size=60)), max_size=4))
 def test_whatever_is_mined_is_different_usable_and_survives_a_file(tmp_path_factory, pairs):
     mined = mine_answers(passages(*pairs))
-    forms = [normal_form(answer) for answer in mined]
+    forms = [folded(answer) for answer in mined]
     assert len(set(forms)) == len(forms)
     assert all(any(map(str.isalnum, answer)) for answer in mined)
     if mined:
@@ -116,12 +117,9 @@ def test_a_file_needs_answers_alone_and_the_first_of_equal_ones_stays(tmp_path):
 @pytest.mark.parametrize(
     ("row", "phrase"),
     [
-        ("{", "Expecting property name"),
-        ("3", "Expected a JSON object, got int"),
         ({"text": "Meri"}, 'Expected a line such as {"answer": "Lake Geneva"}'),
         ({"answer": 1990}, "no usable answer, but 1990"),
         ({"answer": " The ... "}, "no usable answer"),
-        ('{"answer": ' + "[" * 100_000, "nested too deeply"),
     ],
 )
 def test_a_bad_line_is_named(tmp_path, row, phrase):
@@ -130,13 +128,3 @@ def test_a_bad_line_is_named(tmp_path, row, phrase):
         load_answers(path)
     assert str(caught.value).startswith(f"{path}:2: ")
     assert phrase in str(caught.value)
-
-
-def test_a_file_that_is_missing_empty_or_not_utf8_is_refused(tmp_path):
-    with pytest.raises(DataError, match="cannot be read"):
-        load_answers(tmp_path / "none.jsonl")
-    with pytest.raises(DataError, match="holds no answer"):
-        load_answers(write(tmp_path / "empty.jsonl", "", " "))
-    (tmp_path / "latin.jsonl").write_bytes('{"answer": "Müller"}'.encode("latin-1"))
-    with pytest.raises(DataError, match=r"latin\.jsonl:1: .*UTF-8"):
-        load_answers(tmp_path / "latin.jsonl")

@@ -10,9 +10,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
+from tests.corpus.reading import read_corpus
 
 from evoseek.corpus.archives import parse_docx, parse_epub, parse_pptx
-from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
 from evoseek.errors import DataError

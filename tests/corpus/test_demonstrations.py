@@ -90,8 +90,3 @@ def test_every_line_that_cannot_be_used_is_named(tmp_path, row, told):
     assert "2 lines of" in str(error.value)
     assert f"demonstrations.jsonl:2: {told}" in str(error.value)
     assert "demonstrations.jsonl:4: " in str(error.value)
-
-
-def test_a_file_that_is_not_there_is_told(tmp_path):
-    with pytest.raises(DataError, match=r"The demonstration file .* cannot be read"):
-        load_demonstrations(tmp_path / "none.jsonl")

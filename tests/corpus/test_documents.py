@@ -13,9 +13,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.corpus.reading import read_corpus
 
 from evoseek.corpus import formats
-from evoseek.corpus.documents import ReadReport, find_files, read_corpus, read_documents
+from evoseek.corpus.documents import ReadReport, find_files, read_documents
 from evoseek.corpus.parse_process import ParseProcess
 from evoseek.corpus.parsing import Reading
 from evoseek.corpus.passages import split_document

@@ -7,8 +7,8 @@ from email.message import EmailMessage
 from pathlib import Path
 
 import pytest
+from tests.corpus.reading import read_corpus
 
-from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.formats import parse_message
 from evoseek.corpus.read_report import ReadReport
 from evoseek.types import Document

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.corpus.reading import read_corpus
 
-from evoseek.corpus.documents import read_corpus
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
 from evoseek.corpus.tables import number_text, parse_csv, parse_xlsx, table_rows

@@ -1,4 +1,4 @@
-"""Demonstrations of what was right: none of a failure, and a file that is resumed."""
+"""Demonstrations of what was right: none of a failure."""
 
 import asyncio
 from pathlib import Path
@@ -8,12 +8,11 @@ from tests.doubles.scripted import ScriptedChat
 
 from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.resumable_jsonl import open_growing_file
-from evoseek.data import collecting as job
 from evoseek.data.collecting import CollectionLimits, collect_demonstrations, collecting
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
-from evoseek.errors import ConfigError, EvoseekError, ToolError
+from evoseek.errors import ConfigError, ToolError
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse
@@ -49,10 +48,10 @@ def roll_of(script):
     return lambda question, name: converse(question, env=env, chat=chat, limits=Limits(), trajectory_id=name)
 
 
-def collected(tmp_path, script, *, questions=QUESTIONS, limits=None, **options):
+def collected(tmp_path, script, *, questions=QUESTIONS, limits=None):
     with open_growing_file(tmp_path / "d.jsonl", {}) as file:
         work = collecting(roll_of(script), AnswerReward(), limits or CollectionLimits())
-        return asyncio.run(work.fill(questions, file, **options))
+        return asyncio.run(work.fill(questions, file))
 
 
 def test_what_was_right_is_kept_as_a_demonstration_and_the_rest_is_counted(tmp_path):
@@ -87,22 +86,6 @@ def test_of_several_attempts_the_same_turns_are_kept_once_and_the_shortest_first
 
 def test_a_lower_reward_keeps_more(tmp_path):
     assert collected(tmp_path, {"a": [[WRONG]]}, limits=CollectionLimits(min_reward=0.0)).counts["kept"] == 6
-
-
-def test_a_batch_in_which_most_failed_is_asked_again_when_the_file_is_resumed(tmp_path, monkeypatch):
-    monkeypatch.setattr(job, "BATCH", 2)
-    down = {name: [[ToolError("the endpoint is down")]] for name in "cd"}
-    with pytest.raises(
-        EvoseekError, match=r"2 of 2 attempts failed, after 2 questions.*2 times\): the endpoint is down"
-    ):
-        collected(tmp_path, down)
-    assert len(load_demonstrations(tmp_path / "d.jsonl")) == 2
-    stops = iter([False, True])
-    assert collected(tmp_path, {}, should_stop=lambda: next(stops)).done == 4
-    seen = []
-    found = collected(tmp_path, {}, progress=lambda *numbers: seen.append(numbers))
-    assert (found.done, found.counts["kept"], seen) == (6, 6, [(5, 6), (6, 6)])
-    assert [one.question.id for one in load_demonstrations(tmp_path / "d.jsonl")] == list("abcdef")
 
 
 def test_several_attempts_of_an_endpoint_that_always_says_the_same_are_refused(tmp_path):

@@ -9,7 +9,7 @@ from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.data import sorting
 from evoseek.data.sorting import FORM, JudgeCheck, QuestionVerdict, checking, load_verdicts
 from evoseek.env.prompts import load_prompts
-from evoseek.errors import DataError, EvoseekError, ToolError
+from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.types import Question
 
@@ -18,15 +18,12 @@ QUESTIONS = [Question(name, f"who is {name} ?", ("Meri",), {"hops": 1}) for name
 
 @pytest.fixture
 def check(tmp_path):
-    """Check questions into a file, or go on with it: how many are done, and the verdicts."""
+    """Check questions into a file: how many were not decided, and the verdicts."""
 
-    def run(by, questions=QUESTIONS, *, batches=99, progress=lambda done, of: None, **options):
-        left = iter(range(batches))
-        path = tmp_path / "findings.jsonl"
-        with open_growing_file(path, {}) as file:
-            stop = {"should_stop": lambda: next(left, None) is None}
-            reached = asyncio.run(checking(by, **options).fill(questions, file, **stop, progress=progress))
-        return reached.done, load_verdicts(path) if path.stat().st_size else []
+    def run(by, questions=QUESTIONS):
+        with open_growing_file(tmp_path / "findings.jsonl", {}) as file:
+            reached = asyncio.run(checking(by).fill(questions, file))
+        return sum(reached.failures.values()), load_verdicts(tmp_path / "findings.jsonl")
 
     return run
 
@@ -44,8 +41,9 @@ def test_a_question_is_kept_dropped_or_not_decided(check):
         "filter/d": '```json\n{"reason": "taste", "verdict": "subjective"}\n```',
     }
     by, chat = judge(replies)
-    done, found = check(by)
-    assert done == 5
+    undecided, found = check(by)
+    assert undecided == 2
+    assert checking(by, max_undecided=0.05).max_failed == 0.05
     assert [question for question, _ in found] == QUESTIONS
     assert [(verdict.keep, verdict.reason) for _, verdict in found[:2]] == [(True, "good"), (False, "time-sensitive")]
     assert found[2][1].keep is None
@@ -55,39 +53,13 @@ def test_a_question_is_kept_dropped_or_not_decided(check):
     assert {asked.form is FORM for asked in chat.asked} == {True}
 
 
-def test_stopped_and_gone_on_with_each_question_is_asked_about_once(check, monkeypatch):
-    monkeypatch.setattr(sorting, "BATCH", 2)
-    by, chat = judge(lambda messages, key: "harmful" if key == "filter/d" else "good")
-    assert check(by, batches=1)[0] == 2
-    done, found = check(by)
-    assert done == 5
-    assert [verdict.reason for _, verdict in found] == ["good", "good", "good", "harmful", "good"]
-    assert [asked.key for asked in chat.asked] == [f"filter/{name}" for name in "abcde"]
-    assert check(by) == (done, found)
-    assert len(chat.asked) == 5
-
-
-def test_a_batch_that_is_mostly_undecided_is_not_written_and_can_be_made_again(check, monkeypatch):
-    monkeypatch.setattr(sorting, "BATCH", 3)
-    down, _ = judge({"filter/a": "good", "filter/b": "good", "filter/c": "good", "filter/d": "good"})
-    with pytest.raises(EvoseekError, match=r"1 of 2 attempts failed.*no reply.*resumes from there"):
-        check(down, max_undecided=0.05)
-    by, chat = judge(lambda messages, key: "good")
-    _, found = check(by, max_undecided=0.05)
-    assert [verdict.keep for _, verdict in found] == [True] * 5
-    assert [asked.key for asked in chat.asked] == ["filter/d", "filter/e"]
-
-
-def test_details_are_kept_and_progress_is_told(check):
+def test_details_are_kept(check):
     async def by(question):
         if question.id == "b":
             raise ToolError("down")
         return QuestionVerdict(True, "unknown", {"right": 0})
 
-    told = []
-    _, found = check(by, QUESTIONS[:2], progress=lambda *done: told.append(done))
-    assert [verdict.details for _, verdict in found] == [{"right": 0}, {}]
-    assert told == [(1, 2), (2, 2)]
+    assert [verdict.details for _, verdict in check(by, QUESTIONS[:2])[1]] == [{"right": 0}, {}]
 
 
 @pytest.mark.parametrize("name", ["default", "tiny"])

@@ -14,7 +14,7 @@ from tests.doubles.faults import Faults, false_response
 from tests.doubles.loopback import Connection, Loopback, Request
 
 from evoseek.search.lexical import LexicalIndex
-from evoseek.world.server import SiteApi, SiteWeb, kind_of
+from evoseek.world.server import SiteApi, kind_of
 from evoseek.world.site import Site
 
 CACHED = 4096  # searches kept ready
@@ -44,7 +44,7 @@ class WorldSite(Loopback):
         with TemporaryDirectory(prefix="evoseek-") as temporary:
             index = LexicalIndex.build(self._directory or Path(temporary), self.site.passages())
             async with self.listening(port) as url:
-                self._api = SiteApi(_Cached(self.site, index, url))
+                self._api = _Cached(self.site, index, url)
                 yield url
 
     def refused(self, error: h11.RemoteProtocolError) -> None:
@@ -70,7 +70,7 @@ class WorldSite(Loopback):
         return False
 
 
-class _Cached(SiteWeb):
+class _Cached(SiteApi):
     """Searches are made once."""
 
     def __init__(self, site: Site, index: LexicalIndex, host: str) -> None:

@@ -7,15 +7,11 @@ import asyncio
 
 import pytest
 
-from evoseek.chat.endpoint import EndpointChat
-from evoseek.chat.local import SamplerChat
-from evoseek.env.chats import make_chat
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulated import simulated_engine, simulator_messages, simulator_reply, write_card
 from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
 from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.settings import PolicySettings
 from evoseek.training.given import load_settings
 from evoseek.types import Question
 
@@ -60,34 +56,9 @@ def test_a_reply_has_one_line_a_document():
     assert simulator_reply(["Koto  works\nat Lovezo.", "b"]) == "Document 1: Koto works at Lovezo.\nDocument 2: b"
 
 
-ENDPOINT = {"simulator.model": "big", "simulator.base_url": "http://127.0.0.1:9/v1"}
-
-
 def zerosearch(**settings):
     options = {name.replace("__", "."): value for name, value in settings.items()}
     return load_settings(system="zerosearch", options=options)
-
-
-def test_a_model_in_here_or_behind_an_endpoint(monkeypatch):
-    policy = PolicySettings()
-    inside, prompts = make_chat(zerosearch(simulator__model="tiny").simulator, section="x", seed=0, policy=policy)
-    assert isinstance(inside, SamplerChat)
-    assert prompts.directory.name == "tiny"
-    settings = load_settings(system="zerosearch", options=ENDPOINT).simulator
-    outside, prompts = make_chat(settings, section="x", seed=0, policy=policy)
-    assert isinstance(outside, EndpointChat)
-    assert prompts.directory.name == "default"
-
-
-@pytest.mark.parametrize("section", ["simulator", "judge"])
-def test_a_missing_model_and_a_missing_key_are_named(section, monkeypatch):
-    monkeypatch.delenv("NO_SUCH_KEY", raising=False)
-    settings = getattr(zerosearch(), section)
-    with pytest.raises(ConfigError, match=rf"set {section}\.model to"):
-        make_chat(settings, section=section, seed=0, policy=PolicySettings())
-    keyed = settings.model_copy(update={"model": "m", "base_url": "http://127.0.0.1:9", "api_key_env": "NO_SUCH_KEY"})
-    with pytest.raises(ConfigError, match=rf"{section}\.api_key_env is NO_SUCH_KEY"):
-        make_chat(keyed, section=section, seed=0, policy=PolicySettings())
 
 
 def test_an_engine_has_the_simulator_s_settings_and_no_noise_of_its_own():

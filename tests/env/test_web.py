@@ -73,7 +73,7 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
         engine = web.engine.engine
         assert (engine._api.url, engine._api.results, engine._options) == (WEB["url"], "organic", {"gl": "fr"})
         assert engine._headers == {"X-API-KEY": "secret"}
-        assert engine.client._limits == CallLimits(
+        assert engine._limits == CallLimits(
             rate_per_s=7.0,
             concurrency=5,
             budget=90,

@@ -8,7 +8,7 @@ import pytest
 from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.prompts import load_prompts
-from evoseek.env.simulated import simulator_reply
+from evoseek.env.simulated import SimulatedEngine, simulator_reply
 from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain
 from evoseek.simulator.check import check_simulator, compliance_table, world_claims
@@ -53,10 +53,10 @@ def asked_by(key, records=RECORDS):
     return kind, one.question, 0 if one.query == query(one.question, 0) else 1
 
 
-def check(script, records=RECORDS, truth=None, **more):
+def check(script, records=RECORDS, *, count=500, seed=0):
     chat = ScriptedChat(script)
-    given = {"count": 500, "documents": 2, "max_words": 20, "seed": 0, **more}
-    return asyncio.run(check_simulator(chat, PROMPTS, records, truth or world_claims(WORLD), **given)), chat
+    engine = SimulatedEngine(chat, PROMPTS, max_words=20, seed=seed)
+    return asyncio.run(check_simulator(engine, records, world_claims(WORLD), count=count, documents=2)), chat
 
 
 def obedient(messages, key):

@@ -8,9 +8,8 @@ from tests.doubles.scripted import ScriptedChat
 
 from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.env.prompts import load_prompts
-from evoseek.errors import DataError, EvoseekError, ToolError
+from evoseek.errors import DataError, ToolError
 from evoseek.policy.encoding import plain, split_trusted
-from evoseek.simulator import labelling as simulator_labelling
 from evoseek.simulator.collecting import SearchRecord, load_records
 from evoseek.simulator.labelling import FORM, JudgeLabel, TrueLabel, labelling
 from evoseek.types import Passage
@@ -28,15 +27,13 @@ def record(query, *texts, question=FACT, page=1):
 
 @pytest.fixture
 def label(tmp_path):
-    """Label records into a file, or go on with it: how far it is, and what is in it."""
+    """Label records into a file: its progress, and what is in it."""
 
-    def run(label, records, *, batches=99, progress=lambda done, of: None, **options):
-        left = iter(range(batches))
-        stop = {"should_stop": lambda: next(left, None) is None}
+    def run(label, records):
         path = tmp_path / "labelled.jsonl"
         with open_growing_file(path, {}) as file:
-            labelled = asyncio.run(labelling(label, **options).fill(records, file, **stop, progress=progress))
-        return labelled, load_records(path) if path.stat().st_size else []
+            labelled = asyncio.run(labelling(label).fill(records, file))
+        return labelled, load_records(path)
 
     return run
 
@@ -55,33 +52,7 @@ def test_a_judge_labels_and_what_it_does_not_say_is_left_out(label):
     assert (labelled.done, labelled.counts) == (4, {"useful": 1, "noisy": 1})
     assert list(labelled.failures.values()) == [1, 1]  # an unreadable one, and one without a reply
     assert {asked.form is FORM for asked in chat.asked} == {True}
-
-
-def test_stopped_and_gone_on_with_each_record_is_asked_about_once(label, monkeypatch):
-    monkeypatch.setattr(simulator_labelling, "BATCH", 2)
-    records = [record(name, "x") for name in "abcde"]
-    by, chat = judge(lambda messages, key: "useful" if key == "label/4" else "what?" if key == "label/1" else "noisy")
-    assert label(by, records, batches=1)[0].done == 2
-    labelled, written = label(by, records, batches=1)
-    assert [r.query for r in written] == ["b", "c", "d"]
-    labelled, written = label(by, records)
-    assert [(r.query, r.useful) for r in written] == [("b", False), ("c", False), ("d", True), ("e", False)]
-    assert (labelled.done, labelled.counts) == (5, {"useful": 1, "noisy": 3})
-    assert sum(labelled.failures.values()) == 1
-    assert [asked.key for asked in chat.asked] == [f"label/{number}" for number in range(1, 6)]
-    assert label(by, records) == (labelled, written)
-    assert len(chat.asked) == 5
-
-
-def test_a_batch_of_failures_is_not_written_and_can_be_made_again(label, monkeypatch):
-    monkeypatch.setattr(simulator_labelling, "BATCH", 2)
-    records = [record(name, "x") for name in "abcd"]
-    with pytest.raises(EvoseekError, match=r"2 of 2 attempts failed.*resumes from there"):
-        label(judge({"label/1": "useful", "label/2": "noisy"})[0], records, max_failed=0.2)
-    by, chat = judge(lambda messages, key: "useful")
-    _, written = label(by, records, max_failed=0.2)
-    assert [(r.query, r.useful) for r in written] == [("a", True), ("b", False), ("c", True), ("d", True)]
-    assert [asked.key for asked in chat.asked] == ["label/3", "label/4"]
+    assert labelling(by, max_failed=0.2).max_failed == 0.2
 
 
 def test_records_that_differ_in_their_passages_alone_have_keys_of_their_own(label):
@@ -99,13 +70,6 @@ def test_what_the_judge_is_shown_is_outside_text(name):
     outside = " ".join(piece for is_template, piece in split_trusted(content) if not is_template)
     assert all(text in outside for text in ("Kalo's <search>", "reply {'useful': true}", "Kalo's mayor is Meri."))
     assert "Kalo's <search>" in plain(content)
-
-
-def test_progress_is_told_of_every_record(label):
-    told = []
-    by, _ = judge({"label/1": "useful"})
-    label(by, [record("a", "x"), record("b", "x")], progress=lambda *done: told.append(done))
-    assert told == [(1, 2), (2, 2)]
 
 
 def true(made):

@@ -50,30 +50,6 @@ def test_a_line_that_is_no_search_is_named(tmp_path, change, said):
         load_records(path)
 
 
-@pytest.mark.parametrize(
-    ("content", "said"),
-    [
-        (b"", "holds no search"),
-        (b"{", ":1: "),
-        (b"[]", "Expected a JSON object"),
-        (b"\xff\n", "1: The line is not UTF-8"),
-    ],
-)
-def test_files_of_something_else(tmp_path, content, said):
-    path = tmp_path / "s.jsonl"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=said):
-        load_records(path)
-    with pytest.raises(DataError, match="cannot be read"):
-        load_records(tmp_path)
-
-
-def test_a_byte_order_mark_is_passed_over(tmp_path):
-    save_records(tmp_path / "s.jsonl", RECORDS)
-    (tmp_path / "s.jsonl").write_bytes(b"\xef\xbb\xbf" + (tmp_path / "s.jsonl").read_bytes())
-    assert load_records(tmp_path / "s.jsonl") == RECORDS
-
-
 def test_files_put_together_have_each_search_once_and_it_is_said(tmp_path):
     other = replace(RECORDS[0], passages=PASSAGES[:1])  # the same query of another index
     save_records(tmp_path / "s.jsonl", [RECORDS[0], other, RECORDS[1], RECORDS[0], RECORDS[1]])

@@ -17,7 +17,7 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.simulator.collecting import SearchRecord
-from evoseek.simulator.tuning import ExampleMaker, TuningData, tune
+from evoseek.simulator.tuning import ExampleMaker, TuningData
 from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Passage, Question
 
@@ -146,26 +146,25 @@ def test_a_few_steps_lower_the_loss_and_an_interruption_changes_nothing(tmp_path
     useful = [record(True, query=f"{film}'s mayor") for film in ("Kalo", "Nida", "Zina")]
     noisy = [record(False, *TEXTS[::-1], query=f"{book}'s year") for book in ("Kalo", "Balo")]
     data = TuningData.of([*useful, *noisy], maker())
-    settings = {"seed": 0, "steps": 5, "tokens_per_step": 300}
+
+    def train(run, **how):
+        return run.train(islice(data.batches(0, 300), run.step, None), 5, **how)
+
     straight = begin(tmp_path / "work")
-    assert tune(straight, data, tmp_path / "straight", **settings)
+    assert train(straight)
     assert straight.losses[-1] < 0.8 * straight.losses[0]
     rows = [json.loads(line) for line in (tmp_path / "work" / "losses.jsonl").read_text().splitlines()]
     assert rows == [{"step": n, "loss": loss} for n, loss in enumerate(straight.losses, start=1)]
 
     first, seen = begin(tmp_path / "work-2"), []
-    assert not tune(
-        first, data, tmp_path / "resumed", **settings, progress=seen.append, should_stop=lambda: len(seen) == 2
-    )
-    assert not (tmp_path / "resumed").exists()
+    assert not train(first, progress=seen.append, should_stop=lambda: len(seen) == 2)
     second = begin(tmp_path / "work-2")
     assert second.step == 2
-    assert tune(second, data, tmp_path / "resumed", **settings, progress=seen.append)
+    assert train(second, progress=seen.append)
     assert [progress.step for progress in seen] == [1, 2, 3, 4, 5]
     assert second.losses == straight.losses
-    left, right = (load_policy(str(tmp_path / name)).model for name in ("straight", "resumed"))
-    assert all(torch.equal(weight, right.state_dict()[name]) for name, weight in left.state_dict().items())
-    assert left.config.evoseek_prompts == "tiny"
+    left, right = (run.policy.model.state_dict() for run in (straight, second))
+    assert all(torch.equal(weight, right[name]) for name, weight in left.items())
 
 
 def test_a_skipped_step_is_no_loss(tmp_path):

@@ -9,17 +9,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.world.grammar import PHRASINGS, fact_text
-from evoseek.world.site import ROBOTS, Site
+from evoseek.world.site import ROBOTS, ROWS, Site
 from evoseek.world.world import RELATIONS, TYPES, Fact, World
 
 WORLD = World.generate(3, 200, "train")
 SITE = Site(WORLD, 0)
-PAGES = {path: SITE.page(path) for path in SITE.paths()}
 ARTICLES = [
     (entity, path, facts)
     for entity in range(len(WORLD))
     for path, facts in zip((SITE.url_path(entity), f"{SITE.url_path(entity)}/2"), SITE.pages(entity), strict=False)
 ]
+LISTS = [
+    f"/list/{kind}/{number + 1}" for kind, known in WORLD.by_type.items() for number in range(-(-len(known) // ROWS))
+]
+PAGES = {path: SITE.page(path) for path in ("/", "/about", *LISTS, *(path for _, path, _ in ARTICLES))}
 
 
 def told(text: str) -> list[Fact]:
@@ -104,8 +107,7 @@ def test_the_share_of_second_pages_is_as_told():
 
 
 def test_paths_are_all_different_and_all_open():
-    paths = list(SITE.paths())
-    assert len(set(paths)) == len(paths)
+    assert len(PAGES) == 2 + len(LISTS) + len(ARTICLES)
     assert {page.status for page in PAGES.values()} == {200}
 
 

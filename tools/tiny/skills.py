@@ -22,11 +22,11 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Message, Question, Trajectory
-from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
 from evoseek.world.world import World
 from tools.tiny.build import PASSAGES_SHOWN, world_index
 from tools.tiny.demonstrations import DemonstrationKind, DemonstrationShares, Demonstrator, solve_prompt
+from tools.tiny.site_web import SiteWeb
 from tools.tiny.web_demonstrations import HOPS, web_tools
 
 ENTITIES = 400

@@ -19,7 +19,6 @@ from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question, ToolCall
 from evoseek.world.grammar import chain_text
-from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
 from evoseek.world.world import Fact
 from tools.tiny.demonstrations import (
@@ -31,6 +30,7 @@ from tools.tiny.demonstrations import (
     say,
     solve_prompt,
 )
+from tools.tiny.site_web import SiteWeb
 
 RESULTS = 3
 PAGE_WORDS = 80

@@ -238,7 +238,7 @@ def serve_world(
         if questions is not None:  # with the port: without it the same command would find its file there the next time
             save_questions(questions, made.questions(count, seed=seed))
             say(console, f"{count} questions in {questions}")
-        url, name, relation = api.web.host, made.names[0], made.facts(0)[0].relation
+        url, name, relation = api.host, made.names[0], made.facts(0)[0].relation
         say(
             console,
             f"{len(made):,} entities at {url}   (Ctrl-C ends it)\n"

@@ -14,6 +14,7 @@ from pathlib import Path
 
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.passages import UNSPACED
+from evoseek.corpus.questions import folded
 from evoseek.corpus.rows import read_rows
 from evoseek.errors import DataError
 from evoseek.types import Passage
@@ -86,7 +87,7 @@ def mine_answers(passages: Iterable[Passage]) -> list[str]:
     tallies: dict[str, _Tally] = {kind: {} for kind in ("title", "entity", "date", "number", "phrase")}
     unsure: _Tally = {}
     for passage in kept:
-        own = normal_form(_bare_title(passage.title))
+        own = folded(_bare_title(passage.title))
         dates, text = split_dates(passage.text)
         sure, perhaps = names(text)
         _count(tallies["title"], (titles[key] for key in find_titles(passage.text)), own)
@@ -100,25 +101,20 @@ def mine_answers(passages: Iterable[Passage]) -> list[str]:
     return list(_best(tallies))
 
 
-def normal_form(text: str) -> str:
-    """The text without differences of letter case and white space."""
-    return " ".join(text.casefold().split())
-
-
 def load_answers(path: Path) -> list[str]:
-    """The answers of a file, in order; of answers with the same normal form the first stays.
+    """The answers of a file, in order; of answers that differ in letter case and spaces alone the first stays.
 
     Raises DataError, naming file and line, if the file cannot be read, holds no answer, or a line cannot be used.
     """
     answers: dict[str, str] = {}
     for answer in read_rows(path, _answer, noun="answer", keys='"answer"'):
-        answers.setdefault(normal_form(answer), answer)
+        answers.setdefault(folded(answer), answer)
     return list(answers.values())
 
 
 def _answer(row: Mapping[str, object], _number: int) -> str:
     text = row.get("answer")
-    if not isinstance(text, str) or not _has_word(normal_form(text)):
+    if not isinstance(text, str) or not _has_word(folded(text)):
         raise DataError(
             f'It holds no usable answer, but {text!r}. Expected a line such as {{"answer": "Lake Geneva"}}.'
         )
@@ -128,7 +124,7 @@ def _answer(row: Mapping[str, object], _number: int) -> str:
 def _count(tally: _Tally, texts: Iterable[str], own: str) -> None:
     """Count what a passage mentions, except its own subject. Sorted, so that the first spelling does not depend on the
     order of a set."""
-    for form, text in {normal_form(text): text for text in sorted(texts, reverse=True)}.items():
+    for form, text in {folded(text): text for text in sorted(texts, reverse=True)}.items():
         if form != own:
             first, count = tally.get(form, (text, 0))
             tally[form] = first, count + 1
@@ -164,7 +160,7 @@ def _has_word(form: str) -> bool:
 def _usable_titles(passages: Sequence[Passage]) -> dict[str, str]:
     """Titles by the key that they are found by; of equal keys the first."""
     bare = (_bare_title(passage.title) for passage in reversed(passages))
-    return {title_key(title): title for title in bare if _is_usable(normal_form(title))}
+    return {title_key(title): title for title in bare if _is_usable(folded(title))}
 
 
 def _bare_title(title: str) -> str:

@@ -1,4 +1,11 @@
-"""Reading a corpus: a folder, a single file or JSON lines, to documents with stable ids in a stable order."""
+"""Reading a corpus: a folder, a single file or JSON lines, to documents with stable ids in a stable order.
+
+Read are files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub and .xlsx need an extra), also compressed by gzip
+(`page.html.gz`; `NAME.gz` is plain text). A document's id is its path inside the folder (with the number of a message
+or the place of a table's row), or the `id` of a JSON line; of equal ids the first is read. Whatever cannot be read is
+skipped and recorded in a `ReadReport`. At most one file (or line, or message) is held at a time, beside digests of the
+ids read so far.
+"""
 
 from __future__ import annotations
 
@@ -12,7 +19,7 @@ from typing import cast
 
 from evoseek.corpus.decoding import bounded_lines, check_encoding, check_regular, opened, proper, read_bytes, too_large
 from evoseek.corpus.formats import messages
-from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, PARSERS, Reading
+from evoseek.corpus.parsing import PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
 from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, EmptyCorpusError
@@ -25,30 +32,6 @@ _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
 _MAX_ID_CHARACTERS = 1_000
 _TOLD = 500  # lines or messages after which the report gets the position
-
-
-def read_corpus(
-    path: Path,
-    *,
-    report: ReadReport,
-    encoding: str | None = None,
-    max_text: int = MAX_TEXT,
-    max_seconds: int = MAX_SECONDS,
-) -> Iterator[Document]:
-    """Yield the documents under `path`: files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub and .xlsx need an
-    extra), also compressed by gzip (`page.html.gz`; `NAME.gz` is plain text).
-
-    The id is the path inside the folder (with the number of a message or the place of a table's row), or the `id` of a
-    JSON line; of equal ids the first is read. Whatever cannot be read is skipped and recorded in `report`. `encoding`
-    is that of text files that are not UTF-8; if it is None, the encoding is guessed, which is recorded in `report` too.
-    `max_text` is the length of the longest text in characters, `max_seconds` the processor time for one file. At most
-    one file (or line, or message) is held at a time, beside digests of the ids read so far. ConfigError for an unknown
-    encoding, DataError if there is nothing at `path`; EmptyCorpusError, at the end, if nothing was read.
-    """
-    seen, how = TextSet(), Reading(max_text, max_seconds, encoding)
-    for file in find_readable(path, report, encoding):
-        yield from read_documents(file, seen, report, how)
-    check_read(path, report)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +50,8 @@ class CorpusFile:
 
 
 def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Iterator[CorpusFile]:
-    """The files that there is a reader for, in order; the others are counted in `report`. Raises as `read_corpus`."""
+    """The files that there is a reader for, in order; the others are counted in `report`. Raises ConfigError for an
+    unknown encoding, DataError if there is nothing at `path`."""
     if encoding is not None:
         check_encoding(encoding)
     try:

@@ -25,6 +25,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, TypeAdapter, with_config
 
 from evoseek.corpus.language import is_refusal
+from evoseek.corpus.questions import folded
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, made_by
 from evoseek.corpus.scripts import fold
 from evoseek.errors import DataError, RunError, disk_text
@@ -142,7 +143,7 @@ class JudgedQuestions:
             if feedback.earlier:
                 not_alone += 1
                 continue
-            text = " ".join(feedback.question.split()).casefold()
+            text = folded(feedback.question)
             alone.setdefault(text, feedback)
             if (answer := feedback.known_answer) is not None:
                 answers[text] = answer

@@ -206,5 +206,5 @@ def missing(evidence: Sequence[str], names: set[str]) -> list[str]:
 
 
 def folded(text: str) -> str:
-    """A name without the differences of upper and lower case and of spaces."""
+    """A text without the differences of upper and lower case and of spaces."""
     return " ".join(text.split()).casefold()

@@ -62,8 +62,8 @@ class Notes(list[Note]):
 
 @dataclass(slots=True)
 class ReadReport:
-    """Filled by `read_corpus`: how many documents were read, what was skipped and why, the encodings that were guessed,
-    the warnings of the libraries that read files, and how many files no reader is for, by suffix."""
+    """Filled while a corpus is read: how many documents were read, what was skipped and why, the encodings that were
+    guessed, the warnings of the libraries that read files, and how many files no reader is for, by suffix."""
 
     read: int = 0
     skipped: Notes = field(default_factory=Notes)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import struct
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing
@@ -239,7 +238,6 @@ class FaissFile:
                 "that made them."
             )
         self._vectors = np.memmap(path, "<f4", "r", offset=_HEADER.size, shape=(self._count, width))
-        self._places = itertools.count()
         self.content = json_digest([str(path.resolve()), state.st_size, state.st_mtime_ns])
 
     def check(self, first: Sequence[Passage], count: int) -> None:
@@ -259,8 +257,5 @@ class FaissFile:
                 "corpus and the --encoder that the vectors were made from."
             )
 
-    def row(self, passage: Passage) -> int:
-        return next(self._places)
-
-    def rows(self, rows: NDArray[np.int64]) -> NDArray[Any]:
-        return self._vectors[rows]
+    def of(self, passages: Sequence[Passage], start: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        return np.ones(len(passages), np.bool_), self._vectors[start : start + len(passages)]

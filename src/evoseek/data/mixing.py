@@ -12,7 +12,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.corpus.questions import folded, load_questions, save_questions
 from evoseek.errors import ConfigError
 from evoseek.files import check_new_file
 from evoseek.report.printable import say
@@ -44,7 +44,7 @@ def mix(
         for question in random.Random(f"{seed}/mixing/{name}").sample(source, len(source)):
             if len(drawn) - before == quotas[name]:
                 break
-            key = " ".join(question.text.casefold().split())
+            key = folded(question.text)
             if key not in seen:
                 seen.add(key)
                 metadata = {**question.metadata, "source": name}

@@ -52,7 +52,7 @@ class DenseIndex(LexicalIndex):
         return cls(directory, manifest, encoder)
 
     @classmethod
-    def open(cls, directory: Path, encoder: Encoder | None = None, *, verify: bool = True) -> Self:
+    def open(cls, directory: Path, encoder: Encoder | None = None) -> Self:
         """Open for searching, with the encoder that its manifest names unless one is given.
 
         Raises as `LexicalIndex.open`; SearchIndexError if there are no vectors or they are another encoder's;
@@ -63,8 +63,7 @@ class DenseIndex(LexicalIndex):
         if encoder is None:
             encoder = encoder_of(record, directory)
         check_encoder(encoder, record)
-        if verify:
-            manifest.check_files(directory)
+        manifest.check_files(directory)
         return cls(directory, manifest, encoder)
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

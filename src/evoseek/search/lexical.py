@@ -84,14 +84,10 @@ class LexicalIndex:
         return cls(directory, write_index(directory, passages, **options))
 
     @classmethod
-    def open(cls, directory: Path, *, verify: bool = True) -> Self:
-        """Open for searching. SearchIndexError if there is no index, it is damaged or of another version.
-
-        `verify=False` leaves the checksums out, which otherwise cost about a second for 2 GB.
-        """
+    def open(cls, directory: Path) -> Self:
+        """Open for searching. SearchIndexError if there is no index, it is damaged or of another version."""
         manifest = Manifest.read(directory)
-        if verify:
-            manifest.check_files(directory)
+        manifest.check_files(directory)
         return cls(directory, manifest)
 
     def __len__(self) -> int:

@@ -13,7 +13,6 @@ removes. Processes that have the old index open keep it: their files are mapped.
 
 from __future__ import annotations
 
-import fcntl
 import json
 import secrets
 import shutil
@@ -25,6 +24,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from evoseek.corpus.resumable_jsonl import held
 from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem
 from evoseek.files import file_digest, json_digest, nearest, remove_leftovers, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
@@ -192,12 +192,11 @@ def change(directory: Path, key: str | None = None) -> Generator[Path]:
     go. When the block fails, the new one goes; with a `key`, what fails for another reason than its contents or the
     disk, is interrupted or killed, is what the next change with the same key gets.
 
-    SearchIndexError if the directory holds anything else, if another process is changing the index, or (also out of
-    the block) if the disk does not take it.
+    Raises as `held`, and SearchIndexError if the directory holds anything else or (also out of the block) if the disk
+    does not take it.
     """
     try:
-        directory.mkdir(parents=True, exist_ok=True)
-        with _locked(directory):
+        with held(directory, _LOCK):
             _refuse_foreign(directory)
             remove_leftovers(directory)
             building = directory / f"building-{key or secrets.token_hex(8)}"
@@ -225,19 +224,6 @@ def install(building: Path, manifest: Manifest) -> None:
             shutil.rmtree(folder, ignore_errors=True)
     for path in (*directory.glob("embedding.*"), *data.glob("*.lock")):  # tantivy's: whoever opens it has its own
         path.unlink()
-
-
-@contextmanager
-def _locked(directory: Path) -> Generator[None]:
-    with (directory / _LOCK).open("w") as file:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError as error:
-            raise SearchIndexError(
-                f"The search index in {directory} is being changed by another process. Wait until that has finished, "
-                "or give another folder."
-            ) from error
-        yield
 
 
 def _refuse_foreign(directory: Path) -> None:

@@ -155,7 +155,7 @@ class CorpusPassages:
     taken from there. `report` becomes the report of reading all; `sources` the record, once all passages were taken or
     nothing is changed.
 
-    Raises as `read_corpus`.
+    Raises as `find_readable`; EmptyCorpusError, at the end, if nothing was read.
     """
 
     def __init__(

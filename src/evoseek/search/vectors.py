@@ -18,7 +18,6 @@ import mmap
 import os
 import shutil
 import time
-from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, islice
 from pathlib import Path
@@ -212,11 +211,9 @@ class KnownVectors(Protocol):
         """Raises ConfigError if they are not those of `count` passages of which these are the first."""
         ...
 
-    def row(self, passage: Passage) -> int:
-        """The row of a passage's vector; -1 if there is none. Called once for each passage, in their order."""
+    def of(self, passages: Sequence[Passage], start: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        """Which of these passages, the first of which is number `start`, have a known vector; and these vectors."""
         ...
-
-    def rows(self, rows: Rows) -> NDArray[Any]: ...
 
 
 class MadeVectors:
@@ -227,29 +224,24 @@ class MadeVectors:
         """`passages` are all of the index, in their order. SearchIndexError if it has no vectors."""
         self.content = manifest.content
         record = manifest.vectors_for("dense", directory)
-        self.rows = VectorFiles(directory / manifest.data, record, exact_rows=manifest.passages).rows
-        digests = bytearray()
-        for passage in passages:
-            digests += _contents_digest(passage)
-        highs, lows = np.frombuffer(digests, np.uint64).reshape(-1, 2).T
-        self._order = np.argsort(highs, kind="stable")
-        self._highs, self._lows = highs[self._order], lows[self._order]
+        self._files = VectorFiles(directory / manifest.data, record, exact_rows=manifest.passages)
+        self._digests, self._rows = np.unique(_contents_digests(passages), return_index=True)
 
     def check(self, first: Sequence[Passage], count: int) -> None:
         """Any passages may have some of them."""
 
-    def row(self, passage: Passage) -> int:
-        high, low = np.frombuffer(_contents_digest(passage), np.uint64)
-        place = int(np.searchsorted(self._highs, high))
-        while place < len(self._highs) and self._highs[place] == high:
-            if self._lows[place] == low:
-                return int(self._order[place])
-            place += 1
-        return -1
+    def of(self, passages: Sequence[Passage], start: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        wanted = _contents_digests(passages)
+        places = np.minimum(np.searchsorted(self._digests, wanted), len(self._digests) - 1)
+        is_known = self._digests[places] == wanted
+        return is_known, self._files.rows(self._rows[places[is_known]])
 
 
-def _contents_digest(passage: Passage) -> bytes:
-    return hashlib.sha256(passage.contents.encode()).digest()[:16]
+def _contents_digests(passages: Iterable[Passage]) -> NDArray[np.bytes_]:
+    digests = bytearray()
+    for passage in passages:
+        digests += hashlib.sha256(passage.contents.encode()).digest()[:16]
+    return np.frombuffer(digests, "S16")
 
 
 def embed_passages(
@@ -273,37 +265,36 @@ def embed_passages(
     first = list(islice(passages, CHECKED))
     if made:
         made.check(first, count)
-    rows = array("q")  # of vectors that are known; -1 for a new one
-    done = 0
-
-    def new_passages() -> Iterator[Passage]:
-        nonlocal done
-        for done, passage in enumerate(write_ids(data, chain(first, passages)), start=1):
-            if made:
-                rows.append(made.row(passage))
-            if not made or rows[-1] < 0:
-                yield passage
-            elif done % CHUNK == 0:
-                progress(done, count)
-
-    new = new_passages()
-    key = json_digest([content, record.model_dump(), *([made.content] if made else [])])
+    rows = write_ids(data, chain(first, passages))
+    key = json_digest([content, record.model_dump(), *([{"known": made.content}] if made else [])])
     collected = _Collected(data.parent, key, record)
-    for _ in islice(new, collected.rows):  # done before
-        pass
+    start, done = 0, collected.rows
     with collected.opened() as file:
-        while chunk := list(islice(new, CHUNK)):
-            vectors = encoder.passages([passage.contents for passage in chunk])
-            _check(vectors, (len(chunk), record.encoder.dimension), record)
-            collected.add(file, vectors)
-            progress(done, count)
+        while chunk := list(islice(rows, CHUNK)):
+            if start >= done:
+                collected.add(file, _vectors_of(chunk, start, encoder, record, made))
+                progress(start + len(chunk), count)
+            start += len(chunk)
         collected.save(file)
-    if made:
-        collected.merge(data / "vectors.bin", np.frombuffer(rows, np.int64), made)
-    else:
-        collected.link(data / "vectors.bin")
+    collected.link(data / "vectors.bin")
     write_codes(data, record)
     return record
+
+
+def _vectors_of(
+    passages: Sequence[Passage], start: int, encoder: Encoder, record: VectorsRecord, made: KnownVectors | None
+) -> NDArray[Any]:
+    """The vectors of some passages, of which those that are not known are made."""
+    vectors = np.empty((len(passages), record.encoder.dimension), record.dtype)
+    is_known = np.zeros(len(passages), np.bool_)
+    if made:
+        is_known, known = made.of(passages, start)
+        vectors[is_known] = known
+    if texts := [passage.contents for passage, known in zip(passages, is_known, strict=True) if not known]:
+        own = encoder.passages(texts)
+        _check(own, (len(texts), record.encoder.dimension), record)
+        vectors[~is_known] = own
+    return vectors
 
 
 def _check(vectors: Vectors, wanted: tuple[int, int], record: VectorsRecord) -> None:
@@ -320,8 +311,7 @@ class _Collected:
 
     def __init__(self, directory: Path, key: str, record: VectorsRecord) -> None:
         self._file, self._state = directory / "embedding.bin", directory / "embedding.json"
-        self._dtype, self._dimension = np.dtype(record.dtype), record.encoder.dimension
-        self._key, self._row_bytes = key, self._dimension * self._dtype.itemsize
+        self._key, self._row_bytes = key, record.encoder.dimension * np.dtype(record.dtype).itemsize
         self.rows, self._saved = self._rows_before(), time.monotonic()
 
     def _rows_before(self) -> int:
@@ -342,8 +332,8 @@ class _Collected:
         file.seek(0, os.SEEK_END)
         return file
 
-    def add(self, file: BinaryIO, vectors: Vectors) -> None:
-        file.write(vectors.astype(self._dtype).tobytes())
+    def add(self, file: BinaryIO, vectors: NDArray[Any]) -> None:
+        file.write(vectors.tobytes())
         self.rows += len(vectors)
         if time.monotonic() - self._saved >= _SAVE_S:
             self.save(file)
@@ -363,18 +353,3 @@ class _Collected:
             target.hardlink_to(self._file)
         except OSError:  # a file system without links
             shutil.copyfile(self._file, target)
-
-    def merge(self, target: Path, rows: Rows, known: KnownVectors) -> None:
-        """Make `target` the file of all vectors: the rows that are known, and for each -1 the next collected one."""
-        target.unlink(missing_ok=True)
-        with target.open("wb") as file, self._file.open("rb") as own:
-            for start in range(0, len(rows), _BLOCK):
-                block = rows[start : start + _BLOCK]
-                vectors = np.empty((len(block), self._dimension), self._dtype)
-                vectors[block >= 0] = known.rows(block[block >= 0])
-                new = int((block < 0).sum())
-                read = np.frombuffer(own.read(new * self._row_bytes), self._dtype)
-                vectors[block < 0] = read.reshape(new, self._dimension)
-                file.write(vectors.tobytes())
-            file.flush()
-            os.fsync(file.fileno())

@@ -20,12 +20,10 @@ from pydantic import TypeAdapter
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.env.prompts import PromptSet
 from evoseek.env.simulated import SimulatedEngine, parse_documents, simulator_messages
 from evoseek.errors import DataError, EvoseekError, ToolError
 from evoseek.eval.results import Score
 from evoseek.files import write_atomic
-from evoseek.protocols import Chat
 from evoseek.report.evaluation import score_text
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import CountProgress
@@ -118,57 +116,46 @@ class _Query(NamedTuple):
     claims: Claims
 
 
-class _Reply(NamedTuple):
-    texts: Sequence[str] | None
-    problem: str = ""
-
-
 async def check_simulator(
-    chat: Chat,
-    prompts: PromptSet,
+    engine: SimulatedEngine,
     records: Sequence[SearchRecord],
     claims_of: ClaimSource,
     *,
     count: int,
     documents: int,
-    max_words: int,
-    seed: int,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> SimulatorCheck:
     """Ask for useful and for noisy documents for `count` of the records' queries (all, if there are no more).
 
     Only first pages are looked at. Raises DataError if there is no query whose answer can be told.
     """
-    drawn, unasked = _draw(records, claims_of, count, seed)
-    done = itertools.count(1)
+    drawn, unasked = _draw(records, claims_of, count, engine.seed)
+    done, max_words = itertools.count(1), engine.max_words
 
-    async def ask(query: _Query, kind: DocumentKind) -> _Reply:
-        useful, record = kind == "useful", query.record
+    async def ask(query: _Query, kind: DocumentKind) -> Sequence[str] | ToolError:
+        record = query.record
         messages = simulator_messages(
-            *(prompts, record.question, record.query, record.earlier),
-            useful=useful,
+            *(engine.prompts, record.question, record.query, record.earlier),
+            useful=kind == "useful",
             documents=documents,
             max_words=max_words,
         )
         try:
-            reply = await chat.chat(messages, key=f"check/{kind}/{query.number}")
-            return _Reply(parse_documents(reply, documents, max_words))
+            reply = await engine.chat.chat(messages, key=f"check/{kind}/{query.number}")
+            return parse_documents(reply, documents, max_words)
         except ToolError as error:
-            return _Reply(None, str(error))
+            return error
         finally:
             progress(next(done), len(KINDS) * len(drawn))
 
     replies = await asyncio.gather(*(ask(query, kind) for kind in KINDS for query in drawn))
-    texts = [reply.texts for reply in replies]
-    by_kind: dict[DocumentKind, list[Sequence[str] | None]] = {
-        "useful": texts[: len(drawn)],
-        "noisy": texts[len(drawn) :],
-    }
+    texts = [None if isinstance(reply, ToolError) else reply for reply in replies]
+    by_kind = dict(zip(KINDS, (texts[: len(drawn)], texts[len(drawn) :]), strict=True))
     return SimulatorCheck(
         readable={kind: _score([one is not None for one in found]) for kind, found in by_kind.items()},
         stating={kind: _stating(drawn, found) for kind, found in by_kind.items()},
         unasked=unasked,
-        problems=tuple(reply.problem for reply in replies if reply.problem),
+        problems=tuple(str(reply) for reply in replies if isinstance(reply, ToolError)),
     )
 
 
@@ -220,19 +207,9 @@ def check(
     records = load_records(source, notify=lambda text: say(console, text))
     claims_of = golden_claims if world is None else world_claims(load_world(world))
     with CountProgress(console, "replies") as progress:
-        checked = asyncio.run(
-            check_simulator(
-                engine.chat,
-                engine.prompts,
-                records,
-                claims_of,
-                count=count,
-                documents=settings.search.top_k,
-                max_words=engine.max_words,
-                seed=engine.seed,
-                progress=progress,
-            )
-        )
+        documents = settings.search.top_k
+        work = check_simulator(engine, records, claims_of, count=count, documents=documents, progress=progress)
+        checked = asyncio.run(work)
     if all(score.mean == 0 for score in checked.readable.values()):
         raise EvoseekError(f"Not one reply of {engine.chat.name} could be read. {for_example(checked.problems)}")
     if checked.unasked:
@@ -243,7 +220,7 @@ def check(
         asked = {
             "simulator": engine.chat.name,
             "searches": str(source),
-            "documents": settings.search.top_k,
+            "documents": documents,
             "max_words": engine.max_words,
             "temperature": settings.simulator.temperature,
             "seed": engine.seed,

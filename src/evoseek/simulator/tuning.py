@@ -152,28 +152,6 @@ class TuningData:
             yield batch
 
 
-def tune(
-    run: SupervisedRun,
-    data: TuningData,
-    directory: Path,
-    *,
-    seed: int,
-    steps: int,
-    tokens_per_step: int,
-    progress: Callable[[SupervisedProgress], None] = lambda _: None,
-    should_stop: Callable[[], bool] = lambda: False,
-) -> bool:
-    """Train to the last step and write the simulator as a plain model to `directory`, an adapter merged.
-
-    False when `should_stop` ended it earlier.
-    """
-    batches = islice(data.batches(seed, tokens_per_step), run.step, None)
-    finished = run.train(batches, steps, progress=progress, should_stop=should_stop)
-    if finished:
-        export_policy(run.policy, directory)
-    return finished
-
-
 def _endless(records: Sequence[SearchRecord], purpose: str) -> Iterator[SearchRecord]:
     """All records, epoch by epoch, each time in another order."""
     epoch = 0
@@ -252,7 +230,7 @@ def tune_simulator(
     tokens_per_step: int,
     console: Console,
 ) -> bool:
-    """Tune the settings' policy on labelled searches, or resume that, and write it as a plain model.
+    """Tune the settings' policy on labelled searches, or resume that, and write it as a plain model, an adapter merged.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError.
     """
@@ -274,17 +252,10 @@ def tune_simulator(
         def watch(progress: SupervisedProgress) -> None:
             bar.show(progress.step, progress.steps, f"loss {progress.loss:.4f}")
 
-        finished = tune(
-            run,
-            data,
-            directory,
-            seed=settings.run.seed,
-            steps=steps,
-            tokens_per_step=tokens_per_step,
-            progress=watch,
-            should_stop=interrupted,
-        )
+        batches = islice(data.batches(settings.run.seed, tokens_per_step), run.step, None)
+        finished = run.train(batches, steps, progress=watch, should_stop=interrupted)
     if finished:
+        export_policy(run.policy, directory)
         write_card(directory, top_k=settings.search.top_k, max_words=settings.simulator.max_words)
     say(console, f"Written to {directory}." if finished else "Stopped. The same command resumes from there.")
     return finished

@@ -4,15 +4,13 @@ GET  /<path>                                  the site's pages (evoseek.world.si
 GET  /robots.txt
 GET  /searxng/search?q=...&format=json        as SearXNG
      -> {"query", "results": [{"title", "url", "content"}]}
-
-`SiteWeb` gives the same answers in this process, without a network.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -21,10 +19,9 @@ from tempfile import TemporaryDirectory
 from threading import Lock, Thread
 from urllib.parse import parse_qs
 
-from evoseek.errors import ConfigError, PageError
-from evoseek.search.browse.extract_worker import page
+from evoseek.errors import ConfigError
 from evoseek.search.lexical import LexicalIndex
-from evoseek.types import Page, Passage
+from evoseek.types import Passage
 from evoseek.world.site import ROBOTS, Site
 
 RESULTS = 10  # of a search
@@ -43,7 +40,7 @@ def serving(site: Site, port: int = 0) -> Generator[SiteApi]:
         ) from error
     with server, TemporaryDirectory(prefix="evoseek-") as directory:
         index = LexicalIndex.build(Path(directory), site.passages())
-        api = SiteApi(SiteWeb(site, index, f"http://127.0.0.1:{server.server_port}"))
+        api = SiteApi(site, index, f"http://127.0.0.1:{server.server_port}")
         server.RequestHandlerClass = type("_BoundHandler", (_Handler,), {"api": api})
         Thread(target=server.serve_forever, daemon=True).start()
         try:
@@ -96,11 +93,20 @@ class Response:
 
 
 class SiteApi:
-    """The responses of a site and of its search API. `counts` has the number of requests of each kind: "page", "search"
-    and "robots"."""
+    """The responses of a site at `host` and of its search API. `index` holds the site's passages. `counts` has the
+    number of requests of each kind: "page", "search" and "robots"."""
 
-    def __init__(self, web: SiteWeb) -> None:
-        self.web, self.counts, self._one_at_a_time = web, Counter[str](), Lock()
+    def __init__(self, site: Site, index: LexicalIndex, host: str) -> None:
+        self.site, self.index, self.host = site, index, host
+        self.counts, self._one_at_a_time = Counter[str](), Lock()
+
+    def find(self, query: str, k: int) -> list[Passage]:
+        """At most k results: their addresses as ids, and snippets that usually do not suffice."""
+        return [self._result(found, query) for found in self.index.find(query, k)]
+
+    def _result(self, found: Passage, query: str) -> Passage:
+        url, snippet = self.host + found.id, self.site.snippet(int(found.document_id), query)
+        return Passage(url, url, found.title, snippet, score=found.score)
 
     def respond(self, method: str, target: str) -> Response:
         path, _, query = target.partition("?")
@@ -117,7 +123,7 @@ class SiteApi:
                     return Response(405, b"This method is not allowed here.", "text/plain; charset=utf-8")
 
     def _page(self, path: str) -> Response:
-        page = self.web.site.page(path)
+        page = self.site.page(path)
         headers = () if page.location is None else (("Location", page.location),)
         return Response(page.status, page.html.encode(), headers=headers)
 
@@ -125,7 +131,7 @@ class SiteApi:
         asked = parse_qs(query)
         if "q" not in asked or asked.get("format") != ["json"]:
             return Response.of_json({"error": "Expected ?q=<text>&format=json."}, 400)
-        found = self.web.find(asked["q"][0], RESULTS)
+        found = self.find(asked["q"][0], RESULTS)
         results = [{"title": result.title, "url": result.id, "content": result.text} for result in found]
         return Response.of_json({"query": asked["q"][0], "results": results})
 
@@ -134,38 +140,3 @@ def kind_of(target: str) -> str:
     """The kind of a request: "search", "robots" or "page"."""
     path = target.partition("?")[0]
     return {"/robots.txt": "robots", "/searxng/search": "search"}.get(path, "page")
-
-
-class SiteWeb:
-    """A `SearchEngine` and a `Fetcher` of a site's pages at `host`. `index` holds the site's passages.
-
-    Results, redirects and pages are those of a served site without faults; its robots.txt is not asked.
-    """
-
-    is_local = True
-
-    def __init__(self, site: Site, index: LexicalIndex, host: str = "http://127.0.0.1:43617") -> None:
-        self.site, self.index, self.host = site, index, host
-
-    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k results: their addresses as ids, and snippets that usually do not suffice."""
-        return [self.find(query, k) for query in queries]
-
-    def find(self, query: str, k: int) -> list[Passage]:
-        return [self._result(found, query) for found in self.index.find(query, k)]
-
-    def _result(self, found: Passage, query: str) -> Passage:
-        url, snippet = self.host + found.id, self.site.snippet(int(found.document_id), query)
-        return Passage(url, url, found.title, snippet, score=found.score)
-
-    async def fetch(self, url: str) -> Page:
-        """The page at an address, its text as it is taken from any page. Raises PageError for one that is not there."""
-        path = url.removeprefix(self.host)
-        if path == url:
-            raise PageError(f"The page {url} cannot be read: there is no other host than {self.host}.")
-        while (answer := self.site.page(path)).location is not None:
-            path = answer.location
-        if answer.status != 200:
-            raise PageError(f"The page {self.host}{path} cannot be read: {answer.status}. Choose another page.")
-        read = page({"kind": "text/html"}, answer.html.encode())
-        return Page(self.host + path, str(read["title"]), str(read["text"]))

@@ -86,13 +86,6 @@ class Site:
             return [facts[:-1], facts[-1:]]
         return [facts]
 
-    def paths(self) -> Iterator[str]:
-        yield from ("/", "/about")
-        for kind, entities in self.world.by_type.items():
-            yield from (f"/list/{kind}/{number}" for number in range(1, _list_pages(entities) + 1))
-        for entity in range(len(self.world)):
-            yield from (self._page_path(entity, number) for number in range(1, len(self.pages(entity)) + 1))
-
     def _page_path(self, entity: int, number: int) -> str:
         return self.url_path(entity) + (f"/{number}" if number > 1 else "")
 

@@ -1,8 +1,9 @@
-"""The HTTP base of providers, against a real server. What `Server` does is shown in tests/chat/test_endpoint.py;
-here is what the limits add."""
+"""The limits of calls to providers, against a real server. What `Server` does is shown in tests/chat/test_endpoint.py;
+here is what they add."""
 
 import asyncio
 import time
+from dataclasses import replace
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -10,71 +11,51 @@ from types import SimpleNamespace
 import pytest
 
 from evoseek.errors import ToolError
-from evoseek.http.limits import TransientError
-from evoseek.http.server import MAX_BODY
-from evoseek.search.web.providers import CallLimits, WebClient
+from evoseek.search.web.providers import CallLimits, JsonApi, WebEngine
 from evoseek.search.web.settings import WebSettings
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "chat" / "chat_server.py")))
 KEY = "secret-key"
-FINE = http.replies(b'{"found": 1}')
+FINE = http.replies(b'{"found": []}')
 FAST = {"rate_per_s": 1e4, "wait_s": 0.001, "max_wait_s": 0.01, "attempts": 3, "timeout_s": 5.0}
 
 
-def client_of(**limits):
-    return WebClient("serper", api_key=KEY, limits=CallLimits(**FAST | limits))
+def engine_of(url, **limits):
+    api = JsonApi(url, "found", method="POST", key_header="X-API-KEY")
+    return WebEngine("serper", api, api_key=KEY, limits=CallLimits(**FAST | limits))
 
 
-def get(client, url, **request):
-    return client.call(lambda answer: answer, "GET", url, **request)
+def get(engine):
+    return engine.search(["kalo"], 3)
 
 
-def outcome(*behaviours, read=lambda answer: answer, **limits):
-    """The answer or the error's text, and how often the server was asked."""
-    client = client_of(**limits)
+def outcome(*behaviours, **limits):
+    """The results or the error's text, and how often the server was asked."""
     with http.ChatServer(*behaviours) as server:
+        engine = engine_of(server.url, **limits)
         try:
-            said = asyncio.run(client.call(read, "POST", server.url, headers={"X-API-KEY": KEY}, json={"q": "kalo"}))
+            said = asyncio.run(get(engine))
         except ToolError as error:
             said = str(error)
-            assert said.startswith("There is no answer of serper: ")
+            assert said.startswith(f"There is no answer of the search provider serper at {server.url}: ")
             assert KEY not in said
-        assert client.calls == len(server.received)
-        return said, client.calls
+        assert engine.calls == len(server.received)
+        return said, engine.calls
 
 
-async def failures(client, url, count):
+async def failures(engine, count):
     """The texts of so many failing calls, made at once."""
-    results = await asyncio.gather(*(get(client, url) for _ in range(count)), return_exceptions=True)
+    results = await asyncio.gather(*(get(engine) for _ in range(count)), return_exceptions=True)
     assert all(isinstance(result, ToolError) for result in results)
     return [str(result) for result in results]
 
 
-def test_a_call_has_the_request_and_gives_what_is_read_in_the_answer():
-    with http.ChatServer(FINE) as server:
-        answer = asyncio.run(get(client_of(), server.url, params={"q": "a b", "n": 2}, headers={"X-API-KEY": KEY}))
-    (received,) = server.received
-    assert answer == {"found": 1}
-    assert (received.method, received.path, received.headers["x-api-key"]) == ("GET", "/v1?q=a+b&n=2", KEY)
-
-
 @pytest.mark.parametrize("behaviour", [http.fails(429), http.fails(503), http.cuts(60), http.replies(b"{")])
 def test_what_may_pass_is_tried_again(behaviour):
-    assert outcome(behaviour, behaviour, FINE) == ({"found": 1}, 3)
+    assert outcome(behaviour, behaviour, FINE) == ([[]], 3)
     said, calls = outcome(behaviour)
     assert "each of 3 attempts failed" in said
     assert calls == 3
-
-
-def test_what_is_read_may_be_a_failure_that_passes():
-    answers = iter([TransientError("engines are down"), None])
-
-    def read(answer):
-        if error := next(answers):
-            raise error
-        return answer
-
-    assert outcome(FINE, read=read) == ({"found": 1}, 2)
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 432])
@@ -84,93 +65,73 @@ def test_a_refusal_is_one_at_once_and_says_what_to_do(status):
     assert calls == 1
 
 
-def test_a_redirect_is_not_followed_and_a_huge_answer_not_read():
-    with http.ChatServer(FINE) as other:
-        said, _ = outcome(http.replies(b"", 302, location=other.url))
-        assert "Set url to that address" in said
-        assert other.received == []
-    assert "over 100 times its length" in outcome(http.bomb(MAX_BODY))[0]
-    assert f"longer than {MAX_BODY:,} bytes" in outcome(http.replies(b" " * MAX_BODY + b"1"))[0]
-
-
-def test_proxies_of_the_environment_are_not_used(monkeypatch):
-    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
-    assert outcome(FINE) == ({"found": 1}, 1)
-
-
-def test_a_server_that_hangs_is_waited_for_a_bounded_time_per_attempt():
-    said, calls = outcome(http.sleeps, timeout_s=0.5, attempts=2)  # enough for a busy machine to be asked
-    assert "it had not replied in 0.5 seconds" in said
-    assert calls == 2
-
-
 def test_only_so_many_requests_a_second_and_waiting_for_ones_turn_is_not_part_of_an_attempts_time():
-    async def six(client, url):
+    async def six(engine):
         started = time.perf_counter()
-        await asyncio.gather(*(get(client, url) for _ in range(6)))
+        await asyncio.gather(*(get(engine) for _ in range(6)))
         return time.perf_counter() - started
 
     with http.ChatServer(FINE) as server:
-        took = asyncio.run(six(client_of(rate_per_s=5.0, timeout_s=0.8), server.url))
+        took = asyncio.run(six(engine_of(server.url, rate_per_s=5.0, timeout_s=0.8)))
     assert 0.99 < took < 5
 
 
 def test_a_rate_below_one_a_second():
-    async def twice(client, url):
-        await get(client, url)
+    async def twice(engine):
+        await get(engine)
         with pytest.raises(TimeoutError):
-            await asyncio.wait_for(get(client, url), 0.1)
+            await asyncio.wait_for(get(engine), 0.1)
 
     with http.ChatServer(FINE) as server:
-        asyncio.run(twice(client_of(rate_per_s=0.1), server.url))
+        asyncio.run(twice(engine_of(server.url, rate_per_s=0.1)))
     assert len(server.received) == 1
 
 
-def test_the_budget_counts_every_request_over_the_clients_life():
+def test_the_budget_counts_every_request_over_the_engines_life():
     said, calls = outcome(http.fails(500), budget=2)
     assert "the budget of 2 requests is spent. Raise it" in said
     assert calls == 2
     with http.ChatServer(FINE) as server:
-        client = client_of(budget=2)
+        engine = engine_of(server.url, budget=2)
         for _ in range(2):
-            asyncio.run(get(client, server.url))
+            asyncio.run(get(engine))
         with pytest.raises(ToolError, match="the budget of 2 requests is spent"):
-            asyncio.run(get(client, server.url))
+            asyncio.run(get(engine))
 
 
 def test_while_a_provider_is_down_calls_fail_at_once_and_with_the_cause_until_it_is_up():
     """The pause and the waits are the defaults but for their length."""
 
-    async def down(client, url):
+    async def down(engine):
         started = time.perf_counter()
-        said = await failures(client, url, 40)
-        assert client.breaker.is_open
+        said = await failures(engine, 40)
+        assert engine.breaker.is_open
         assert time.perf_counter() - started < 5
         return said
 
     with http.ChatServer(FINE) as server:
-        url = server.url
-    client = client_of(failures=20, pause_s=0.5, wait_s=0.5)
-    said = asyncio.run(down(client, url))
+        engine = engine_of(server.url, failures=20, pause_s=0.5, wait_s=0.5)
+    said = asyncio.run(down(engine))
     assert all("it is not called, since its last" in text and "ConnectError" in text for text in said)
-    assert 20 <= client.calls <= 20 + 32  # those that were under way
-    calls = client.calls
-    asyncio.run(failures(client, url, 100))
-    assert client.calls == calls
+    assert 20 <= engine.calls <= 20 + 32  # those that were under way
+    calls = engine.calls
+    asyncio.run(failures(engine, 100))
+    assert engine.calls == calls
     with http.ChatServer(FINE) as server:
         time.sleep(0.5)
-        assert asyncio.run(get(client, server.url)) == {"found": 1}
-    assert not client.breaker.is_open
+        engine._api = replace(engine._api, url=server.url)
+        assert asyncio.run(get(engine)) == [[]]
+    assert not engine.breaker.is_open
 
 
 def test_a_provider_that_accepts_and_hangs_is_taken_for_down_after_one_time_limit_and_not_after_all_attempts():
     async def run(url):
-        client = client_of(failures=10, timeout_s=0.5, attempts=4, wait_s=0.1, max_wait_s=0.1)
-        started, calls = time.perf_counter(), asyncio.create_task(failures(client, url, 40))
-        while not client.breaker.is_open:
+        engine = engine_of(url, failures=10, timeout_s=0.5, attempts=4, wait_s=0.1, max_wait_s=0.1)
+        started, calls = time.perf_counter(), asyncio.create_task(failures(engine, 40))
+        while not engine.breaker.is_open:
             await asyncio.sleep(0.01)
         assert 0.5 <= time.perf_counter() - started < 4 * 0.5
-        return await calls, client.calls
+        return await calls, engine.calls
 
     with http.ChatServer(http.sleeps) as server:
         said, calls = asyncio.run(run(server.url))
@@ -186,54 +147,25 @@ def test_by_the_defaults_it_is_taken_for_down_within_five_seconds():
 
 
 def test_a_crowd_that_comes_after_the_pause_makes_one_trial():
-    async def crowd(client, url):
-        await failures(client, url, 1)
+    async def crowd(engine):
+        await failures(engine, 1)
         await asyncio.sleep(0.2)
-        return await failures(client, url, 20)
+        return await failures(engine, 20)
 
     with http.ChatServer(http.fails(503)) as server:
-        client = client_of(failures=1, pause_s=0.2, attempts=1, timeout_s=2.0)
-        assert len(asyncio.run(crowd(client, server.url))) == 20
-    assert (client.calls, client.breaker.is_open) == (1 + 1, True)
+        engine = engine_of(server.url, failures=1, pause_s=0.2, attempts=1, timeout_s=2.0)
+        assert len(asyncio.run(crowd(engine))) == 20
+    assert (engine.calls, engine.breaker.is_open) == (1 + 1, True)
 
 
 def test_it_fails_at_once_too_when_all_places_are_taken_by_calls_that_wait():
     async def run(url):
-        client = client_of(concurrency=1, failures=1, wait_s=1e6, max_wait_s=1e6)
-        first = asyncio.create_task(get(client, url))
-        while not client.breaker.is_open:
+        engine = engine_of(url, concurrency=1, failures=1, wait_s=1e6, max_wait_s=1e6)
+        first = asyncio.create_task(get(engine))
+        while not engine.breaker.is_open:
             await asyncio.sleep(0.001)
-        assert "is not called" in (await asyncio.wait_for(failures(client, url, 1), 1))[0]
+        assert "is not called" in (await asyncio.wait_for(failures(engine, 1), 1))[0]
         first.cancel()
 
     with http.ChatServer(http.fails(500)) as server:
-        asyncio.run(run(server.url))
-
-
-def test_of_200_calls_at_once_no_more_than_allowed_are_open():
-    with http.ChatServer(lambda *asked: held(server, *asked)) as server:
-
-        async def run():
-            client = client_of(concurrency=7, timeout_s=60.0)
-            return await asyncio.gather(*(get(client, server.url) for _ in range(200)))
-
-        assert asyncio.run(run()) == [{"found": 1}] * 200
-    assert (len(server.received), server.peak) == (200, 7)
-
-
-async def held(server, received, writer):
-    """Answers once as many as are allowed are here, and a little later, should there be one more."""
-    while server.peak < 7:
-        await asyncio.sleep(0.001)
-    await asyncio.sleep(0.005)
-    await FINE(received, writer)
-
-
-def test_a_provider_that_is_busy_is_not_taken_for_down():
-    async def run(url):
-        client = client_of(failures=1)
-        await failures(client, url, 10)
-        assert not client.breaker.is_open
-
-    with http.ChatServer(http.fails(429)) as server:
         asyncio.run(run(server.url))

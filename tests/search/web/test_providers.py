@@ -12,7 +12,7 @@ import pytest
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import SearchEngine
-from evoseek.search.web.providers import MAX_SNIPPET, MAX_URL, PROVIDERS, CallLimits, JsonApi, make_provider
+from evoseek.search.web.providers import MAX_SNIPPET, MAX_URL, PROVIDERS, CallLimits, JsonApi, WebEngine
 from evoseek.types import Passage
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[2] / "chat" / "chat_server.py")))
@@ -45,10 +45,14 @@ def says(answer):
     return http.replies(json.dumps(answer).encode())
 
 
-def search(name, answer, *queries, k=3, **settings):
+def engine_of(name, url, api=None):
+    return WebEngine(name, replace(api or PROVIDERS[name], url=url), api_key=KEY, limits=LIMITS)
+
+
+def search(name, answer, *queries, k=3, api=None):
     """What is found, and the requests."""
     with http.ChatServer(says(answer)) as server:
-        engine = make_provider(name, api_key=KEY, url=f"{server.url}/search", limits=LIMITS, **settings)
+        engine = engine_of(name, f"{server.url}/search", api)
         return asyncio.run(engine.search(queries or ["who ?"], k)), server.received
 
 
@@ -168,19 +172,18 @@ def test_one_failing_query_fails_the_call_after_all_have_ended():
             http.send(writer, 200, json.dumps(ANSWERS["serper"]).encode())
 
     with http.ChatServer(first_fails) as server:
-        engine = make_provider("serper", api_key=KEY, url=server.url, limits=LIMITS)
+        engine = engine_of("serper", server.url)
         with pytest.raises(ToolError, match="status 401"):
             asyncio.run(engine.search(["a", "b"], 3))
-    assert engine.client.calls == 2
+    assert engine.calls == 2
 
 
 def test_it_is_a_search_engine_that_is_not_local_and_does_not_show_its_key():
-    engine = make_provider("serpapi", api_key=KEY, limits=LIMITS)
-    assert isinstance(engine, SearchEngine)
-    assert not engine.is_local
     with http.ChatServer(http.fails(500, "x")) as server:
         url = server.url
-    engine = make_provider("serpapi", api_key=KEY, url=url, limits=LIMITS)
+    engine = engine_of("serpapi", url)
+    assert isinstance(engine, SearchEngine)
+    assert not engine.is_local
     with pytest.raises(ToolError) as caught:
         asyncio.run(engine.search(["who ?"], 3))
     assert url in str(caught.value)
@@ -188,16 +191,20 @@ def test_it_is_a_search_engine_that_is_not_local_and_does_not_show_its_key():
 
 
 @pytest.mark.parametrize(
-    ("name", "settings", "named"),
+    ("name", "url", "key", "named"),
     [
-        ("google", {}, "no search provider 'google'. Expected one of serper, serpapi,"),
-        ("serper", {}, "needs an API key, and there is none. Set the environment variable SERPER_API_KEY"),
-        ("serpapi", {}, "SERPAPI_API_KEY"),
-        ("searxng", {}, "as the url of a server"),
-        ("searxng", {"url": "https://me:pw@x/"}, "as the url of a server"),
-        ("serper", {"api_key": "a b"}, "API key"),
+        (
+            "serper",
+            "https://x/",
+            "",
+            "there is none. Set the environment variable SERPER_API_KEY",
+        ),
+        ("serpapi", "https://x/", "", "SERPAPI_API_KEY"),
+        ("searxng", "", "", "as the url of a server"),
+        ("searxng", "https://me:pw@x/", "", "as the url of a server"),
+        ("serper", "https://x/", "a b", "API key"),
     ],
 )
-def test_settings_that_cannot_be_are_refused(name, settings, named):
+def test_settings_that_cannot_be_are_refused(name, url, key, named):
     with pytest.raises(ConfigError, match=named):
-        make_provider(name, **settings)
+        WebEngine(name, replace(PROVIDERS[name], url=url), api_key=key)

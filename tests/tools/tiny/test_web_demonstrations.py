@@ -10,6 +10,7 @@ from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.build import FLAWLESS, sample
 from tools.tiny.demonstrations import Demonstration
 from tools.tiny.more_tags import add_tags
+from tools.tiny.site_web import SiteWeb
 from tools.tiny.skills import WEB_LIMITS, measure_browsing
 from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture, web_tools
 
@@ -20,7 +21,6 @@ from evoseek.policy.tags import TagRenderer, tag_calls
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Question
-from evoseek.world.server import SiteWeb
 from evoseek.world.site import Site
 from evoseek.world.world import World
 

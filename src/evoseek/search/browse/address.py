@@ -209,11 +209,8 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
     """The network backend of httpcore2. Raises PageError for a host if any of its addresses is not public, or is
     denied."""
 
-    def __init__(
-        self, rules: AddressRules, resolver: Resolver = resolve, inner: httpcore2.AsyncNetworkBackend | None = None
-    ) -> None:
-        self._rules, self._resolver = rules, resolver
-        self._inner: httpcore2.AsyncNetworkBackend = inner or AnyIOBackend()
+    def __init__(self, rules: AddressRules, resolver: Resolver = resolve) -> None:
+        self._rules, self._resolver, self._inner = rules, resolver, AnyIOBackend()
 
     async def connect_tcp(
         self,

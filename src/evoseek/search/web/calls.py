@@ -16,7 +16,7 @@ from evoseek.search.browse.address import AddressRules
 from evoseek.search.browse.extract import Extractor
 from evoseek.search.browse.fetch import SafeFetcher
 from evoseek.search.settings import SearchSettings
-from evoseek.search.web.providers import PROVIDERS, CallLimits, JsonApi, make_provider
+from evoseek.search.web.providers import PROVIDERS, CallLimits, JsonApi, WebEngine
 from evoseek.search.web.settings import BrowseSettings, WebSettings
 from evoseek.search.web.stored import Cache, StoredWeb
 
@@ -38,7 +38,7 @@ def make_web_engine(web: WebSettings, search: SearchSettings, closing: ExitStack
         wait_s=search.wait_s,
     )
     api = _described(web)
-    engine = make_provider(web.provider, api_key=os.environ.get(api.key_env, ""), url=web.url, limits=limits, api=api)
+    engine = WebEngine(web.provider, api, api_key=os.environ.get(api.key_env, ""), limits=limits)
     if not web.cache:
         return engine
     cache = Cache(Path(web.cache), provider=web.provider, options={"url": web.url, "api": web.api})
@@ -47,10 +47,8 @@ def make_web_engine(web: WebSettings, search: SearchSettings, closing: ExitStack
 
 
 def _described(web: WebSettings) -> JsonApi:
-    usual: dict[str, Any] = {"url": web.url, "options": {}}
-    if web.provider in PROVIDERS:
-        usual = asdict(PROVIDERS[web.provider])
-    described = usual | web.api
+    usual: dict[str, Any] = asdict(PROVIDERS[web.provider]) if web.provider in PROVIDERS else {"url": "", "options": {}}
+    described = usual | web.api | ({"url": web.url} if web.url else {})
     known = [field.name for field in fields(JsonApi)]
     if unknown := sorted(described.keys() - set(known)):
         raise ConfigError(f"web.api has no {unknown[0]}. It may have {', '.join(known)}.")

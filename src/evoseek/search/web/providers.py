@@ -6,10 +6,10 @@ from __future__ import annotations
 import asyncio
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import httpx2
@@ -21,7 +21,6 @@ from evoseek.http.server import Server, check_url, json_of
 from evoseek.search.engines import for_each
 from evoseek.types import Passage
 
-T = TypeVar("T")
 Option = str | int | bool
 
 MAX_QUERY_WORDS, MAX_QUERY = 50, 400
@@ -87,7 +86,7 @@ class CallLimits:
     Attributes:
         rate_per_s: requests a second, repetitions included, of this process
         concurrency: calls at once; one that waits to be retried is under way
-        budget: requests over the client's life, repetitions included; None is no limit
+        budget: requests over the engine's life, repetitions included; None is no limit
         attempts: how often a call is made at most
         timeout_s: seconds for one attempt
         wait_s, max_wait_s: as of `Retry`
@@ -105,52 +104,68 @@ class CallLimits:
     pause_s: float = 10.0
 
 
-class WebClient:
-    """Requests to a provider, for JSON. `calls` counts them.
+class WebEngine:
+    """Implements `SearchEngine` by a search API, which is called `name` in errors: one request for each query. A
+    result's id is its URL.
 
-    They are made and retried as `Server` says, within the limits; a body that is not JSON is a transient failure.
-    Raises ConfigError for an api_key that no header can hold.
+    Requests are made and retried as `Server` says, within the limits; `calls` counts them. A reply that is not JSON is
+    a transient failure. Results without a URL of http or https are left out, and texts are one line of bounded length.
+    Raises ConfigError for a missing api_key or url, and for one that cannot be used.
     """
 
-    def __init__(self, name: str, *, api_key: str, limits: CallLimits) -> None:
-        self._name, self._api_key, self._limits, self.calls = name, api_key, limits, 0
+    is_local = False
+
+    def __init__(self, name: str, api: JsonApi, *, api_key: str = "", limits: CallLimits | None = None) -> None:
+        if (api.key_header or api.key_option) and not api_key:
+            where = f" Set the environment variable {api.key_env} to it." if api.key_env else ""
+            raise ConfigError(f"The search provider {name} needs an API key, and there is none.{where}")
+        check_url(api.url, setting="url", example="http://localhost:8888/search")
+        self._name, self._api, self._api_key, self._limits = name, api, api_key, limits or CallLimits()
+        self._headers = {api.key_header: f"{api.key_prefix}{api_key}"} if api.key_header else {}
+        self._options = {**api.options, **({api.key_option: api_key} if api.key_option else {})}
         self._server = Server(
             setting="url",
             api_key=api_key,
-            timeout_s=limits.timeout_s,
-            retry=Retry(limits.attempts, limits.wait_s, limits.max_wait_s),
-            concurrency=limits.concurrency,
+            timeout_s=self._limits.timeout_s,
+            retry=Retry(self._limits.attempts, self._limits.wait_s, self._limits.max_wait_s),
+            concurrency=self._limits.concurrency,
         )
-        self.breaker = CircuitBreaker(limits.failures, limits.pause_s)
+        self.breaker = CircuitBreaker(self._limits.failures, self._limits.pause_s)
+        self.calls = 0
         self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
 
-    async def call(self, read: Callable[[Any], T], method: str, url: str, **request: Any) -> T:
-        """The value that `read` returns for the JSON reply to a request (in the form of httpx2).
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        """For each query at most k results, in the provider's order. Raises ToolError."""
+        return await for_each(queries, lambda query: self._search(query, k))
 
-        `read` may raise TransientError for a reply that is a transient failure, and ToolError. Raises ToolError.
-        """
-
-        async def attempt(client: httpx2.AsyncClient) -> T:
-            await self._turn()
-            await self.breaker.ready()  # since the breaker may have opened meanwhile
-            if self.calls == self._limits.budget:
-                raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
-            with self.breaker.call():
-                self.calls += 1
-                reply = await self._server.send(client, method, url, **request)
-                if reply.is_success:
-                    return read(json_of(reply.body, secret=self._api_key))
-                what = self._server.refusal(reply)
-                raise ToolError(f"{what}. It is not retried: correct the key, the url or the options.")
-
+    async def _search(self, query: str, k: int) -> list[Passage]:
+        query = " ".join(_line(query, MAX_QUERY).split()[:MAX_QUERY_WORDS])
+        if not query:
+            return []
+        options = {**self._options, self._api.query: query}
+        if self._api.count:
+            options[self._api.count] = min(k, self._api.most)
+        sent = {"params": options} if self._api.method == "GET" else {"json": options}
         try:
             await self.breaker.ready()
-            return await self._server.call(attempt)
+            return (await self._server.call(lambda client: self._attempt(client, sent)))[:k]
         except ToolError as error:
-            raise ToolError(f"There is no answer of {self._name}: {error}") from error
+            where = f"the search provider {self._name} at {self._api.url}"
+            raise ToolError(f"There is no answer of {where}: {error}") from error
 
-    def shown(self, text: object) -> str:
-        return self._server.shown(text)
+    async def _attempt(self, client: httpx2.AsyncClient, sent: Mapping[str, Any]) -> list[Passage]:
+        """The results of one request, made when the limits allow it."""
+        await self._turn()
+        await self.breaker.ready()  # since the breaker may have opened meanwhile
+        if self.calls == self._limits.budget:
+            raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
+        with self.breaker.call():
+            self.calls += 1
+            reply = await self._server.send(client, self._api.method, self._api.url, headers=self._headers, **sent)
+            if reply.is_success:
+                return self._results(json_of(reply.body, secret=self._api_key))
+            what = self._server.refusal(reply)
+            raise ToolError(f"{what}. It is not retried: correct the key, the url or the options.")
 
     async def _turn(self) -> None:
         """Wait until the rate allows a request. Raises ToolError while the provider is down."""
@@ -161,47 +176,18 @@ class WebClient:
             self._limiter = loop, AsyncLimiter(burst, burst / self._limits.rate_per_s)
         await self._limiter[1].acquire()
 
-
-class WebEngine:
-    """Implements `SearchEngine` by a provider: one request for each query. A result's id is its URL.
-
-    Results without a URL of http or https are left out, and texts are one line of bounded length.
-    """
-
-    is_local = False
-
-    def __init__(self, api: JsonApi, client: WebClient, api_key: str) -> None:
-        self.client, self._api, self._options = client, api, dict(api.options)
-        self._headers = {api.key_header: f"{api.key_prefix}{api_key}"} if api.key_header else {}
-        if api.key_option:
-            self._options[api.key_option] = api_key
-
-    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k results, in the provider's order. Raises ToolError."""
-        return await for_each(queries, lambda query: self._search(query, k))
-
-    async def _search(self, query: str, k: int) -> list[Passage]:
-        query = " ".join(_line(query, MAX_QUERY).split()[:MAX_QUERY_WORDS])
-        if not query:
-            return []
-        api, options = self._api, {**self._options, self._api.query: query}
-        if api.count:
-            options[api.count] = min(k, api.most)
-        sent = {"params": options} if api.method == "GET" else {"json": options}
-        return (await self.client.call(self._results, api.method, api.url, headers=self._headers, **sent))[:k]
-
     def _results(self, answer: Any) -> list[Passage]:
         """The results in an answer. Raises TransientError or ToolError if it neither has results nor says that there
         are none."""
         api = self._api
         found, troubles = _at(answer, api.results), _at(answer, api.troubles)
         if not found and troubles:
-            raise TransientError(f"it found nothing, and had troubles: {self.client.shown(troubles)}")
+            raise TransientError(f"it found nothing, and had troubles: {self._server.shown(troubles)}")
         if found is None and api.answered and _at(answer, api.answered) is not None:
             return []
         if not isinstance(found, list):
             raise ToolError(
-                f"expected a list of results as {api.results!r} in its answer, but got {self.client.shown(answer)}. "
+                f"expected a list of results as {api.results!r} in its answer, but got {self._server.shown(answer)}. "
                 "Check the url, and the account at the provider."
             )
         return [passage for result in found if (passage := self._passage(result)) is not None]
@@ -212,31 +198,6 @@ class WebEngine:
             return None
         title, snippet = (_at(result, name) for name in (self._api.title, self._api.snippet))
         return Passage(url, url, _line(title, MAX_TITLE), _line(snippet, MAX_SNIPPET))
-
-
-def make_provider(
-    name: str,
-    *,
-    api_key: str = "",
-    url: str = "",
-    limits: CallLimits | None = None,
-    api: JsonApi | None = None,
-) -> WebEngine:
-    """The engine of one of `PROVIDERS`, or, with `api`, of another one that is called `name` in errors.
-
-    `url` replaces the provider's own. Raises ConfigError for an unknown name, a missing key or url, and limits that
-    allow no call.
-    """
-    if api is None and name not in PROVIDERS:
-        raise ConfigError(f"There is no search provider {name!r}. Expected one of {', '.join(PROVIDERS)}, or an api.")
-    api = api or PROVIDERS[name]
-    api = replace(api, url=url or api.url)
-    if (api.key_header or api.key_option) and not api_key:
-        where = f" Set the environment variable {api.key_env} to it." if api.key_env else ""
-        raise ConfigError(f"The search provider {name} needs an API key, and there is none.{where}")
-    check_url(api.url, setting="url", example="http://localhost:8888/search")
-    client = WebClient(f"the search provider {name} at {api.url}", api_key=api_key, limits=limits or CallLimits())
-    return WebEngine(api, client, api_key)
 
 
 def _at(value: Any, path: str) -> Any:

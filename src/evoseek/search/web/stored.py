@@ -84,7 +84,7 @@ def _connected(part: T | None) -> T:
 
 
 class Cache:
-    """Keeps each answer for `period_s` seconds in an SQLite file, which several processes may share. Errors are not
+    """Keeps each answer for a week in an SQLite file, which several processes may share. Errors are not
     cached, and a damaged answer counts as missing.
 
     Concurrent requests for the same answer make a single call and share its outcome. It is cancelled with the last
@@ -98,11 +98,10 @@ class Cache:
         path: Path,
         *,
         provider: str,
-        period_s: float = WEEK_S,
         options: Mapping[str, object] | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self._period_s, self._clock = period_s, clock
+        self._clock = clock
         self._of = (provider, dict(options or {}))
         self._store = Store(
             path,
@@ -131,7 +130,7 @@ class Cache:
                 del self._calls[key], self._waiting[key]
 
     async def _called(self, key: str, call: Call) -> str:
-        found, until = await call(), self._clock() + self._period_s
+        found, until = await call(), self._clock() + WEEK_S
         row = (key, until, seal(found, key, until))
         self._store.change("INSERT OR REPLACE INTO results VALUES (?, ?, ?)", *row)
         return found
