@@ -27,7 +27,7 @@ from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, re
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
-from evoseek.settings import changeable, check_settings, defaults_of, with_setting
+from evoseek.settings import changeable, defaults_of, with_setting
 from evoseek.training.context import Objects
 from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
@@ -36,7 +36,7 @@ from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.run_state import RunState, resume
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import Stages, check_new_run, settings_in
+from evoseek.training.stages import Stages, check_run, settings_in
 
 
 def train_together(
@@ -253,13 +253,6 @@ def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
             "TrainingPlan, as `context.plan(system, solver)` makes one."
         )
     return plan
-
-
-def check_run(settings: TrainingSettings, run: RunDirectory) -> None:
-    """Raises ConfigError for settings that a run in this directory would refuse, without loading a model."""
-    if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
-        check_new_run(settings)
-    check_settings(settings)
 
 
 def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:

@@ -18,12 +18,12 @@ from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
-from evoseek.settings import changed, check_effect, check_settings, lookup
+from evoseek.settings import changed, check_effect, lookup
 from evoseek.training.given import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.training.interrupt import end_on_interrupt
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import check_new_run
+from evoseek.training.stages import check_run
 
 if TYPE_CHECKING:
     from evoseek.training.context import Context
@@ -98,9 +98,7 @@ def training_settings(
     if own is not None:
         given = replace(_with_people(given, own, begun=begun), of_project=flat_settings(own, given.system))
     settings = given.read()
-    if not begun:
-        check_new_run(settings)
-    check_settings(settings)
+    check_run(settings, run)
     check_model(settings.policy.model, setting="policy.model")
     check_training_sources(settings)
     return given
