@@ -22,6 +22,7 @@ from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results, Score
 from evoseek.eval.sample import (
     Answerer,
+    Drawn,
     Key,
     Sample,
     check_temperature,
@@ -46,7 +47,7 @@ from evoseek.training.agent import limits_of
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Outcome, Question, Trajectory, TrajectoryGroup
+from evoseek.types import Question, TrajectoryGroup
 
 _ONLY_IN_TRAINING = (
     *("rollout.group_size", "rollout.max_staleness"),
@@ -201,7 +202,8 @@ def _draw(
     decode = str if uses_chat_model(context.settings) else context.agent.decode
     record = TrajectoryWriter(folder.trajectories if folder else None, decode)
 
-    def keep(sample: Sample, trajectory: Trajectory, outcome: Outcome) -> None:
+    def keep(drawn: Drawn) -> None:
+        sample, trajectory, outcome = drawn
         if folder:
             folder.append(sample)
         record.write(0, [TrajectoryGroup(f"evaluation/{sample.question}", (trajectory,), (outcome,))])

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from evoseek.credit.advantages import is_relative
 from evoseek.errors import ConfigError, RunError
-from evoseek.eval.evaluate import Evaluation, Result, evaluate
+from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.sample import Drawn
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import agreed_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joined_ranks
@@ -276,9 +277,9 @@ def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None
 
 
 def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
-    """All of the results, on every rank, from each one's share."""
-    shares = gathered(ranks, evaluation.results, tuple[Result, ...])
-    return replace(evaluation, results=tuple(result for share in shares for result in share))
+    """What was drawn by all, on every rank, from each one's share."""
+    shares = gathered(ranks, evaluation.drawn, tuple[Drawn, ...])
+    return replace(evaluation, drawn=tuple(drawn for share in shares for drawn in share))
 
 
 def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
