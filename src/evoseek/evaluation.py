@@ -16,7 +16,7 @@ from rich.console import Console
 
 from evoseek.answer import chat_roller, check_of, uses_chat_model
 from evoseek.errors import EvoseekError
-from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
+from evoseek.eval.attempt import BaselineAnswerer, rollers_of
 from evoseek.eval.evaluate import examining
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results, Score
@@ -40,6 +40,7 @@ from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.record import TrajectoryWriter
+from evoseek.rollout.roller import ChatRoller
 from evoseek.runs import with_digests
 from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, defaults_of
@@ -126,7 +127,7 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
             asked = chat_roller(context, context.searched_held_out, request.search)
             return _Model(asked.chat.name, asked.one, temperature)
         chat, prompts = context.chat("answerer")
-        name, model = chat.name, ChatModel(chat)
+        name, rollers, format = chat.name, partial(ChatRoller, chat), "tags"
     else:
         agent, temperature = context.agent, settings.held_out_temperature
         if notice := agent.template_notice():
@@ -135,13 +136,14 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
         if request.baseline is None:
             roller = context.solver(context.searched_held_out) if request.search else agent.solver([])
             return _Model(name, roller.at(temperature).one, temperature)
-        prompts, model = agent.prompts, PolicyModel(agent, temperature)
+        prompts, rollers, format = agent.prompts, rollers_of(agent, temperature), agent.renderer([]).format
     engine = None
     if request.search:
         engine = context.held_out_engine if settings.has_engine else context.web.engine
     baseline = build("baseline", PartSettings(name=request.baseline), context)
     limits = limits_of(settings.rollout, prompts)
-    return _Model(name, BaselineAnswerer(baseline, model, prompts, limits, engine, settings.search).answer, temperature)
+    answerer = BaselineAnswerer(baseline, rollers, format, prompts, limits, engine, settings.search)
+    return _Model(name, answerer.answer, temperature)
 
 
 def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:
