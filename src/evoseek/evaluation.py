@@ -10,7 +10,7 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
@@ -58,6 +58,7 @@ _DECIDING = (  # tables of settings that decide how a question is answered and s
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
     *("reward", "judge", "answerer", "support"),
 )
+_INDEX: Mapping[str, object] = {"evaluation": {"index": ""}}  # whose digest is recorded in place of its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +85,26 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A finished evaluation: its results, the same as JSON values, and the title of its tables."""
+    """A finished evaluation: its results, and the same as JSON values."""
 
     results: Results
     json: dict[str, Any]
-    title: str
 
     @property
     def score(self) -> Score:
         """By the declared metric, over all questions."""
         return self.results.score(self.results.metric)
+
+    @property
+    def title(self) -> str:
+        """Of its tables."""
+        about, temperature = self.json, self.json["temperature"]
+        drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
+        suite: Any = about.get("suite")
+        on = f" on {suite['name']} {suite['split']}".rstrip() if suite else ""
+        by = f" by {about['baseline']}" if "baseline" in about else ""
+        search = about.get("engine", "on") if about["search"] else "off"
+        return f"{about['model']}{by}{on}: {self.results.metric}, {drawn}, search {search}"
 
 
 def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> Evaluated:
@@ -105,14 +116,14 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
     check_temperature(request.samples, model.temperature)
     about = _about(context, request, model)
     folder = EvaluationFolder(out) if out is not None else None
-    with _held(folder, context, request, about) if folder else nullcontext():
+    with _held(folder, context, request, about):
         samples = folder.samples() if folder else {}
         _draw(context, request, model, samples, folder, console)
         results = Results(
             context.metric, len(request.questions), request.samples, tuple(merged(samples.values()).values())
         )
         _check_any_valid(results)
-        evaluated = Evaluated(results, results_json(results, about), _title(about, context.metric))
+        evaluated = Evaluated(results, results_json(results, about))
         if folder:
             _write(folder, evaluated)
     return evaluated
@@ -121,13 +132,14 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
 def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _Model:
     """The policy, or the model of [answerer], that answers as an agent or by a baseline."""
     settings = context.settings
+    format: Literal["tags", "tools"] = "tags"
     if uses_chat_model(settings):
         temperature = settings.answerer.temperature
         if request.baseline is None:
             asked = chat_roller(context, context.searched_held_out, request.search)
             return _Model(asked.chat.name, asked.one, temperature)
         chat, prompts = context.chat("answerer")
-        name, rollers, format = chat.name, partial(ChatRoller, chat), "tags"
+        name, rollers = chat.name, partial(ChatRoller, chat)
     else:
         agent, temperature = context.agent, settings.held_out_temperature
         if notice := agent.template_notice():
@@ -169,22 +181,18 @@ def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
 
 
 def _held(
-    folder: EvaluationFolder, context: Context, request: EvaluationRequest, about: Mapping[str, object]
-) -> AbstractContextManager[None]:
-    """Hold the folder for this evaluation. What only training reads may be another than when it was begun."""
-    defaults = defaults_of(context.settings).resolved()
-    return folder.held(_identity(context, request, about), may_differ=_ONLY_IN_TRAINING, defaults=defaults)
-
-
-def _identity(context: Context, request: EvaluationRequest, about: Mapping[str, object]) -> dict[str, object]:
-    """What has to be the same when an evaluation is resumed."""
-    tree = identity(
-        context.settings, context.checkpoint, {"--baseline": request.baseline} if request.baseline else None
-    )
-    index = with_digests({"evaluation": {"index": ""}}, inputs_of(context.settings))
+    folder: EvaluationFolder | None, context: Context, request: EvaluationRequest, about: Mapping[str, object]
+) -> AbstractContextManager[object]:
+    """Hold the folder for this evaluation, which has to be the same if it is resumed, but for what training alone
+    reads."""
+    if folder is None:
+        return nullcontext()
+    settings, parts = context.settings, {"--baseline": request.baseline} if request.baseline else None
+    tree, index = identity(settings, context.checkpoint, parts), with_digests(_INDEX, inputs_of(settings))
     deciding = {key: tree[key] for key in (*_DECIDING, "own", "checkpoint") if key in tree}
     about = {name: value for name, value in about.items() if name != "engine"}  # follows from the index and its name
-    return {**deciding, **index, "samples": request.samples, "evaluated": about}
+    known = {**deciding, **index, "samples": request.samples, "evaluated": about}
+    return folder.held(known, may_differ=_ONLY_IN_TRAINING, defaults=defaults_of(settings).resolved())
 
 
 def _draw(
@@ -223,16 +231,6 @@ def _draw(
         asyncio.run(draw_missing(request.questions, request.samples, done, draw=draw_one, keep=keep))
     if folder:
         folder.flush()
-
-
-def _title(about: Mapping[str, object], metric: str) -> str:
-    temperature = about["temperature"]
-    drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
-    suite: Any = about.get("suite")
-    on = f" on {suite['name']} {suite['split']}".rstrip() if suite else ""
-    by = f" by {about['baseline']}" if "baseline" in about else ""
-    search = about.get("engine", "on") if about["search"] else "off"
-    return f"{about['model']}{by}{on}: {metric}, {drawn}, search {search}"
 
 
 def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:
