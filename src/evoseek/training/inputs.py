@@ -4,14 +4,14 @@ contents."""
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
 from evoseek.chat.settings import EndpointSettings
 from evoseek.checkpoints import Checkpoint
-from evoseek.corpus.demonstrations import Demonstration, load_demonstrations
+from evoseek.corpus.demonstrations import load_demonstrations
 from evoseek.corpus.feedback import FeedbackFile, JudgedQuestions
 from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.env.prompts import load_prompts
@@ -246,7 +246,7 @@ def training_sources(settings: TrainingSettings) -> dict[str, Callable[[], str]]
         if path := lookup(settings, setting):
             files[setting] = partial(_existing, path, setting)
     if demonstrations is not None:
-        files["demonstrations.path"] = lambda: f"{len(_demonstrations(demonstrations))} demonstrations"
+        files["demonstrations.path"] = partial(_demonstrations, demonstrations)
     if evaluation.reviewed:
         files["evaluation.reviewed"] = lambda: f"{len(ReviewedQuestions.of(settings).texts)} questions of the test set"
     if path := evaluation.path:
@@ -260,10 +260,10 @@ def _existing(path: str, setting: str) -> str:
     return path
 
 
-def _demonstrations(path: str) -> Sequence[Demonstration]:
+def _demonstrations(path: str) -> str:
     if not path:
         raise ConfigError(
             "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, such as "
             "`evoseek collect` writes."
         )
-    return load_demonstrations(Path(path))
+    return f"{len(load_demonstrations(Path(path)))} demonstrations in {path}"
