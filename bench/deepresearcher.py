@@ -46,7 +46,6 @@ from evoseek.training.context import Context
 from evoseek.training.given import load_settings
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Scored
 from evoseek.world.site import Site
 from evoseek.world.world import Split, World
 
@@ -147,8 +146,10 @@ def examine(seed: int, folder: Path, run: Path | None) -> dict:
             questions = load_questions(folder / "evaluation.jsonl")
             roller = context.solver(context.searched_held_out).at(config.rollout.temperature)
             evaluation = asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
-    answered = [(r.trajectory.answer or "", r.question) for r in evaluation.results if isinstance(r.outcome, Scored)]
-    by_hops = {hops: [r.trajectory for r in evaluation.results if r.question.metadata["hops"] == hops] for hops in HOPS}
+    rollouts = [one.trajectory for one in evaluation.drawn]
+    scored = [one.trajectory for one in evaluation.drawn if one.sample.invalid is None]
+    answered = [(rollout.answer or "", rollout.question) for rollout in scored]
+    by_hops = {hops: [one for one in rollouts if one.question.metadata["hops"] == hops] for hops in HOPS}
     return {
         "em": evaluation.score.mean,
         "interval": [evaluation.score.interval.low, evaluation.score.interval.high],

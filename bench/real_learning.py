@@ -225,13 +225,13 @@ def rows_of(evaluation: Evaluation) -> list[dict[str, object]]:
     rewards = evaluation.rewards()
     return [
         {
-            "id": result.question.id,
-            "question": result.question.text,
-            "hops": result.question.metadata["hops"],
-            "reward": rewards[result.question.id],
-            "searches": len(result.trajectory.tool_results),
+            "id": rollout.question.id,
+            "question": rollout.question.text,
+            "hops": rollout.question.metadata["hops"],
+            "reward": rewards[rollout.question.id],
+            "searches": len(rollout.tool_results),
         }
-        for result in evaluation.results
+        for _, rollout, _ in evaluation.drawn
     ]
 
 

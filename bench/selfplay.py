@@ -219,7 +219,7 @@ def train(config: TrainingSettings, run: RunDirectory) -> dict[str, object]:
     rows, timings = read_metrics(run.metrics), read_metrics(run.timings)
     return {
         "em": evaluation.score.mean,
-        "n": len(evaluation.results),
+        "n": len(evaluation.drawn),
         "rewards": dict(evaluation.rewards()),
         "interval": [evaluation.score.interval.low, evaluation.score.interval.high],
         "by_hops": {str(hops): score.mean for hops, score in evaluation.by_hops().items()},

@@ -59,7 +59,6 @@ def test_what_does_nothing_is_refused(system, given, words):
         ("ssp", "rollout.group_size=4", r"setting rollout\.group_size \(it is for search-r1 or"),
         ("dr-zero", "questions.path=q.jsonl", r"setting questions\.path \(it is for search-r1 or"),
         ("search-r1", "credit={name='raw', scale='none'}", r"setting credit\.scale \(raw has name\)"),
-        ("search-r1", "loss={name='reinforce', clip_low=0.1}", r"loss\.clip_low \(reinforce has name, aggregate\)"),
         ("search-r1", "credit={name='raw', lam=0.9}", r"setting credit\.lam"),
         ("ssp", "proposer.credit.scale=none", r"setting proposer\.credit\.scale \(raw has name\)"),
     ],

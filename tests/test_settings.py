@@ -68,8 +68,6 @@ class Small(Section):
         ("learning_rate", "did you mean learner.learning_rate or critic.learning_rate?"),
         ("token_budget", "did you mean learner.token_budget?"),
         ("loss.clip_lo", "did you mean loss.clip_low?"),
-        ("simulator.model", "unknown setting simulator (it is for zerosearch)"),
-        ("proposer.attempts", "unknown setting proposer (it is for dr-zero or ssp)"),
     ],
 )
 def test_unknown_keys_name_the_nearest(key, hint):

@@ -36,11 +36,6 @@ def test_set_needs_a_key_and_a_value():
         tree_of({}, ["a.b"])
 
 
-def test_a_value_where_a_table_is():
-    with pytest.raises(ConfigError, match=r"run\.steps cannot be set: run is 3, not a table"):
-        tree_of({}, ["run=3", "run.steps=4"])
-
-
 @pytest.mark.parametrize("sets", [["loss=x", "loss.clip=3"], ["loss.clip=3", "loss=x"], ["loss.name=x", "loss.clip=3"]])
 def test_a_text_in_the_place_of_a_table_is_a_parts_name(sets):
     assert tree_of({}, sets) == {"loss": {"name": "x", "clip": 3}}

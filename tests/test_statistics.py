@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.statistics import bootstrap_mean_interval, paired_test, score_interval, surely_more, wilson_interval
+from evoseek.statistics import paired_test, score_interval, surely_more, wilson_interval
 
 
 def test_wilson_by_hand():
@@ -40,18 +40,6 @@ def test_wilson_holds_the_proportion(drawn):
     interval = wilson_interval(successes, n)
     assert 0.0 <= interval.low <= successes / n + 1e-12
     assert successes / n - 1e-12 <= interval.high <= 1.0
-
-
-def test_bootstrap_is_seeded_and_holds_the_mean():
-    values = [0.1, 0.5, 0.9, 0.4, 0.3, 1.0]
-    interval = bootstrap_mean_interval(values, seed=1)
-    assert interval == bootstrap_mean_interval(values, seed=1)
-    assert interval.low < sum(values) / 6 < interval.high
-    for equal in ([100.0], [100.0, 100.0]):
-        interval = bootstrap_mean_interval(equal)
-        assert (interval.low, interval.high) == (-math.inf, math.inf)
-    with pytest.raises(ValueError, match="at least one"):
-        bootstrap_mean_interval([])
 
 
 def test_graded_scores_by_hand():

@@ -4,25 +4,23 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from rich.text import Text
 
 from evoseek.env.base import EnvironmentContext
-from evoseek.env.environments import HistoryEnv
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.support import Check, Support, SupportJudge, by_words
 from evoseek.policy.policy import vocabulary_notice
 from evoseek.policy.source import origin
-from evoseek.protocols import Chat, Environment, QuestionEngine, SearchEngine
+from evoseek.protocols import Environment, QuestionEngine, SearchEngine
 from evoseek.registry import build
 from evoseek.report.answers import answer_json, answer_text
 from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.roller import Roller
-from evoseek.rollout.run import converse
+from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.training.agent import Agent, limits_of
 from evoseek.training.context import Context
 from evoseek.training.settings import TrainingSettings
@@ -121,8 +119,6 @@ class Answerer:
 
     def _fitting(self, question: Question, history: Sequence[Message]) -> Sequence[Message]:
         solver = self.solver
-        if isinstance(solver, ChatRoller):
-            return history
         while history and not solver.after(history).has_room(question):
             rest = [number for number, message in enumerate(history) if number and message.role == "user"]
             history = history[rest[0] :] if rest else ()
@@ -141,25 +137,6 @@ def check_of(context: Context) -> Check:
         return by_words
     chat, prompts = context.chat("support")
     return SupportJudge(chat, prompts["support"])
-
-
-@dataclass(frozen=True, slots=True)
-class ChatRoller:
-    """A chat model with an environment."""
-
-    chat: Chat
-    env: Environment
-    limits: Limits
-
-    def after(self, history: Sequence[Message]) -> ChatRoller:
-        """The same model for a question that follows earlier messages."""
-        return replace(self, env=HistoryEnv(self.env, history)) if history else self
-
-    async def one(self, question: Question, trajectory_id: str, *, watch: Watch = unwatched) -> Trajectory:
-        """One rollout; see `converse`."""
-        return await converse(
-            question, env=self.env, chat=self.chat, limits=self.limits, trajectory_id=trajectory_id, watch=watch
-        )
 
 
 def uses_chat_model(settings: TrainingSettings) -> bool:

@@ -22,7 +22,7 @@ from rich.console import Console
 from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.eval.evaluate import Evaluation, Result, evaluate
+from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.eval.support import support_of
 from evoseek.learner.distributed import run_together
 from evoseek.recipes import find_recipe
@@ -39,7 +39,7 @@ from evoseek.training.given import load_settings
 from evoseek.training.inputs import read_questions
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Question
+from evoseek.types import Question, Trajectory
 from evoseek.world.world import Split, World, load_world, save_world_card
 
 ENTITIES = 1000
@@ -208,12 +208,12 @@ def show(learnt: Learnt, settings: TrainingSettings, console: Console) -> None:
     shared = [key for key in old if key in new]
     test = paired_test([old[key] for key in shared], [new[key] for key in shared])
     say(console, f"Paired, sampled: {test.difference:+.3f} over {test.n} questions, p = {test.p_value:.2g}.")
-    old_result, new_result = _best_example(learnt)
-    golden = " or ".join(new_result.question.golden_answers)
-    say(console, f"\nOne question: {new_result.question.text}\nThe right answer: {golden}")
-    for name, result in (("before", old_result), ("after", new_result)):
-        say(console, f"\n{name.capitalize()}:")
-        say(console, answer_text(result.trajectory, support_of(result.trajectory), refuses=False))
+    old_rollout, new_rollout = _best_example(learnt)
+    question = new_rollout.question
+    say(console, f"\nOne question: {question.text}\nThe right answer: {' or '.join(question.golden_answers)}")
+    for name, rollout in (("Before", old_rollout), ("After", new_rollout)):
+        say(console, f"\n{name}:")
+        say(console, answer_text(rollout, support_of(rollout), refuses=False))
 
 
 def hops_grid(title: str, before: Evaluation, after: Evaluation) -> Grid:
@@ -225,14 +225,11 @@ def hops_grid(title: str, before: Evaluation, after: Evaluation) -> Grid:
     return score_grid(title, "hops", columns)
 
 
-def _best_example(learnt: Learnt) -> tuple[Result, Result]:
-    """The question with the most hops whose greedy answer, as by `ask`, training turned from wrong to right; any
-    question if there is none."""
+def _best_example(learnt: Learnt) -> tuple[Trajectory, Trajectory]:
+    """The rollouts of the question with the most hops whose greedy answer, as by `ask`, training turned from wrong to
+    right; of any question if there is none."""
     old, new = (evaluations[GREEDY] for evaluations in (learnt.before, learnt.after))
-    pairs = list(zip(old.results, new.results, strict=True))
-    turned = [
-        pair
-        for pair in pairs
-        if new.rewards().get(pair[1].question.id) == 1.0 and old.rewards().get(pair[0].question.id) == 0.0
-    ]
-    return max(turned or pairs, key=lambda pair: int(str(pair[0].question.metadata.get("hops", 0))))
+    turned = {key for key, value in new.rewards().items() if value == 1.0 and old.rewards().get(key) == 0.0}
+    pairs = [(one.trajectory, other.trajectory) for one, other in zip(old.drawn, new.drawn, strict=True)]
+    best = [pair for pair in pairs if pair[1].question.id in turned]
+    return max(best or pairs, key=lambda pair: int(str(pair[1].question.metadata.get("hops", 0))))

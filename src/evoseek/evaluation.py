@@ -10,18 +10,19 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from rich.console import Console
 
 from evoseek.answer import chat_roller, check_of, uses_chat_model
 from evoseek.errors import EvoseekError
-from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
+from evoseek.eval.attempt import BaselineAnswerer, rollers_of
 from evoseek.eval.evaluate import examining
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Results, Score
 from evoseek.eval.sample import (
     Answerer,
+    Drawn,
     Key,
     Sample,
     check_temperature,
@@ -39,6 +40,7 @@ from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.record import TrajectoryWriter
+from evoseek.rollout.roller import ChatRoller
 from evoseek.runs import with_digests
 from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, defaults_of
@@ -46,7 +48,7 @@ from evoseek.training.agent import limits_of
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Outcome, Question, Trajectory, TrajectoryGroup
+from evoseek.types import Question, TrajectoryGroup
 
 _ONLY_IN_TRAINING = (
     *("rollout.group_size", "rollout.max_staleness"),
@@ -56,6 +58,7 @@ _DECIDING = (  # tables of settings that decide how a question is answered and s
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
     *("reward", "judge", "answerer", "support"),
 )
+_INDEX: Mapping[str, object] = {"evaluation": {"index": ""}}  # whose digest is recorded in place of its name
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +85,26 @@ class _Model:
 
 @dataclass(frozen=True, slots=True)
 class Evaluated:
-    """A finished evaluation: its results, the same as JSON values, and the title of its tables."""
+    """A finished evaluation: its results, and the same as JSON values."""
 
     results: Results
     json: dict[str, Any]
-    title: str
 
     @property
     def score(self) -> Score:
         """By the declared metric, over all questions."""
         return self.results.score(self.results.metric)
+
+    @property
+    def title(self) -> str:
+        """Of its tables."""
+        about, temperature = self.json, self.json["temperature"]
+        drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
+        suite: Any = about.get("suite")
+        on = f" on {suite['name']} {suite['split']}".rstrip() if suite else ""
+        by = f" by {about['baseline']}" if "baseline" in about else ""
+        search = about.get("engine", "on") if about["search"] else "off"
+        return f"{about['model']}{by}{on}: {self.results.metric}, {drawn}, search {search}"
 
 
 def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> Evaluated:
@@ -103,14 +116,14 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
     check_temperature(request.samples, model.temperature)
     about = _about(context, request, model)
     folder = EvaluationFolder(out) if out is not None else None
-    with _held(folder, context, request, about) if folder else nullcontext():
+    with _held(folder, context, request, about):
         samples = folder.samples() if folder else {}
         _draw(context, request, model, samples, folder, console)
         results = Results(
             context.metric, len(request.questions), request.samples, tuple(merged(samples.values()).values())
         )
         _check_any_valid(results)
-        evaluated = Evaluated(results, results_json(results, about), _title(about, context.metric))
+        evaluated = Evaluated(results, results_json(results, about))
         if folder:
             _write(folder, evaluated)
     return evaluated
@@ -119,13 +132,14 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
 def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _Model:
     """The policy, or the model of [answerer], that answers as an agent or by a baseline."""
     settings = context.settings
+    format: Literal["tags", "tools"] = "tags"
     if uses_chat_model(settings):
         temperature = settings.answerer.temperature
         if request.baseline is None:
             asked = chat_roller(context, context.searched_held_out, request.search)
             return _Model(asked.chat.name, asked.one, temperature)
         chat, prompts = context.chat("answerer")
-        name, model = chat.name, ChatModel(chat)
+        name, rollers = chat.name, partial(ChatRoller, chat)
     else:
         agent, temperature = context.agent, settings.held_out_temperature
         if notice := agent.template_notice():
@@ -134,13 +148,14 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
         if request.baseline is None:
             roller = context.solver(context.searched_held_out) if request.search else agent.solver([])
             return _Model(name, roller.at(temperature).one, temperature)
-        prompts, model = agent.prompts, PolicyModel(agent, temperature)
+        prompts, rollers, format = agent.prompts, rollers_of(agent, temperature), agent.renderer([]).format
     engine = None
     if request.search:
         engine = context.held_out_engine if settings.has_engine else context.web.engine
     baseline = build("baseline", PartSettings(name=request.baseline), context)
     limits = limits_of(settings.rollout, prompts)
-    return _Model(name, BaselineAnswerer(baseline, model, prompts, limits, engine, settings.search).answer, temperature)
+    answerer = BaselineAnswerer(baseline, rollers, format, prompts, limits, engine, settings.search)
+    return _Model(name, answerer.answer, temperature)
 
 
 def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:
@@ -166,22 +181,18 @@ def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
 
 
 def _held(
-    folder: EvaluationFolder, context: Context, request: EvaluationRequest, about: Mapping[str, object]
-) -> AbstractContextManager[None]:
-    """Hold the folder for this evaluation. What only training reads may be another than when it was begun."""
-    defaults = defaults_of(context.settings).resolved()
-    return folder.held(_identity(context, request, about), may_differ=_ONLY_IN_TRAINING, defaults=defaults)
-
-
-def _identity(context: Context, request: EvaluationRequest, about: Mapping[str, object]) -> dict[str, object]:
-    """What has to be the same when an evaluation is resumed."""
-    tree = identity(
-        context.settings, context.checkpoint, {"--baseline": request.baseline} if request.baseline else None
-    )
-    index = with_digests({"evaluation": {"index": ""}}, inputs_of(context.settings))
+    folder: EvaluationFolder | None, context: Context, request: EvaluationRequest, about: Mapping[str, object]
+) -> AbstractContextManager[object]:
+    """Hold the folder for this evaluation, which has to be the same if it is resumed, but for what training alone
+    reads."""
+    if folder is None:
+        return nullcontext()
+    settings, parts = context.settings, {"--baseline": request.baseline} if request.baseline else None
+    tree, index = identity(settings, context.checkpoint, parts), with_digests(_INDEX, inputs_of(settings))
     deciding = {key: tree[key] for key in (*_DECIDING, "own", "checkpoint") if key in tree}
     about = {name: value for name, value in about.items() if name != "engine"}  # follows from the index and its name
-    return {**deciding, **index, "samples": request.samples, "evaluated": about}
+    known = {**deciding, **index, "samples": request.samples, "evaluated": about}
+    return folder.held(known, may_differ=_ONLY_IN_TRAINING, defaults=defaults_of(settings).resolved())
 
 
 def _draw(
@@ -201,7 +212,8 @@ def _draw(
     decode = str if uses_chat_model(context.settings) else context.agent.decode
     record = TrajectoryWriter(folder.trajectories if folder else None, decode)
 
-    def keep(sample: Sample, trajectory: Trajectory, outcome: Outcome) -> None:
+    def keep(drawn: Drawn) -> None:
+        sample, trajectory, outcome = drawn
         if folder:
             folder.append(sample)
         record.write(0, [TrajectoryGroup(f"evaluation/{sample.question}", (trajectory,), (outcome,))])
@@ -219,16 +231,6 @@ def _draw(
         asyncio.run(draw_missing(request.questions, request.samples, done, draw=draw_one, keep=keep))
     if folder:
         folder.flush()
-
-
-def _title(about: Mapping[str, object], metric: str) -> str:
-    temperature = about["temperature"]
-    drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
-    suite: Any = about.get("suite")
-    on = f" on {suite['name']} {suite['split']}".rstrip() if suite else ""
-    by = f" by {about['baseline']}" if "baseline" in about else ""
-    search = about.get("engine", "on") if about["search"] else "off"
-    return f"{about['model']}{by}{on}: {metric}, {drawn}, search {search}"
 
 
 def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:

@@ -252,13 +252,8 @@ def changed(settings: Section) -> list[str]:
     return [
         name
         for name, table, key in each_setting(settings)
-        if before.get(name, _default(table, key)) != getattr(table, key)
+        if before.get(name, type(table).model_fields[key].get_default(call_default_factory=True)) != getattr(table, key)
     ]
-
-
-def _default(table: Section, key: str) -> object:
-    """The default that a table has for one of its settings."""
-    return type(table).model_fields[key].get_default(call_default_factory=True)
 
 
 def _effects(settings: Section) -> list[tuple[str, str, Needs]]:

@@ -55,15 +55,23 @@ def tree_of(options: Mapping[str, object], sets: Iterable[str] = ()) -> Tree:
         key, equals, value = text.partition("=")
         if not equals:
             raise ConfigError(f"--set got {text!r}, expected key=value, as in --set learner.learning_rate=1e-4.")
-        _put(tree, key.strip(), _parse_value(value.strip()))
+        tree = merge(tree, _setting(key.strip(), _parse_value(value.strip())))
     return tree
 
 
 def nested(settings: Mapping[str, object]) -> Tree:
     """Settings by dotted names as nested mappings."""
     tree: Tree = {}
-    for key, value in settings.items():
-        _put(tree, key, value)
+    for dotted, value in settings.items():
+        tree = merge(tree, _setting(dotted, value))
+    return tree
+
+
+def _setting(dotted: str, value: object) -> Tree:
+    *tables, key = dotted.split(".")
+    tree: Tree = {key: value}
+    for table in reversed(tables):
+        tree = {table: tree}
     return tree
 
 
@@ -73,17 +81,3 @@ def _parse_value(text: str) -> object:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
         return text
-
-
-def _put(tree: Tree, dotted: str, value: object) -> None:
-    *sections, key = dotted.split(".")
-    for section in sections:
-        inner = tree.setdefault(section, {})
-        if isinstance(inner, str):
-            inner = tree[section] = {"name": inner}
-        if not isinstance(inner, dict):
-            raise ConfigError(f"{dotted} cannot be set: {section} is {inner!r}, not a table of settings.")
-        tree = cast(Tree, inner)
-    if isinstance(value, str) and isinstance(tree.get(key), dict):
-        value = {**tree[key], "name": value}
-    tree[key] = value

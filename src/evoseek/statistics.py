@@ -9,8 +9,8 @@ from dataclasses import dataclass
 import numpy as np
 from scipy import stats
 
-_CONFIDENCE = 0.95
-_RESAMPLES = 9999
+CONFIDENCE = 0.95
+RESAMPLES = 9999
 _EQUAL = 1e-9  # scores that differ by less differ by rounding
 
 
@@ -35,7 +35,7 @@ def wilson_interval(successes: int, n: int) -> Interval:
     """Wilson score interval of a proportion; (0, 1) when n is 0, since nothing is known then."""
     if n == 0:
         return Interval(0.0, 1.0)
-    interval = stats.binomtest(successes, n).proportion_ci(_CONFIDENCE, method="wilson")
+    interval = stats.binomtest(successes, n).proportion_ci(CONFIDENCE, method="wilson")
     return Interval(float(interval.low), float(interval.high))
 
 
@@ -64,30 +64,10 @@ def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1
         first, last = mean * (1 - unseen), mean * (1 - unseen) + unseen
     else:
         binary = mean * (1 - mean)
-        width = float(stats.t.ppf((1 + _CONFIDENCE) / 2, n - 1)) ** 2 * float(scores.var(ddof=1)) / binary / n
+        width = float(stats.t.ppf((1 + CONFIDENCE) / 2, n - 1)) ** 2 * float(scores.var(ddof=1)) / binary / n
         half = math.sqrt(width * binary + width**2 / 4) / (1 + width)
         first, last = ((mean + width / 2) / (1 + width) + side for side in (-half, half))
     return Interval(low + (high - low) * max(first, 0.0), low + (high - low) * min(last, 1.0))
-
-
-def bootstrap_mean_interval(values: Sequence[float], *, seed: int = 0) -> Interval:
-    """Percentile bootstrap interval of the mean of numbers without bounds, such as lengths.
-
-    It is infinite if all values are equal: resampling them does not show how far others may lie.
-    """
-    if not values:
-        raise ValueError("an interval needs at least one value")
-    if min(values) == max(values):
-        return Interval(-math.inf, math.inf)
-    result = stats.bootstrap(
-        (np.asarray(values, dtype=float),),
-        np.mean,
-        confidence_level=_CONFIDENCE,
-        n_resamples=_RESAMPLES,
-        method="percentile",
-        rng=np.random.default_rng(seed),
-    )
-    return Interval(float(result.confidence_interval.low), float(result.confidence_interval.high))
 
 
 def paired_test(before: Sequence[float], after: Sequence[float]) -> PairedTest:
@@ -105,7 +85,7 @@ def paired_test(before: Sequence[float], after: Sequence[float]) -> PairedTest:
         (differences,),
         np.mean,
         permutation_type="samples",
-        n_resamples=_RESAMPLES,
+        n_resamples=RESAMPLES,
         rng=np.random.default_rng(0),
     )
     return PairedTest(float(differences.mean()), float(result.pvalue), len(before))

@@ -16,7 +16,8 @@ from rich.console import Console
 
 from evoseek.credit.advantages import is_relative
 from evoseek.errors import ConfigError, RunError
-from evoseek.eval.evaluate import Evaluation, Result, evaluate
+from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.sample import Drawn
 from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import agreed_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joined_ranks
@@ -27,7 +28,7 @@ from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, re
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
-from evoseek.settings import changeable, check_settings, defaults_of, with_setting
+from evoseek.settings import changeable, defaults_of, with_setting
 from evoseek.training.context import Objects
 from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
@@ -36,7 +37,7 @@ from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.run_state import RunState, resume
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import Stages, check_new_run, settings_in
+from evoseek.training.stages import Stages, check_run, settings_in
 
 
 def train_together(
@@ -255,13 +256,6 @@ def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
     return plan
 
 
-def check_run(settings: TrainingSettings, run: RunDirectory) -> None:
-    """Raises ConfigError for settings that a run in this directory would refuse, without loading a model."""
-    if not run.is_begun:  # a resumed run has to keep the settings that it was begun with
-        check_new_run(settings)
-    check_settings(settings)
-
-
 def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:
     """The held-out score of the current policy, each rank taking a share, and the system's own held-out numbers; None
     if there is neither."""
@@ -283,9 +277,9 @@ def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None
 
 
 def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
-    """All of the results, on every rank, from each one's share."""
-    shares = gathered(ranks, evaluation.results, tuple[Result, ...])
-    return replace(evaluation, results=tuple(result for share in shares for result in share))
+    """What was drawn by all, on every rank, from each one's share."""
+    shares = gathered(ranks, evaluation.drawn, tuple[Drawn, ...])
+    return replace(evaluation, drawn=tuple(drawn for share in shares for drawn in share))
 
 
 def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:

@@ -187,7 +187,7 @@ def test_passages_are_as_long_as_the_project_says(init, tmp_path):
 
 def test_words_are_reduced_to_stems_as_the_project_says(init, tmp_path):
     (tmp_path / "docs" / "a.txt").write_text("The clerk was adding figures.")
-    _, file = init("--yes")
+    _, file = init()
     file.write_text(file.read_text().replace('run = "run"', 'stemming = "english"\nrun = "run"'))
     for given, is_found in ((), True), (("--stemming", "none"), False):
         shutil.rmtree(tmp_path / "index", ignore_errors=True)
@@ -269,8 +269,3 @@ def test_paths_are_normalised(init, tmp_path):
     done, file = init("mine", "--documents", "docs/../docs")
     assert done.exception is None
     assert tomllib.loads(file.read_text())["project"]["documents"] == str(tmp_path / "docs")
-
-
-def test_a_script_may_say_yes_though_nothing_is_asked(init):
-    done, file = init("--yes", "--model", "tiny")
-    assert (done.exit_code, file.is_file()) == (0, True)

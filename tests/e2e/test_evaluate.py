@@ -10,6 +10,7 @@ import pytest
 
 from evoseek.errors import SamplerError
 from evoseek.policy.sampler import TorchSampler
+from evoseek.report.view.rollouts import rollout_of
 from evoseek.report.view.source import Source
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "chat" / "chat_server.py")))
@@ -45,7 +46,7 @@ def test_several_samples_with_every_metric(evaluate, cli, tmp_path):
     assert "search lexical" in (tmp_path / "out" / "results.md").read_text()
     source = Source.open(tmp_path / "out")
     assert [name for name, _ in source.scores][:2] == ["F1", "EM"]
-    shown = {rollout.id: (rollout.question, rollout.reward) for rollout, _ in source.rollouts()}
+    shown = {rollout.id: (rollout.question, rollout.reward) for rollout in source.rollouts(rollout_of)}
     rows = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]
     assert {id: reward for id, (_, reward) in shown.items()} == {
         f"evaluation/{row['question']}/{row['number']}": row["scores"]["f1"] for row in rows

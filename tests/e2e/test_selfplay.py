@@ -15,6 +15,7 @@ from tests.search.failing import FailingEngine
 from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import TrainingError
+from evoseek.eval.comparison import bootstrap
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.terms import wrapped
@@ -26,7 +27,6 @@ from evoseek.rollout.record import TrajectoryRecord, read_trajectories
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.settings import GameSettings
-from evoseek.statistics import bootstrap_mean_interval
 from evoseek.train import training_loop
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
@@ -326,7 +326,7 @@ class TestTrap1AnOutagePaysNobody:
             check_rewards(made, run)
             found = [r.outcome for r in records(run) if r.trajectory.role == "proposer"]
             rewards[failing] += [outcome.reward for outcome in found if isinstance(outcome, Scored)]
-        interval = bootstrap_mean_interval(rewards[0.0])
+        interval = bootstrap(rewards[0.0])
         assert interval.low <= fmean(rewards[0.5]) <= interval.high
         assert len(rewards[0.5]) > 0.75 * len(rewards[0.0])
 

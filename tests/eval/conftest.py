@@ -2,17 +2,19 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from functools import partial
 
 import pytest
 from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
-from evoseek.eval.attempt import BaselineAnswerer, ChatModel
+from evoseek.eval.attempt import BaselineAnswerer
 from evoseek.policy.encoding import plain
 from evoseek.policy.load import load_policy
 from evoseek.registry import find
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import ChatRoller
 from evoseek.search.settings import SearchSettings
 from evoseek.training.agent import Agent
 from evoseek.training.given import gather
@@ -87,7 +89,8 @@ def attempt(engine, prompts):
         chat = ScriptedChat(script)
         limits = Limits(**({"max_turns": 4, "max_tool_calls": 3} | limits))
         searching = SearchSettings(top_k=top_k, attempts=1)
-        answerer = BaselineAnswerer(find("baseline", name)(), ChatModel(chat), prompts, limits, engine, searching)
+        roller = partial(ChatRoller, chat)
+        answerer = BaselineAnswerer(find("baseline", name)(), roller, "tags", prompts, limits, engine, searching)
         trajectory = asyncio.run(answerer.answer(QUESTION, "q/0"))
         return trajectory, [(asked.key, [plain(message.content) for message in asked.messages]) for asked in chat.asked]
 

@@ -1,16 +1,18 @@
 """What every baseline has in common: outcomes, failures, limits, and the prompts of the package."""
 
 import asyncio
+from functools import partial
 
 import pytest
 from tests.doubles.scripted import ScriptedChat
 
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, CutReplyError, ToolError
-from evoseek.eval.attempt import BaselineAnswerer, ChatModel, PolicyModel
+from evoseek.eval.attempt import BaselineAnswerer, rollers_of
 from evoseek.policy.encoding import plain
 from evoseek.registry import KINDS, find
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import ChatRoller
 from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage, Question, StopReason
 
@@ -69,8 +71,8 @@ def test_without_an_engine(attempt, engine, name, prompt):
 
 
 def test_a_baseline_that_searches_needs_an_engine(prompts):
-    chat = ChatModel(ScriptedChat(lambda *_: ANSWER))
-    answerer = BaselineAnswerer(find("baseline", "rag")(), chat, prompts, Limits(), None, SearchSettings())
+    roller = partial(ChatRoller, ScriptedChat(lambda *_: ANSWER))
+    answerer = BaselineAnswerer(find("baseline", "rag")(), roller, "tags", prompts, Limits(), None, SearchSettings())
     with pytest.raises(ConfigError, match=r"there is no engine\. Give it one with --index"):
         asyncio.run(answerer.answer(Question("q", "who ?", ()), "q/0"))
 
@@ -115,6 +117,11 @@ def test_text_from_outside_opens_no_tag_in_a_prompt(attempt, engine):
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MALFORMED, None)
 
 
+def answerer_of(name, agent, prompts, limits, engine):
+    baseline, rollers = find("baseline", name)(), rollers_of(agent, 0.0)
+    return BaselineAnswerer(baseline, rollers, agent.renderer([]).format, prompts, limits, engine, SearchSettings())
+
+
 def test_a_policy_is_rolled_out_in_tokens_and_holds_no_slot_between_turns(agent_of, prompts, engine):
     """Two slots would be needed where a chain waits for its reading; the prompts of all rollouts are counted."""
     said = {
@@ -123,8 +130,7 @@ def test_a_policy_is_rolled_out_in_tokens_and_holds_no_slot_between_turns(agent_
     }
     agent, sampler = agent_of(said)
     limits, question = Limits(max_turns=3), Question("q", "who leads Nida ?", ())
-    model = PolicyModel(agent, 0.0)
-    answerer = BaselineAnswerer(find("baseline", "search-o1")(), model, prompts, limits, engine, SearchSettings())
+    answerer = answerer_of("search-o1", agent, prompts, limits, engine)
     trajectory = asyncio.run(answerer.answer(question, "q/0"))
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "meri")
     assert [request.trajectory_id for request in sampler.requests] == ["q/0", "q/0/reading-0", "q/0"]
@@ -144,8 +150,7 @@ def test_an_attempt_has_the_oldest_version_of_the_policy_that_took_part(agent_of
         return next(said)
 
     agent, sampler = agent_of(script)
-    model, limits = PolicyModel(agent, 0.0), Limits(max_turns=3, max_tool_calls=2)
-    answerer = BaselineAnswerer(find("baseline", "ircot")(), model, prompts, limits, engine, SearchSettings())
+    answerer = answerer_of("ircot", agent, prompts, Limits(max_turns=3, max_tool_calls=2), engine)
     trajectory = asyncio.run(answerer.answer(Question("q", "who leads Nida ?", ()), "q/0"))
     assert trajectory.answer == "meri"
     assert [completion.policy_version for completion in sampler.completions] == [1, 2]
@@ -155,9 +160,7 @@ def test_an_attempt_has_the_oldest_version_of_the_policy_that_took_part(agent_of
 def test_a_prompt_that_outgrew_the_room_ends_for_want_of_tokens(agent_of, prompts, engine):
     agent, sampler = agent_of({"q/0/step-0": [" ".join(["kalo"] * 30) + " ."]})
     limits = Limits(max_turns=3, max_total_tokens=60, max_tokens_per_turn=40)
-    answerer = BaselineAnswerer(
-        find("baseline", "ircot")(), PolicyModel(agent, 0.0), prompts, limits, engine, SearchSettings()
-    )
+    answerer = answerer_of("ircot", agent, prompts, limits, engine)
     trajectory = asyncio.run(answerer.answer(Question("q", "who leads ?", ()), "q/0"))
     assert (trajectory.stop_reason, trajectory.answer, len(sampler.requests)) == (StopReason.MAX_TOKENS, None, 1)
     with pytest.raises(ConfigError, match=r"could not write anything\. Raise max_total_tokens"):

@@ -15,7 +15,7 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.statistics import wilson_interval
-from evoseek.types import Question, Scored, StopReason
+from evoseek.types import Question, Scored
 
 TOKENIZER = tiny_tokenizer()
 QUESTIONS = [Question(f"q{n}", "what is kalo?", ("meri",), {"hops": 1 + n % 2}) for n in range(4)]
@@ -37,7 +37,7 @@ def test_every_question_is_asked_exactly_once():
     evaluation, sampler = run(answers("meri", "kalo", "meri", "kalo"))
     assert [request.trajectory_id for request in sampler.requests] == [f"evaluation/q{n}/0" for n in range(4)]
     assert {(request.temperature, request.seed) for request in sampler.requests} == {(0.5, 3)}
-    assert [result.question.id for result in evaluation.results] == ["q0", "q1", "q2", "q3"]
+    assert [one.sample.question for one in evaluation.drawn] == ["q0", "q1", "q2", "q3"]
     assert (evaluation.score.mean, evaluation.score.n, evaluation.score.n_invalid) == (0.5, 4, 0)
 
 
@@ -52,28 +52,12 @@ def test_failures_are_counted_and_wrong_and_none_is_dropped():
     assert evaluation.metrics()["eval/n_invalid"] == 1.0
 
 
-def test_what_became_of_the_questions():
-    """Of the answerable ones q0 is right, q1 wrong, q2 failed; of the others q3 is refused, and q4 answered."""
-    marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in (3, 4)]
-    evaluation, _ = run(answers("meri", "kalo", None, "unknown", "meri"), [*QUESTIONS[:3], *marked])
-    shares = {
-        kind: {name: score.mean for name, score in scores.items()}
-        for kind, scores in evaluation.scored.answers().items()
-    }
-    assert shares["answerable"] == pytest.approx(
-        {"answered_right": 1 / 3, "answered_wrong": 2 / 3, "refused": 0}
-        | {"shown_right": 0, "shown_wrong": 0, "not_shown": 1}
-    )
-    assert shares["unanswerable"] == {"answered_right": 0, "answered_wrong": 0.5, "refused": 0.5}
-    assert evaluation.scored.score("exact_match") == evaluation.score
-
-
 def test_in_training_too_an_unanswerable_question_is_right_if_it_is_refused():
     marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in range(2)]
     evaluation, _ = run(answers("unknown", "meri"), marked)
     assert evaluation.rewards() == {"q0": 1.0, "q1": 0.0}
     reward = examining(AnswerReward(), "format_f1")  # whose lowest value is that of a broken format
-    graded = [asyncio.run(reward(result.trajectory)) for result in evaluation.results]
+    graded = [asyncio.run(reward(one.trajectory)) for one in evaluation.drawn]
     assert graded == [Scored(1.0, {"format_f1": 1.0}), Scored(-1.0, {"format_f1": -1.0})]
 
 
@@ -82,11 +66,7 @@ def test_a_policy_that_does_not_finish_refuses_nothing():
     marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in range(3)]
     turns = ["the " * 50, "meri", "<answer> </answer>"]
     evaluation, _ = run({f"evaluation/q{n}/0": [turn] for n, turn in enumerate(turns)}, marked, max_tokens_per_turn=20)
-    assert [str(result.trajectory.stop_reason) for result in evaluation.results] == [
-        "max_tokens",
-        "malformed",
-        "answered",
-    ]
+    assert [one.sample.stop_reason for one in evaluation.drawn] == ["max_tokens", "malformed", "answered"]
     assert evaluation.rewards() == {"q0": 0.0, "q1": 0.0, "q2": 1.0}
 
 
@@ -98,19 +78,19 @@ def test_a_policy_that_is_slow_where_it_is_wrong_is_no_better_than_one_that_is_f
     late, sampler = run(script, token_s=0.01, deadline_s=0.25)
     assert (fast.score.mean, fast.score.n_invalid) == (0.5, 0)
     assert (late.score.mean, late.score.n, late.score.n_invalid) == (0.5, 4, 0)
-    assert [result.trajectory.stop_reason for result in late.results] == [
-        StopReason.ANSWERED,
-        StopReason.MAX_TIME,
-    ] * 2
+    assert [one.sample.stop_reason for one in late.drawn] == ["answered", "max_time"] * 2
     assert len(sampler.requests) == 4
-    assert len(late.results[1].trajectory.segments[1].token_ids) == 25
+    assert len(late.drawn[1].trajectory.segments[1].token_ids) == 25
 
 
 def test_a_failure_counts_as_the_lowest_score_that_the_metric_can_give():
     """format_f1 gives -1 for a broken format: two failures among two of these must not raise the mean, nor win."""
     evaluation, _ = run(answers("meri", "meri"))
-    results = [replace(result, outcome=Scored(-1.0)) for result in evaluation.results[:2]]
-    mixed = replace(evaluation, metric="format_f1", results=(*results, *evaluation.results[2:]))
+
+    def broken(drawn):
+        return drawn._replace(sample=replace(drawn.sample, scores={"format_f1": -1.0}))
+
+    mixed = replace(evaluation, metric="format_f1", drawn=(*map(broken, evaluation.drawn[:2]), *evaluation.drawn[2:]))
     assert (mixed.score.mean, mixed.score.n_invalid) == (-1.0, 2)
     assert mixed.rewards() == dict.fromkeys(["q0", "q1", "q2", "q3"], -1.0)
     assert {hops: score.mean for hops, score in mixed.by_hops().items()} == {1: -1.0, 2: -1.0}
@@ -129,21 +109,6 @@ def test_nothing_valid_gives_no_number():
     evaluation, _ = run(fail)
     assert math.isnan(evaluation.score.mean)
     assert evaluation.score.n_invalid == 4
-
-
-def test_graded_scores_get_an_interval_of_their_own():
-    evaluation, _ = run(answers("meri", "meri kalo", "kalo", "kalo"), metric="f1")
-    assert evaluation.score.mean == pytest.approx((1 + 2 / 3) / 4)
-    assert evaluation.score.interval.low < evaluation.score.mean < evaluation.score.interval.high
-
-
-def test_equal_scores_do_not_pretend_to_be_certain():
-    """Two formats broken of two: the interval of two lowest scores from -1 to 1 is as wide as that from 0 to 1, twice.
-    From 0 to 1 it is Wilson's: up to z2 / (2 + z2) = 3.841459 / 5.841459 = .657620."""
-    evaluation, _ = run(answers("meri", "meri"), QUESTIONS[:2])
-    broken = tuple(replace(result, outcome=Scored(-1.0)) for result in evaluation.results)
-    interval = replace(evaluation, metric="format_f1", results=broken).score.interval
-    assert (interval.low, interval.high) == (-1.0, pytest.approx(2 * 0.657620 - 1, abs=1e-4))
 
 
 def test_shared_ids_are_refused():

@@ -92,10 +92,10 @@ def test_evidence_and_cost():
         sample("b", 0, 0.0, recall=0.5, written=20, read=300, searches=2),
         k=1,
     )
-    assert (found.recall().mean, found.all_found().mean) == (0.75, 0.5)
+    assert {name: score.mean for name, score in found.evidence().items()} == {"recall": 0.75, "all_found": 0.5}
     cost = found.costs()["read"]
     assert (cost.mean, cost.total, cost.n) == (200.0, 400.0, 2)
-    assert results(sample("a", 0, 1.0), k=1).recall() is None
+    assert results(sample("a", 0, 1.0), k=1).evidence() == {}
     assert "written" not in results(sample("a", 0, 1.0), k=1).costs()
 
 

@@ -13,9 +13,9 @@ from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, T
 FOUND = (Passage("a#0", "a", "Kalo", "Its mayor is MERI .", 3, 22, 1.5), Passage("b#0", "b", "Vesu", "It has Tor ."))
 
 
-def answered(answer):
-    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", FOUND)
-    return Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, answer)
+def answered(answer, found=FOUND, question="?"):
+    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", found)
+    return Trajectory("t", Question("q", question, ()), "solver", (), (), (result,), StopReason.ANSWERED, answer)
 
 
 def test_only_passages_that_contain_the_words_are_named_as_such():
@@ -42,8 +42,7 @@ def test_the_certainty_of_an_answer_that_is_shown_is_said():
 
 def test_the_support_of_an_answer_is_cited():
     found = Passage("a.pdf#0", "a.pdf", "Kalo", "Its mayor is Meri.", 7, 25, file="a.pdf", page=3)
-    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", (found,))
-    trajectory = Trajectory("t", Question("q", "?", ()), "solver", (), (), (result,), StopReason.ANSWERED, "Meri")
+    trajectory = answered("Meri", (found,))
     assert "from a.pdf, page 3" in answer_text(trajectory, support_of(trajectory), refuses=True).plain
     assert answer_json(trajectory, support_of(trajectory), refuses=True)["support"] == [
         {"id": "a.pdf#0", "title": "Kalo", "text": "Its mayor is Meri.", "file": "a.pdf", "page": 3}
@@ -57,9 +56,7 @@ def test_the_words_of_the_answer_are_marked_where_they_stand():
         Passage(f"a#{n}", "a", "Meri Tolu", text, 10 * n, file="a.md")
         for n, text in enumerate(("She is \x1b old.", "Her name is MERI  Tolu."))
     )
-    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", found)
-    question = Question("q", "Who was the first mayor?", ())
-    trajectory = Trajectory("t", question, "solver", (), (), (result,), StopReason.ANSWERED, "It is meri tolu.")
+    trajectory = answered("It is meri tolu.", found, "Who was the first mayor?")
     told = answer_json(trajectory, support_of(trajectory), refuses=True)
     (source,) = told["support"]
     assert [source["text"][start:end] for start, end in source["spans"]] == ["MERI  Tolu"]

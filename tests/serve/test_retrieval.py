@@ -117,12 +117,12 @@ def test_evoseek_as_a_client_finds_what_is_found_in_process(url: str, index: Lex
 )
 def test_what_is_wrong_is_told(url: str, content: str | bytes, status: int, message: str) -> None:
     reply = httpx2.post(f"{url}/retrieve", content=content)
-    assert (reply.status_code, message in reply.json()["error"]) == (status, True)
+    assert (reply.status_code, message in reply.json()["error"]["message"]) == (status, True)
 
 
 def test_other_paths_and_methods(url: str) -> None:
     assert httpx2.get(f"{url}/retrieve").status_code == 405
-    assert httpx2.post(f"{url}/search").json() == {"error": "Not Found"}
+    assert httpx2.post(f"{url}/search").json()["error"]["message"] == "Not Found"
 
 
 def test_a_failure_is_never_an_empty_result(url: str) -> None:

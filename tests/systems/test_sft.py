@@ -15,7 +15,7 @@ from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.model_defaults import apply_model_defaults, learning_rate
 from evoseek.training.plan import TrainingContext
-from evoseek.training.stages import check_new_run
+from evoseek.training.stages import check_run
 from evoseek.types import Passage, TrainingSample
 
 FILE = {"demonstrations.path": "d.jsonl"}
@@ -140,6 +140,6 @@ def test_a_larger_model_gets_a_higher_rate_than_from_rewards_and_slots_for_its_e
 
 
 def test_the_held_out_loss_is_measured_without_held_out_questions_too():
-    check_new_run(load_settings(system="sft", options=FILE, sets=["evaluation.every=5"]))
+    check_run(load_settings(system="sft", options=FILE, sets=["evaluation.every=5"]))
     with pytest.raises(ConfigError, match=r"evaluation.limit is set, but it has no effect"):
-        check_new_run(load_settings(system="sft", options=FILE, sets=["evaluation.limit=5"]))
+        check_run(load_settings(system="sft", options=FILE, sets=["evaluation.limit=5"]))

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.errors import CutReplyError, EmptyReplyError, ReplyError, SamplerError, ToolError
+from evoseek.errors import CutReplyError, EmptyReplyError, SamplerError, ToolError
 from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Sampler
 from evoseek.types import Message, SampleRequest, StopConditions
@@ -73,18 +73,17 @@ class SamplerChat:
             self._under_way.discard(key)
             self._sampler.release(key)
         if completion.finish_reason == "length":
-            raise self._useless(
-                CutReplyError,
+            raise self._failed(
                 key,
                 f"after {room} tokens it had not come to its end, and the beginning of a reply is none. Raise "
                 f"max_tokens ({self._max_tokens}; prompt and reply may have {self._max_total_tokens} together, and "
                 f"the prompt took {len(ids)}), or ask for less in the prompt.",
+                CutReplyError,
             )
         text = self._text(completion.token_ids)
         if not text.strip():
-            raise self._useless(
-                EmptyReplyError, key, "it is empty. Ask for a reply in the prompt, or take another model."
-            )
+            what = "it is empty. Ask for a reply in the prompt, or take another model."
+            raise self._failed(key, what, EmptyReplyError)
         return _THINK + text if self._is_in_thought(ids) else text
 
     def _is_in_thought(self, prompt: Sequence[int]) -> bool:
@@ -98,8 +97,5 @@ class SamplerChat:
         ids = token_ids[:-1] if token_ids and token_ids[-1] in self._stop.token_ids else token_ids
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 
-    def _failed(self, key: str, what: str) -> ToolError:
-        return ToolError(f"There is no reply of the model {self.name!r} for {key!r}: {what}")
-
-    def _useless(self, kind: type[ReplyError], key: str, what: str) -> ReplyError:
-        return kind(str(self._failed(key, what)))
+    def _failed(self, key: str, what: str, kind: type[ToolError] = ToolError) -> ToolError:
+        return kind(f"There is no reply of the model {self.name!r} for {key!r}: {what}")

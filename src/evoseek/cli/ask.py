@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Index, Json, Model, RunDir, answerer_name, stop_if_dry
-from evoseek.errors import EvoseekError
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.report.printable import say
 
 NO_ANSWER = 1  # the exit status of `ask` if the model gave no answer
@@ -26,12 +26,12 @@ def ask(
 
     If there is no answer, prints the model's output and ends with status 1.
     """
-    from evoseek.cli.settings import answering_settings, check_asking, given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_searched, named_answerer
 
-    run_dir = run_of_project(run_dir, model)
-    options = {"search.index": index, "policy.model": model}
-    given = given_settings(options, run_dir)
-    check_asking(given.read(), question, model=model)
+    if not question.strip():
+        raise ConfigError("The question is empty. Give the question's text.")
+    given, run_dir = named_answerer({"search.index": index}, run_dir=run_dir, model=model)
+    check_searched(given.read())
     stop_if_dry([f"Ask {answerer_name(given, run_dir)}: {question}"], given.read())
     settings = answering_settings(given)
     from evoseek.run import Run

@@ -23,7 +23,6 @@ from evoseek.cli.options import (
     feedback_path,
     new_group,
     project,
-    resolve_answerer,
     stop_if_dry,
 )
 from evoseek.errors import ConfigError
@@ -86,28 +85,24 @@ def evaluate(
     Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
     """
     searches = _searches(baseline, no_search)
-    run_dir, model, endpoint_options = resolve_answerer(answerer, run_dir, model)
-    from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_evaluation, named_answerer
 
-    run_dir = run_of_project(run_dir, model, endpoint_options)
     with end_on_interrupt():
         suite = _suite(on, data, questions)
     options = {
         "evaluation.path": questions,
         "evaluation.index": index or (suite.index if suite else None),
-        **endpoint_options,
         "reward.name": (suite.declared.metric or None) if suite else None,
         "evaluation.temperature": temperature,
         "evaluation.limit": limit,
-        "policy.model": model,
         "run.seed": seed,
     }
-    given = given_settings(options, run_dir)
+    given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
     judged = _judged(run_dir) if on == _FEEDBACK else None
     if suite is None and judged is None:
         given = _with_tests(given, run_dir)
     own = suite.questions if suite else judged.known if judged else _written(given.read(), run_dir)
-    check_evaluation(given.read(), search=searches, model=model, questions=own is None)
+    check_evaluation(given.read(), search=searches, questions=own is None)
     with end_on_interrupt():
         from evoseek.run import Run
         from evoseek.training.inputs import evaluation_path, read_questions

@@ -73,7 +73,6 @@ def init(
     questions: Annotated[
         Path | None, typer.Option(help="Labelled questions, if there are any: JSON lines. System: search-r1.")
     ] = None,
-    _yes: Annotated[bool, typer.Option("--yes", hidden=True)] = False,  # scripts give it; nothing is asked
 ) -> None:
     """Make a folder a project: writes evoseek.toml, which `index`, `train`, `eval`, `ask` and `serve` read there.
 

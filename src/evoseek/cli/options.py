@@ -231,11 +231,11 @@ def finish(finished: bool) -> None:
 
 def resolve_answerer(
     answerer: str | None, run_dir: Path | None, model: str | None
-) -> tuple[Path | None, str | None, dict[str, object]]:
-    """The run, the model and the settings of an endpoint that the argument names. Raises ConfigError if another one is
-    named, too, or for an endpoint without a name."""
+) -> tuple[Path | None, dict[str, object]]:
+    """The run that is named, or the settings of the model or endpoint. Raises ConfigError if two are named, or for an
+    endpoint without a name."""
     if answerer is None:
-        return run_dir, model, {}
+        return run_dir, {} if model is None else {"policy.model": model}
     if run_dir is not None or model is not None:
         raise ConfigError(
             f"{answerer} and {'--run-dir' if run_dir else '--model'} both name what answers. Give one of them."
@@ -246,7 +246,7 @@ def resolve_answerer(
             raise ConfigError(
                 f"{answerer} names no model at the endpoint. Expected NAME@URL, as in qwen@{url or answerer}."
             )
-        return None, None, {"answerer.model": name, "answerer.base_url": url}
+        return None, {"answerer.model": name, "answerer.base_url": url}
     if (expanded(answerer) / "config.json").is_file() and (expanded(answerer) / "checkpoints").is_dir():
-        return expanded(answerer), None, {}
-    return None, answerer, {}
+        return expanded(answerer), {}
+    return None, {"policy.model": answerer}

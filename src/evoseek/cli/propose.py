@@ -90,11 +90,10 @@ def collect(
 
     With --set answerer.base_url=URL and --set answerer.model=NAME a model behind an OpenAI-compatible endpoint answers.
     """
-    from evoseek.cli.settings import answering_settings, check_evaluation, given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_evaluation, named_answerer
 
-    run_dir = run_of_project(run_dir, model)
-    options = {"search.index": index, "evaluation.path": questions, "policy.model": model, "run.seed": seed}
-    given = given_settings(options, run_dir)
+    options = {"search.index": index, "evaluation.path": questions, "run.seed": seed}
+    given, run_dir = named_answerer(options, run_dir=run_dir, model=model)
     check_evaluation(given.read(), search=True)
     with end_on_interrupt():
         from evoseek.data.collecting import CollectionLimits, collect_demonstrations

@@ -143,13 +143,10 @@ def serve_mcp(
 
 def _run(answerer: str | None, index: str | None, place: str, running: int) -> Run:
     """The run, or the model alone, that answers so many questions at once. Prints the memory that its policy needs."""
-    run_dir, model, endpoint_options = resolve_answerer(answerer, None, None)
-    from evoseek.cli.settings import answering_settings, check_asking, given_settings, run_of_project
+    from evoseek.cli.settings import answering_settings, check_searched, named_answerer
 
-    run_dir = run_of_project(run_dir, model, endpoint_options)
-    options = {"search.index": index, "policy.model": model, **endpoint_options}
-    given = given_settings(options, run_dir)
-    check_asking(given.read(), "-", model=model)
+    given, run_dir = named_answerer({"search.index": index}, answerer)
+    check_searched(given.read())
     with end_on_interrupt():
         from evoseek.answer import uses_chat_model
         from evoseek.policy.machine import find_machine

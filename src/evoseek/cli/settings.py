@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
-from evoseek.cli.options import READ_BY, is_read, project, shared, stop_if_dry
+from evoseek.cli.options import READ_BY, is_read, project, resolve_answerer, shared, stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.files import expanded, nearest
 from evoseek.policy.source import find_policy, is_gguf
@@ -18,12 +18,12 @@ from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
 from evoseek.search.lexical import check_index
-from evoseek.settings import changed, check_effect, check_settings, lookup
+from evoseek.settings import changed, check_effect, lookup
 from evoseek.training.given import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.training.interrupt import end_on_interrupt
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import check_new_run
+from evoseek.training.stages import check_run
 
 if TYPE_CHECKING:
     from evoseek.training.context import Context
@@ -98,9 +98,7 @@ def training_settings(
     if own is not None:
         given = replace(_with_people(given, own, begun=begun), of_project=flat_settings(own, given.system))
     settings = given.read()
-    if not begun:
-        check_new_run(settings)
-    check_settings(settings)
+    check_run(settings, run)
     check_model(settings.policy.model, setting="policy.model")
     check_training_sources(settings)
     return given
@@ -208,6 +206,23 @@ def chosen_for_model(
     return settings
 
 
+def named_answerer(
+    options: Mapping[str, object], answerer: str | None = None, *, run_dir: Path | None = None, model: str | None = None
+) -> tuple[SettingsSources, Path | None]:
+    """The settings of a command that answers, with these options, and the run that answers, if it is one: that of the
+    command's argument or options, or the project's. Raises ConfigError if two are named."""
+    run_dir, named = resolve_answerer(answerer, run_dir, model)
+    run_dir = run_of_project(run_dir, *named.values())
+    given = given_settings({**options, **named}, run_dir)
+    own, named_model = given.read().answerer, named.get("policy.model")
+    if named_model is not None and (other := own.model or own.base_url):
+        raise ConfigError(
+            f"--model names the policy {named_model}, and [answerer] the model {other}, but only one can answer. Leave "
+            "out --model, or answerer.model and answerer.base_url."
+        )
+    return given, run_dir
+
+
 def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingSettings:
     """The same for a command that only answers, so many questions at once, by the policy or the model of [answerer]."""
     with end_on_interrupt():
@@ -231,12 +246,8 @@ def working(given: SettingsSources, plan: str) -> Generator[Context]:
         yield context
 
 
-def check_evaluation(
-    settings: TrainingSettings, *, search: bool, model: str | None = None, questions: bool = True
-) -> None:
-    """Raises EvoseekError for missing questions (unless they are not those of the settings) or a missing index, or if
-    two models are named."""
-    _check_one_model(settings, model)
+def check_evaluation(settings: TrainingSettings, *, search: bool, questions: bool = True) -> None:
+    """Raises EvoseekError for missing questions (unless they are not those of the settings) or a missing index."""
     if questions:
         read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")
     if search and settings.examines_index:
@@ -244,22 +255,10 @@ def check_evaluation(
         check_index(index, setting="evaluation.index (--index)", engine=settings.search.name)
 
 
-def check_asking(settings: TrainingSettings, question: str, *, model: str | None) -> None:
-    """Raises ConfigError if the question is empty, or if two models are named; SearchIndexError without an index.
-    `model` is the value of --model."""
-    if not question.strip():
-        raise ConfigError("The question is empty. Give the question's text.")
-    _check_one_model(settings, model)
+def check_searched(settings: TrainingSettings) -> None:
+    """Raises SearchIndexError without the index that is searched."""
     if settings.examines_index:
         check_index(settings.search.index, setting="--index", engine=settings.search.name)
-
-
-def _check_one_model(settings: TrainingSettings, model: str | None) -> None:
-    if model is not None and (other := settings.answerer.model or settings.answerer.base_url):
-        raise ConfigError(
-            f"--model names the policy {model}, and [answerer] the model {other}, but only one can answer. Leave out "
-            "--model, or answerer.model and answerer.base_url."
-        )
 
 
 def check_model(name: str, *, setting: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 from rich.console import Console
@@ -27,7 +27,6 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.systems.zerosearch import ZeroSearch
-    from evoseek.training.given import SettingsSources
 
 simulator = new_group("Make a language model that plays the search engine (zerosearch).")
 Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
@@ -115,11 +114,11 @@ def tune_simulator(
     from evoseek.cli.settings import given_settings
 
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
-    given = given_settings(options, fallback="zerosearch")
+    given = given_settings(options, system="zerosearch")
     with end_on_interrupt():
         from evoseek.simulator.tuning import tune_simulator as tune
 
-    settings, length = _zerosearch(given), {"steps": steps, "tokens_per_step": tokens_per_step}
+    settings, length = cast("ZeroSearch.Settings", given.read()), {"steps": steps, "tokens_per_step": tokens_per_step}
     plan = f"Tune {settings.policy.model} for {steps} steps on {searches}; write {directory}, checkpoints in {work}"
     stop_if_dry([plan], settings)
     finish(tune(settings, searches, directory, work, **length, console=Console()))
@@ -138,27 +137,14 @@ def check_simulator(
     from evoseek.cli.settings import given_settings, working
     from evoseek.files import check_new_file
 
-    given = given_settings({"simulator.model": model, "run.seed": seed}, fallback="zerosearch")
+    given = given_settings({"simulator.model": model, "run.seed": seed}, system="zerosearch")
     if output is not None:
         check_new_file(output)
     with end_on_interrupt():
         from evoseek.simulator.check import check
 
-    settings = _zerosearch(given)
+    settings = cast("ZeroSearch.Settings", given.read())
     plan = f"Ask {model or 'the simulator'} for the results of {count} queries of {searches}; write {output}"
     with working(given, plan) as context:
         engine = context.simulated()
         check(settings, engine, searches, world=world, count=count, output=output, console=Console())
-
-
-def _zerosearch(given: SettingsSources) -> ZeroSearch.Settings:
-    """The settings of a command about simulators. Raises ConfigError for the settings of another system."""
-    from evoseek.systems.zerosearch import ZeroSearch
-
-    settings = given.read()
-    if not isinstance(settings, ZeroSearch.Settings):
-        raise ConfigError(
-            f"These are settings for {given.system} (run.system), but simulators belong to zerosearch. Give settings "
-            "for zerosearch, or none."
-        )
-    return settings

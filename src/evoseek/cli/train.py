@@ -149,8 +149,8 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
 def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None:
     """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
     from evoseek.cli.settings import chosen_for_model
-    from evoseek.train import check_run
     from evoseek.training.inputs import inputs_of
+    from evoseek.training.stages import check_run
 
     console = Console()
     settings = chosen_for_model(given.read(), run=run, console=console, processes=processes if processes > 1 else None)

@@ -6,19 +6,19 @@ import asyncio
 import os
 import platform
 import shutil
-from collections.abc import Callable, Iterator, Sized
+from collections.abc import Callable, Iterator
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Literal
 
 from transformers import PreTrainedTokenizerBase
 
 from evoseek import __version__
-from evoseek.corpus.demonstrations import load_demonstrations
-from evoseek.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, warning
+from evoseek.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, tried, warning
 from evoseek.doctor.services import check_services
-from evoseek.errors import EvoseekError, PolicyError, disk_text, is_of_disk
+from evoseek.errors import EvoseekError, disk_text, is_of_disk
 from evoseek.files import expanded
 from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import check_device, load_tokenizer
@@ -29,21 +29,13 @@ from evoseek.policy.source import find_policy, is_gguf
 from evoseek.prompt import rendered
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
-from evoseek.settings import check_settings, lookup
-from evoseek.training.inputs import questions_to_write, read_questions
+from evoseek.settings import lookup
+from evoseek.training.inputs import questions_to_write, training_sources
 from evoseek.training.memory_needs import describe_needs, memory_needs, step_rollouts
-from evoseek.training.stages import check_new_run
+from evoseek.training.settings import TrainingSettings
+from evoseek.training.stages import check_run
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
-_EXTRAS = {  # by what in the settings needs it: the module, and the extra that brings it
-    "lora": ("peft", "lora"),
-    "dense": ("wordllama", "static"),
-    "hybrid": ("wordllama", "static"),
-    "gguf": ("gguf", "gguf"),
-    "tensorboard": ("tensorboard", "track"),
-    "wandb": ("wandb", "track"),
-    "trackio": ("trackio", "track"),
-}
 _TIGHT = 0.8  # of the free memory
 _MEMORY_REMEDIES = {
     "process": "Give fewer --processes, or end what else runs.",
@@ -60,38 +52,26 @@ _AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index 
 
 
 def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Versions, and missing extras."""
+    """Versions, and extras that nothing below loads."""
     versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
     yield fine("environment", f"evoseek {__version__}, Python {platform.python_version()}, {versions}")
-    for need in _needed_extras(context):
-        module, extra = _EXTRAS[need]
+    needed = {"peft": "lora"} if context.settings.lora.rank > 0 else {}
+    needed |= {tracker.name: "track" for tracker in context.settings.trackers if ":" not in tracker.name}
+    for module, extra in needed.items():
         if find_spec(module) is None:
-            words = f"The settings need {need}, but the package {module} is not installed."
+            words = f"The settings need the package {module}, which is not installed."
             yield fault("extras", words, f"pip install 'evoseek[{extra}]'")
-
-
-def _needed_extras(context: DoctorContext) -> Iterator[str]:
-    """The names in `_EXTRAS` that the settings call for."""
-    settings = context.settings
-    if settings.lora.rank > 0:
-        yield "lora"
-    if settings.policy.model.endswith(".gguf") or settings.policy.model == "smollm2-135m":
-        yield "gguf"
-    encoder = str(lookup(settings, "search.encoder") or "static")
-    names = [tracker.name for tracker in settings.trackers]
-    names += [settings.search.name] if encoder == "static" else []
-    yield from dict.fromkeys(name for name in names if name in _EXTRAS)
 
 
 def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the device is there, and enough cores for the processes and their threads."""
     device, number = context.settings.policy.device, cores()
-    try:
+
+    def found() -> str:
         check_device(device)
-    except PolicyError as error:
-        yield refused("device", error)
-    else:
-        yield fine("device", f"{device}, {context.machine.free_bytes / 2**30:.1f} GiB free; {number} cores")
+        return f"{device}, {context.machine.free_bytes / 2**30:.1f} GiB free; {number} cores"
+
+    yield tried("device", found)
     threads = os.environ.get("OMP_NUM_THREADS", "")
     if words := oversubscription(context.processes, device):
         yield fault("cores", words, f"Give --processes {number} or fewer.")
@@ -166,46 +146,41 @@ def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
         yield fault("model", words, "Save the model with save_pretrained (safe_serialization), or download it again.")
     else:
         yield fine("model", f"{name}" + ("" if str(source) == name else f" ({source})"))
+    yield from _tokenizer(context)
+
+
+def _tokenizer(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether the tokenizer fits the model, its chat template, and the prompts."""
+    settings, shape = context.settings, context.shape
     try:
-        tokenizer = load_tokenizer(name)
+        tokenizer = load_tokenizer(settings.policy.model)
     except EvoseekError as error:
         yield refused("tokenizer", error)
         return
-    shape = context.shape
     if shape is not None and len(tokenizer) > shape.vocabulary:
         words = f"The tokenizer has {len(tokenizer):,} tokens, but the model's vocabulary {shape.vocabulary:,}."
         yield fault("tokenizer", words, "Give a directory whose tokenizer and weights were saved together.")
-    yield _template(context, tokenizer)
-    yield from _prompts(context)
+    yield tried("chat template", lambda: _template(tokenizer, settings.policy.format))
+    yield tried("prompt", lambda: _prompt(settings, "solver"))
+    if lookup(settings, "proposer") is not None:
+        yield tried("prompt", lambda: _prompt(settings, "proposer"))
 
 
-def _template(context: DoctorContext, tokenizer: PreTrainedTokenizerBase) -> Diagnosis:
-    own = context.settings.policy
-    try:
-        report = check_template(tokenizer, own.format)
-    except EvoseekError as error:
-        return refused("chat template", error)
-    if report.has_template and report.call_format is None and own.format == "auto":
+def _template(tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"]) -> Diagnosis:
+    report = check_template(tokenizer, format)
+    if report.has_template and report.call_format is None and format == "auto":
         words = f"{report} The tag format is used instead."
         return warning("chat template", words, "Set policy.format=tags, or give a model with tool calls.")
     return fine("chat template", str(report))
 
 
-def _prompts(context: DoctorContext) -> Iterator[Diagnosis]:
-    """The length of an example of each role's prompt, relative to the longest rollout."""
-    settings = context.settings
-    for role in ("solver", "proposer") if lookup(settings, "proposer") is not None else ("solver",):
-        try:
-            shown = rendered(settings, role, "")
-        except EvoseekError as error:
-            yield refused("prompt", error)
-            continue
-        longest = settings.rollout.max_total_tokens
-        words = f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek prompt --role {role}`)"
-        if shown.tokens >= longest:
-            yield fault("prompt", f"No room for an answer: {words}.", "Raise rollout.max_total_tokens.")
-        else:
-            yield fine("prompt", words)
+def _prompt(settings: TrainingSettings, role: Literal["solver", "proposer"]) -> Diagnosis:
+    """The length of an example of a role's prompt, relative to the longest rollout."""
+    shown, longest = rendered(settings, role, ""), settings.rollout.max_total_tokens
+    words = f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek prompt --role {role}`)"
+    if shown.tokens >= longest:
+        return fault("prompt", f"No room for an answer: {words}.", "Raise rollout.max_total_tokens.")
+    return fine("prompt", words)
 
 
 def check_indexes(context: DoctorContext) -> Iterator[Diagnosis]:
@@ -222,16 +197,13 @@ def check_indexes(context: DoctorContext) -> Iterator[Diagnosis]:
         if own is not None and place == own.absolute() and not place.exists():
             yield warning(setting, f"The project's index {directory} is not built yet.", "Run `evoseek index`.")
             continue
-        try:
-            check_index(directory, setting=setting, engine=settings.search.name)
-            yield _searched(context, setting, Path(directory))
-        except EvoseekError as error:
-            yield refused(setting, error)
+        yield tried(setting, partial(_searched, context, setting, directory))
 
 
-def _searched(context: DoctorContext, setting: str, directory: Path) -> Diagnosis:
-    """Checksums, and a search for the words of the first passage."""
-    engine, model = context.settings.search.name, context.settings.policy.model
+def _searched(context: DoctorContext, setting: str, index: str) -> Diagnosis:
+    """Checksums, and a search for the words of the first passage. Raises SearchIndexError."""
+    engine, model, directory = context.settings.search.name, context.settings.policy.model, Path(index)
+    check_index(index, setting=setting, engine=engine)
     lexical = LexicalIndex.open(directory)
     first = next(lexical.passages(), None)
     if first is None:
@@ -250,67 +222,51 @@ def _searched(context: DoctorContext, setting: str, directory: Path) -> Diagnosi
 
 
 def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
-    """The files that the run reads: questions, demonstrations, a world, answers."""
+    """The files that the run reads."""
     settings = context.settings
     written = questions_to_write(settings)
     if written:
         yield fine("questions", f"at most {written} are written about the documents (a cold start), a tenth held out")
-    readers: dict[str, tuple[str, Callable[[str], Sized]]] = {
-        "questions.path": ("questions", partial(read_questions, setting="questions.path", reward=settings.reward.name)),
-        "evaluation.path": ("questions", partial(read_questions, setting="evaluation.path")),
-        "demonstrations.path": ("demonstrations", lambda path: load_demonstrations(Path(path))),
-    }
-    for setting, (noun, read) in readers.items():
-        path = lookup(settings, setting)
-        if path or (setting == "questions.path" and path is not None and not written):
-            try:
-                yield fine(setting, f"{len(read(path))} {noun} in {path}")
-            except EvoseekError as error:
-                yield refused(setting, error)
+    for setting, read in training_sources(settings).items():
+        yield tried(setting, read)
     if not settings.evaluation.path and not written:
         words = "No held-out questions: training is not evaluated."
         yield warning("evaluation.path", words, "Name labelled questions as evaluation.path, if there are any.")
-    for setting in ("selfplay.world", "ssp.answers"):
-        if (path := lookup(settings, setting)) and not Path(path).is_file():
-            yield fault(setting, f"There is no file {path}.", f"Correct {setting}.")
 
 
-def check_run(context: DoctorContext) -> Iterator[Diagnosis]:
+def check_directory(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the run's directory is a run's, and free."""
     run = context.run
     if run is None:
         return
-    try:
+
+    def found() -> Diagnosis | str:
         run.check()
         if run.is_begun:
             run.read_config()
-    except EvoseekError as error:
-        yield refused("run", error)
-        return
-    if holder := run.holder():
-        words = f"{run.path} is in use by the process {holder}."
-        yield fault("run", words, "Wait for it to end, stop it, or give another --run-dir.")
-    else:
-        yield fine("run", f"{run.path}" + (" is resumed" if run.is_begun else " is new"))
+        if holder := run.holder():
+            words = f"{run.path} is in use by the process {holder}."
+            return fault("run", words, "Wait for it to end, stop it, or give another --run-dir.")
+        return f"{run.path} is {'resumed' if run.is_begun else 'new'}"
+
+    yield tried("run", found)
 
 
 def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the settings go together, and what is trained."""
-    settings, run = context.settings, context.run
+    settings = context.settings
     try:
-        check_settings(settings)
-        if run is None or not run.is_begun:
-            check_new_run(settings)
+        check_run(settings, context.run)
     except EvoseekError as error:
         yield refused("settings", error)
     words = f"{settings.run.system}: {settings.trained} of {settings.policy.model}, {settings.planned_steps} steps"
     yield fine("plan", words + (f" of {each} rollouts" if (each := step_rollouts(settings)) else ""))
 
 
-_OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_run, check_plan)
+_OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_directory, check_plan)
 CHECKS: tuple[Callable[[DoctorContext], Iterator[Diagnosis]], ...] = (
     *(check_environment, check_machine, check_memory, check_disk, check_model),
-    *(check_indexes, check_sources, check_services, check_run, check_plan),
+    *(check_indexes, check_sources, check_services, check_directory, check_plan),
 )
 
 

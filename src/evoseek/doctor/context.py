@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -9,6 +10,7 @@ from typing import Literal
 from huggingface_hub import try_to_load_from_cache
 
 from evoseek.answer import uses_chat_model
+from evoseek.errors import EvoseekError
 from evoseek.files import expanded
 from evoseek.policy.machine import Machine, find_machine
 from evoseek.policy.shape import ModelShape, read_config, shape_of
@@ -89,3 +91,12 @@ def refused(about: str, error: Exception) -> Diagnosis:
     """An error as a fault: its last sentence is the remedy, as in all errors of evoseek."""
     words, stop, remedy = " ".join(str(error).split()).rpartition(". ")
     return fault(about, f"{words}{stop.strip()}" if words else remedy, remedy if words else "Correct that.")
+
+
+def tried(about: str, check: Callable[[], Diagnosis | str]) -> Diagnosis:
+    """What a check finds, or the error that it raises as a fault. A text is a diagnosis without a remedy."""
+    try:
+        found = check()
+    except EvoseekError as error:
+        return refused(about, error)
+    return fine(about, found) if isinstance(found, str) else found

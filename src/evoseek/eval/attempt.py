@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
@@ -17,11 +17,10 @@ from evoseek.env.environments import PromptEnv
 from evoseek.env.prompts import PromptSet
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError
-from evoseek.protocols import Chat, Environment, QuestionEngine, Renderer, Sampler, SearchEngine, Tool
+from evoseek.protocols import Environment, QuestionEngine, Renderer, Sampler, SearchEngine, Tool
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.roller import Roller
-from evoseek.rollout.run import converse
+from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.search.engines import retried
 from evoseek.search.settings import SearchSettings
 from evoseek.training.agent import Agent
@@ -47,43 +46,23 @@ class Baseline(Protocol):
         ...
 
 
-class ChatModel:
-    """A chat model, which is called with messages and can be rolled out in any environment."""
-
-    format: Literal["tags", "tools"] = "tags"
-
-    def __init__(self, chat: Chat) -> None:
-        self._chat = chat
-
-    def has_room(self, question: Question, env: Environment, limits: Limits) -> bool:
-        """True: how many tokens a prompt has is not known."""
-        return True
-
-    async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
-        return await converse(question, env=env, chat=self._chat, limits=limits, trajectory_id=trajectory_id)
+RollerOf = Callable[[Environment, Limits], Roller | ChatRoller]
+"""A model that is rolled out in any environment."""
 
 
-class PolicyModel:
-    """A policy with its sampler, which can be rolled out in any environment. Between two turns a rollout holds no slot
-    of the sampler: those of Search-o1 wait for others, and would wait for ever if they held all slots."""
+def rollers_of(agent: Agent, temperature: float) -> RollerOf:
+    """A policy with its sampler. Between two turns a rollout holds no slot of the sampler: those of Search-o1 wait for
+    others, and would wait for ever if they held all slots."""
+    renderers: dict[tuple[str, ...], Renderer] = {}
+    sampler, seed = _Releasing(agent.sampler), agent.settings.run.seed
 
-    def __init__(self, agent: Agent, temperature: float) -> None:
-        self._agent, self._temperature = agent, temperature
-        self._renderers: dict[tuple[str, ...], Renderer] = {}
-        self.format: Literal["tags", "tools"] = agent.renderer([]).format
-
-    def has_room(self, question: Question, env: Environment, limits: Limits) -> bool:
-        return self._roller(env, limits).prompt_length(question) < limits.max_total_tokens
-
-    async def roll(self, question: Question, env: Environment, trajectory_id: str, limits: Limits) -> Trajectory:
-        return await self._roller(env, limits).one(question, trajectory_id)
-
-    def _roller(self, env: Environment, limits: Limits) -> Roller:
+    def roller(env: Environment, limits: Limits) -> Roller:
         names = tuple(env.tools)
-        if names not in self._renderers:
-            self._renderers[names] = self._agent.renderer(list(env.tools.values()))
-        sampler, seed = _Releasing(self._agent.sampler), self._agent.settings.run.seed
-        return Roller(env, self._renderers[names], sampler, limits, self._temperature, seed)
+        if names not in renderers:
+            renderers[names] = agent.renderer(list(env.tools.values()))
+        return Roller(env, renderers[names], sampler, limits, temperature, seed)
+
+    return roller
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,15 +88,14 @@ class _Releasing:
         self.sampler.update_weights(version, weights)
 
 
-Model = ChatModel | PolicyModel
-
-
 @dataclass(frozen=True, slots=True)
 class BaselineAnswerer:
-    """Answers questions by a baseline, within the limits of rollouts. `engine` is None where nothing is searched."""
+    """Answers questions by a baseline, within the limits of rollouts. `format` is that of the model's calls, `engine`
+    None where nothing is searched."""
 
     baseline: Baseline
-    model: Model
+    roller: RollerOf
+    format: Literal["tags", "tools"]
     prompts: PromptSet
     limits: Limits
     engine: SearchEngine | QuestionEngine | None
@@ -180,11 +158,12 @@ class Attempt:
             identifier = f"{self.id}/{part}-{self._begun[part]}"
             self._begun[part] += 1
             limits = replace(limits, max_turns=1, max_malformed=0, final_answer=None)
-        env = PromptEnv(tools, answerer.prompts, answerer.model.format, template, values or {})
-        if may_overflow and not answerer.model.has_room(self.question, env, limits):
+        env = PromptEnv(tools, answerer.prompts, answerer.format, template, values or {})
+        roller = answerer.roller(env, limits)
+        if may_overflow and roller.prompt_length(self.question) >= limits.max_total_tokens:
             full = Action("", problem="its prompt leaves no room for a reply")
             return Trajectory(identifier, self.question, "solver", (), (full,), (), StopReason.MAX_TOKENS)
-        rolled = await answerer.model.roll(self.question, env, identifier, limits)
+        rolled = await roller.one(self.question, identifier)
         self._parts.append(rolled)
         if rolled.stop_reason.is_failure:
             raise FailedRolloutError(rolled.stop_reason, rolled.failure)
@@ -202,7 +181,7 @@ class Attempt:
         """The passages for a query; None if no call is left. A failed search ends the attempt."""
         if self._retrievals is None:
             answerer = self.answerer
-            env = PromptEnv([self.search_tool()], answerer.prompts, answerer.model.format, "observation", {})
+            env = PromptEnv([self.search_tool()], answerer.prompts, answerer.format, "observation", {})
             limits = replace(answerer.limits, max_tool_calls=self.calls, final_answer=None)
             self._retrievals = ToolCalls(env, self.question, self.id, limits)
         call = ToolCall("search", {"query": query})

@@ -25,7 +25,7 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import lowest_of, value_of
 from evoseek.eval.sample import Sample
-from evoseek.statistics import Interval, bootstrap_mean_interval, paired_test, score_interval
+from evoseek.statistics import CONFIDENCE, RESAMPLES, Interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))
 _POWER = float(stats.norm.ppf(0.8))
@@ -195,10 +195,18 @@ def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
     if np.all(values == values[0]):
         bound = max(1.0, abs(differences[0])) if isinf(bound) else bound
         return score_interval(list(differences), low=-bound, high=bound)
-    resampled = bootstrap_mean_interval(differences)
+    resampled = stats.bootstrap(
+        (values,),
+        np.mean,
+        confidence_level=CONFIDENCE,
+        n_resamples=RESAMPLES,
+        method="percentile",
+        rng=np.random.default_rng(0),
+    ).confidence_interval
     half = float(stats.t.ppf(0.975, len(values) - 1) * values.std(ddof=1) / sqrt(len(values)))
     mean = float(values.mean())
-    return Interval(max(min(resampled.low, mean - half), -bound), min(max(resampled.high, mean + half), bound))
+    low, high = min(float(resampled.low), mean - half), max(float(resampled.high), mean + half)
+    return Interval(max(low, -bound), min(high, bound))
 
 
 def detectable(differences: Sequence[float]) -> float:

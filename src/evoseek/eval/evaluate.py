@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from evoseek.eval.results import Results, Score, lowest_of, value_of
-from evoseek.eval.sample import check_ids, sample_of
+from evoseek.eval.sample import Drawn, check_ids, draw
 from evoseek.eval.support import Check
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import is_right_refusal
@@ -17,27 +17,16 @@ from evoseek.statistics import Interval
 from evoseek.types import Outcome, Question, Scored, Trajectory
 
 
-@dataclass(frozen=True, slots=True)
-class Result:
-    """One question, one trajectory, one outcome."""
-
-    question: Question
-    trajectory: Trajectory
-    outcome: Outcome
-
-
 @dataclass(frozen=True)
 class Evaluation:
-    """A finished evaluation. `metric` names the reward function, `temperature` is the sampling temperature."""
+    """A finished evaluation: what was drawn for each question. `metric` names the reward function."""
 
     metric: str
-    temperature: float
-    results: tuple[Result, ...]
+    drawn: tuple[Drawn, ...]
 
     @cached_property
     def scored(self) -> Results:
-        made = (sample_of(one.question, one.trajectory, one.outcome, metric=self.metric) for one in self.results)
-        return Results(self.metric, len(self.results), 1, tuple(made))
+        return Results(self.metric, len(self.drawn), 1, tuple(one.sample for one in self.drawn))
 
     @property
     def score(self) -> Score:
@@ -65,7 +54,7 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
     """Roll out every question once, all of them concurrently, and score them. The weights must not change meanwhile;
     rounding depends on what else the sampler is doing.
 
-    A question whose rollout stays Invalid after its refills is listed as that, and counts as wrong.
+    A question whose rollout stays Invalid (`draw`) is listed as that, and counts as wrong.
 
     An environment without tools gives the score with search switched off. The random streams depend on the question and
     the roller's seed alone, so two policies are compared with the same random numbers.
@@ -74,18 +63,11 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
     check_ids(questions)
     sampler = roller.sampler
     sampler.update_weights(sampler.policy_version)  # free whatever is kept of earlier rollouts, before and after
-    groups = await asyncio.gather(
-        *(
-            roller.group(question, size=1, reward=examining(reward, metric), key=f"evaluation/{question.id}")
-            for question in questions
-        )
-    )
+    examined = examining(reward, metric)
+    drawing = (draw(question, 0, answer=roller.one, metric=metric, reward=examined) for question in questions)
+    drawn = await asyncio.gather(*drawing)
     sampler.update_weights(sampler.policy_version)
-    results = (
-        Result(question, group.trajectories[0], group.outcomes[0])
-        for question, group in zip(questions, groups, strict=True)
-    )
-    return Evaluation(metric, roller.temperature, tuple(results))
+    return Evaluation(metric, tuple(drawn))
 
 
 def examining(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:

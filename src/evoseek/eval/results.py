@@ -106,12 +106,12 @@ class Results:
             for k in (*sizes, self.per_question)
         }
 
-    def recall(self) -> Score | None:
-        """Mean share of the evidence that was found; None if no question's evidence is known."""
-        return _score_of_known(self.samples, lambda sample: sample.recall)
-
-    def all_found(self) -> Score | None:
-        return _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
+    def evidence(self) -> dict[str, Score]:
+        """Mean share of the evidence that was found (`recall`), and the share of questions of which all was
+        (`all_found`); empty if no question's evidence is known."""
+        recall = _score_of_known(self.samples, lambda sample: sample.recall)
+        every = _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
+        return {name: score for name, score in (("recall", recall), ("all_found", every)) if score is not None}
 
     def answers(self) -> dict[str, dict[str, Score]]:
         """For the answerable and the unanswerable questions, if there are any, the share of each ending (`ending_of`);

@@ -7,6 +7,7 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 from pydantic import ConfigDict, with_config
 
@@ -69,6 +70,14 @@ class Sample:
         return self.question, self.number
 
 
+class Drawn(NamedTuple):
+    """A sample with its rollout and the outcome of that."""
+
+    sample: Sample
+    trajectory: Trajectory
+    outcome: Outcome
+
+
 def content_digest(question: Question) -> str:
     """A digest of text, golden answers and hidden documents, by which questions of one id are the same or not."""
     row = question_row(question)
@@ -83,9 +92,8 @@ async def draw(
     metric: str,
     reward: RewardFn,
     certainty: Certainty = lambda _: None,
-) -> tuple[Sample, Trajectory, Outcome]:
-    """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric. The
-    rollout and its outcome come with the sample.
+) -> Drawn:
+    """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric.
 
     A rollout that fails is repeated under the same id, so with the same random numbers: what a sample is must not
     depend on what failed before it. After three failures it is Invalid.
@@ -102,7 +110,7 @@ async def draw(
     sample = sample_of(question, trajectory, outcome, number=number, metric=metric, seconds=seconds)
     if not isinstance(outcome, Invalid):
         sample = replace(sample, certainty=certainty(trajectory))
-    return sample, trajectory, outcome
+    return Drawn(sample, trajectory, outcome)
 
 
 def sample_of(
@@ -189,11 +197,10 @@ async def draw_missing(
     samples: int,
     done: Collection[Key],
     *,
-    draw: Callable[[Question, int], Awaitable[tuple[Sample, Trajectory, Outcome]]],
-    keep: Callable[[Sample, Trajectory, Outcome], None],
+    draw: Callable[[Question, int], Awaitable[Drawn]],
+    keep: Callable[[Drawn], None],
 ) -> None:
-    """Draw every sample that is not done, each once, `AT_ONCE` of them at a time; `keep` gets each as it is finished,
-    with its rollout.
+    """Draw every sample that is not done, each once, `AT_ONCE` of them at a time; `keep` gets each as it is finished.
 
     An error that is no failure of a rollout ends it all; what was kept stays.
     """
@@ -201,6 +208,6 @@ async def draw_missing(
 
     async def one(key: Key) -> None:
         async with places:
-            keep(*await draw(by_id[key[0]], key[1]))
+            keep(await draw(by_id[key[0]], key[1]))
 
     await asyncio.gather(*(one(key) for key in keys_of(questions, samples) if key not in done))

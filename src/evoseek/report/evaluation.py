@@ -26,6 +26,7 @@ NAMES = {
     "fan_out": "fan-out accuracy",
     "judge": "judge",
 }
+_EVIDENCE = {"recall": "evidence found", "all_found": "all of it found"}
 _MEANINGS = {
     "substring_match": "a golden answer stands anywhere in the answer, even inside a word",
     "guarded_substring_match": f"as whole words, in an answer at most {SPARE_WORDS} words longer than it",
@@ -67,11 +68,7 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             kind: {name: score_json(one) for name, one in scores.items()} for kind, scores in results.answers().items()
         },
         **({"risk_coverage": _risk_json(results, curve)} if (curve := results.risk_coverage) else {}),
-        "evidence": {
-            name: score_json(one)
-            for name, one in (("recall", results.recall()), ("all_found", results.all_found()))
-            if one is not None
-        },
+        "evidence": {name: score_json(one) for name, one in results.evidence().items()},
         "cost": {name: asdict(cost) for name, cost in results.costs().items()},
         "invalid": [
             {"question": one.question, "sample": one.number, "reason": one.invalid, "detail": one.detail}
@@ -100,7 +97,6 @@ def grids(results: Results, title: str) -> list[Grid]:
     """The tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
     over = f"avg@{results.per_question}" if results.per_question > 1 else "score"
     head = f"{over} [95 % interval]"
-    evidence = {"evidence found": results.recall(), "all of it found": results.all_found()}
     scores = {
         **{metric_name(metric): results.score(metric) for metric in results.metrics},
         **{
@@ -108,7 +104,7 @@ def grids(results: Results, title: str) -> list[Grid]:
             for metric in results.metrics
             for size, one in results.pass_at(metric).items()
         },
-        **{name: one for name, one in evidence.items() if one is not None},
+        **{_EVIDENCE[name]: one for name, one in results.evidence().items()},
     }
     groups = (
         score_grid(f"{metric_name(results.metric)} by {group}", group, {head: results.by(group, results.metric)})

@@ -16,6 +16,7 @@ import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.errors import first_problem
 from evoseek.types import Action, Outcome, ProposerTask, Scored, Segment, ToolResult, Trajectory, TrajectoryGroup
 
 COMPACT = json.JSONEncoder(separators=(",", ":"))
@@ -115,8 +116,7 @@ def record_of(row: Any) -> TrajectoryRecord:
     try:
         return _RECORD.validate_python({**row, "trajectory": trajectory, "outcome": outcome})
     except ValidationError as error:
-        problem = error.errors()[0]
-        raise ValueError(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}") from error
+        raise ValueError(first_problem(error)) from error
 
 
 def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:

@@ -10,10 +10,10 @@ from typing import cast
 
 from evoseek.env.environments import HistoryEnv
 from evoseek.errors import ToolError
-from evoseek.protocols import Environment, Renderer, RewardFn, Sampler
+from evoseek.protocols import Chat, Environment, Renderer, RewardFn, Sampler
 from evoseek.rollout.calls import NO_TOOL, Watch, unwatched
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.run import run_trajectory
+from evoseek.rollout.run import converse, run_trajectory
 from evoseek.types import (
     Invalid,
     Message,
@@ -109,6 +109,33 @@ class Roller:
             tuple(trajectory for trajectory, _, _ in members),
             tuple(outcome for _, outcome, _ in members),
             tuple(failed for _, _, replaced in members for failed in replaced),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ChatRoller:
+    """A chat model in an environment, as a `Roller`. How many tokens its prompts have is not known."""
+
+    chat: Chat
+    env: Environment
+    limits: Limits
+
+    def after(self, history: Sequence[Message]) -> ChatRoller:
+        """The same model for a question that follows earlier messages."""
+        return replace(self, env=HistoryEnv(self.env, history)) if history else self
+
+    def prompt_length(self, question: Question) -> int:
+        """0: not known."""
+        return 0
+
+    def has_room(self, question: Question) -> bool:
+        """True: it is not known."""
+        return True
+
+    async def one(self, question: Question, trajectory_id: str, *, watch: Watch = unwatched) -> Trajectory:
+        """One rollout; see `converse`."""
+        return await converse(
+            question, env=self.env, chat=self.chat, limits=self.limits, trajectory_id=trajectory_id, watch=watch
         )
 
 

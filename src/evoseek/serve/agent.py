@@ -167,10 +167,7 @@ class AgentServer:
             raise HTTPException(*status_of(error), headers) from error
 
     async def _reply(self, pending: PendingAnswer, wanted: ChatRequest) -> Mapping[str, object]:
-        try:
-            answered = await pending.answered()
-        finally:
-            pending.task.cancel()
+        answered = await pending.answered()
         if failure := answered.trajectory.failure:
             raise HTTPException(502, f"The question could not be answered: {failure}")
         return completion(pending, answered, wanted, self._files)
@@ -200,11 +197,7 @@ class AgentServer:
 
     async def _ask_alone(self, question: str) -> Answered:
         """An answer to a question without a conversation. Raises BusyError, and EvoseekError if there is none."""
-        pending = self._queue.ask(well_formed(question).strip(), ())
-        try:
-            return await pending.answered()
-        finally:
-            pending.task.cancel()
+        return await self._queue.ask(well_formed(question).strip(), ()).answered()
 
     @property
     def _files(self) -> Mapping[str, FileOrigin]:

@@ -28,13 +28,16 @@ class PendingAnswer:
         task.add_done_callback(lambda _: events.put_nowait(None))
 
     async def answered(self) -> Answered:
-        """The answer. Raises StoppedError if the task was cancelled, and what the rollout raises."""
+        """The answer; a caller that leaves ends the rollout. Raises StoppedError if the task was cancelled, and what
+        the rollout raises."""
         try:
             return await asyncio.shield(self.task)
         except asyncio.CancelledError as error:
             if self.task.cancelled():
                 raise StoppedError from error
             raise
+        finally:
+            self.task.cancel()
 
     async def events(self, pause_s: float) -> AsyncIterator[Event | None]:
         """What happens until the rollout ends, in order; None whenever nothing has happened for `pause_s` seconds."""

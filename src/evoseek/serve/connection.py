@@ -82,11 +82,11 @@ async def refused(request: Request, error: Any) -> Response:
 
 
 class CancelOnDisconnect:
-    """An ASGI application around another one. A POST with a body of more than `max_body` bytes gets the response
-    `refuse(status, text)`; if the client of another one leaves before the reply, what it requested is cancelled."""
+    """An ASGI application around another one. A POST with a body of more than `max_body` bytes gets 413; if the client
+    of another one leaves before the reply, what it requested is cancelled."""
 
-    def __init__(self, app: ASGIApp, *, max_body: int, refuse: Callable[[int, str], Response] = error_reply) -> None:
-        self._app, self._max_body, self._refuse = app, max_body, refuse
+    def __init__(self, app: ASGIApp, *, max_body: int) -> None:
+        self._app, self._max_body = app, max_body
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["method"] != "POST":
@@ -100,7 +100,7 @@ class CancelOnDisconnect:
             has_more = message.get("more_body", False)
             if len(body) > self._max_body:
                 text = f"The body has more than {self._max_body:,} bytes. Send a shorter one."
-                return await self._refuse(413, text)(scope, receive, send)
+                return await error_reply(413, text)(scope, receive, send)
         return await self._answer(scope, [bytes(body)], receive, send)
 
     async def _answer(self, scope: Scope, unread: list[bytes], receive: Receive, send: Send) -> None:

@@ -3,8 +3,8 @@
     POST /retrieve   as in `search.remote`; 400 for a wrong request, 413 for one that is too large, 503 when too busy
     GET /health      {"status": "ok", "passages": ..., "queries": ..., "batches": ...}
 
-Every error is {"error": "..."}: what was received and what was expected. Queries that arrive while a batch is being
-searched become the next one.
+Every error has {"error": {"message": "..."}}: what was received and what was expected. Queries that arrive while a
+batch is being searched become the next one.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ import logging
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from pydantic import ValidationError
 from starlette.applications import Starlette
@@ -27,7 +26,7 @@ from starlette.routing import Route
 from evoseek.errors import first_problem
 from evoseek.search.opening import LiveIndex
 from evoseek.search.remote import MAX_K, MAX_QUERIES, MAX_QUERY, Request, result_body
-from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen
+from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen, refused
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
@@ -47,9 +46,9 @@ class RetrievalServer:
         self._batcher = MicroBatcher(index.find_all, max_batch=_MAX_BATCH, max_waiting=_MAX_WAITING)
         app = Starlette(
             routes=[Route("/retrieve", self._retrieve, methods=["POST"]), Route("/health", self._health)],
-            exception_handlers={HTTPException: _refused},
+            exception_handlers={HTTPException: refused},
         )
-        self.app = CancelOnDisconnect(app, max_body=_MAX_BODY, refuse=_error)
+        self.app = CancelOnDisconnect(app, max_body=_MAX_BODY)
 
     def run(self, host: str, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         listen(StoppableServer(self.app, drain_s=_DRAIN_S), host, port, started=started)
@@ -74,14 +73,6 @@ class RetrievalServer:
         batcher = self._batcher
         counts = {"passages": len(self._index), "queries": batcher.queries, "batches": batcher.batches}
         return JSONResponse({"status": "ok", **counts})
-
-
-def _error(status: int, text: str) -> Response:
-    return JSONResponse({"error": text}, status)
-
-
-async def _refused(request: HttpRequest, error: Any) -> Response:
-    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 @dataclass(slots=True)

@@ -229,23 +229,43 @@ def check_training_sources(settings: TrainingSettings) -> None:
     """Check that all sources of a training run exist. Raises the same errors as opening and reading them."""
     if settings.searches_index:
         check_index(settings.search.index, setting="search.index", engine=settings.search.name)
+    for read in training_sources(settings).values():
+        read()
+    evaluation = settings.evaluation
+    if evaluation.path and settings.examines_index:  # an engine of a user's own reads its index in its own way
+        index = evaluation.index or settings.search.index
+        check_index(index, setting="evaluation.index", engine=settings.search.name)
+
+
+def training_sources(settings: TrainingSettings) -> dict[str, Callable[[], str]]:
+    """By the setting that names each file of a training run, what reads it and returns in words what it holds; it
+    raises ConfigError or DataError."""
+    files: dict[str, Callable[[], str]] = {}
+    demonstrations, evaluation = lookup(settings, "demonstrations.path"), settings.evaluation
     if lookup(settings, "questions.path") is not None and not questions_to_write(settings):
-        training_questions(settings)
+        files["questions.path"] = lambda: f"{len(training_questions(settings)[0])} questions to train on"
     for setting in ("selfplay.world", "ssp.answers"):
-        path = lookup(settings, setting)
-        if path and not Path(path).is_file():
-            raise DataError(f"{setting} is {path}, but there is no such file.{nearest(Path(path))} Check the path.")
-    if (path := lookup(settings, "demonstrations.path")) == "":
+        if path := lookup(settings, setting):
+            files[setting] = partial(_existing, path, setting)
+    if demonstrations is not None:
+        files["demonstrations.path"] = partial(_demonstrations, demonstrations)
+    if evaluation.reviewed:
+        files["evaluation.reviewed"] = lambda: f"{len(ReviewedQuestions.of(settings).texts)} questions of the test set"
+    if path := evaluation.path:
+        files["evaluation.path"] = lambda: f"{len(read_questions(path, setting='evaluation.path'))} questions in {path}"
+    return files
+
+
+def _existing(path: str, setting: str) -> str:
+    if not Path(path).is_file():
+        raise DataError(f"{setting} is {path}, but there is no such file.{nearest(Path(path))} Check the path.")
+    return path
+
+
+def _demonstrations(path: str) -> str:
+    if not path:
         raise ConfigError(
             "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, such as "
             "`evoseek collect` writes."
         )
-    if path:
-        load_demonstrations(Path(path))
-    evaluation = settings.evaluation
-    ReviewedQuestions.of(settings)
-    if evaluation.path:
-        read_questions(evaluation.path, setting="evaluation.path")
-        if settings.examines_index:  # an engine of a user's own reads its index in its own way
-            index = evaluation.index or settings.search.index
-            check_index(index, setting="evaluation.index", engine=settings.search.name)
+    return f"{len(load_demonstrations(Path(path)))} demonstrations in {path}"

@@ -29,6 +29,7 @@ from typing import Any, NamedTuple, TypeVar, cast
 from evoseek.credit.advantages import needs_critic
 from evoseek.errors import ConfigError, did_you_mean
 from evoseek.registry import find
+from evoseek.runs import RunDirectory
 from evoseek.settings import (
     Section,
     changeable,
@@ -201,10 +202,13 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
     return staged
 
 
-def check_new_run(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a setting that is not its system's default and has no effect, and as `check_stages`."""
-    check_effect(settings, changed(settings))
-    check_stages(settings)
+def check_run(settings: TrainingSettings, run: RunDirectory | None = None) -> None:
+    """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse, without loading a
+    model: in a new one also a setting that is not its system's default and has no effect, and as `check_stages`."""
+    if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
+        check_effect(settings, changed(settings))
+        check_stages(settings)
+    check_settings(settings)
 
 
 def check_stages(settings: TrainingSettings) -> None:

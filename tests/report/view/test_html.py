@@ -7,7 +7,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.report.view.html import data_folder, make_page
 from evoseek.report.view.source import Source
 from evoseek.report.view.table import source_hash
@@ -123,13 +123,11 @@ def test_a_run_without_rollouts_has_a_page(make_run, metrics):
     assert shown["metrics"]["steps"] == [row["step"] for row in metrics]
 
 
-def test_a_rollout_with_a_damaged_detail_is_listed(make_run, make_row):
+def test_a_rollout_with_a_damaged_detail_is_an_error_that_names_its_line(make_run, make_row):
     damaged = make_row(1)
     damaged["segments"][1]["logprobs"] = "none"
-    page = page_of(make_run([make_row(0), damaged]))
-    assert index_of(page)["runs"][0]["columns"]["id"] == ["step-000001/q/0", "step-000001/q/1"]
-    (chunk,) = (text for _, attrs, text in Elements(page.html).texts if attrs.get("id") == "chunk-0-0")
-    assert unpack(chunk)[1]["damaged"].startswith("ValueError")
+    with pytest.raises(DataError, match=r"trajectories\.jsonl:2 is not a rollout"):
+        page_of(make_run([make_row(0), damaged]))
 
 
 def test_the_page_is_written_with_its_data_and_replaces_an_earlier_one(make_run, make_row, tmp_path):

@@ -4,6 +4,7 @@ import json
 import pytest
 
 from evoseek.errors import DataError, RunError
+from evoseek.report.view.rollouts import rollout_of
 from evoseek.report.view.source import Source
 from evoseek.runs import RunDirectory
 
@@ -15,7 +16,7 @@ def test_a_line_that_is_still_being_written_is_left_out(make_run, make_row):
     with (run / "trajectories.jsonl").open("a") as file:
         file.write('{"step": 2, "gro')
     source = Source.open(run)
-    assert [rollout.id for rollout, _ in source.rollouts()] == ["step-000001/q/0", "step-000001/q/1"]
+    assert [rollout.id for rollout in source.rollouts(rollout_of)] == ["step-000001/q/0", "step-000001/q/1"]
 
 
 @pytest.mark.parametrize(
@@ -26,7 +27,7 @@ def test_a_damaged_line_is_an_error_that_names_it(make_run, make_row, value):
     with (run / "trajectories.jsonl").open("a") as file:
         file.write(value + "\n")
     with pytest.raises(DataError, match=r"trajectories\.jsonl:2 is not a rollout"):
-        list(Source.open(run).rollouts())
+        list(Source.open(run).rollouts(rollout_of))
 
 
 def test_numbers_beyond_every_float_are_damaged_lines(make_run, make_row):
@@ -34,7 +35,7 @@ def test_numbers_beyond_every_float_are_damaged_lines(make_run, make_row):
     (run / "samples.jsonl").write_text(f'{{"id": "a", "advantages": {huge}}}\n')
     source = Source.open(run)
     with pytest.raises(DataError, match=r"trajectories\.jsonl:1 "):
-        list(source.rollouts())
+        list(source.rollouts(rollout_of))
     with pytest.raises(DataError, match=r"samples\.jsonl:1 "):
         _ = source.credits
 
@@ -85,7 +86,7 @@ def test_an_evaluation_is_shown_with_its_scores(evaluation):
     source = Source.open(evaluation)
     shown = "0.500 [0.250, 0.750] (n=4, 1 invalid)"
     assert source.scores == [("EM", shown), ("unanswerable questions: answered wrong", shown)]
-    assert [rollout.answer for rollout, _ in source.rollouts()] == ["Meri"]
+    assert [rollout.answer for rollout in source.rollouts(rollout_of)] == ["Meri"]
     assert (source.system, source.model, source.credits, source.notes) == ("evaluation", "runs/mine", {}, [])
 
 
@@ -94,7 +95,7 @@ def test_an_evaluation_without_results_is_shown_with_a_note(evaluation, results)
     if results is not None:
         (evaluation / "results.json").write_text(results)
     source = Source.open(evaluation)
-    assert (source.scores, len(source.notes), len(list(source.rollouts()))) == ([], 1, 1)
+    assert (source.scores, len(source.notes), len(list(source.rollouts(rollout_of)))) == ([], 1, 1)
     assert "results.json" in source.notes[0]
 
 
@@ -123,7 +124,7 @@ def test_an_unreadable_log_is_an_error(make_run):
     (run / "trajectories.jsonl").unlink()
     (run / "trajectories.jsonl").mkdir()
     with pytest.raises(DataError, match="cannot be read"):
-        list(Source.open(run).rollouts())
+        list(Source.open(run).rollouts(rollout_of))
 
 
 def test_a_run_has_a_headline_from_its_first_to_its_last_evaluation(make_run, make_row):

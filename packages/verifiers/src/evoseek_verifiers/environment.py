@@ -14,12 +14,13 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from evoseek.answer import ChatRoller, chat_environment
+from evoseek.answer import chat_environment
 from evoseek.corpus.questions import save_questions
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
 from evoseek.protocols import Chat, Environment, RewardFn
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import ChatRoller
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.settings import with_setting
 from evoseek.training.context import Context

@@ -108,7 +108,7 @@ def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
         "metadata": row["question"].get("metadata") or {},
         "task": row["question"].get("task") or {},
         "segments": [_segment(segment) for segment in segments],
-        "actions": [_action(action) for action in row["actions"]],
+        "actions": [{key: part for key, part in action.items() if key != "text"} for action in row["actions"]],
         "results": [_result(result, segments) for result in row["tool_results"]],
     }
     if credit is None:
@@ -139,10 +139,6 @@ def _segment(segment: Any) -> dict[str, Any]:
     if segment["kind"] == "action":
         shown |= {"ids": segment["ids"], "logprobs": list(map(_rounded, segment.get("logprobs", ())))}
     return shown
-
-
-def _action(action: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in action.items() if key != "text"}
 
 
 def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:

@@ -5,12 +5,12 @@ being written. A damaged line is an error that names it.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.credit.advantages import CreditSettings, is_relative
@@ -23,11 +23,12 @@ from evoseek.registry import find
 from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.evaluation import held_out_score, metric_name, score_text
 from evoseek.report.metrics import ManyMetrics, MetricRow, read_metrics
-from evoseek.report.view.rollouts import Credit, Rollout, credit_of, rollout_of
+from evoseek.report.view.rollouts import Credit, credit_of
 from evoseek.runs import RunDirectory
 from evoseek.statistics import Interval
 from evoseek.trust import check_code
 
+T = TypeVar("T")
 _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
 
 
@@ -164,9 +165,9 @@ class Source:
             return {}
         return dict(ResumableJsonl(self.run.samples).rows(credit_of, "rollout's advantages"))
 
-    def rollouts(self) -> Iterator[tuple[Rollout, Mapping[str, Any]]]:
-        """The rollouts in the order in which they were recorded, each with its line. Raises DataError."""
-        return ResumableJsonl(self.run.trajectories).rows(lambda row: (rollout_of(row), row), "rollout")
+    def rollouts(self, make: Callable[[Any], T]) -> Iterator[T]:
+        """What `make` makes of the line of each rollout, in the order in which they were recorded. Raises DataError."""
+        return ResumableJsonl(self.run.trajectories).rows(make, "rollout")
 
     @property
     def is_running(self) -> bool:

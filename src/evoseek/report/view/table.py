@@ -12,14 +12,14 @@ import gzip
 import hashlib
 import json
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, cast
 
 from tokenizers import Tokenizer
 
-from evoseek.report.view.rollouts import Credit, Rollout, detail_of
+from evoseek.report.view.rollouts import Credit, Rollout, detail_of, rollout_of
 from evoseek.report.view.source import Source
 
 
@@ -113,7 +113,15 @@ class RolloutTable:
         """Read the rollouts of a run. Raises DataError."""
         table, tokens = cls(), TokenTexts(source.tokenizer_file(), source.notes)
         waiting: list[dict[str, Any]] = []
-        for rollout, detail, credit in _details(source, tokens):
+
+        def detailed(row: Any) -> tuple[Rollout, dict[str, Any], Credit | None]:
+            rollout = rollout_of(row)
+            detail = detail_of(row, credit := source.credits.get(rollout.id))
+            for segment in detail["segments"]:
+                tokens.add(segment.get("ids", []))
+            return rollout, detail, credit
+
+        for rollout, detail, credit in source.rollouts(detailed):
             table._add(rollout, credit)
             waiting.append(detail)
             if len(waiting) == CHUNK:
@@ -139,19 +147,6 @@ class RolloutTable:
     def json(self) -> dict[str, Any]:
         """Everything but the chunks and the token texts."""
         return {"columns": self.columns, "questions": list(self.questions), "episodes": list(self.episodes)}
-
-
-def _details(source: Source, tokens: TokenTexts) -> Iterator[tuple[Rollout, dict[str, Any], Credit | None]]:
-    """Each rollout with its detail; of a line whose detail is damaged, what the list shows."""
-    for rollout, row in source.rollouts():
-        credit = source.credits.get(rollout.id)
-        try:
-            detail = detail_of(row, credit)
-            for segment in detail["segments"]:
-                tokens.add(segment.get("ids", []))
-        except (ValueError, LookupError, TypeError, AttributeError, OverflowError) as error:
-            detail = {"id": rollout.id, "damaged": f"{type(error).__name__}: {error}"}
-        yield rollout, detail, credit
 
 
 def _mean_advantage(credit: Credit | None) -> float | None:

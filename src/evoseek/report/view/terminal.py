@@ -11,7 +11,7 @@ from rich.console import Console
 
 from evoseek.errors import ConfigError, did_you_mean
 from evoseek.report.printable import say
-from evoseek.report.view.rollouts import Rollout, detail_of
+from evoseek.report.view.rollouts import Rollout, detail_of, rollout_of
 from evoseek.report.view.source import Source
 
 _SHOWN = 2000  # characters of a turn
@@ -22,7 +22,7 @@ def list_rollouts(console: Console, source: Source, last: int) -> None:
     """Print the last rollouts in the order in which they were recorded."""
     shown: deque[Rollout] = deque(maxlen=last)
     total = 0
-    for rollout, _ in source.rollouts():
+    for rollout in source.rollouts(rollout_of):
         shown.append(rollout)
         total += 1
     for rollout in shown:
@@ -37,7 +37,7 @@ def list_rollouts(console: Console, source: Source, last: int) -> None:
 def show_rollout(console: Console, source: Source, id: str) -> None:
     """Print the rollout with this id turn by turn. Raises ConfigError, with the nearest id, if there is none."""
     ids: list[str] = []
-    for rollout, row in source.rollouts():
+    for rollout, row in source.rollouts(lambda row: (rollout_of(row), row)):
         if rollout.id == id:
             say(console, rollout_text(rollout, detail_of(row, source.credits.get(id))))
             return

@@ -81,7 +81,6 @@ const NAMES = { prompt: "Prompt", action: "Policy", observation: "Observation" }
 
 // The turns of a rollout. `detail` is as the chunk holds it, `texts` the texts of tokens.
 function turns(detail, texts) {
-  if (detail.damaged) return [el("p", { class: "note" }, "The rest of this line is damaged: ", prose(detail.damaged))];
   const actions = [...detail.actions], results = [...detail.results];
   let found = [];
   let start = 0;
@@ -131,7 +130,7 @@ function rolloutBlock(one, title, open) {
   const render = async () => {
     try {
       const [detail, texts] = await Promise.all([detailOf(one), tokenTexts(runOf(one))]);
-      inside.replaceChildren(detail.damaged ? "" : outcomeOf(one, detail), ...turns(detail, texts));
+      inside.replaceChildren(outcomeOf(one, detail), ...turns(detail, texts));
     } catch (error) {
       inside.replaceChildren(el("p", { class: "note" }, error.message));
     }
