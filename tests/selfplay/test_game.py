@@ -17,7 +17,6 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms
 from evoseek.policy.encoding import plain
-from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
@@ -167,8 +166,7 @@ def check_play(play, system):
     assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
     assert play.rules == RuleFilter(5, min_searches=1, rules="full", reserved=TESTS)
     assert play.evidence is supporting_passages
-    assert isinstance(play.reward, EvidenceReward)
-    assert play.reward.weight == 0.125
+    assert play.reward.settings.evidence_weight == 0.125
     assert play.solver.limits == Limits(max_turns=4, max_tokens_per_turn=60, **LIMITS)
     assert play.proposer.limits == Limits(max_turns=5, max_tokens_per_turn=50, **LIMITS)
     assert (play.solver.temperature, play.solver.seed, play.proposer.seed) == (0.75, 11, 11)
@@ -234,7 +232,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     solving = system.solving
     rollouts = solving.rollouts
     assert (solving.questions_per_step, rollouts.group_size, rollouts.roller.temperature) == (4, 3, 0.75)
-    assert solving.rollouts.reward is system.play.reward
+    assert solving.rollouts.reward == system.play.reward
     check_learner(solving.update.learner, 1e-5, 0.75)
     assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
     assert system.restart_solver.__self__ is solving.update.learner
@@ -436,7 +434,7 @@ def test_without_shares_no_task_requests_a_number(places, tmp_path):
 def test_what_is_off_by_default_is_not_there(places, tmp_path):
     play = loop_of("dr-zero", tmp_path / "a", {"search.index": places["search.index"]}).system.play
     assert (play.verifier, play.evidence, play.label) == (None, seen_passages, None)
-    assert not isinstance(play.reward, EvidenceReward)
+    assert play.reward.settings.evidence_weight == 0
     loop = loop_of("dr-zero", tmp_path / "b", {"search.index": places["search.index"], "proposer.frozen_after": 0})
     assert (loop.evaluate, loop.system.oracle, loop.steps) == (None, None, 3 * (5 + 2 + 15))
     assert loop.system.writing == loop.system.play

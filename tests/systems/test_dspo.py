@@ -5,7 +5,8 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.reward.shaping import OverlongReward
+from evoseek.reward.functions import RewardSettings
+from evoseek.reward.shaping import ShapedReward
 from evoseek.systems.dspo import DSPO
 from evoseek.training.question_order import Passes, QuestionOrder
 
@@ -76,7 +77,7 @@ def test_lengths_are_no_signal(step, questions):
     """Every rollout is right, one of two overlong: their rewards differ, but only by how long they are."""
 
     def shape(reward):
-        shaped = OverlongReward(reward, 1)
+        shaped = ShapedReward(reward, RewardSettings(overlong_max=1))
 
         async def every_other(trajectory):
             return await (shaped if trajectory.id.endswith("/1") else reward)(trajectory)

@@ -211,7 +211,7 @@ class DrZero:
         game = Game.load(settings, context, PassageProposerEnv, one_policy=own.one_policy)
         solver = game.solver
         questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
-        rollouts = context.rollouts(game.play.solver, settings.rollout, reward=game.play.reward, label=game.play.label)
+        rollouts = context.rollouts(game.play.solver, settings.rollout, game.play.label)
         restart = context.trainer.learner.restart if own.fresh_optimizer else None
         system = cls(
             phases=own,

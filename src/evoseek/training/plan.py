@@ -15,7 +15,7 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import RewardFn
-from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, WrongReward
+from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.settings import GroupRolloutSettings
@@ -107,14 +107,7 @@ class TrainingContext(Context):
     def training_reward(self) -> RewardFn:
         """The solver's reward in training: with the share for evidence, and the penalties for wrong answers, for
         rollouts without an answer and for overlong ones."""
-        settings, reward = self.settings.reward, self.reward
-        if settings.evidence_weight:
-            reward = EvidenceReward(reward, settings.evidence_weight)
-        if settings.wrong_penalty:
-            reward = WrongReward(reward, settings.wrong_penalty)
-        if settings.unanswered_penalty:
-            reward = UnansweredReward(reward, settings.unanswered_penalty)
-        return reward if settings.overlong_max is None else OverlongReward(reward, settings.overlong_max)
+        return ShapedReward(self.reward, self.settings.reward)
 
     @cached_property
     def reviewed(self) -> ReviewedQuestions:
@@ -169,20 +162,16 @@ class TrainingContext(Context):
         self,
         solver: Roller,
         settings: GroupRolloutSettings,
-        *,
-        reward: RewardFn | None = None,
         label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None,
     ) -> QuestionRollouts:
-        """The rollouts of a step, recorded in the run's directory; scored by the training reward unless another one is
-        given."""
-        given = reward or self.training_reward
+        """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off
         if put_off and not (isinstance(solver.sampler, TorchSampler) and solver.renderer.put_off(())):
             raise ConfigError(
                 f"rollout.put_off is {settings.put_off}, but answers can be put off only with the embedded sampler "
                 "(sampler.name = torch) and the format tags (policy.format). Choose these, or leave it out."
             )
-        return QuestionRollouts(solver, given, self.trajectories, size, self.ranks, label, put_off)
+        return QuestionRollouts(solver, self.training_reward, self.trajectories, size, self.ranks, label, put_off)
 
     def plan(
         self, system: System, solver: Roller, *, state: State | None = None, ahead: Ahead[Any] | None = None
