@@ -32,7 +32,7 @@ from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.supervised import SupervisedProgress, SupervisedRun
+from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Message, TrainingSample
 from evoseek.world.site import Site
 from evoseek.world.world import World
@@ -113,7 +113,7 @@ def build(
     work: Path,
     recipe: Recipe,
     *,
-    progress: Callable[[SupervisedProgress], None] = lambda _: None,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
     checkpoint_every: int = 50,
 ) -> bool:

@@ -45,7 +45,7 @@ from evoseek.simulator.collecting import SearchRecord, document_texts, load_reco
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.supervised import SupervisedProgress, SupervisedRun
+from evoseek.training.supervised import SupervisedRun
 from evoseek.training.trainer import check_dtype, load_trainable
 from evoseek.types import TrainingSample
 
@@ -160,7 +160,7 @@ def tune(
     seed: int,
     steps: int,
     tokens_per_step: int,
-    progress: Callable[[SupervisedProgress], None] = lambda _: None,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
 ) -> bool:
     """Train to the last step and write the simulator as a plain model to `directory`, an adapter merged.
@@ -271,9 +271,6 @@ def tune_simulator(
             console, f"Tuning on {len(data.useful)} useful and {len(data.noisy)} noisy searches, after step {run.step}."
         )
 
-        def watch(progress: SupervisedProgress) -> None:
-            bar.show(progress.step, progress.steps, f"loss {progress.loss:.4f}")
-
         finished = tune(
             run,
             data,
@@ -281,7 +278,7 @@ def tune_simulator(
             seed=settings.run.seed,
             steps=steps,
             tokens_per_step=tokens_per_step,
-            progress=watch,
+            progress=lambda step, loss: bar.show(step, steps, f"loss {loss:.4f}"),
             should_stop=interrupted,
         )
     if finished:
