@@ -35,7 +35,7 @@ from evoseek.types import Question, TrajectoryGroup
 class TrainingPlan:
     """A system with everything that the loop needs.
 
-    `settings` are those that it was built from. `parts` are the parts of a checkpoint, `resumed` is called with the
+    `parts` are the parts of a checkpoint, `resumed` is called with the
     step at which training begins, and `eval_roller` answers held-out questions. A system with phases defines after how
     many `steps` it ends, and after which steps an evaluation `is_due` (step 0: before training); otherwise the settings
     do. `is_game` says that the policy is rewarded by a game that it plays itself, whose reward may rise while the
@@ -45,7 +45,6 @@ class TrainingPlan:
     """
 
     system: System
-    settings: TrainingSettings
     parts: Mapping[str, Part]
     resumed: Callable[[int], None]
     eval_roller: Roller
@@ -183,6 +182,4 @@ class TrainingContext(Context):
         if self.settings.evaluation.path and self.settings.has_engine:
             eval_roller = self.solver(self.held_out_engine)
         drop = ahead.drop if ahead is not None else do_nothing
-        return TrainingPlan(
-            system, self.settings, self.trainer.parts, self.publish, eval_roller, state=state, drop=drop
-        )
+        return TrainingPlan(system, self.trainer.parts, self.publish, eval_roller, state=state, drop=drop)
