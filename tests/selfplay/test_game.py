@@ -490,7 +490,7 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places, monkeypatch):
     with TrainingContext(load_settings(system="dr-zero", options=places)) as context:
         game, tasks = DrZero.proposing(context.settings, context)
         (whole, *_) = tasks(0, 5, "k")
-        monkeypatch.setattr("evoseek.selfplay.tasks.SOURCE_TOKENS", 3)
+        monkeypatch.setattr("evoseek.systems.dr_zero.SOURCE_TOKENS", 3)
         (cut, *_) = tasks(0, 5, "k")
     stored = index.get(cut.task.passage.id)
     assert whole.task.passage.text == stored.text  # as it stands in the corpus, letter case and all
