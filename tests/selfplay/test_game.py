@@ -348,10 +348,10 @@ def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, sy
 def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tmp_path, monkeypatch):
     """Three steps of proposing, one of writing, four of solving: after step 13 the proposer is of step 11."""
     options = places | OPTIONS | DR_ZERO
-    monkeypatch.setattr("evoseek.train.resume", lambda *_: 13)
+    monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_: 13)
     play = loop_of("dr-zero", tmp_path / "run", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (11, 13)
-    monkeypatch.setattr("evoseek.train.resume", lambda *_: 10)
+    monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_: 10)
     play = loop_of("dr-zero", tmp_path / "again", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (10, 8)
     frozen = loop_of("dr-zero", tmp_path / "frozen", options | {"proposer.frozen_after": 0}).system.play
@@ -365,7 +365,7 @@ def test_a_sampler_is_restored_with_the_weights_that_a_proposer_stopped_at(place
     options = places | OPTIONS | DR_ZERO | more
     found = {}
     for step in (2, 8, 9, 20):
-        monkeypatch.setattr("evoseek.train.resume", lambda *_, step=step: step)
+        monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_, step=step: step)
         system = loop_of("dr-zero", tmp_path / str(step), options).system
         assert system.frozen_after == 1
         found[step] = system.play.proposer.sampler.policy_version
@@ -403,7 +403,7 @@ def test_one_policy_is_published_and_restored_with_the_last_step_of_either_phase
     """Three steps of proposing, one of writing, four of solving."""
     found = {}
     for step in (0, 2, 4, 6, 8, 10, 12):
-        monkeypatch.setattr("evoseek.train.resume", lambda *_, step=step: step)
+        monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_, step=step: step)
         system = loop_of("dr-zero", tmp_path / str(step), one_policy).system
         found[step] = system.play.proposer.sampler.policy_version
     assert found == {0: 0, 2: 2, 4: 3, 6: 6, 8: 8, 10: 10, 12: 11}

@@ -154,14 +154,16 @@ def test_a_few_steps_lower_the_loss_and_an_interruption_changes_nothing(tmp_path
     assert rows == [{"step": n, "loss": loss} for n, loss in enumerate(straight.losses, start=1)]
 
     first, seen = begin(tmp_path / "work-2"), []
-    assert not tune(
-        first, data, tmp_path / "resumed", **settings, progress=seen.append, should_stop=lambda: len(seen) == 2
-    )
+
+    def note(step, loss):
+        seen.append(step)
+
+    assert not tune(first, data, tmp_path / "resumed", **settings, progress=note, should_stop=lambda: len(seen) == 2)
     assert not (tmp_path / "resumed").exists()
     second = begin(tmp_path / "work-2")
     assert second.step == 2
-    assert tune(second, data, tmp_path / "resumed", **settings, progress=seen.append)
-    assert [progress.step for progress in seen] == [1, 2, 3, 4, 5]
+    assert tune(second, data, tmp_path / "resumed", **settings, progress=note)
+    assert seen == [1, 2, 3, 4, 5]
     assert second.losses == straight.losses
     left, right = (load_policy(str(tmp_path / name)).model for name in ("straight", "resumed"))
     assert all(torch.equal(weight, right.state_dict()[name]) for name, weight in left.state_dict().items())
