@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.doubles.losses import count_totals
 
-from evoseek.loss.base import LossInputs, Totals, count_totals
+from evoseek.loss.base import LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss, sequence_ratio, token_ratio
 from evoseek.types import TrainingSample
 
