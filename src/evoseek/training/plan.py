@@ -137,16 +137,8 @@ class TrainingContext(Context):
         self, agent: Agent, objective: Objective, *, part: str = "policy", total_steps: int | None = None
     ) -> Trainer:
         """The trainer of an agent's policy, of this name in checkpoints."""
-        return Trainer.load(
-            self.settings,
-            agent.policy,
-            self.run,
-            self.checkpoint,
-            self.ranks,
-            objective=objective,
-            part=part,
-            total_steps=total_steps,
-        )
+        run, checkpoint, ranks = self.run, self.checkpoint, self.ranks
+        return Trainer.load(self.settings, agent.policy, objective, run, checkpoint, ranks, part, total_steps)
 
     def publish(self, step: int) -> None:
         """Hand the weights of a step to the sampler; a collective."""
