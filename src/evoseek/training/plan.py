@@ -35,13 +35,12 @@ from evoseek.types import Question, TrajectoryGroup
 class TrainingPlan:
     """A system with everything that the loop needs.
 
-    `parts` are the parts of a checkpoint, `resumed` is called with the
-    step at which training begins, and `eval_roller` answers held-out questions. A system with phases defines after how
-    many `steps` it ends, and after which steps an evaluation `is_due` (step 0: before training); otherwise the settings
-    do. `is_game` says that the policy is rewarded by a game that it plays itself, whose reward may rise while the
-    policy gets worse: the held-out score is then watched for that. `state` is what checkpoints keep of the system
-    besides the parts, and `measure` gives its own held-out numbers, at every evaluation. `drop` drops what the system
-    has begun of later steps.
+    `parts` are the parts of a checkpoint, `resumed` is called with the step at which training begins, and `eval_roller`
+    answers held-out questions. A system with phases defines after how many `steps` it ends, and after which steps an
+    evaluation `is_due` (step 0: before training); otherwise the settings do. `is_game` says that the policy is rewarded
+    by a game that it plays itself, whose reward may rise while the policy gets worse: the held-out score is then
+    watched for that. `state` is what checkpoints keep of the system besides the parts, and `measure` gives its own
+    held-out numbers, at every evaluation. `drop` drops what the system has begun of later steps.
     """
 
     system: System
