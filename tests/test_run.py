@@ -104,8 +104,9 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
     assert learner.loss == ClippedLoss(0.15, 0.35, "sequence-sum")
     groups = learner.optimizer.param_groups
     assert {group["lr"] for group in groups} == {1e-5}
-    assert (learner.warmup_steps, learner.max_grad_norm, learner.token_budget) == (9, 0.4, 333)
-    assert (learner.bf16, learner.forward.temperature) == (True, 0.75)
+    own = learner.settings
+    assert (own.warmup_steps, own.max_grad_norm, learner.token_budget, own.bf16) == (9, 0.4, 333, True)
+    assert learner.forward.temperature == 0.75
 
     assert (loop.steps, loop.checkpoint_every, loop.evaluate_every, loop.max_invalid) == (8, 3, 6, 0.3)
     assert loop.checkpoints.keep_last == 4

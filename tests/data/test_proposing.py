@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.doubles.learners import learner_of
 from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.checkpoints import Checkpoint, latest_checkpoint
@@ -22,7 +23,6 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.data.proposing import Writing, propose
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
 from evoseek.learner.checkpoint import Part, save_checkpoint
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
@@ -225,7 +225,7 @@ def test_a_system_without_a_proposer_is_refused(config, tmp_path) -> None:
 
 def checkpoint_of(directory: Path, **parts: Policy) -> Checkpoint:
     def part(policy: Policy) -> Part:
-        learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
+        learner = learner_of(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
         return Part(partial(save_policy, policy), learner)
 
     save_checkpoint(directory, step=3, parts={name: part(policy) for name, policy in parts.items()}, position={})

@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import PolicyError
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import export_policy, load_policy, merged, save_policy
@@ -270,7 +270,9 @@ def test_training_one_policy_leaves_the_other_and_the_base_bit_for_bit(base: Pol
         frozen = {name: p for name, p in weights(base, "").items() if f".{policy.adapter}." not in name}
         own, others_logits, base_logits = weights(base, f".{policy.adapter}."), logits(other), logits(base)
         with policy.active():
-            learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.01, weight_decay=0.1)
+            learner = learner_of(
+                LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.01, weight_decay=0.1
+            )
             losses = [learner.update(samples())["loss"] for _ in range(3)]
         assert losses[-1] < losses[0]
         after = weights(base, "")
@@ -286,7 +288,7 @@ def test_the_learner_sees_the_adapter_in_body_and_head(base: Policy) -> None:
     solver = pair(base)[1]
     sample = samples()[0]
     with solver.active():
-        learner = Learner(LogprobModel(solver.model), loss=CrossEntropyLoss(), learning_rate=0.0)
+        learner = learner_of(LogprobModel(solver.model), loss=CrossEntropyLoss(), learning_rate=0.0)
         loss = learner.update([sample])["loss"]
     ids = torch.tensor([sample.token_ids])
     with torch.no_grad(), solver.active():

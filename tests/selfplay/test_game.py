@@ -205,7 +205,7 @@ def check_loop(loop, steps):
 
 def check_learner(learner, rate, temperature):
     assert {group["lr"] for group in learner.optimizer.param_groups} == {rate}
-    assert (learner.warmup_steps, learner.max_grad_norm) == (9, 0.4)
+    assert (learner.settings.warmup_steps, learner.settings.max_grad_norm) == (9, 0.4)
     assert learner.forward.temperature == temperature
 
 

@@ -6,12 +6,12 @@ from itertools import islice
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulated import parse_documents, simulator_messages
 from evoseek.errors import ConfigError, DataError
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy
@@ -129,7 +129,7 @@ def test_the_order_follows_from_the_seed():
 
 def begin(work):
     def learner(policy):
-        return Learner(
+        return learner_of(
             LogprobModel(policy.model),
             loss=CrossEntropyLoss(),
             learning_rate=3e-3,
