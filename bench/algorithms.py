@@ -86,7 +86,7 @@ def examine(settings: TrainingSettings, checkpoint: Checkpoint | None) -> Evalua
     """All of the held-out questions, at the training temperature."""
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")
     with Context(settings, checkpoint=checkpoint) as context:
-        roller = context.solver(context.held_out_engine).at(settings.rollout.temperature)
+        roller = context.solver(context.searched_held_out).at(settings.rollout.temperature)
         return asyncio.run(evaluate(questions, roller=roller, metric=context.metric, reward=context.reward))
 
 

@@ -145,7 +145,7 @@ def examine(seed: int, folder: Path, run: Path | None) -> dict:
         config = make_config(server, seed, folder / "evaluation.jsonl", ARMS["clean"])
         with Context(config, checkpoint=latest_checkpoint(run) if run is not None else None) as context:
             questions = load_questions(folder / "evaluation.jsonl")
-            roller = context.solver(context.held_out_engine).at(config.rollout.temperature)
+            roller = context.solver(context.searched_held_out).at(config.rollout.temperature)
             evaluation = asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
     answered = [(r.trajectory.answer or "", r.question) for r in evaluation.results if isinstance(r.outcome, Scored)]
     by_hops = {hops: [r.trajectory for r in evaluation.results if r.question.metadata["hops"] == hops] for hops in HOPS}

@@ -77,12 +77,12 @@ class Answerer:
         settings, check = context.settings, check_of(context)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
-            model = chat_roller(context, context.engine)
+            model = chat_roller(context, context.searched)
             return cls(model.chat.name, model, check, refuses, reads_history=True)
         agent, model = context.agent, settings.policy.model
         is_trained = context.checkpoint is not None or origin(model) != model
         reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
-        roller = context.solver(context.engine).at(0.0)
+        roller = context.solver(context.searched).at(0.0)
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
 
     def notices(self, question: str = "") -> Iterator[str]:

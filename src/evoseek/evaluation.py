@@ -122,7 +122,7 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
     if uses_chat_model(settings):
         temperature = settings.answerer.temperature
         if request.baseline is None:
-            asked = chat_roller(context, context.held_out_engine, request.search)
+            asked = chat_roller(context, context.searched_held_out, request.search)
             return _Model(asked.chat.name, asked.one, temperature)
         chat, prompts = context.chat("answerer")
         name, model = chat.name, ChatModel(chat)
@@ -132,12 +132,12 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
             say(console, notice)
         name = agent.policy.name
         if request.baseline is None:
-            roller = context.solver(context.held_out_engine) if request.search else agent.solver([])
+            roller = context.solver(context.searched_held_out) if request.search else agent.solver([])
             return _Model(name, roller.at(temperature).one, temperature)
         prompts, model = agent.prompts, PolicyModel(agent, temperature)
     engine = None
     if request.search:
-        engine = context.web.engine if context.held_out_engine is None else context.held_out_engine
+        engine = context.held_out_engine if settings.has_engine else context.web.engine
     baseline = build("baseline", PartSettings(name=request.baseline), context)
     limits = limits_of(settings.rollout, prompts)
     return _Model(name, BaselineAnswerer(baseline, model, prompts, limits, engine, settings.search).answer, temperature)

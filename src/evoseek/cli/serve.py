@@ -195,7 +195,7 @@ def _answering(run: Run, console: Console) -> Generator[tuple[Answerer, SearchEn
     from evoseek.answer import Answerer
 
     with run.context() as context:
-        answerer, engine = Answerer.of(context), context.engine
+        answerer, engine = Answerer.of(context), context.searched
         for notice in answerer.notices():
             say(console, notice)
         yield answerer, None if isinstance(engine, QuestionEngine) else engine

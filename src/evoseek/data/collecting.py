@@ -94,13 +94,13 @@ def _model(context: Context, limits: CollectionLimits) -> tuple[str, Roll]:
     answerer = context.settings.answerer
     if not uses_chat_model(context.settings):
         context.report_models()
-        return context.agent.policy.name, context.solver(context.engine).one
+        return context.agent.policy.name, context.solver(context.searched).one
     if limits.attempts > 1 and answerer.temperature == 0:
         raise ConfigError(
             f"{limits.attempts} attempts were asked for, but answerer.temperature is 0, at which they are all alike. "
             "Set answerer.temperature above 0 (--set answerer.temperature=0.7), or --attempts to 1."
         )
-    model = chat_roller(context, context.engine)
+    model = chat_roller(context, context.searched)
     return model.chat.name, model.one
 
 

@@ -41,7 +41,7 @@ def probe(context: DoctorContext) -> Iterator[Diagnosis]:
 def _rollouts(context: TrainingContext) -> Diagnosis:
     """Whether a question is answered with the tool, and the time of a step."""
     settings, each = context.settings, step_rollouts(context.settings)
-    roller, question = context.solver(context.engine), Question("probe", "Who is the mayor of Kalo?", ())
+    roller, question = context.solver(context.searched), Question("probe", "Who is the mayor of Kalo?", ())
 
     async def roll() -> list[Trajectory]:
         return await asyncio.gather(*(roller.one(question, f"probe-{number}") for number in range(_COUNT)))

@@ -122,18 +122,16 @@ class Context:
         return SamplerRun(closing=self.closing)
 
     @cached_property
-    def engine(self) -> SearchEngine | QuestionEngine | None:
-        """The engine of the search tool; None on the web."""
-        if not self.settings.has_engine:
-            return None
+    def engine(self) -> SearchEngine | QuestionEngine:
+        """The engine of the search tool."""
         given = self.objects.search
         return build("search", self.settings.search, self) if given is None else given  # one may have a length of 0
 
     @cached_property
-    def held_out_engine(self) -> SearchEngine | QuestionEngine | None:
+    def held_out_engine(self) -> SearchEngine | QuestionEngine:
         """The engine for held-out questions: the same, unless evaluation.index names another index."""
         index = self.settings.evaluation.index
-        if not index or not self.settings.has_engine:
+        if not index:
             return self.engine
         if self.objects.search is not None and self.settings.searches_engine:
             raise ConfigError(
@@ -141,6 +139,16 @@ class Context:
                 "another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
             )
         return build("search", self.settings.search.model_copy(update={"index": index}), self)
+
+    @property
+    def searched(self) -> SearchEngine | QuestionEngine | None:
+        """The engine that is searched for a user's question; None on the web."""
+        return self.engine if self.settings.has_engine else None
+
+    @property
+    def searched_held_out(self) -> SearchEngine | QuestionEngine | None:
+        """The engine that is searched for held-out questions; None on the web."""
+        return self.held_out_engine if self.settings.has_engine else None
 
     def simulated(self) -> SimulatedEngine:
         """The engine that the model of [simulator] plays, without noise."""

@@ -170,7 +170,7 @@ class TrainingContext(Context):
         engine, where there is one. `state` is what checkpoints keep of the system, `ahead` holds its rollouts of later
         steps."""
         eval_roller = solver
-        if self.settings.evaluation.path and self.held_out_engine is not None:
+        if self.settings.evaluation.path and self.settings.has_engine:
             eval_roller = self.solver(self.held_out_engine)
         drop = ahead.drop if ahead is not None else do_nothing
         return TrainingPlan(system, self.trainer.parts, self.publish, eval_roller, state=state, drop=drop)

@@ -104,7 +104,7 @@ def _opened(arguments_json: str) -> Opened:
     context = closing.enter_context(Context(settings))
     questions = read_questions(evaluation_path(settings), setting="questions (evaluation.path)")
     prompts = load_prompts("default" if settings.policy.prompts == "auto" else settings.policy.prompts)
-    env, limits = chat_environment(context, prompts, context.held_out_engine)
+    env, limits = chat_environment(context, prompts, context.held_out_engine if settings.has_engine else None)
     asked = questions[: settings.evaluation.limit]
     return Opened(settings, asked, env, limits, context.reward, context.metric)
 
