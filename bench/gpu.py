@@ -41,8 +41,9 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwe
 from evoseek.checkpoints import latest_checkpoint
 from evoseek.demo import RECIPE, TRAINING_HOPS, demo_options, make_world
 from evoseek.learner.batch import make_batch, split_by_tokens
-from evoseek.learner.learner import Learner
+from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
+from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.policy.load import load_tokenizer
 from evoseek.policy.lora import add_adapter
@@ -245,14 +246,9 @@ def _measure_learner(policy: Policy, card: Card, *, backward: int) -> dict[str, 
     found: dict[str, object] = {"parameters": parameters(policy)}
     checkpoint_activations(policy.model)
     forward = LogprobModel(policy.model, temperature=1.0)
-    learner = Learner(
-        forward,
-        loss=ClippedLoss(),
-        learning_rate=1e-6,
-        token_budget=BUDGET if card.is_gpu else 1024,
-        bf16=policy.adapter is None,
-        active=policy.active,
-    )
+    budget = BUDGET if card.is_gpu else 1024
+    settings = LearnerSettings(learning_rate=1e-6, token_budget=budget, bf16=policy.adapter is None)
+    learner = Learner(settings, LearnerContext(forward, ClippedLoss(), active=policy.active))
     found["expected GiB"] = _expected(policy, learner.token_budget)
     with card.peak(found):
         second = card.seconds(lambda: learner.update(samples), 2)

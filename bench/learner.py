@@ -31,8 +31,9 @@ import torch
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.learner.batch import lay_out, make_batch, split_by_tokens, trained_length
-from evoseek.learner.learner import Learner
+from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
+from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample
@@ -245,7 +246,8 @@ def measure_gpu() -> None:
     model = make_model(2048, 36, 16, 2, 151936, inner=11008).to("cuda")
     checkpoint_activations(model)
     samples = make_searches(151936, 80, 8)
-    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=1e-6, token_budget=16384, bf16=True)
+    settings = LearnerSettings(learning_rate=1e-6, token_budget=16384, bf16=True)
+    learner = Learner(settings, LearnerContext(LogprobModel(model), ClippedLoss()))
     learner.update(samples)
     torch.cuda.reset_peak_memory_stats()
     seconds = median(clock(model, lambda: learner.update(samples)) for _ in range(3))

@@ -29,6 +29,7 @@ import argparse
 import asyncio
 import re
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import fmean, median
 from time import perf_counter, process_time
@@ -42,8 +43,10 @@ from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen2_5_chat_template
 
 from evoseek.credit.advantages import group_advantages
-from evoseek.learner.learner import Learner
+from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.optim import adamw
+from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.policy.load import load_policy
 from evoseek.policy.sampler import TorchSampler
@@ -87,14 +90,9 @@ def our_side(work: Work) -> SearchR1:
         trajectories=TrajectoryWriter(work.policy.parent / "trajectories.jsonl", policy.tokenizer.decode),
         group_size=work.rollouts,
     )
-    learner = Learner(
-        LogprobModel(policy.model),
-        loss=ClippedLoss(CLIP, CLIP, "token-mean"),
-        learning_rate=LEARNING_RATE,
-        weight_decay=WEIGHT_DECAY,
-        token_budget=OUR_TOKEN_BUDGET,
-        bf16=work.bf16,
-    )
+    settings = LearnerSettings(learning_rate=LEARNING_RATE, token_budget=OUR_TOKEN_BUDGET, bf16=work.bf16)
+    context = LearnerContext(LogprobModel(policy.model), ClippedLoss(CLIP, CLIP, "token-mean"))
+    learner = Learner(settings, context, partial(adamw, weight_decay=WEIGHT_DECAY))
     update = GroupUpdate(learner, group_advantages, seed=SEED)
     return SearchR1(work.task.questions, rollouts, update, sampler.update_weights, work.questions)
 

@@ -17,8 +17,9 @@ from transformers import PreTrainedTokenizerFast
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
-from evoseek.learner.learner import Learner
+from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, save_policy
 from evoseek.policy.tool_calls import ToolCallRenderer
@@ -108,8 +109,9 @@ def teach(directory: Path, task: SearchTask, chat_template: str) -> None:
     policy = Policy(tiny_model(config, SEED), tokenizer, "bench")
     renderer = ToolCallRenderer(tokenizer, [task.tool.schema])
     samples = [demonstration(question, task, renderer, policy) for question in task.taught]
-    schedule = {"learning_rate": 0.02, "warmup_steps": 10, "total_steps": TEACHING_STEPS}
-    learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), optimizer=MuonAdamW, **schedule)
+    settings = LearnerSettings(learning_rate=0.02, warmup_steps=10, token_budget=8192)
+    context = LearnerContext(LogprobModel(policy.model), CrossEntropyLoss(), total_steps=TEACHING_STEPS)
+    learner = Learner(settings, context, MuonAdamW)
     rng = random.Random(SEED)
     for step in range(1, TEACHING_STEPS + 1):
         loss = learner.update(rng.sample(samples, DEMONSTRATIONS_PER_STEP))["loss"]

@@ -15,7 +15,7 @@ from evoseek.registry import KINDS
 from evoseek.report.status import status
 from evoseek.report.view.source import Source
 from evoseek.reward.format import WebFormatReward
-from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, WrongReward
+from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
@@ -94,7 +94,7 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
     roller = rollouts.roller
     assert roller.limits == limits
     assert (system.questions_per_step, rollouts.group_size, roller.temperature, roller.seed) == (3, 5, 0.75, 11)
-    assert (rollouts.reward.metric, update.seed, update.mini_batches) == ("f1", 11, 1)
+    assert (rollouts.reward.reward.metric, update.seed, update.mini_batches) == ("f1", 11, 1)
     assert update.credit([1.0, 0.0], ["a", "a"]) == [0.5, -0.5]  # without the std
     assert roller.sampler.max_length == 90
     assert len(roller.sampler._slots) == 7
@@ -104,8 +104,9 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
     assert learner.loss == ClippedLoss(0.15, 0.35, "sequence-sum")
     groups = learner.optimizer.param_groups
     assert {group["lr"] for group in groups} == {1e-5}
-    assert (learner.warmup_steps, learner.max_grad_norm, learner.token_budget) == (9, 0.4, 333)
-    assert (learner.bf16, learner.forward.temperature) == (True, 0.75)
+    own = learner.settings
+    assert (own.warmup_steps, own.max_grad_norm, learner.token_budget, own.bf16) == (9, 0.4, 333, True)
+    assert learner.forward.temperature == 0.75
 
     assert (loop.steps, loop.checkpoint_every, loop.evaluate_every, loop.max_invalid) == (8, 3, 6, 0.3)
     assert loop.checkpoints.keep_last == 4
@@ -123,38 +124,20 @@ def loop_of(places, tmp_path, system="search-r1", **options):
         return loop
 
 
-def test_overlong_rollouts_are_penalised_in_training_and_not_in_evaluation(places, tmp_path):
-    loop = loop_of(places, tmp_path, questions__per_step=2, reward__overlong_max=20)
-    shaped = loop.system.rollouts.reward
-    assert (type(shaped), shaped.longest) == (OverlongReward, 20)
-    assert shaped.reward.metric == "exact_match"
-    metrics = asyncio.run(loop.evaluate(0))
-    assert 0.0 <= metrics["eval/reward"] <= 1.0
-
-
-def test_a_rollout_without_an_answer_is_penalised_in_training_and_not_in_evaluation(places, tmp_path):
-    loop = loop_of(places, tmp_path, questions__per_step=2, reward__unanswered_penalty=0.5)
-    shaped = loop.system.rollouts.reward
-    assert (type(shaped), shaped.penalty) == (UnansweredReward, 0.5)
-    assert 0.0 <= asyncio.run(loop.evaluate(0))["eval/reward"] <= 1.0
-
-
-@pytest.mark.parametrize("system", ["search-r1", "dspo"])
-def test_evidence_pays_in_training_and_not_in_evaluation(places, tmp_path, system):
-    settings = load_settings(system=system, options={"reward.evidence_weight": 0.5, "reward.wrong_penalty": 0.25})
-    with TrainingContext(settings, RunDirectory(tmp_path)) as context:
-        shaped = context.training_reward
-        assert (type(shaped), type(shaped.reward), shaped.reward.weight) == (WrongReward, EvidenceReward, 0.5)
-        assert not isinstance(context.reward, EvidenceReward)
-
-
 @pytest.mark.parametrize("system", ["search-r1", "dspo", "deepresearcher", "zerosearch"])
-def test_a_wrong_answer_is_penalised_in_training_by_every_system_with_questions(places, tmp_path, system):
-    settings = load_settings(system=system, options={"reward.wrong_penalty": 0.25, "reward.unanswered_penalty": 0.5})
+def test_rewards_are_shaped_in_training_by_every_system_with_questions(places, tmp_path, system):
+    shape = {"overlong_max": 20, "evidence_weight": 0.5, "unanswered_penalty": 0.5, "wrong_penalty": 0.25}
+    settings = load_settings(system=system, options={f"reward.{name}": value for name, value in shape.items()})
     with TrainingContext(settings, RunDirectory(tmp_path)) as context:
-        shaped = context.training_reward
-        assert (type(shaped), type(shaped.reward), shaped.reward.penalty) == (UnansweredReward, WrongReward, 0.25)
-        assert type(context.reward) not in (UnansweredReward, WrongReward)  # that of evaluations
+        assert context.training_reward == ShapedReward(context.reward, settings.reward)
+        assert not isinstance(context.reward, ShapedReward)  # that of evaluations
+
+
+def test_rewards_are_not_shaped_in_evaluation(places, tmp_path):
+    shape = {"reward__overlong_max": 20, "reward__unanswered_penalty": 0.5, "reward__wrong_penalty": 0.25}
+    loop = loop_of(places, tmp_path, questions__per_step=2, **shape)
+    assert loop.system.rollouts.reward.settings.overlong_max == 20
+    assert 0.0 <= asyncio.run(loop.evaluate(0))["eval/reward"] <= 1.0
 
 
 def test_the_filter_of_dspo(places, tmp_path):
@@ -226,7 +209,7 @@ def test_a_training_run_on_the_web_is_deepresearchers(tmp_path):
     with run.locked(), training_loop(web_settings(tmp_path), run, notify=print) as loop:
         assert isinstance(loop.system, DeepResearcher)
         rollouts, roller = loop.system.rollouts, loop.system.rollouts.roller
-        assert isinstance(rollouts.reward, WebFormatReward)
+        assert isinstance(rollouts.reward.reward, WebFormatReward)
         assert (roller.limits.max_tool_calls, roller.limits.max_turns, rollouts.group_size) == (10, 12, 16)
         assert roller.sampler.lockstep
         assert asyncio.run(loop.evaluate(0))["eval/n"] == 4  # on the same web: there is no index

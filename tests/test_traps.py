@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 from tests.doubles.engines import ScriptedVLLM
+from tests.doubles.learners import learner_of
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
@@ -27,7 +28,6 @@ from evoseek.credit.advantages import (
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
@@ -337,7 +337,7 @@ class TestTrap9AStepWithoutVariance:
     @pytest.mark.parametrize("loss", [ClippedLoss(), SequenceLoss(), ReinforceLoss()], ids=lambda loss: str(loss))
     def test_the_learner_skips_and_counts_the_step(self, model: PreTrainedModel, loss: LossFn) -> None:
         before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
-        learner = Learner(LogprobModel(model), loss=loss, learning_rate=0.1)
+        learner = learner_of(LogprobModel(model), loss=loss, learning_rate=0.1)
         samples = [sample for group in self.GROUPS for sample in samples_of(group)]
         for skipped in (1, 2):
             metrics = learner.update(samples)
@@ -348,7 +348,7 @@ class TestTrap9AStepWithoutVariance:
         assert all(torch.equal(before[name], tensor) for name, tensor in model.state_dict().items())
 
     def test_one_group_with_a_signal_is_enough_for_a_step(self, model: PreTrainedModel) -> None:
-        learner = Learner(LogprobModel(model), loss=SequenceLoss(), learning_rate=0.1)
+        learner = learner_of(LogprobModel(model), loss=SequenceLoss(), learning_rate=0.1)
         groups = (*self.GROUPS, group_of("mixed", Scored(1.0), Scored(0.0)))
         metrics = learner.update([sample for group in groups for sample in samples_of(group)])
         assert learner.step == 1

@@ -35,7 +35,7 @@ from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.loop import Evaluate, TrainingLoop
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
-from evoseek.training.run_state import RunState, resume
+from evoseek.training.run_state import RunState
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import Stages, check_run, settings_in
 
@@ -200,8 +200,9 @@ def training_loop(
         plan = _plan(own, context)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
-            _claim(run, settings, plan.settings if stages is None else settings, context)
-        start = resume(run, checkpoint, plan.parts, ranks, plan.state)
+            _claim(run, settings, context)
+        state = RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state, stages)
+        start = state.resume(checkpoint)
         notify(f"{context.trainer}")
         if stages is not None and ranks.is_first:
             stages.restore_rows(read_metrics(run.metrics))
@@ -210,7 +211,7 @@ def training_loop(
         steps = settings.run.steps
         yield TrainingLoop(
             system=plan.system,
-            checkpoints=RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state, stages),
+            checkpoints=state,
             metrics=_metrics(context, plan) if ranks.is_first else ManyMetrics(),
             timings=JsonlMetrics(run.timings) if ranks.is_first else ManyMetrics(),
             start=start,
@@ -234,12 +235,11 @@ def training_loop(
         )
 
 
-def _claim(run: RunDirectory, settings: TrainingSettings, planned: TrainingSettings, context: TrainingContext) -> None:
-    """Write the settings, as the system planned with them, into the run's directory; or check that they are those that
-    it was begun with."""
+def _claim(run: RunDirectory, settings: TrainingSettings, context: TrainingContext) -> None:
+    """Write the settings into the run's directory; or check that they are those that it was begun with."""
     objects = {"objects": names} if (names := context.objects.names()) else {}
     run.claim(
-        planned.resolved() | objects,
+        settings.resolved() | objects,
         inputs_of(settings),
         may_differ=changeable(settings, "on_resume"),
         defaults=defaults_of(settings).resolved(),

@@ -2,12 +2,12 @@
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import TrainingError
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.types import TrainingSample
@@ -26,7 +26,7 @@ def script_held(script):
 @pytest.fixture
 def learner():
     model = Qwen2ForCausalLM(Qwen2Config(num_key_value_heads=2, **SIZES)).eval()
-    return Learner(LogprobModel(model), loss=ReinforceLoss(), learning_rate=1e-3)
+    return learner_of(LogprobModel(model), loss=ReinforceLoss(), learning_rate=1e-3)
 
 
 def test_weights_moments_and_second_copies_are_told_apart(learner, script_held):

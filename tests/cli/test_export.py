@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from typer.testing import CliRunner
 
 from evoseek.cli.export import export
 from evoseek.cli.main import app
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import Part, save_checkpoint
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
@@ -37,7 +37,7 @@ def adapted() -> Policy:
 
 def checkpoint(run: Path, policy: Policy, step: int) -> None:
     with policy.active():
-        learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
+        learner = learner_of(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
     part = Part(lambda directory: save_policy(policy, directory), learner)
     save_checkpoint(run, step=step, parts={"policy": part}, position={})
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.doubles.learners import learner_of
 from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.checkpoints import Checkpoint, latest_checkpoint
@@ -22,7 +23,6 @@ from evoseek.corpus.resumable_jsonl import ResumableJsonl, open_growing_file
 from evoseek.data.proposing import Writing, propose
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
 from evoseek.learner.checkpoint import Part, save_checkpoint
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import Policy, load_policy, save_policy
@@ -209,7 +209,7 @@ def test_from_passages_forwards_the_source_is_evidence_and_whole(config, agent, 
     def forwards(request: SampleRequest, context: str) -> str:
         return good(replace(request, turn=request.turn + 1), context)
 
-    monkeypatch.setattr("evoseek.selfplay.tasks.SOURCE_TOKENS", 3)
+    monkeypatch.setattr("evoseek.systems.dr_zero.SOURCE_TOKENS", 3)
     passages = load_settings(system="dr-zero", options={"search.index": config.search.index, **SMALL})
     assert write(passages, agent, tmp_path / "q.jsonl", 24, script=forwards) == 24
     found = [passage for q in load_questions(tmp_path / "q.jsonl") for passage in q.metadata["evidence"]]
@@ -225,7 +225,7 @@ def test_a_system_without_a_proposer_is_refused(config, tmp_path) -> None:
 
 def checkpoint_of(directory: Path, **parts: Policy) -> Checkpoint:
     def part(policy: Policy) -> Part:
-        learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
+        learner = learner_of(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
         return Part(partial(save_policy, policy), learner)
 
     save_checkpoint(directory, step=3, parts={name: part(policy) for name, policy in parts.items()}, position={})

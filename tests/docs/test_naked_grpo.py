@@ -14,12 +14,12 @@ from runpy import run_path
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 
 from evoseek.credit.advantages import group_advantages
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.policy.load import load_policy
@@ -90,7 +90,7 @@ def library(index, questions, tmp_path_factory):
             group_size=NAKED["GROUP"],
         ),
         update=GroupUpdate(
-            learner=Learner(
+            learner=learner_of(
                 LogprobModel(policy.model),
                 loss=ClippedLoss(NAKED["CLIP"], NAKED["CLIP"], "token-mean"),
                 learning_rate=NAKED["LEARNING_RATE"],

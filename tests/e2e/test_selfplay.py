@@ -10,13 +10,13 @@ from statistics import fmean
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.doubles.learners import learner_of
 from tests.search.failing import FailingEngine
 
 from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import TrainingError
 from evoseek.eval.comparison import bootstrap
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.terms import wrapped
 from evoseek.policy.load import load_policy
@@ -242,7 +242,7 @@ def trained_on(config: GameSettings, directory: Path, role: str) -> dict[str, to
     policy, settings = load_policy(config.policy.model), config.learner
     own = {"proposer": config.proposer, "solver": config}[role]
     loss, credit = build("loss", own.loss, config), build("credit", own.credit, config)
-    learner = Learner(
+    learner = learner_of(
         LogprobModel(policy.model, temperature=1.0),
         loss=wrapped(loss, config.algorithm) if role == "solver" else loss,
         learning_rate=settings.learning_rate,

@@ -24,11 +24,11 @@ from dataclasses import dataclass
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from evoseek.credit.advantages import group_advantages
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
@@ -177,7 +177,7 @@ def ours(directory, rows, loss, token_budget=60):
     """Loss, gradient by parameter, and all metrics."""
     model = load_policy(str(directory)).model
     forward = LogprobModel(model, temperature=TEMPERATURE)
-    learner = Learner(forward, loss=loss, learning_rate=1e-3, token_budget=token_budget)
+    learner = learner_of(forward, loss=loss, learning_rate=1e-3, token_budget=token_budget)
     tokens = sum(sum(row.mask) for row in rows)
     metrics = learner.accumulate([our_sample(row) for row in rows], Totals(tokens=tokens, sequences=len(rows)))
     return metrics["loss"], gradient(model), metrics

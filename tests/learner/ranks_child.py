@@ -34,8 +34,9 @@ from evoseek.learner import checkpoint as checkpoint_module
 from evoseek.learner.batch import make_batch
 from evoseek.learner.checkpoint import Part, agreed_checkpoint, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
-from evoseek.learner.learner import Learner
+from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
+from evoseek.learner.settings import LearnerSettings
 from evoseek.learner.sharding import copy_weights, full_state_dict, read_weights, shard_module
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
@@ -258,7 +259,8 @@ def make_model(kind: str) -> nn.Module:
 def make_learner(model: nn.Module, ranks: Ranks) -> Learner:
     forward = LogprobModel(model)
     shard_module(forward, ranks)
-    return Learner(forward, loss=ClippedLoss(), learning_rate=1e-4, token_budget=40, ranks=ranks)
+    settings = LearnerSettings(learning_rate=1e-4, token_budget=40)
+    return Learner(settings, LearnerContext(forward, ClippedLoss(), ranks=ranks))
 
 
 def make_samples(n: int, seed: int) -> list[TrainingSample]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file
+from tests.doubles.learners import learner_of
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from evoseek.checkpoints import latest_checkpoint, load_checkpoint
@@ -27,7 +28,7 @@ OPTIMIZER = "policy.optimizer/rank-00000-of-00001.safetensors"
 
 
 def make_learner(model: PreTrainedModel) -> Learner:
-    return Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4, token_budget=40)
+    return learner_of(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4, token_budget=40)
 
 
 def save(run: Path, learner: Learner, step: int, **options: object) -> Path:

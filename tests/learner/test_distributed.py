@@ -152,33 +152,25 @@ def test_one_process_is_alone(environment: Callable[..., None], variables: dict[
     leave_ranks()
 
 
-@pytest.mark.parametrize("missing", TORCHRUN)
-def test_a_half_present_environment_is_refused(environment: Callable[..., None], missing: str) -> None:
-    environment(**{name: value for name, value in TORCHRUN.items() if name != missing})
-    with pytest.raises(ConfigError, match=r"only a part.*expected.*torchrun --nproc-per-node"):
-        join_ranks("cpu")
+NOT_THERE = r"but this machine.* has cpu.*policy\.device=cpu"
 
 
-def test_an_environment_that_is_no_number_is_refused(environment: Callable[..., None]) -> None:
-    environment(**{**TORCHRUN, "WORLD_SIZE": "two"})
-    with pytest.raises(ConfigError, match="'WORLD_SIZE': 'two'"):
-        join_ranks("cpu")
-
-
-def test_a_device_without_an_engine_is_refused(environment: Callable[..., None]) -> None:
-    environment(**TORCHRUN)
-    with pytest.raises(ConfigError, match=r"'mps' for several processes, expected cpu or cuda"):
-        join_ranks("mps")
-
-
-@pytest.mark.parametrize("device", ["banana", "cuda:99"])
-def test_a_device_that_is_not_there_is_refused_with_those_that_are(
-    environment: Callable[..., None], device: str
-) -> None:
-    environment()
-    with pytest.raises(
-        PolicyError, match=rf"got the device '{device}', but this machine.* has cpu.*policy\.device=cpu"
-    ):
+@pytest.mark.parametrize(
+    ("variables", "device", "error", "words"),
+    [
+        *(
+            ({name: value for name, value in TORCHRUN.items() if name != missing}, "cpu", ConfigError, "only a part.*")
+            for missing in TORCHRUN
+        ),
+        ({**TORCHRUN, "WORLD_SIZE": "two"}, "cpu", ConfigError, "'WORLD_SIZE': 'two'.*expected.*torchrun --nproc-per"),
+        (TORCHRUN, "mps", ConfigError, "'mps' for several processes, expected cpu or cuda"),
+        ({}, "banana", PolicyError, f"got the device 'banana', {NOT_THERE}"),
+        ({}, "cuda:99", PolicyError, f"got the device 'cuda:99', {NOT_THERE}"),
+    ],
+)
+def test_what_processes_cannot_join_with_is_refused(environment, variables, device, error, words) -> None:
+    environment(**variables)
+    with pytest.raises(error, match=words):
         join_ranks(device)
 
 

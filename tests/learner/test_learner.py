@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
@@ -30,7 +31,7 @@ def gradient(model: PreTrainedModel, samples: list[TrainingSample], **options: o
     """The gradient that the learner accumulates for the samples, one tensor for each parameter."""
     model.zero_grad()
     forward = LogprobModel(model, temperature=options.pop("temperature", 1.0))
-    learner = Learner(forward, **{"loss": ClippedLoss(), "learning_rate": 0.1, **options})
+    learner = learner_of(forward, **{"loss": ClippedLoss(), "learning_rate": 0.1, **options})
     learner.accumulate(samples, totals_of(samples))
     return [parameter.grad.clone() for parameter in model.parameters()]
 
@@ -79,7 +80,7 @@ def test_the_gradient_is_exactly_zero_at_every_position_that_predicts_a_prompt_o
 
     model.model.norm.register_forward_hook(keep)
     samples = make_samples(8)
-    learner = Learner(
+    learner = learner_of(
         LogprobModel(model), loss=ClippedLoss(clip_low=9, clip_high=9), learning_rate=0.1, token_budget=10**6
     )
     learner.accumulate(samples, totals_of(samples))
@@ -150,7 +151,7 @@ def test_samples_without_advantage_are_counted_in_the_denominator_but_not_comput
     samples = make_samples(4)
     silent = replace(samples[0], advantages=(0.0,) * len(samples[0].token_ids))
     rows: list[int] = []
-    learner = Learner(LogprobModel(model), loss=ClippedLoss(9, 9), learning_rate=0.0, max_grad_norm=math.inf)
+    learner = learner_of(LogprobModel(model), loss=ClippedLoss(9, 9), learning_rate=0.0, max_grad_norm=math.inf)
     learner.forward.register_forward_hook(lambda _, inputs, output: rows.append(len(inputs[0].weights)))
     alone = learner.update(samples)
     both = learner.update([*samples, silent])
@@ -167,7 +168,7 @@ def test_trap_a_step_without_signal_is_skipped_and_counted_and_divides_by_nothin
     model: PreTrainedModel, make_samples: Make, samples: str
 ) -> None:
     batch = [] if samples == "none" else [replace(s, advantages=(0.0,) * len(s.token_ids)) for s in make_samples(3)]
-    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.1, weight_decay=0.5)
+    learner = learner_of(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.1, weight_decay=0.5)
     before = weights(model)
     for count in (1.0, 2.0):
         metrics = learner.update(batch)
@@ -181,7 +182,7 @@ def test_a_non_finite_step_leaves_the_weights_and_three_in_a_row_stop_training(
     model: PreTrainedModel, make_samples: Make
 ) -> None:
     samples = make_samples(3)
-    learner = Learner(LogprobModel(model), loss=BrokenLoss(2), learning_rate=0.1, token_budget=10**6)
+    learner = learner_of(LogprobModel(model), loss=BrokenLoss(2), learning_rate=0.1, token_budget=10**6)
     before = weights(model)
     for count in (1.0, 2.0):
         metrics = learner.update(samples)
@@ -200,7 +201,7 @@ def test_a_non_finite_step_leaves_the_weights_and_three_in_a_row_stop_training(
 
 def test_supervised_learning_memorises(model: PreTrainedModel, make_samples: Make) -> None:
     samples = make_samples(4)
-    learner = Learner(
+    learner = learner_of(
         LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.01, warmup_steps=5, weight_decay=0.0
     )
     losses = [learner.update(samples)["loss"] for _ in range(60)]
@@ -210,7 +211,7 @@ def test_supervised_learning_memorises(model: PreTrainedModel, make_samples: Mak
 
 def test_metrics_and_warmup(model: PreTrainedModel, make_samples: Make) -> None:
     samples = make_samples(6)
-    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.001, warmup_steps=4, token_budget=40)
+    learner = learner_of(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.001, warmup_steps=4, token_budget=40)
     metrics = learner.update(samples)
     assert {"loss", "grad_norm", "entropy", "clip_ratio/low_mean", "clip_ratio/high_mean"} <= metrics.keys()
     assert 0.0 < metrics["entropy"] <= math.log(23)
@@ -220,7 +221,7 @@ def test_metrics_and_warmup(model: PreTrainedModel, make_samples: Make) -> None:
 
 def test_the_gradient_norm_is_clipped(model: PreTrainedModel, make_samples: Make) -> None:
     """With SGD of rate 1 the weights move by the clipped gradient."""
-    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=1.0, max_grad_norm=0.01, optimizer=sgd)
+    learner = learner_of(LogprobModel(model), loss=ClippedLoss(), learning_rate=1.0, max_grad_norm=0.01, optimizer=sgd)
     before = weights(model)
     metrics = learner.update(make_samples(6))
     moved = math.sqrt(sum(((a - b) ** 2).sum().item() for a, b in zip(before, weights(model), strict=True)))
@@ -230,8 +231,8 @@ def test_the_gradient_norm_is_clipped(model: PreTrainedModel, make_samples: Make
 
 def test_bfloat16_autocast_stays_near(model: PreTrainedModel, make_samples: Make) -> None:
     samples = make_samples(6)
-    exact = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
-    rough = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
+    exact = learner_of(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
+    rough = learner_of(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
     assert rough["loss"] == pytest.approx(exact["loss"], rel=0.02)
     assert rough["loss"] != exact["loss"]
 
@@ -241,8 +242,8 @@ def test_bfloat16_autocast_reaches_samples_that_share_a_prompt(model: PreTrained
     samples = make_samples(6, shared=20)
     (part,) = split_by_tokens(samples, 10**6)
     assert max(map(len, make_batch(part, torch.device("cpu")).row.seen)) > 1
-    exact = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
-    rough = Learner(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
+    exact = learner_of(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0).update(samples)
+    rough = learner_of(LogprobModel(model), loss=CrossEntropyLoss(), learning_rate=0.0, bf16=True).update(samples)
     assert rough["loss"] == pytest.approx(exact["loss"], rel=0.02)
     assert rough["grad_norm"] == pytest.approx(exact["grad_norm"], rel=0.1)
 
@@ -251,7 +252,7 @@ def test_trap_a_step_that_leaves_weights_that_are_not_finite_stops_training(
     model: PreTrainedModel, make_samples: Make
 ) -> None:
     """Loss and gradient are finite; it is the step itself that overflows."""
-    learner = Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=1e39)
+    learner = learner_of(LogprobModel(model), loss=ClippedLoss(), learning_rate=1e39)
     with pytest.raises(TrainingError, match=r"step 1 \(learning rate 1e\+39\).*not finite.*Lower the learning rate"):
         learner.update(make_samples(3))
 
@@ -281,12 +282,12 @@ def test_out_of_memory_halves_the_micro_batches_and_repeats_the_step_with_the_sa
 ) -> None:
     samples = make_samples(9)
     start = weights(model)
-    Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.1, optimizer=sgd).update(samples)
+    learner_of(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.1, optimizer=sgd).update(samples)
     expected = weights(model)
     with torch.no_grad():
         for parameter, value in zip(model.parameters(), start, strict=True):
             parameter.copy_(value)
-    learner = Learner(LittleMemory(model), loss=ClippedLoss(), learning_rate=0.1, optimizer=sgd, token_budget=256)
+    learner = learner_of(LittleMemory(model), loss=ClippedLoss(), learning_rate=0.1, optimizer=sgd, token_budget=256)
     learner.update(samples)
     assert learner.token_budget < 256
     assert learner.step == 1
@@ -301,7 +302,7 @@ def test_a_sample_that_does_not_fit_into_memory_ends_training_with_the_remedy(
     forward.most = 0
     before = weights(model)
     with pytest.raises(TrainingError, match=r"Memory ran out.*Lower learner.token_budget"):
-        Learner(forward, loss=ClippedLoss(), learning_rate=0.1).update(make_samples(3))
+        learner_of(forward, loss=ClippedLoss(), learning_rate=0.1).update(make_samples(3))
     assert all(torch.equal(a, b) for a, b in zip(before, weights(model), strict=True))
 
 
@@ -309,7 +310,7 @@ def test_the_last_batch_of_a_run_that_is_not_finite_is_dumped(
     model: PreTrainedModel, make_samples: Make, tmp_path: Path
 ) -> None:
     samples, dump = make_samples(2), tmp_path / "non_finite.json"
-    learner = Learner(LogprobModel(model), loss=BrokenLoss(99), learning_rate=0.1, dump=dump)
+    learner = learner_of(LogprobModel(model), loss=BrokenLoss(99), learning_rate=0.1, dump=dump)
     learner.update(samples)
     learner.update(samples)
     assert not dump.exists()
@@ -336,7 +337,7 @@ def reset(model: PreTrainedModel, values: list[torch.Tensor]) -> None:
 def plain(forward: LogprobModel, **options: object) -> Learner:
     """Moves the weights by minus the gradient."""
     settings = {"loss": None, "learning_rate": 1.0, "max_grad_norm": math.inf, "optimizer": sgd, **options}
-    return Learner(forward, **settings)
+    return learner_of(forward, **settings)
 
 
 def test_the_gradient_of_several_terms_is_the_sum_of_theirs_each_divided_by_its_own_counts(
@@ -422,7 +423,7 @@ def test_restart_is_a_new_learner_for_the_same_weights_whose_counts_run_on(
     model: PreTrainedModel, make_samples: Make
 ) -> None:
     def make() -> Learner:
-        return Learner(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4)
+        return learner_of(LogprobModel(model), loss=ClippedLoss(), learning_rate=0.01, warmup_steps=4)
 
     samples, learner = make_samples(6), make()
     learner.update([])
@@ -444,7 +445,7 @@ def clipped_gradient(
     model: PreTrainedModel, samples: list[TrainingSample], *, bf16: bool = True
 ) -> tuple[torch.Tensor, dict[str, float]]:
     model.zero_grad()
-    learner = Learner(LogprobModel(model), loss=SequenceLoss(3e-4, 4e-4), learning_rate=0.1, bf16=bf16)
+    learner = learner_of(LogprobModel(model), loss=SequenceLoss(3e-4, 4e-4), learning_rate=0.1, bf16=bf16)
     metrics = learner.accumulate(samples, totals_of(samples))
     return torch.cat([parameter.grad.flatten() for parameter in model.parameters()]), metrics
 
@@ -499,7 +500,7 @@ def test_the_largest_difference_is_over_all_micro_batches(
         )
         for s, row, shift in zip(samples, rows, shifts, strict=True)
     ]
-    learner = Learner(LogprobModel(model), loss=ReinforceLoss(), learning_rate=0.1, token_budget=token_budget)
+    learner = learner_of(LogprobModel(model), loss=ReinforceLoss(), learning_rate=0.1, token_budget=token_budget)
     metrics = learner.accumulate(shifted, totals_of(shifted))
     assert metrics["sampling/sampling_logp_difference/max"] == pytest.approx(2.0, abs=1e-4)
 

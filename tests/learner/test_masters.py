@@ -9,6 +9,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.torch import load_file
+from tests.doubles.learners import learner_of
 from tools.tiny.muon import MuonAdamW
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
@@ -108,7 +109,7 @@ def llama() -> PreTrainedModel:
 
 def make_learner(model: PreTrainedModel, **options: object) -> Learner:
     settings = {"learning_rate": 0.01, "warmup_steps": 4, "token_budget": 40} | options
-    return Learner(LogprobModel(model), loss=ClippedLoss(), **settings)
+    return learner_of(LogprobModel(model), loss=ClippedLoss(), **settings)
 
 
 def test_updates_too_small_for_bfloat16_add_up(llama: PreTrainedModel, make_samples: Make) -> None:

@@ -5,6 +5,7 @@ import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.doubles.learners import learner_of
 from torch.nn.attention.bias import causal_lower_right
 from torch.nn.functional import scaled_dot_product_attention
 from transformers import (
@@ -24,7 +25,6 @@ from transformers import (
 )
 
 from evoseek.learner.batch import make_batch, split_by_tokens, tree_order
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.packing import causal_by_products, packing_limit
 from evoseek.loss.base import Totals
@@ -204,7 +204,9 @@ def test_a_tree_has_the_loss_and_the_gradient_of_padded_rows(samples: list[Train
         forward = LogprobModel(model)
         if not packed:
             forward.packing_limit = 0
-        learner = Learner(forward, loss=ClippedLoss(clip_low=9, clip_high=999), learning_rate=0.1, token_budget=budget)
+        learner = learner_of(
+            forward, loss=ClippedLoss(clip_low=9, clip_high=999), learning_rate=0.1, token_budget=budget
+        )
         totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in samples), sequences=len(samples))
         found.append((learner.accumulate(samples, totals)["loss"], gradients(model)))
     (loss, ours), (expected, theirs) = found

@@ -2,8 +2,9 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from tests.doubles.losses import count_totals
 
-from evoseek.loss.base import LossInputs, Totals, count_totals
+from evoseek.loss.base import LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.types import TrainingSample

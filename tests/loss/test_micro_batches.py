@@ -6,8 +6,9 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.doubles.losses import count_totals
 
-from evoseek.loss.base import LossFn, LossInputs, ValueInputs, count_totals
+from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss, ValueLoss
 from evoseek.loss.terms import WithTerms

@@ -9,9 +9,10 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.doubles.losses import count_totals
 
 from evoseek.errors import TrainingError
-from evoseek.loss.base import LossInputs, aggregate_tokens, count_totals
+from evoseek.loss.base import LossInputs, aggregate_tokens
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms, importance_weights, kl_k3, wrapped
@@ -128,7 +129,7 @@ def test_token_mean_equals_the_reference(case: dict) -> None:
         torch.tensor(case[key], dtype=torch.float64, requires_grad=True) for key in ("logprobs", "ref_logprobs")
     )
     mask = torch.tensor(case["loss_mask"]).bool()
-    mean = aggregate_tokens(kl_k3(logprobs, ref_logprobs), mask, "token-mean")
+    mean = aggregate_tokens(kl_k3(logprobs, ref_logprobs), mask, "token-mean", count_totals(mask))
     assert mean.item() == pytest.approx(case["kl_k3_token_mean"], abs=1e-9)
 
 

@@ -3,8 +3,9 @@ from dataclasses import replace
 
 import pytest
 import torch
+from tests.doubles.losses import count_totals
 
-from evoseek.loss.base import ValueInputs, count_totals
+from evoseek.loss.base import ValueInputs
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.types import TrainingSample
 

@@ -60,7 +60,7 @@ def test_tensors_that_the_model_does_not_know_are_ignored(saved):
 
 
 def test_adapters_damaged_files_and_quantized_weights_are_left_to_be_read_whole(saved, tmp_path):
-    policy = add_adapter(load_policy(str(saved)), "policy", rank=2, alpha=4.0, targets="all-linear", seed=0)
+    policy = add_adapter(load_policy(str(saved)), "policy", rank=2, alpha=4.0, seed=0)
     save_policy(policy, tmp_path / "adapter")
     assert load_deferred(str(tmp_path / "adapter")) is None
     config = json.loads((saved / "config.json").read_text())

@@ -4,30 +4,30 @@ import asyncio
 import json
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import PolicyError
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import export_policy, load_policy, merged, save_policy
-from evoseek.policy.lora import add_adapter, load_adapter
+from evoseek.policy.lora import add_adapter, inject_adapter, load_adapter
 from evoseek.policy.policy import Policy, base_of
 from evoseek.policy.products import adapted_product
 from evoseek.policy.sampler import TorchSampler
 from evoseek.types import Completion, SampleRequest, StopConditions, TrainingSample
 
-pytest.importorskip("peft")
+LoraConfig = pytest.importorskip("peft").LoraConfig
 
 IDS = torch.arange(3, 23)[None]
-TARGETS = ["q_proj", "down_proj"]
 
 
 @pytest.fixture(scope="module")
@@ -57,10 +57,17 @@ def base(base_dir: Path) -> Policy:
     return load_policy(str(base_dir))
 
 
+def adapter_on(policy: Policy, name: str, *targets: str, seed: int = 0) -> Policy:
+    """An adapter on some layers alone, as another program makes it."""
+    torch.manual_seed(seed)
+    inject_adapter(policy.model, name, LoraConfig(r=2, lora_alpha=8, target_modules=list(targets)))
+    return replace(policy, adapter=name)
+
+
 def pair(base: Policy) -> tuple[Policy, Policy]:
     """A proposer and a solver over one base, both changed from it."""
     solver = add_adapter(base, "solver", rank=4, alpha=8.0, seed=1)
-    proposer = add_adapter(base, "proposer", rank=2, alpha=8.0, targets=TARGETS, seed=2)
+    proposer = adapter_on(base, "proposer", "q_proj", "down_proj", seed=2)
     change(base)
     return proposer, solver
 
@@ -155,9 +162,9 @@ def test_only_the_active_adapter_requires_gradients(base: Policy) -> None:
 
 
 def test_an_adapter_added_later_on_other_layers_is_switched_too(base: Policy) -> None:
-    first = add_adapter(base, "first", rank=2, alpha=8.0, targets="q_proj")
+    first = adapter_on(base, "first", "q_proj")
     before = logits(first)
-    second = add_adapter(base, "second", rank=2, alpha=8.0, targets="up_proj")
+    second = adapter_on(base, "second", "up_proj")
     change(base)
     for policy in (second, base):
         with policy.active():
@@ -263,7 +270,9 @@ def test_training_one_policy_leaves_the_other_and_the_base_bit_for_bit(base: Pol
         frozen = {name: p for name, p in weights(base, "").items() if f".{policy.adapter}." not in name}
         own, others_logits, base_logits = weights(base, f".{policy.adapter}."), logits(other), logits(base)
         with policy.active():
-            learner = Learner(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.01, weight_decay=0.1)
+            learner = learner_of(
+                LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.01, weight_decay=0.1
+            )
             losses = [learner.update(samples())["loss"] for _ in range(3)]
         assert losses[-1] < losses[0]
         after = weights(base, "")
@@ -279,7 +288,7 @@ def test_the_learner_sees_the_adapter_in_body_and_head(base: Policy) -> None:
     solver = pair(base)[1]
     sample = samples()[0]
     with solver.active():
-        learner = Learner(LogprobModel(solver.model), loss=CrossEntropyLoss(), learning_rate=0.0)
+        learner = learner_of(LogprobModel(solver.model), loss=CrossEntropyLoss(), learning_rate=0.0)
         loss = learner.update([sample])["loss"]
     ids = torch.tensor([sample.token_ids])
     with torch.no_grad(), solver.active():
@@ -380,21 +389,12 @@ def test_without_peft_the_remedy_is_said(base: Policy, monkeypatch: pytest.Monke
 
 
 @pytest.mark.parametrize(
-    ("settings", "message"),
-    [
-        ({"targets": ["q_proj", "qproj"]}, r"got qproj .* It has down_proj, gate_proj, .*all-linear"),
-        ({"targets": "lm_head"}, "got lm_head"),
-        ({"targets": []}, "would change nothing"),
-        ({"rank": 0}, "rank 0"),
-        ({"name": "a.b"}, "letters, digits"),
-        ({"name": "solver"}, "has an adapter 'solver' already"),
-    ],
-    ids=str,
+    ("name", "message"), [("a.b", "letters, digits"), ("solver", "has an adapter 'solver' already")]
 )
-def test_an_adapter_that_cannot_be_made(base: Policy, settings: dict[str, object], message: str) -> None:
+def test_an_adapter_that_cannot_be_made(base: Policy, name: str, message: str) -> None:
     add_adapter(base, "solver", rank=2, alpha=4.0)
     with pytest.raises(PolicyError, match=message):
-        add_adapter(base, **{"name": "new", "rank": 4, "alpha": 8.0, **settings})
+        add_adapter(base, name, rank=4, alpha=8.0)
     assert list(base.model.peft_config) == ["solver"]
 
 
@@ -462,7 +462,7 @@ def test_an_adapter_directory_that_cannot_be_used(
 
 
 def test_an_adapter_on_the_output_head_is_refused(base: Policy, tmp_path: Path) -> None:
-    save_policy(add_adapter(base, "a", rank=2, alpha=4.0, targets="q_proj"), tmp_path)
+    save_policy(adapter_on(base, "a", "q_proj"), tmp_path)
     edit(tmp_path, target_modules=["q_proj", "lm_head"])
     head = "base_model.model.lm_head.lora_"
     vocabulary = len(base.tokenizer)
@@ -496,10 +496,8 @@ def test_a_base_of_other_weights_is_told(base: Policy, base_dir: Path, tmp_path:
     save_policy(solver, tmp_path / "solver")
     other = load_policy(str(base_dir))
     other.model.model.norm.weight.data[0] += 0.1
-    before = logits(other)
     with pytest.raises(PolicyError, match=r"does not fit.*had other weights"):
         load_adapter(other, "solver", tmp_path / "solver")
-    assert torch.equal(logits(other), before)
     assert load_policy(str(tmp_path / "solver"), dtype="bfloat16").adapter == "solver"  # the same base, rounded
 
 
@@ -514,22 +512,3 @@ def test_a_base_is_the_same_one_in_float16(base: Policy, base_dir: Path, tmp_pat
     again.model.model.norm.weight.data[0] += 0.1
     with pytest.raises(PolicyError, match="had other weights"):  # two of one type can still be told apart
         load_adapter(again, "a", tmp_path / "a")
-
-
-def test_a_failed_load_leaves_the_base_as_it_was(base: Policy, tmp_path: Path) -> None:
-    policy = add_adapter(base, "a", rank=2, alpha=4.0)
-    save_policy(policy, tmp_path)
-    rewrite(tmp_path, lambda tensors: tensors.pop(next(iter(tensors))))
-    with pytest.raises(PolicyError, match="does not fit"):
-        load_adapter(base, "b", tmp_path)
-    assert list(base.model.peft_config) == ["a"]
-    assert torch.equal(logits(policy), logits(base))
-    plain = load_policy(str(base.model.name_or_path))
-    names = set(plain.model.state_dict())
-    with pytest.raises(PolicyError, match="does not fit"):
-        load_adapter(plain, "b", tmp_path)
-    assert set(plain.model.state_dict()) == names
-    assert trained(plain) == set(weights(plain, ""))
-    assert torch.equal(logits(plain), logits(base))
-    add_adapter(plain, "b", rank=2, alpha=4.0, targets=TARGETS)
-    assert torch.equal(logits(plain), logits(base))

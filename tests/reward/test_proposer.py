@@ -8,7 +8,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.errors import ConfigError
 from evoseek.reward.proposer import (
     DIFFICULTIES,
     ProposerReward,
@@ -247,8 +246,3 @@ def test_a_bound_on_failed_attempts_keeps_an_outage_from_paying_the_proposer():
     assert of(max_failed=1.0) == pytest.approx((1 - 0.25**5, (2 / 3 - 1 / 2) * (1 - 0.25**5)))
     assert of() == pytest.approx((0.6328125, (2 / 3 - 1 / 2) * 0.6328125))
     assert of(max_failed=0.0) == pytest.approx((0.75**5, (2 / 3 - 1 / 2) * 0.75**5))
-
-
-def test_an_unknown_difficulty_is_a_config_error_that_lists_the_known_ones():
-    with pytest.raises(ConfigError, match=r"'hard'.*linear, parabolic, uncertainty, between, failure"):
-        ProposerReward("hard")

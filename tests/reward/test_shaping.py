@@ -3,19 +3,10 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.protocols import RewardFn
-from evoseek.reward.functions import AnswerReward
-from evoseek.reward.shaping import (
-    EvidenceReward,
-    OverlongReward,
-    UnansweredReward,
-    WrongReward,
-    overlong_penalty,
-    unshaped,
-)
+from evoseek.reward.functions import AnswerReward, RewardSettings
+from evoseek.reward.shaping import ShapedReward, overlong_penalty, unshaped
 from evoseek.types import (
     Invalid,
-    Outcome,
     Passage,
     Question,
     Scored,
@@ -49,52 +40,49 @@ def rollout(answer: str | None, *written: int) -> Trajectory:
     return Trajectory("q/0", Question("q", "?", ("Meri",)), "solver", tuple(segments), (), (), reason, answer)
 
 
+def shaped(trajectory: Trajectory, metric: str = "exact_match", **own: float) -> Scored:
+    outcome = asyncio.run(ShapedReward(AnswerReward(metric), RewardSettings(**own))(trajectory))
+    assert isinstance(outcome, Scored)
+    return outcome
+
+
 def test_it_counts_what_the_policy_wrote_in_all_turns_and_nothing_else() -> None:
-    reward = OverlongReward(AnswerReward(), longest=20)
-    right = asyncio.run(reward(rollout("Meri", 10, 8)))
+    right = shaped(rollout("Meri", 10, 8), overlong_max=20)
     assert right == Scored(0.5, {"exact_match": 1.0, "unshaped": 1.0, "overlong": -0.5})
     assert unshaped(right) == 1.0
-    cut_off = asyncio.run(reward(rollout(None, 10, 10)))
+    cut_off = shaped(rollout(None, 10, 10), overlong_max=20)
     assert (cut_off.reward, unshaped(cut_off)) == (-1.0, 0.0)
     assert unshaped(Scored(0.75)) == 0.75
 
 
-def test_a_reward_that_cannot_be_had_stays_invalid() -> None:
+def test_what_is_off_adds_nothing() -> None:
+    assert shaped(rollout(None, 30)) == Scored(0.0, {"exact_match": 0.0})
+
+
+@pytest.mark.parametrize(
+    "own", [{"overlong_max": 20}, {"unanswered_penalty": 0.5}, {"wrong_penalty": 0.5}, {"evidence_weight": 0.5}]
+)
+def test_a_reward_that_cannot_be_had_stays_invalid(own) -> None:
     failed = Invalid(StopReason.REWARD_FAILED, "The judge is down.")
 
     async def judge(trajectory: Trajectory) -> Invalid:
         return failed
 
-    assert asyncio.run(OverlongReward(judge, longest=20)(rollout("Meri", 30))) == failed
-
-
-def unanswered_rollout(answer: str | None, tokens: int = 4) -> Trajectory:
-    segments = (Segment("prompt", (1,)), Segment("action", (2,) * tokens, (-0.5,) * tokens))
-    reason = StopReason.MAX_TURNS if answer is None else StopReason.ANSWERED
-    return Trajectory("q/0", Question("q", "?", ("Meri",)), "solver", segments, (), (), reason, answer)
+    reward = ShapedReward(judge, RewardSettings(**own))
+    assert asyncio.run(reward(solved(None, ["a"], evidence=["a"]))) == failed
+    assert asyncio.run(reward(rollout("Oslo", 30))) == failed
 
 
 def test_a_wrong_answer_is_better_than_none_and_a_right_one_best() -> None:
-    reward = UnansweredReward(AnswerReward(), 0.5)
-    found = [asyncio.run(reward(unanswered_rollout(answer))) for answer in ("Meri", "Oslo", "", None)]
+    found = [shaped(rollout(answer, 4), unanswered_penalty=0.5) for answer in ("Meri", "Oslo", "", None)]
     assert [outcome.reward for outcome in found] == [1.0, 0.0, 0.0, -0.5]
     assert found[-1] == Scored(-0.5, {"exact_match": 0.0, "unshaped": 0.0, "unanswered": -0.5})
 
 
 def test_with_the_penalty_for_overlong_rollouts_both_are_added_to_the_same_reward() -> None:
-    reward = OverlongReward(UnansweredReward(AnswerReward(), 0.5), longest=20)
-    cut_off = asyncio.run(reward(unanswered_rollout(None, 18)))
+    cut_off = shaped(rollout(None, 18), unanswered_penalty=0.5, overlong_max=20)
     assert cut_off == Scored(-1.0, {"exact_match": 0.0, "unshaped": 0.0, "unanswered": -0.5, "overlong": -0.5})
     assert unshaped(cut_off) == 0.0
-
-
-def test_a_missing_reward_stays_invalid_without_an_answer_too() -> None:
-    failed = Invalid(StopReason.REWARD_FAILED, "The judge is down.")
-
-    async def judge(trajectory: Trajectory) -> Invalid:
-        return failed
-
-    assert asyncio.run(UnansweredReward(judge, 0.5)(unanswered_rollout(None))) == failed
 
 
 def solved(answer: str | None, *searches: list[str], evidence: list[str] | None) -> Trajectory:
@@ -108,10 +96,6 @@ def solved(answer: str | None, *searches: list[str], evidence: list[str] | None)
     return Trajectory("q/0", Question("q", "who ?", ("Meri",), metadata), "solver", (), (), results, reason, answer)
 
 
-def score(trajectory: Trajectory, weight: float, base: RewardFn | None = None) -> Outcome:
-    return asyncio.run(EvidenceReward(base or AnswerReward(), weight)(trajectory))
-
-
 @pytest.mark.parametrize(
     ("answer", "searches", "reward", "share"),
     [
@@ -123,28 +107,19 @@ def score(trajectory: Trajectory, weight: float, base: RewardFn | None = None) -
     ],
 )
 def test_the_share_of_the_evidence_that_was_found_is_added(answer, searches, reward, share) -> None:
-    outcome = score(solved(answer, *searches, evidence=["a", "b", "c"]), 0.5)
+    outcome = shaped(solved(answer, *searches, evidence=["a", "b", "c"]), evidence_weight=0.5)
     right = float(answer == "Meri")
     assert outcome == Scored(pytest.approx(reward), {"exact_match": right, "unshaped": right, "evidence": share})
 
 
 @pytest.mark.parametrize("evidence", [None, []])
 def test_a_question_without_evidence_keeps_its_reward(evidence) -> None:
-    assert score(solved("Meri", ["a"], evidence=evidence), 0.5) == Scored(1.0, {"exact_match": 1.0})
-
-
-def test_a_failed_reward_is_not_made_a_reward() -> None:
-    down = Invalid(StopReason.REWARD_FAILED, "the judge is down")
-
-    async def judge(_: Trajectory) -> Outcome:
-        return down
-
-    assert score(solved("Meri", ["a"], evidence=["a"]), 0.5, judge) == down
+    assert shaped(solved("Meri", ["a"], evidence=evidence), evidence_weight=0.5) == Scored(1.0, {"exact_match": 1.0})
 
 
 def refusable(answer: str | None, answerable: bool, golden: tuple[str, ...] = ("Meri Tolu",)) -> Trajectory:
     question = Question("q", "?", golden if answerable else (), {} if answerable else {"answerable": False})
-    return replace(unanswered_rollout(answer), question=question)
+    return replace(rollout(answer, 4), question=question)
 
 
 @pytest.mark.parametrize(
@@ -161,21 +136,17 @@ def refusable(answer: str | None, answerable: bool, golden: tuple[str, ...] = ("
     ],
 )
 def test_a_wrong_answer_costs_and_refusing_does_not(answer, answerable, unshaped_reward, penalty) -> None:
-    outcome = asyncio.run(WrongReward(AnswerReward("f1"), 0.5)(refusable(answer, answerable)))
+    outcome = shaped(refusable(answer, answerable), "f1", wrong_penalty=0.5)
     assert outcome.reward == pytest.approx(unshaped_reward + penalty)
     assert (outcome.parts["wrong"], unshaped(outcome)) == (penalty, pytest.approx(unshaped_reward))
 
 
 def test_the_penalties_of_a_wrong_answer_and_of_none_are_apart() -> None:
-    reward = UnansweredReward(WrongReward(AnswerReward(), 0.25), 0.5)
-    found = [asyncio.run(reward(refusable(answer, True))).reward for answer in ("Meri Tolu", "unknown", "Oslo", None)]
+    penalties = {"wrong_penalty": 0.25, "unanswered_penalty": 0.5}
+    found = [shaped(refusable(answer, True), **penalties).reward for answer in ("Meri Tolu", "unknown", "Oslo", None)]
     assert found == [1.0, 0.0, -0.25, -0.5]
 
 
-def test_what_cannot_be_scored_costs_nothing() -> None:
-    failed = Invalid(StopReason.REWARD_FAILED, "The judge is down.")
-
-    async def judge(trajectory: Trajectory) -> Invalid:
-        return failed
-
-    assert asyncio.run(WrongReward(judge, 0.5)(refusable("Oslo", True))) == failed
+def test_a_wrong_answer_whose_search_found_evidence_is_wrong() -> None:
+    outcome = shaped(solved("Oslo", ["a"], evidence=["a"]), evidence_weight=0.5, wrong_penalty=0.25)
+    assert outcome == Scored(0.25, {"exact_match": 0.0, "unshaped": 0.0, "evidence": 1.0, "wrong": -0.25})

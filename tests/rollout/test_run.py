@@ -6,7 +6,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, SamplerError
-from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import run_trajectory
 from evoseek.types import Completion, Question, StopReason, ToolCall
 
@@ -330,14 +329,6 @@ def test_the_policy_version_is_that_of_the_first_turn(tags):
         return Completion(tuple(ids), (0.0,) * len(ids), "stop", next(versions))
 
     assert tags.run(say)[0].policy_version == 4
-
-
-def test_limits_that_allow_nothing_are_refused():
-    with pytest.raises(ConfigError, match="max_turns is 0"):
-        Limits(max_turns=0)
-    with pytest.raises(ConfigError, match="deadline_s is 0"):
-        Limits(deadline_s=0)
-    assert Limits(max_tool_calls=0).max_tool_calls == 0
 
 
 def test_a_cancelled_rollout_is_cancelled_and_no_failed_tool(tags):

@@ -17,7 +17,6 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms
 from evoseek.policy.encoding import plain
-from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.limits import Limits
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
@@ -167,8 +166,7 @@ def check_play(play, system):
     assert (play.attempts, play.metric, play.near_duplicates, play.label is None) == (6, "f1", 0.75, False)
     assert play.rules == RuleFilter(5, min_searches=1, rules="full", reserved=TESTS)
     assert play.evidence is supporting_passages
-    assert isinstance(play.reward, EvidenceReward)
-    assert play.reward.weight == 0.125
+    assert play.reward.settings.evidence_weight == 0.125
     assert play.solver.limits == Limits(max_turns=4, max_tokens_per_turn=60, **LIMITS)
     assert play.proposer.limits == Limits(max_turns=5, max_tokens_per_turn=50, **LIMITS)
     assert (play.solver.temperature, play.solver.seed, play.proposer.seed) == (0.75, 11, 11)
@@ -207,7 +205,7 @@ def check_loop(loop, steps):
 
 def check_learner(learner, rate, temperature):
     assert {group["lr"] for group in learner.optimizer.param_groups} == {rate}
-    assert (learner.warmup_steps, learner.max_grad_norm) == (9, 0.4)
+    assert (learner.settings.warmup_steps, learner.settings.max_grad_norm) == (9, 0.4)
     assert learner.forward.temperature == temperature
 
 
@@ -234,7 +232,7 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     solving = system.solving
     rollouts = solving.rollouts
     assert (solving.questions_per_step, rollouts.group_size, rollouts.roller.temperature) == (4, 3, 0.75)
-    assert solving.rollouts.reward is system.play.reward
+    assert solving.rollouts.reward == system.play.reward
     check_learner(solving.update.learner, 1e-5, 0.75)
     assert solving.update.learner.loss == ClippedLoss(0.15, 0.35)
     assert system.restart_solver.__self__ is solving.update.learner
@@ -350,10 +348,10 @@ def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, sy
 def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tmp_path, monkeypatch):
     """Three steps of proposing, one of writing, four of solving: after step 13 the proposer is of step 11."""
     options = places | OPTIONS | DR_ZERO
-    monkeypatch.setattr("evoseek.train.resume", lambda *_: 13)
+    monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_: 13)
     play = loop_of("dr-zero", tmp_path / "run", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (11, 13)
-    monkeypatch.setattr("evoseek.train.resume", lambda *_: 10)
+    monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_: 10)
     play = loop_of("dr-zero", tmp_path / "again", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (10, 8)
     frozen = loop_of("dr-zero", tmp_path / "frozen", options | {"proposer.frozen_after": 0}).system.play
@@ -367,7 +365,7 @@ def test_a_sampler_is_restored_with_the_weights_that_a_proposer_stopped_at(place
     options = places | OPTIONS | DR_ZERO | more
     found = {}
     for step in (2, 8, 9, 20):
-        monkeypatch.setattr("evoseek.train.resume", lambda *_, step=step: step)
+        monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_, step=step: step)
         system = loop_of("dr-zero", tmp_path / str(step), options).system
         assert system.frozen_after == 1
         found[step] = system.play.proposer.sampler.policy_version
@@ -405,7 +403,7 @@ def test_one_policy_is_published_and_restored_with_the_last_step_of_either_phase
     """Three steps of proposing, one of writing, four of solving."""
     found = {}
     for step in (0, 2, 4, 6, 8, 10, 12):
-        monkeypatch.setattr("evoseek.train.resume", lambda *_, step=step: step)
+        monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_, step=step: step)
         system = loop_of("dr-zero", tmp_path / str(step), one_policy).system
         found[step] = system.play.proposer.sampler.policy_version
     assert found == {0: 0, 2: 2, 4: 3, 6: 6, 8: 8, 10: 10, 12: 11}
@@ -436,7 +434,7 @@ def test_without_shares_no_task_requests_a_number(places, tmp_path):
 def test_what_is_off_by_default_is_not_there(places, tmp_path):
     play = loop_of("dr-zero", tmp_path / "a", {"search.index": places["search.index"]}).system.play
     assert (play.verifier, play.evidence, play.label) == (None, seen_passages, None)
-    assert not isinstance(play.reward, EvidenceReward)
+    assert play.reward.settings.evidence_weight == 0
     loop = loop_of("dr-zero", tmp_path / "b", {"search.index": places["search.index"], "proposer.frozen_after": 0})
     assert (loop.evaluate, loop.system.oracle, loop.steps) == (None, None, 3 * (5 + 2 + 15))
     assert loop.system.writing == loop.system.play
@@ -492,7 +490,7 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places, monkeypatch):
     with TrainingContext(load_settings(system="dr-zero", options=places)) as context:
         game, tasks = DrZero.proposing(context.settings, context)
         (whole, *_) = tasks(0, 5, "k")
-        monkeypatch.setattr("evoseek.selfplay.tasks.SOURCE_TOKENS", 3)
+        monkeypatch.setattr("evoseek.systems.dr_zero.SOURCE_TOKENS", 3)
         (cut, *_) = tasks(0, 5, "k")
     stored = index.get(cut.task.passage.id)
     assert whole.task.passage.text == stored.text  # as it stands in the corpus, letter case and all

@@ -5,11 +5,11 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.errors import ConfigError
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
@@ -58,7 +58,7 @@ def train(policy: Policy) -> None:
     mask = tuple(position > 3 for position in range(len(IDS)))
     sample = TrainingSample(IDS, mask, (0.0,) * len(IDS), tuple(map(float, mask)))
     forward = LogprobModel(policy.model)
-    learner = Learner(forward, loss=CrossEntropyLoss(), learning_rate=0.05, active=policy.active)
+    learner = learner_of(forward, loss=CrossEntropyLoss(), learning_rate=0.05, active=policy.active)
     losses = [learner.update([sample])["loss"] for _ in range(3)]
     assert losses[-1] < losses[0]
 

@@ -6,12 +6,12 @@ from itertools import islice
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.env.prompts import load_prompts
 from evoseek.env.simulated import parse_documents, simulator_messages
 from evoseek.errors import ConfigError, DataError
-from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy
@@ -129,7 +129,7 @@ def test_the_order_follows_from_the_seed():
 
 def begin(work):
     def learner(policy):
-        return Learner(
+        return learner_of(
             LogprobModel(policy.model),
             loss=CrossEntropyLoss(),
             learning_rate=3e-3,
@@ -157,11 +157,15 @@ def test_a_few_steps_lower_the_loss_and_an_interruption_changes_nothing(tmp_path
     assert rows == [{"step": n, "loss": loss} for n, loss in enumerate(straight.losses, start=1)]
 
     first, seen = begin(tmp_path / "work-2"), []
-    assert not train(first, progress=seen.append, should_stop=lambda: len(seen) == 2)
+
+    def note(step, loss):
+        seen.append(step)
+
+    assert not train(first, progress=note, should_stop=lambda: len(seen) == 2)
     second = begin(tmp_path / "work-2")
     assert second.step == 2
-    assert train(second, progress=seen.append)
-    assert [progress.step for progress in seen] == [1, 2, 3, 4, 5]
+    assert train(second, progress=note)
+    assert seen == [1, 2, 3, 4, 5]
     assert second.losses == straight.losses
     left, right = (run.policy.model.state_dict() for run in (straight, second))
     assert all(torch.equal(weight, right[name]) for name, weight in left.items())

@@ -83,7 +83,7 @@ class Updates:
 class Attempts:
     """Rollouts of a solver: both attempts at each question are right."""
 
-    roller = SimpleNamespace(seed=0)
+    roller, trajectories = SimpleNamespace(seed=0), TrajectoryWriter(None, str)
 
     def __init__(self):
         self.asked = {}
@@ -91,9 +91,6 @@ class Attempts:
     async def __call__(self, questions, step):
         self.asked[step] = questions
         return [self._group(question, f"step-{step:06d}/{question.id}") for question in questions]
-
-    def record(self, step, groups):
-        """Nothing is written."""
 
     def _group(self, question, key):
         answers = tuple(

@@ -4,9 +4,13 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from evoseek.reward.shaping import OverlongReward
-from evoseek.systems.dspo import DSPO
+from evoseek.credit.advantages import group_advantages
+from evoseek.reward.functions import RewardSettings
+from evoseek.reward.shaping import ShapedReward
+from evoseek.systems.dspo import DSPO, Signal, filter_metrics, group_signal
 from evoseek.training.question_order import Passes, QuestionOrder
 
 
@@ -76,7 +80,7 @@ def test_lengths_are_no_signal(step, questions):
     """Every rollout is right, one of two overlong: their rewards differ, but only by how long they are."""
 
     def shape(reward):
-        shaped = OverlongReward(reward, 1)
+        shaped = ShapedReward(reward, RewardSettings(overlong_max=1))
 
         async def every_other(trajectory):
             return await (shaped if trajectory.id.endswith("/1") else reward)(trajectory)
@@ -94,3 +98,59 @@ def test_where_steps_are_balanced_no_more_are_drawn_than_the_shares_leave(step, 
     kinds = [replace(question, metadata={"kind": "a" if n else "b"}) for n, question in enumerate(questions)]
     report, _ = step(dict.fromkeys(order(questions), 2), limit=2, asked=kinds, by=QuestionOrder("kind"))
     assert report.num_rollouts == 6
+
+
+@given(st.lists(st.integers(0, 2), min_size=4, max_size=4), st.integers(1, 3), st.integers(1, 4))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+def test_the_bounds_hold_whatever_is_drawn(step, questions, right, wanted, limit):
+    report, update = step(dict(zip(order(questions), right, strict=True)), per_step=wanted, limit=limit)
+    drawn, kept, missing = (report.metrics[f"rollout/filter/{name}"] for name in ("drawn", "kept", "missing"))
+    assert drawn <= min(limit * wanted, 4)
+    assert len(update.groups) == kept == wanted - missing
+    assert missing == 0 or drawn == min(limit * wanted, 4)
+
+
+values_of_groups = st.lists(st.sampled_from([None, 0.0, 1.0]), max_size=6)
+
+
+@pytest.mark.parametrize(
+    ("values", "signal"),
+    [
+        ([1, 0, 1], Signal.MIXED),
+        ([1, 1, 1], Signal.ALL_RIGHT),
+        ([0, 0, 0], Signal.ALL_WRONG),
+        ([1, None, None], Signal.TOO_FEW_VALID),
+        ([], Signal.TOO_FEW_VALID),
+        ([1, None, 0], Signal.MIXED),
+        ([1, None, 1], Signal.ALL_RIGHT),
+        ([0, None, 0], Signal.ALL_WRONG),
+        ([0.5, 0.5], Signal.ALL_WRONG),  # equal F1 scores: no success, and nothing to compare
+        ([0.5, 0.6], Signal.MIXED),
+        ([1.5, 1.5], Signal.ALL_RIGHT),
+        ([-1.0, 0.0], Signal.MIXED),
+    ],
+)
+def test_what_a_groups_rewards_say(values: list, signal: Signal) -> None:
+    assert group_signal(values) is signal
+
+
+@given(values_of_groups)
+def test_a_group_is_mixed_exactly_if_it_has_successes_and_failures_and_so_advantages(values: list) -> None:
+    successes, valid = values.count(1.0), len(values) - values.count(None)
+    is_mixed = group_signal(values) is Signal.MIXED
+    assert is_mixed == (0 < successes < valid)
+    assert is_mixed == any(group_advantages(values, ["q"] * len(values)))
+
+
+def test_what_the_filter_counts():
+    mixed, right, failed = Signal.MIXED, Signal.ALL_RIGHT, Signal.TOO_FEW_VALID
+    assert filter_metrics([right, mixed, failed, mixed], 2) == {
+        "rollout/filter/drawn": 4.0,
+        "rollout/filter/kept": 2.0,
+        "rollout/filter/missing": 0.0,
+        "rollout/filter/all_right": 1.0,
+        "rollout/filter/all_wrong": 0.0,
+        "rollout/filter/too_few_valid": 1.0,
+        "rollout/filter/frac_reward_zero_std": pytest.approx(1 / 3),
+    }
+    assert "rollout/filter/frac_reward_zero_std" not in filter_metrics([failed], 1)

@@ -136,7 +136,7 @@ def test_names_of_the_hub_and_of_endpoints_have_no_contents_here():
 def test_an_adapter_is_known_by_its_base_too(tmp_path):
     save_policy(load_policy("tiny"), tmp_path / "base")
     policy = load_policy(str(tmp_path / "base"))
-    adapted = add_adapter(policy, "policy", rank=2, alpha=4.0, targets="all-linear", seed=0)
+    adapted = add_adapter(policy, "policy", rank=2, alpha=4.0, seed=0)
     save_policy(adapted, tmp_path / "adapter")
     config = load_settings(options={"policy.model": str(tmp_path / "adapter")})
     before = inputs_of(config)

@@ -20,11 +20,11 @@ def actions(sample, values):
     return list(compress(values, sample.loss_mask))
 
 
-def update(recorder, critic, groups, step=1, lam=1.0, transforms=(), **options):
+def update(recorder, critic, groups, step=1, transforms=(), **options):
     own = {
         "learner": recorder,
         "critic": critic,
-        "credit": CriticCredit(lam=lam),
+        "credit": CriticCredit(),
         "transforms": [*transforms, predict],
         "seed": 0,
     }
@@ -51,13 +51,6 @@ def test_with_gamma_and_lambda_1_returns_are_the_reward_and_advantages_are_white
             [(reward - 0.5 - mean) / std] * sum(sample.loss_mask)
         )
         assert {a for a, acts in zip(sample.advantages, sample.loss_mask, strict=True) if not acts} == {0.0}
-
-
-def test_lambda_0_trusts_the_critic_one_token_ahead(groups_of, recorder, critic):
-    """Deltas are 0.5 - 0.5 = 0 before the last token and reward - 0.5 on it; returns are then 0.5 and the reward."""
-    update(recorder, critic, groups_of(TEXTS), lam=0.0)
-    first = recorder.batches[0][0]
-    assert actions(first, first.returns) == pytest.approx([0.5] * (sum(first.loss_mask) - 1) + [1.0])
 
 
 def test_a_penalty_is_taken_off_each_token(groups_of, recorder, critic):

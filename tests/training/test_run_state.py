@@ -3,7 +3,7 @@ import pytest
 from evoseek.checkpoints import Checkpoint
 from evoseek.errors import RunError
 from evoseek.runs import RunDirectory
-from evoseek.training.run_state import cut_logs, log_positions, resume
+from evoseek.training.run_state import RunState, cut_logs, log_positions
 
 
 @pytest.fixture
@@ -92,5 +92,5 @@ class Kept:
 def test_what_a_system_keeps_is_restored(tmp_path, position, expected):
     kept = Kept()
     checkpoint = Checkpoint(tmp_path, 4, position, {}, "")
-    assert resume(RunDirectory(tmp_path), checkpoint, {}, state=kept) == 4
+    assert RunState(RunDirectory(tmp_path), {}, 1, state=kept).resume(checkpoint) == 4
     assert kept.restored == [expected]

@@ -5,10 +5,10 @@ from functools import partial
 
 import pytest
 import torch
+from tests.doubles.learners import learner_of
 from torch import nn
 
 from evoseek.credit.advantages import group_advantages, raw_advantages
-from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -51,7 +51,7 @@ def sgd(model, *, learning_rate, **_):
 
 def make_learner():
     """Moves the weights by minus the gradient. Its own loss is not to be used."""
-    return Learner(Forward(), loss=None, learning_rate=1.0, max_grad_norm=math.inf, optimizer=sgd)
+    return learner_of(Forward(), loss=None, learning_rate=1.0, max_grad_norm=math.inf, optimizer=sgd)
 
 
 def rollout(role, *spans, logprob=UNIFORM):

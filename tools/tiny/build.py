@@ -23,16 +23,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from evoseek.checkpoints import Checkpoint
-from evoseek.learner.learner import Learner
+from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.optim import adamw
+from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.base import LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.policy import Policy
 from evoseek.policy.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.supervised import SupervisedProgress, SupervisedRun
+from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Message, TrainingSample
 from evoseek.world.site import Site
 from evoseek.world.world import World
@@ -113,7 +114,7 @@ def build(
     work: Path,
     recipe: Recipe,
     *,
-    progress: Callable[[SupervisedProgress], None] = lambda _: None,
+    progress: Callable[[int, float], None] = lambda step, loss: None,
     should_stop: Callable[[], bool] = lambda: False,
     checkpoint_every: int = 50,
 ) -> bool:
@@ -170,16 +171,10 @@ def _load(recipe: Recipe, found: Checkpoint | None) -> Policy:
 
 
 def _learner(recipe: Recipe, policy: Policy) -> Learner[LossInputs]:
-    return Learner(
-        LogprobModel(policy.model),
-        loss=CrossEntropyLoss(),
-        learning_rate=recipe.learning_rate,
-        warmup_steps=recipe.warmup_steps,
-        total_steps=recipe.steps,
-        token_budget=8192,
-        bf16=True,
-        optimizer=adamw if isinstance(recipe, WebRecipe) else MuonAdamW,
-    )
+    rate, warmup = recipe.learning_rate, recipe.warmup_steps
+    settings = LearnerSettings(learning_rate=rate, warmup_steps=warmup, token_budget=8192, bf16=True)
+    context = LearnerContext(LogprobModel(policy.model), CrossEntropyLoss(), total_steps=recipe.steps)
+    return Learner(settings, context, adamw if isinstance(recipe, WebRecipe) else MuonAdamW)
 
 
 def _batches(recipe: Recipe, policy: Policy, first: int) -> Iterator[list[TrainingSample]]:

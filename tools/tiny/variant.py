@@ -14,7 +14,6 @@ from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING
 from evoseek.runs import RunDirectory
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.supervised import SupervisedProgress
 from tools.tiny.build import VARIANTS, WebRecipe, build, recipe_of
 from tools.tiny.card import tiny_card
 from tools.tiny.skills import measure_browsing, measure_skills
@@ -30,8 +29,8 @@ def build_variant(directory: Path, work: Path, *, variant: str, steps: int | Non
     recipe = recipe_of(variant, seed=seed, steps=steps)
     measure = measure_browsing if isinstance(recipe, WebRecipe) else measure_skills
 
-    def watch(progress: SupervisedProgress) -> None:
-        say(console, f"step {progress.step}/{progress.steps}  loss {progress.loss:.4f}")
+    def watch(step: int, loss: float) -> None:
+        say(console, f"step {step}/{recipe.steps}  loss {loss:.4f}")
 
     with RunDirectory(work).locked(), stop_on_interrupt(lambda: say(console, STOPPING)) as interrupted:
         finished = build(directory, work, recipe, progress=watch, should_stop=interrupted)

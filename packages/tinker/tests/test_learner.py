@@ -8,6 +8,7 @@ from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score, with_scores
+from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.base import Loss, LossFn, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -80,7 +81,8 @@ def samples_near(local):
 def local_gradient(local, samples, loss):
     local.model.zero_grad()
     with local.active():
-        learner = Learner(LogprobModel(local.model), loss=loss, learning_rate=0.1)
+        context = LearnerContext(LogprobModel(local.model), loss)
+        learner = Learner(LearnerSettings(learning_rate=0.1, token_budget=8192), context)
         totals = Totals(sum(sum(sample.loss_mask) for sample in samples), len(samples))
         metrics = learner.accumulate([sample for sample in samples if loss.contributes(sample)], totals)
     return {name: value.grad.clone() for name, value in weights_of(local).items()}, metrics

@@ -11,6 +11,7 @@ from rich.console import Console
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score, with_scores
+from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
@@ -144,7 +145,8 @@ def test_the_gradient_is_that_of_the_local_learner(name, pair, monkeypatch):
     )
     local.model.zero_grad()
     with local.active():
-        learner = Learner(LogprobModel(local.model), loss=loss, learning_rate=0.1)
+        context = LearnerContext(LogprobModel(local.model), loss)
+        learner = Learner(LearnerSettings(learning_rate=0.1, token_budget=8192), context)
         learner.accumulate(theirs, Totals(sum(sum(one.loss_mask) for one in theirs), len(theirs)))
     expected = {name: value.grad.clone() for name, value in pair.weights.items()}
     before = {name: value.detach().clone() for name, value in pair.weights.items()}

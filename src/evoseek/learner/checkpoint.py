@@ -1,11 +1,6 @@
 """Checkpoints: complete or absent, checked when read, nothing pickled, written and read by any number of ranks.
 
-run/checkpoints/step-000010/
-    policy/              a plain `from_pretrained` directory, whole
-    policy.optimizer/    the optimizer's tensors, a file a rank (see sharding.py)
-    critic/ ...          the same for every other part that is trained
-    state.json           counters, the caller's position (step, data order, file lengths, random states), and
-                         the SHA-256 of every other file and of itself
+`evoseek.checkpoints` shows how one lies in a run directory.
 """
 
 from __future__ import annotations

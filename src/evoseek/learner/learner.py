@@ -21,7 +21,7 @@ from evoseek.learner.batch import make_batch, smaller_budget, split_by_tokens
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
 from evoseek.learner.optim import LOWER, Masters, adamw, schedule_factor
-from evoseek.learner.settings import BETAS, WEIGHT_DECAY, LearnerSettings
+from evoseek.learner.settings import LearnerSettings
 from evoseek.learner.sharding import read_weights, shard_module
 from evoseek.loss.base import LossFn, Totals
 from evoseek.types import TrainingSample
@@ -56,8 +56,8 @@ class Learner(LearnerBase[Inputs]):
 
     `bf16` runs the model's matrix products in bfloat16 (autocast); weights and optimizer keep their precision. Weights
     in bfloat16 are trained through float32 masters (see optim.Masters).
-    `optimizer` builds the optimizer from (model, learning_rate=, weight_decay=, betas=); a group's own learning rate
-    is kept and multiplied by the schedule. Dropout is off, so that learner and sampler compute the same distribution.
+    `optimizer` builds the optimizer from (model, learning_rate=); a group's own learning rate is kept and multiplied by
+    the schedule. Dropout is off, so that learner and sampler compute the same distribution.
     `active` is entered around each step: the `active` method of a policy that shares its model with others. Before
     training stops for non-finite steps, their last batch is written to `dump` as JSON.
     """
@@ -72,47 +72,16 @@ class Learner(LearnerBase[Inputs]):
         shard_module(cast(nn.Module, context.forward), context.ranks)
         if context.deferred_weights:
             read_weights(cast(LogprobModel, context.forward), context.deferred_weights, context.ranks)
-        return cls(
-            context.forward,
-            loss=context.loss,
-            learning_rate=settings.learning_rate,
-            warmup_steps=settings.warmup_steps,
-            total_steps=context.total_steps,
-            max_grad_norm=settings.max_grad_norm,
-            token_budget=settings.token_budget,
-            bf16=settings.bf16,
-            ranks=context.ranks,
-            dump=context.dump,
-            active=context.active,
-        )
+        return cls(settings, context)
 
     def __init__(
-        self,
-        forward: Forward[Inputs],
-        *,
-        loss: LossFn[Inputs],
-        learning_rate: float,
-        warmup_steps: int = 0,
-        total_steps: int | None = None,
-        weight_decay: float = WEIGHT_DECAY,
-        betas: tuple[float, float] = BETAS,
-        max_grad_norm: float = 1.0,
-        token_budget: int = 8192,
-        bf16: bool = False,
-        optimizer: OptimizerFactory = adamw,
-        ranks: Ranks = ALONE,
-        dump: Path | None = None,
-        active: Callable[[], AbstractContextManager[object]] = nullcontext,
+        self, settings: LearnerSettings, context: LearnerContext[Inputs], optimizer: OptimizerFactory = adamw
     ) -> None:
-        super().__init__(forward, loss, ranks=ranks, dump=dump)
-        self.warmup_steps = warmup_steps
-        self.total_steps = total_steps
-        self.max_grad_norm = max_grad_norm
-        self.token_budget = token_budget
-        self.bf16 = bf16
-        self.active = active
-        with active():
-            self.optimizer = optimizer(self.model, learning_rate=learning_rate, weight_decay=weight_decay, betas=betas)
+        super().__init__(context.forward, context.loss, ranks=context.ranks, dump=context.dump)
+        self.settings, self.total_steps, self.active = settings, context.total_steps, context.active
+        self.token_budget = settings.token_budget  # halved when memory runs out
+        with self.active():
+            self.optimizer = optimizer(self.model, learning_rate=settings.learning_rate)
             self.masters = Masters(self.model, self.optimizer)
             self.trained = [self.masters.of(p) for p in self.model.parameters() if p.requires_grad]
         self.base_rates = [float(group["lr"]) for group in self.optimizer.param_groups]
@@ -130,7 +99,7 @@ class Learner(LearnerBase[Inputs]):
     def _step(self, batches: Sequence[StepBatch[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
         rate = self._set_learning_rate()
         measured = self._accumulate_within_memory(batches)
-        norm = _as_float(nn.utils.clip_grad_norm_(self.trained, self.max_grad_norm))
+        norm = _as_float(nn.utils.clip_grad_norm_(self.trained, self.settings.max_grad_norm))
         loss = sum(metrics["loss"] for metrics in measured if metrics)
         if not (math.isfinite(norm) and math.isfinite(loss)):
             self.optimizer.zero_grad(set_to_none=True)
@@ -182,10 +151,10 @@ class Learner(LearnerBase[Inputs]):
 
     def _precision(self) -> AbstractContextManager[object]:
         device = next(self.model.parameters()).device
-        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.bf16)
+        return torch.autocast(device.type, dtype=torch.bfloat16, enabled=self.settings.bf16)
 
     def _set_learning_rate(self) -> float:
-        factor = schedule_factor(self.step, warmup_steps=self.warmup_steps, total_steps=self.total_steps)
+        factor = schedule_factor(self.step, warmup_steps=self.settings.warmup_steps, total_steps=self.total_steps)
         for group, rate in zip(self.optimizer.param_groups, self.base_rates, strict=True):
             group["lr"] = rate * factor
         return self.base_rates[0] * factor

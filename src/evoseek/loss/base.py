@@ -112,19 +112,11 @@ a number n                the same divided by a constant length n instead of its
 """
 
 
-def count_totals(loss_mask: torch.Tensor) -> Totals:
-    """Totals of a batch that is a whole step by itself; sequences without any masked token do not count."""
-    return Totals(tokens=int(loss_mask.sum()), sequences=int(loss_mask.any(dim=-1).sum()))
-
-
-def aggregate_tokens(
-    values: torch.Tensor, loss_mask: torch.Tensor, mode: Aggregate, totals: Totals | None = None
-) -> torch.Tensor:
+def aggregate_tokens(values: torch.Tensor, loss_mask: torch.Tensor, mode: Aggregate, totals: Totals) -> torch.Tensor:
     """Reduce values [B, T] over `loss_mask` to a scalar: this micro-batch's share of the batch's aggregate.
 
-    `totals` counts the whole batch (default: this one). An empty mask gives 0, never a division by zero.
+    `totals` counts the whole batch. An empty mask gives 0, never a division by zero.
     """
-    totals = totals or count_totals(loss_mask)
     values = values.masked_fill(~loss_mask, 0.0)
     tokens, sequences = max(totals.tokens, 1), max(totals.sequences, 1)
     match mode:

@@ -18,7 +18,7 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from types import MethodType
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from peft import LoraConfig
 
 
-ALL_LINEAR = "all-linear"
 NOTES = "evoseek.json"
 
 _PREFIX = "base_model.model."  # peft's, in files
@@ -47,22 +46,18 @@ _PLAIN = re.compile(rf"{re.escape(_PREFIX)}.+\.lora_[AB]\.weight")
 _PROBED = 64  # number of values of each of the base's tensors that enter its fingerprint
 
 
-def add_adapter(
-    policy: Policy, name: str, *, rank: int, alpha: float, targets: str | Sequence[str] = ALL_LINEAR, seed: int = 0
-) -> Policy:
+def add_adapter(policy: Policy, name: str, *, rank: int, alpha: float, seed: int = 0) -> Policy:
     """A policy that is `policy`'s model with a new adapter over it, at first equal to it.
 
-    `policy` stays the base and shares the model, whose own weights are frozen from now on. `targets` are names of
-    linear layers (`q_proj`), or `all-linear` for all but the output head. The same seed gives the same bits on every
-    device. The adapter's weights are float32 whatever the base's are. Raises PolicyError if peft is not installed, the
-    name is taken or no name, or a target is no linear layer of the model's body.
+    `policy` stays the base and shares the model, whose own weights are frozen from now on. The same seed gives the same
+    bits on every device. The adapter's weights are float32 whatever the base's are. Raises PolicyError if peft is not
+    installed, the name is taken or no name, or the model's body has no linear layers.
     """
     check_free(policy.model, name)
-    if rank < 1 or not alpha > 0:
-        raise PolicyError(f"got an adapter of rank {rank} and alpha {alpha}; expected a rank of 1 or more, alpha > 0.")
-    config = _lora_config(
-        r=rank, lora_alpha=alpha, target_modules=_targets(policy.model, targets), task_type="CAUSAL_LM"
-    )
+    from peft import LoraConfig
+
+    targets = _linear_layers(policy.model)
+    config = LoraConfig(r=rank, lora_alpha=cast(int, alpha), target_modules=targets, task_type="CAUSAL_LM")
     with torch.random.fork_rng(devices=[]):  # peft draws on the CPU
         torch.manual_seed(seed)
         inject_adapter(policy.model, name, config)
@@ -125,18 +120,6 @@ def _forward(layer: Any, input: torch.Tensor, *others: Any, **named: Any) -> tor
     return adapted_product(input, base.weight, base.bias, *adapter)
 
 
-def remove_adapter(model: PreTrainedModel, name: str) -> None:
-    """Remove the remains of an adapter whose creation failed."""
-    configs: dict[str, Any] = getattr(model, "peft_config", {})
-    configs.pop(name, None)
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=r"Adapter .* was active")
-        for layer in find_adapter_layers(model).values():
-            layer.delete_adapter(name)
-    if not configs:
-        _strip(model)
-
-
 def adapter_parameters(model: PreTrainedModel, name: str) -> dict[str, nn.Parameter]:
     """The model's parameters that belong to an adapter, by name."""
     ending = re.compile(rf"\.lora_[AB]\.{name}\.weight")
@@ -168,7 +151,8 @@ def check_peft() -> None:
 def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
     """A policy that is `policy`'s model with the adapter of a directory over it; see `add_adapter`.
 
-    Raises PolicyError also if the directory cannot be read, holds more than plain LoRA, or was made for another base.
+    Raises PolicyError also if the directory cannot be read, holds more than plain LoRA, or was made for another base;
+    the model is then not to be used any more.
     """
     check_free(policy.model, name)
     config, tensors = _read(directory)
@@ -191,7 +175,6 @@ def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
             for key, parameter in parameters.items():
                 parameter.copy_(tensors[key])
     except (ValueError, RuntimeError) as error:  # of peft, that finds no such layers; of torch, for a wrong shape
-        remove_adapter(policy.model, name)
         raise _does_not_fit(directory, policy, str(error)) from error
     return replace(policy, adapter=name)
 
@@ -241,27 +224,22 @@ def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> st
     return digest.hexdigest()
 
 
-def _targets(model: PreTrainedModel, targets: str | Sequence[str]) -> list[str]:
+def _linear_layers(model: PreTrainedModel) -> list[str]:
+    """The names of the linear layers of a model's body: of all but the output head. Raises PolicyError for none."""
     head = model.get_output_embeddings()
-    layers = {
+    found = {
         path.rpartition(".")[2]
         for path, module in model.named_modules()
         if (isinstance(module, nn.Linear | Conv1D) or hasattr(module, "base_layer"))
         and module is not head
         and not re.search(r"\.(base_layer|lora_)", path)
     }
-    asked = layers if targets == ALL_LINEAR else {targets} if isinstance(targets, str) else set(targets)
-    if unknown := sorted(asked - layers):
+    if not found:
         raise PolicyError(
-            f"got {', '.join(unknown)} as targets of an adapter, but the body of {type(model).__name__} has no such "
-            f"linear layers. It has {', '.join(sorted(layers)) or 'none'}. Name some of these, or '{ALL_LINEAR}'."
+            f"an adapter on {type(model).__name__} would change nothing: its body has no linear layers. Train all "
+            "weights (lora.rank = 0), or choose another model."
         )
-    if not asked:
-        raise PolicyError(
-            f"an adapter on {type(model).__name__} would change nothing: no target was given or the model's body has "
-            f"no linear layers. It has {', '.join(sorted(layers)) or 'none'}. Name some of these, or '{ALL_LINEAR}'."
-        )
-    return sorted(asked)
+    return sorted(found)
 
 
 def _strip(model: PreTrainedModel) -> None:
@@ -271,12 +249,6 @@ def _strip(model: PreTrainedModel) -> None:
     model.__dict__.pop("peft_config", None)
     model._hf_peft_config_loaded = False  # pyright: ignore[reportPrivateUsage]
     model.requires_grad_(True)
-
-
-def _lora_config(**settings: Any) -> LoraConfig:
-    from peft import LoraConfig
-
-    return LoraConfig(**settings)
 
 
 def _comparable(one: str, other: str) -> bool:

@@ -142,19 +142,14 @@ def eos_ids(policy: Policy) -> list[int]:
 
 
 def is_spelled(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool:
-    """Whether a tokenizer would spell these texts letter by letter."""
-    return spelled_share(tokenizer, texts) > _MOST_SPELLED
-
-
-def spelled_share(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> float:
-    """The share of single letters among the tokens of the first texts: words that the tokenizer does not know are
-    spelled."""
+    """Whether a tokenizer would spell these texts, words that it does not know, letter by letter: by the share of
+    single letters among the tokens of the first of them."""
     spelled, count = 0, 0
     for text in islice(texts, _TEXTS):
         tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
         count += len(tokens)
         spelled += sum(len(piece) == 1 and piece.isalpha() for piece in (token.removeprefix("##") for token in tokens))
-    return spelled / max(1, count)
+    return spelled > _MOST_SPELLED * count
 
 
 def vocabulary_notice(policy: Policy, texts: Iterable[str], *, what: str) -> str | None:

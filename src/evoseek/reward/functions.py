@@ -9,8 +9,8 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.errors import ConfigError, EvoseekError, TrainingError
-from evoseek.reward.answer import METRICS, answer_value, normalise
+from evoseek.errors import EvoseekError, TrainingError
+from evoseek.reward.answer import answer_value, normalise
 from evoseek.settings import Chosen, Count, PartSettings
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
@@ -56,7 +56,7 @@ class AnswerReward:
     """A RewardFn: one metric of the trajectory's answer against its question's golden answers (`answer_value`).
 
     Only `trajectory.answer` is read, never prompt or tool text; a trajectory without an answer scores 0. Where a paper
-    rewards subEM, use "guarded_substring_match". Raises ConfigError for an unknown metric.
+    rewards subEM, use "guarded_substring_match".
     """
 
     @classmethod
@@ -65,8 +65,6 @@ class AnswerReward:
         return cls(settings.name)
 
     def __init__(self, metric: str = "exact_match") -> None:
-        if metric not in METRICS:
-            raise ConfigError(f"Unknown reward metric {metric!r}; expected one of: {', '.join(METRICS)}.")
         self.metric = metric
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import ToolError
@@ -134,14 +134,6 @@ def _of_words(text: str, words: Sequence[str]) -> str:
 FORM = verdict_form("correct")
 
 
-class Judging(Protocol):
-    """The context that a judge is built from."""
-
-    def chat(self, section: str) -> tuple[Chat, PromptSet]:
-        """The model of a table of settings, and its prompts."""
-        ...
-
-
 class Judge:
     """A RewardFn: 1 if a model judges that the trajectory's answer is right, else 0; the part `judge` is the same.
 
@@ -150,8 +142,8 @@ class Judge:
     """
 
     @classmethod
-    def build(cls, settings: RewardSettings, context: Judging) -> Judge:
-        """The model of [judge]."""
+    def build(cls, settings: RewardSettings, context: Any) -> Judge:
+        """The model of [judge], which the context has."""
         return cls(*context.chat("judge"))
 
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:

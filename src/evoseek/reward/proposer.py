@@ -24,9 +24,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from statistics import fmean
 
-from evoseek.errors import ConfigError
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.format import format_score
 from evoseek.types import Invalid, Outcome, Scored, Trajectory, TrajectoryGroup
@@ -70,31 +70,22 @@ DIFFICULTIES: Mapping[str, Callable[[float, int], float]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class ProposerReward:
     """difficulty + format_weight * f for a valid proposal, `rejected_reward` for a rejected one.
 
     f is the format score in [0, 1] of proposals from a passage (others have none; weight 0 asks for none), so that the
     weight 0.5 gives Dr. Zero's reward, from 0 to 1.5. The part `success` of an attempt's outcome, in [0, 1], says how
     right its answer is: `failure` is 1 - the mean of these, and for the others an attempt is right if it is at least
-    `right_from`. Above the share `max_failed` of failed attempts there is no outcome. Raises ConfigError for an unknown
-    difficulty.
+    `right_from`. Above the share `max_failed` of failed attempts there is no outcome.
     """
 
-    def __init__(
-        self,
-        difficulty: str = "linear",
-        format_weight: float = 0.5,
-        rejected_reward: float = 0.0,
-        success: str = "exact_match",
-        right_from: float = RIGHT_FROM,
-        max_failed: float = 0.2,
-    ) -> None:
-        if difficulty not in DIFFICULTIES:
-            raise ConfigError(f"Unknown difficulty {difficulty!r}; expected one of: {', '.join(DIFFICULTIES)}.")
-        self._difficulty = DIFFICULTIES[difficulty]
-        self._is_graded = difficulty == "failure"
-        self._right_from, self._max_failed = right_from, max_failed
-        self._format_weight, self._rejected_reward, self._success = format_weight, rejected_reward, success
+    difficulty: str = "linear"
+    format_weight: float = 0.5
+    rejected_reward: float = 0.0
+    success: str = "exact_match"
+    right_from: float = RIGHT_FROM
+    max_failed: float = 0.2
 
     def __call__(
         self, proposal: Trajectory, *, rejected: str | None = None, solvers: TrajectoryGroup | None = None
@@ -107,28 +98,29 @@ class ProposerReward:
         others would be another one's on average.
         """
         if rejected is not None:
-            return Scored(self._rejected_reward, {f"rejected/{rejected}": 1.0})
+            return Scored(self.rejected_reward, {f"rejected/{rejected}": 1.0})
         parts: dict[str, float] = {}
+        is_graded = self.difficulty == "failure"
         if solvers is not None:
             failed = [outcome for outcome in solvers.outcomes if isinstance(outcome, Invalid)]
             valid = [outcome for outcome in solvers.outcomes if isinstance(outcome, Scored)]
             every = [*failed, *(failure for _, failure in solvers.replaced)]
             attempts = len(solvers.outcomes) + len(solvers.replaced)
-            missing = failed and not (valid and self._is_graded)  # a mean does not depend on their number
-            if missing or len(every) > self._max_failed * attempts:
+            missing = failed and not (valid and is_graded)  # a mean does not depend on their number
+            if missing or len(every) > self.max_failed * attempts:
                 return _undecided(every, attempts)
-            values = [outcome.parts[self._success] for outcome in valid]
-            right = sum(values) if self._is_graded else sum(value >= self._right_from for value in values)
+            values = [outcome.parts[self.success] for outcome in valid]
+            right = sum(values) if is_graded else sum(value >= self.right_from for value in values)
             parts = {
-                "difficulty": self._difficulty(right, len(valid)),
+                "difficulty": DIFFICULTIES[self.difficulty](right, len(valid)),
                 "solver/mean": fmean(values) if values else 0.0,
                 "solver/valid": float(len(valid)),
                 "solver/invalid": float(len(failed)),
             }
         task = proposal.question.task
-        if self._format_weight and task is not None and task.passage is not None:
+        if self.format_weight and task is not None and task.passage is not None:
             parts["format"] = format_score(proposal).value
-        return Scored(parts.get("difficulty", 0.0) + self._format_weight * parts.get("format", 0.0), parts)
+        return Scored(parts.get("difficulty", 0.0) + self.format_weight * parts.get("format", 0.0), parts)
 
 
 def _undecided(failed: Sequence[Invalid], attempts: int) -> Invalid:

@@ -1,20 +1,17 @@
-"""What is added to another reward in training: penalties, and a share for the evidence that was found."""
+"""What is added to another reward in training: a share for the evidence that was found, and penalties."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.questions import evidence_of, recall
 from evoseek.protocols import RewardFn
+from evoseek.reward.functions import RewardSettings
 from evoseek.types import Invalid, Outcome, Scored, Trajectory
 
 UNSHAPED = "unshaped"
-
-
-def shaped(outcome: Scored, name: str, penalty: float) -> Scored:
-    """With a penalty (a number <= 0) added, which is the part `name`; the part `unshaped` is the reward before any."""
-    return Scored(outcome.reward + penalty, {**outcome.parts, UNSHAPED: unshaped(outcome), name: penalty})
 
 
 def unshaped(outcome: Scored) -> float:
@@ -35,90 +32,56 @@ def overlong_penalty(length: int, *, longest: int) -> float:
 
 
 @dataclass(frozen=True, slots=True)
-class OverlongReward:
-    """Another RewardFn plus `overlong_penalty` of the tokens that the policy wrote in all turns; it is the part
-    `overlong`.
+class ShapedReward:
+    """Another RewardFn plus what its settings ask for, each in a part of the outcome; the part `unshaped` is the reward
+    before any of it. What the other reward cannot score stays Invalid.
 
-    The policy learns that a rollout approaches the limit before it is cut off there, and sound but truncated rollouts
-    are distinguished from wrong ones. It fails if longer rollouts are better and the limit is low.
+    evidence    `evidence_weight` times this share in [0, 1] of the question's evidence (`evidence_of`) that the
+                searches found. The answer alone shows only that something was wrong; this shows which search of a
+                failed rollout was right, so that a second search that is hardly ever followed by a right answer is
+                learnt, and guessing is worth less beside it. In self-play the evidence is the proposer's path, which is
+                known at no cost. It fails if the evidence does not fit the question: it then rewards searching for it
+                instead of answering. Searches beyond cost nothing; a question without evidence has no such part.
+    wrong       minus `wrong_penalty` for a wrong answer, one that earns nothing and is no refusal. A right answer then
+                earns 1, and so does refusing a question that the documents do not answer; refusing another one earns 0,
+                and a wrong answer less, so that answering pays only where it is right often enough: with a share of
+                right answers above penalty / (1 + penalty). It fails if the policy cannot yet answer, since it then
+                learns to refuse.
+    unanswered  minus `unanswered_penalty` without an answer. Where the reward of a wrong answer is 0, a rollout that
+                searches until it is cut off earns as much as one that answers wrongly, and a policy that learns to
+                search more may forget to answer. (Search-R1's authors found a reward of the format of the same use,
+                arXiv 2505.15117, section 3.1.)
+    overlong    `overlong_penalty` of the tokens that the policy wrote in all turns, up to `overlong_max`. The policy
+                learns that a rollout approaches the limit before it is cut off there, and sound but truncated rollouts
+                are distinguished from wrong ones. It fails if longer rollouts are better and the limit is low.
     """
 
     reward: RewardFn
-    longest: int
-
-    async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other reward cannot score stays Invalid."""
-        outcome = await self.reward(trajectory)
-        if not isinstance(outcome, Scored):
-            return outcome
-        penalty = overlong_penalty(trajectory.num_action_tokens, longest=self.longest)
-        return shaped(outcome, "overlong", penalty)
-
-
-@dataclass(frozen=True, slots=True)
-class UnansweredReward:
-    """Another RewardFn less `penalty` for a trajectory without an answer; it is the part `unanswered`.
-
-    Where the reward of a wrong answer is 0, a rollout that searches until it is cut off earns as much as one that
-    answers wrongly, and a policy that learns to search more may forget to answer. (Search-R1's authors found a reward
-    of the format of the same use, arXiv 2505.15117, section 3.1.)
-    """
-
-    reward: RewardFn
-    penalty: float
-
-    async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other reward cannot score stays Invalid."""
-        outcome = await self.reward(trajectory)
-        if not isinstance(outcome, Scored):
-            return outcome
-        return shaped(outcome, "unanswered", -self.penalty if trajectory.answer is None else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class WrongReward:
-    """Another RewardFn less `penalty` for a wrong answer, one that earns nothing and is no refusal; it is the part
-    `wrong`.
-
-    A right answer then earns 1, and so does refusing a question that the documents do not answer; refusing another one
-    earns 0, and a wrong answer less, so that answering pays only where it is right often enough: with a share of right
-    answers above penalty / (1 + penalty). It fails if the policy cannot yet answer, since it then learns to refuse.
-    """
-
-    reward: RewardFn
-    penalty: float
-
-    async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. What the other reward cannot score stays Invalid."""
-        outcome = await self.reward(trajectory)
-        if not isinstance(outcome, Scored):
-            return outcome
-        answer = trajectory.answer
-        is_wrong = answer is not None and not is_refusal(answer) and unshaped(outcome) <= 0.0
-        return shaped(outcome, "wrong", -self.penalty if is_wrong else 0.0)
-
-
-@dataclass(frozen=True, slots=True)
-class EvidenceReward:
-    """Another RewardFn plus `weight` times the part `evidence`, the share in [0, 1] of the question's evidence
-    (`evidence_of`) that the trajectory's searches found.
-
-    The answer alone shows only that something was wrong; this shows which search of a failed rollout was right, so that
-    a second search that is hardly ever followed by a right answer is learnt, and guessing is worth less beside it. In
-    self-play the evidence is the proposer's path, which is known at no cost. It fails if the evidence does not fit the
-    question: it then rewards searching for it instead of answering. Searches beyond cost nothing. Questions without
-    evidence, and Invalid outcomes, stay as they are.
-    """
-
-    reward: RewardFn
-    weight: float
+    settings: RewardSettings
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
         outcome = await self.reward(trajectory)
-        passages = (passage for result in trajectory.tool_results for passage in result.passages)
-        share = recall(evidence_of(trajectory.question), passages)
-        if isinstance(outcome, Invalid) or share is None:
+        if isinstance(outcome, Invalid):
             return outcome
-        parts = {**outcome.parts, UNSHAPED: unshaped(outcome), "evidence": share}
-        return Scored(outcome.reward + self.weight * share, parts)
+        reward, parts = outcome.reward, dict(outcome.parts)
+        for name, part, weight in self._terms(trajectory, unshaped(outcome)):
+            parts |= {UNSHAPED: unshaped(outcome), name: part}
+            reward += weight * part
+        return Scored(reward, parts)
+
+    def _terms(self, trajectory: Trajectory, earned: float) -> Iterator[tuple[str, float, float]]:
+        """The name, the part and its weight of each that is switched on, for an answer that earned so much."""
+        own, answer = self.settings, trajectory.answer
+        if own.evidence_weight:
+            passages = (passage for result in trajectory.tool_results for passage in result.passages)
+            share = recall(evidence_of(trajectory.question), passages)
+            if share is not None:
+                yield "evidence", share, own.evidence_weight
+        if own.wrong_penalty:
+            is_wrong = answer is not None and not is_refusal(answer) and earned <= 0.0
+            yield "wrong", -own.wrong_penalty if is_wrong else 0.0, 1.0
+        if own.unanswered_penalty:
+            yield "unanswered", -own.unanswered_penalty if answer is None else 0.0, 1.0
+        if own.overlong_max is not None:
+            yield "overlong", overlong_penalty(trajectory.num_action_tokens, longest=own.overlong_max), 1.0

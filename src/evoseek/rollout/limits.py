@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from math import inf, isfinite
 
 from evoseek.errors import ConfigError
@@ -42,15 +42,6 @@ class Limits:
     wait_s: float | None = None
     final_answer: str | None = None
     max_malformed: int = 0
-
-    def __post_init__(self) -> None:
-        for item in fields(self):
-            value = getattr(self, item.name)
-            least = 0 if item.name in ("max_tool_calls", "max_malformed") else 1
-            if not isinstance(value, str | None) and (value <= 0 if item.name.endswith("_s") else value < least):
-                raise ConfigError(
-                    f"The limit {item.name} is {value}; it has to be {'above 0' if least else '0 or more'}."
-                )
 
     @property
     def calls(self) -> int:

@@ -164,28 +164,12 @@ def _failed_if_nothing_found(episodes: list[Episode]) -> list[Episode]:
     proposers = [episode.proposer for episode in episodes]
     solvers = [rollout for episode in episodes if episode.solvers for rollout in episode.solvers.trajectories]
     if failure := nothing_found(proposers) or nothing_found(proposers + solvers):
-        return _all_failed(episodes, failure)
-    if failure := nothing_found(solvers):
-        return [
-            replace(episode, outcome=failure, solvers=as_failed(episode.solvers, failure))
-            if episode.solvers
-            else episode
-            for episode in episodes
-        ]
-    return episodes
-
-
-def _all_failed(episodes: list[Episode], failure: Invalid) -> list[Episode]:
-    return [
-        replace(
-            episode,
-            outcome=failure,
-            question=None,
-            rejected=None,
-            solvers=episode.solvers and as_failed(episode.solvers, failure),
-        )
-        for episode in episodes
-    ]
+        failed = [replace(episode, outcome=failure, question=None, rejected=None) for episode in episodes]
+    elif failure := nothing_found(solvers):
+        failed = [replace(episode, outcome=failure) if episode.solvers else episode for episode in episodes]
+    else:
+        return episodes
+    return [replace(episode, solvers=episode.solvers and as_failed(episode.solvers, failure)) for episode in failed]
 
 
 @dataclass(slots=True)

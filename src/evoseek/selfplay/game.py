@@ -16,7 +16,6 @@ from evoseek.protocols import RewardFn
 from evoseek.registry import build
 from evoseek.reward.answer import GRADED
 from evoseek.reward.proposer import ProposerReward
-from evoseek.reward.shaping import EvidenceReward
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay, relabel
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
@@ -41,7 +40,7 @@ def _play(
     tools = context.tools(proposer.prompts, context.engine)
     own, filters, game = settings.proposer, settings.filters, settings.selfplay
     limits = replace(proposer.limits, max_turns=own.max_turns, max_tokens_per_turn=own.max_tokens_per_turn)
-    weight, metric = context.settings.reward.evidence_weight, context.metric
+    metric = context.metric
     return SelfPlay(
         proposer=proposer.proposer(tools, env, limits=limits, temperature=own.temperature),
         solver=context.solver(context.engine),
@@ -51,7 +50,7 @@ def _play(
             rules=filters.rules,
             reserved=context.reviewed,
         ),
-        reward=EvidenceReward(context.reward, weight) if weight > 0 else context.reward,
+        reward=context.training_reward,
         proposer_reward=ProposerReward(own.difficulty, own.format_weight, own.rejected_reward, success=metric),
         attempts=own.attempts,
         metric=metric,

@@ -194,11 +194,6 @@ class GameSettings(TrainingSettings, ABC):
                 f"selfplay.label is majority and reward.name is {name}, but votes are counted and compared by an "
                 "answer metric. Set reward.name to exact_match or another one, or selfplay.label to proposer."
             )
-        if self.policy.dtype == "float16" and self.lora.rank == 0:
-            yield (
-                "policy.dtype is float16, in which the small gradients of a policy become 0. Set policy.dtype to "
-                "bfloat16 or float32, or train an adapter (lora.rank above 0)."
-            )
 
     def _estimators(self) -> Iterator[str]:
         proposer = self.proposer

@@ -15,17 +15,14 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
 from evoseek.corpus.answers import TitleFinder, load_answers, mine_answers
-from evoseek.env.environments import answer_task, passage_task, task_of
+from evoseek.env.environments import answer_task, task_of
 from evoseek.errors import ConfigError
 from evoseek.protocols import PassageStore
 from evoseek.selfplay.settings import GameSettings
 from evoseek.types import Episode, Passage, Question, TrajectoryGroup
-
-if TYPE_CHECKING:
-    from evoseek.training.agent import Agent
 
 Item = TypeVar("Item")
 
@@ -95,21 +92,6 @@ def follow_back(answer: str, find: Callable[[str], Sequence[Passage]], most: int
 
 
 POOL = 200_000  # maximum number of passages for proposals; of a larger corpus, a random sample
-SOURCE_TOKENS = 256  # maximum number of tokens of a passage that a proposer is shown
-
-
-def passage_tasks(
-    settings: GameSettings, agent: Agent, pool: Sequence[Passage], *, purpose: str, copies: int, shown: bool
-) -> TaskSource[Passage]:
-    """Tasks from passages, cut to the `SOURCE_TOKENS` that a proposer is shown. `purpose` keeps draws apart."""
-    tokenizer = agent.policy.tokenizer
-
-    def make(id: str, passage: Passage, hops: int) -> Question:
-        ids = tokenizer.encode(passage.text, add_special_tokens=False)
-        text = passage.text if len(ids) <= SOURCE_TOKENS else str(tokenizer.decode(ids[:SOURCE_TOKENS]))
-        return passage_task(id, replace(passage, text=text), hops, shown=shown)
-
-    return TaskSource(pool, make, settings.proposer.ratio, f"{settings.run.seed}/{purpose}", copies)
 
 
 def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> TaskSource[SearchChain]:

@@ -45,7 +45,7 @@ from evoseek.simulator.collecting import SearchRecord, document_texts, load_reco
 from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.supervised import SupervisedProgress, SupervisedRun
+from evoseek.training.supervised import SupervisedRun
 from evoseek.training.trainer import check_dtype, load_trainable
 from evoseek.types import TrainingSample
 
@@ -249,8 +249,8 @@ def tune_simulator(
             console, f"Tuning on {len(data.useful)} useful and {len(data.noisy)} noisy searches, after step {run.step}."
         )
 
-        def watch(progress: SupervisedProgress) -> None:
-            bar.show(progress.step, progress.steps, f"loss {progress.loss:.4f}")
+        def watch(step: int, loss: float) -> None:
+            bar.show(step, steps, f"loss {loss:.4f}")
 
         batches = islice(data.batches(settings.run.seed, tokens_per_step), run.step, None)
         finished = run.train(batches, steps, progress=watch, should_stop=interrupted)

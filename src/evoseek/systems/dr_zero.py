@@ -26,7 +26,7 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evoseek.env.environments import PassageProposerEnv, task_of
+from evoseek.env.environments import PassageProposerEnv, passage_task, task_of
 from evoseek.errors import TrainingError
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.settings import GroupRolloutSettings
@@ -35,7 +35,7 @@ from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings, ProposerSettings
-from evoseek.selfplay.tasks import TaskSource, check_groups, passage_tasks, proposal_groups, solver_groups
+from evoseek.selfplay.tasks import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.rollout_metrics import StepReport, describe_failures, prefixed
@@ -52,6 +52,7 @@ Phase = Literal["propose", "write", "solve"]
 
 _OUTAGE = 0.2  # share of a writing step's proposals; if more failed, its questions are a biased selection
 _WRITING_TRIES = 3
+SOURCE_TOKENS = 256  # maximum number of tokens of a passage that a proposer is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,7 +212,7 @@ class DrZero:
         game = Game.load(settings, context, PassageProposerEnv, one_policy=own.one_policy)
         solver = game.solver
         questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
-        rollouts = context.rollouts(game.play.solver, settings.rollout, reward=game.play.reward, label=game.play.label)
+        rollouts = context.rollouts(game.play.solver, settings.rollout, game.play.label)
         restart = context.trainer.learner.restart if own.fresh_optimizer else None
         system = cls(
             phases=own,
@@ -384,8 +385,15 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
 
 
 def _tasks(settings: DrZero.Settings, game: Game, purpose: str, copies: int) -> TaskSource[Passage]:
-    shown = settings.proposer.show_source
-    return passage_tasks(settings, game.proposer, game.pool, purpose=purpose, copies=copies, shown=shown)
+    """Tasks from passages, cut to the `SOURCE_TOKENS` that the proposer is shown. `purpose` keeps draws apart."""
+    own, tokenizer = settings.proposer, game.proposer.policy.tokenizer
+
+    def make(id: str, passage: Passage, hops: int) -> Question:
+        ids = tokenizer.encode(passage.text, add_special_tokens=False)
+        text = passage.text if len(ids) <= SOURCE_TOKENS else str(tokenizer.decode(ids[:SOURCE_TOKENS]))
+        return passage_task(id, replace(passage, text=text), hops, shown=own.show_source)
+
+    return TaskSource(game.pool, make, own.ratio, f"{settings.run.seed}/{purpose}", copies)
 
 
 def _report(

@@ -22,7 +22,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING
 
@@ -64,58 +64,23 @@ def group_signal(rewards: Sequence[float | None]) -> Signal:
     return Signal.ALL_RIGHT if valid[0] >= 1 else Signal.ALL_WRONG
 
 
-@dataclass(slots=True)
-class GroupSelection:
-    """The state of one batch's refill: `wanted` groups with a signal, out of at most `max_draws` drawn. `kept` holds
-    the keys of the selected groups, `signals` those of all, in the order in which they were added."""
+def filter_metrics(signals: Sequence[Signal], wanted: int) -> dict[str, float]:
+    """Numbers of groups: drawn, kept, missing of those `wanted`, and those without a signal by reason.
 
-    wanted: int
-    max_draws: int
-    kept: list[str] = field(default_factory=list[str])
-    signals: dict[str, Signal] = field(default_factory=dict[str, Signal])
-
-    @property
-    def drawn(self) -> int:
-        """Groups added so far."""
-        return len(self.signals)
-
-    @property
-    def missing(self) -> int:
-        """Groups that the batch still lacks."""
-        return self.wanted - len(self.kept)
-
-    @property
-    def next_draw(self) -> int:
-        """How many groups to draw next: those missing, up to the bound; 0 when the selection is over."""
-        return max(0, min(self.missing, self.max_draws - self.drawn))
-
-    def add(self, key: str, rewards: Sequence[float | None]) -> bool:
-        """Add a drawn group, once, and return whether it is kept: it has a signal and the batch is not full."""
-        if key in self.signals:
-            raise ValueError(f"The group {key!r} was added twice; every drawn group needs a key of its own.")
-        self.signals[key] = group_signal(rewards)
-        is_kept = self.signals[key] is Signal.MIXED and self.missing > 0
-        if is_kept:
-            self.kept.append(key)
-        return is_kept
-
-    def metrics(self) -> dict[str, float]:
-        """Numbers of groups: drawn, kept, missing, and those without a signal by reason.
-
-        `rollout/filter/frac_reward_zero_std` is the share of equal rewards among groups with two or more valid members:
-        TRL's frac_reward_zero_std, before the filter. It is left out where no group had two.
-        """
-        counts = Counter(self.signals.values())
-        compared = self.drawn - counts[Signal.TOO_FEW_VALID]
-        metrics = {
-            "drawn": float(self.drawn),
-            "kept": float(len(self.kept)),
-            "missing": float(self.missing),
-            **{str(signal): float(counts[signal]) for signal in Signal if signal is not Signal.MIXED},
-        }
-        if compared:
-            metrics["frac_reward_zero_std"] = (compared - counts[Signal.MIXED]) / compared
-        return {f"rollout/filter/{name}": value for name, value in metrics.items()}
+    `rollout/filter/frac_reward_zero_std` is the share of equal rewards among groups with two or more valid members:
+    TRL's frac_reward_zero_std, before the filter. It is left out where no group had two.
+    """
+    counts = Counter(signals)
+    compared = len(signals) - counts[Signal.TOO_FEW_VALID]
+    metrics = {
+        "drawn": float(len(signals)),
+        "kept": float(counts[Signal.MIXED]),
+        "missing": float(wanted - counts[Signal.MIXED]),
+        **{str(signal): float(counts[signal]) for signal in Signal if signal is not Signal.MIXED},
+    }
+    if compared:
+        metrics["frac_reward_zero_std"] = (compared - counts[Signal.MIXED]) / compared
+    return {f"rollout/filter/{name}": value for name, value in metrics.items()}
 
 
 class SelectionSettings(Section):
@@ -167,15 +132,13 @@ class DSPO(SearchR1):
         determined before the first of them."""
         size = min(self.limit * self.questions_per_step, self.order.most(self.questions))
         pool = self.draw(step, size)
-        selection = GroupSelection(wanted=self.questions_per_step, max_draws=size)
-        drawn: list[TrajectoryGroup] = []
-        kept: list[TrajectoryGroup] = []
-        while selection.next_draw:
-            first = selection.drawn
-            groups = await self.rollouts(pool[first : first + selection.next_draw], step)
-            drawn += groups
-            kept += [group for group in groups if selection.add(group.key, _rewards(group))]
-        return Rollouts(drawn, kept, selection.metrics())
+        wanted, groups, signals = self.questions_per_step, list[TrajectoryGroup](), list[Signal]()
+        while missing := min(wanted - signals.count(Signal.MIXED), size - len(groups)):
+            new = await self.rollouts(pool[len(groups) : len(groups) + missing], step)
+            groups += new
+            signals += [group_signal(_rewards(group)) for group in new]
+        kept = [group for group, signal in zip(groups, signals, strict=True) if signal is Signal.MIXED]
+        return Rollouts(groups, kept, filter_metrics(signals, wanted))
 
 
 def _rewards(group: TrajectoryGroup) -> list[float | None]:

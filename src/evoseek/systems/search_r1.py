@@ -139,7 +139,7 @@ class SearchR1:
         started = perf_counter()
         rollouts, seconds = await self._rolled_out(step)
         rolled_out, groups = perf_counter(), rollouts.groups
-        self.rollouts.record(step, groups)
+        self.rollouts.trajectories.write(step, groups)
         metrics = {
             **rollout_metrics(groups),
             **metrics_by(groups, self.order.by or "hops", signal_metrics),

@@ -99,31 +99,23 @@ class SFT:
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
         """From settings. The demonstrations are played with the search engine and the limits of rollouts."""
-        from evoseek.training.demonstrations import (
-            Roles,
-            demonstrations_of_file,
-            hold_out,
-            on_all_ranks,
-            sample_of,
-            summary,
-            without,
-        )
+        from evoseek.training import demonstrations as shown  # imports torch, which the settings do not need
 
         own, seed, agent = settings.demonstrations, settings.run.seed, context.agent
         context.report_models()
         tools = context.tools(agent.prompts, context.engine)
-        roles = Roles(agent.solver(tools), agent.proposer(tools, PassageProposerEnv))
-        played = on_all_ranks(lambda: demonstrations_of_file(Path(own.path), roles), context.ranks)
-        played = without(played, context.reviewed)
+        roles = shown.Roles(agent.solver(tools), agent.proposer(tools, PassageProposerEnv))
+        played = shown.on_all_ranks(lambda: shown.demonstrations_of_file(Path(own.path), roles), context.ranks)
+        played = shown.without(played, context.reviewed)
         context.warn_unknown_words((t.question.text for t in played.trajectories), what="the demonstrations")
-        context.notify(summary(played, own.path))
-        trained, held_out = hold_out(played.trajectories, own.held_out, seed)
+        context.notify(shown.summary(played, own.path))
+        trained, held_out = shown.hold_out(played.trajectories, own.held_out, seed)
         per_step = min(own.per_step, len(trained))
         steps = math.ceil(own.epochs * len(trained) / per_step)
         trainer = context.learn_supervised(total_steps=steps)
         system = cls(
-            samples=[sample_of(trajectory) for trajectory in trained],
-            held_out=[sample_of(trajectory) for trajectory in held_out],
+            samples=[shown.sample_of(trajectory) for trajectory in trained],
+            held_out=[shown.sample_of(trajectory) for trajectory in held_out],
             update=trainer.learner.update,
             score=trainer.own_logprobs(),
             publish=context.publish,

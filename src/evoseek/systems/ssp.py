@@ -49,10 +49,6 @@ Fill = Literal["dummy", "resample", "replay", "replay-reset"]
 Role = Literal["proposer", "solver"]
 
 
-RolesUpdate = Callable[[int, Mapping[str, Sequence[TrajectoryGroup]]], dict[str, float]]
-"""Makes the optimizer steps of a step from the groups of both roles; returns their metrics, prefixed by role."""
-
-
 class FillSettings(Section):
     """Settings specific to Search Self-play."""
 
@@ -71,14 +67,15 @@ class FillSettings(Section):
 class SSP:
     """One step of Search Self-play; `training.loop.TrainingLoop` repeats it.
 
-    `trained` are the roles that learn. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions
-    for replay are taken from `questions`, so a resumed run replays the same ones. `given` is the number of answers that
-    proposers were given so far in a run: the next one is new to the pass over them.
+    `trained` are the roles that learn, `update` makes a step's optimizer steps from the groups of both and gives their
+    metrics. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions for replay are taken from
+    `questions`, so a resumed run replays the same ones. `given` is the number of answers that proposers were given so
+    far in a run: the next one is new to the pass over them.
     """
 
     play: SelfPlay
     tasks: TaskSource[SearchChain]
-    update: RolesUpdate
+    update: Callable[[int, Mapping[str, Sequence[TrajectoryGroup]]], dict[str, float]]
     publish: Callable[[int], None]
     questions: QuestionLog
     trajectories: TrajectoryWriter

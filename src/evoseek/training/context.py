@@ -8,7 +8,6 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from transformers.utils import logging as transformers_logging
@@ -97,10 +96,8 @@ class Context:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.closing.__exit__(kind, error, traceback)
+    def __exit__(self, *error: Any) -> None:
+        self.closing.__exit__(*error)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
         """An object that several parts share, made by the first part that needs it."""
@@ -133,10 +130,10 @@ class Context:
     @cached_property
     def held_out_engine(self) -> SearchEngine | QuestionEngine:
         """The engine for held-out questions: the same, unless evaluation.index names another index."""
-        index, given = self.settings.evaluation.index, self.objects.search
+        index = self.settings.evaluation.index
         if not index:
-            return build("search", self.settings.search, self) if given is None else given
-        if given is not None and self.settings.searches_engine:
+            return self.engine
+        if self.objects.search is not None and self.settings.searches_engine:
             raise ConfigError(
                 f"evaluation.index is {index}, but the search engine was given as an object, which cannot be opened on "
                 "another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
@@ -185,10 +182,9 @@ class Context:
             )
         return tools
 
-    def solver(self, engine: SearchEngine | QuestionEngine | None, agent: Agent | None = None) -> Roller:
-        """An agent (the run's own) as a solver that searches with this engine."""
-        agent = agent or self.agent
-        return agent.solver(self.tools(agent.prompts, engine))
+    def solver(self, engine: SearchEngine | QuestionEngine | None) -> Roller:
+        """The run's agent as a solver that searches with this engine."""
+        return self.agent.solver(self.tools(self.agent.prompts, engine))
 
     def chat(self, section: str) -> tuple[Chat, PromptSet]:
         """The chat model of a table such as [judge], with its prompts."""

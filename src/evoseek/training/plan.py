@@ -15,7 +15,7 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import RewardFn
-from evoseek.reward.shaping import EvidenceReward, OverlongReward, UnansweredReward, WrongReward
+from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.settings import GroupRolloutSettings
@@ -35,17 +35,15 @@ from evoseek.types import Question, TrajectoryGroup
 class TrainingPlan:
     """A system with everything that the loop needs.
 
-    `settings` are those that it was built from. `parts` are the parts of a checkpoint, `resumed` is called with the
-    step at which training begins, and `eval_roller` answers held-out questions. A system with phases defines after how
-    many `steps` it ends, and after which steps an evaluation `is_due` (step 0: before training); otherwise the settings
-    do. `is_game` says that the policy is rewarded by a game that it plays itself, whose reward may rise while the
-    policy gets worse: the held-out score is then watched for that. `state` is what checkpoints keep of the system
-    besides the parts, and `measure` gives its own held-out numbers, at every evaluation. `drop` drops what the system
-    has begun of later steps.
+    `parts` are the parts of a checkpoint, `resumed` is called with the step at which training begins, and `eval_roller`
+    answers held-out questions. A system with phases defines after how many `steps` it ends, and after which steps an
+    evaluation `is_due` (step 0: before training); otherwise the settings do. `is_game` says that the policy is rewarded
+    by a game that it plays itself, whose reward may rise while the policy gets worse: the held-out score is then
+    watched for that. `state` is what checkpoints keep of the system besides the parts, and `measure` gives its own
+    held-out numbers, at every evaluation. `drop` drops what the system has begun of later steps.
     """
 
     system: System
-    settings: TrainingSettings
     parts: Mapping[str, Part]
     resumed: Callable[[int], None]
     eval_roller: Roller
@@ -107,14 +105,7 @@ class TrainingContext(Context):
     def training_reward(self) -> RewardFn:
         """The solver's reward in training: with the share for evidence, and the penalties for wrong answers, for
         rollouts without an answer and for overlong ones."""
-        settings, reward = self.settings.reward, self.reward
-        if settings.evidence_weight:
-            reward = EvidenceReward(reward, settings.evidence_weight)
-        if settings.wrong_penalty:
-            reward = WrongReward(reward, settings.wrong_penalty)
-        if settings.unanswered_penalty:
-            reward = UnansweredReward(reward, settings.unanswered_penalty)
-        return reward if settings.overlong_max is None else OverlongReward(reward, settings.overlong_max)
+        return ShapedReward(self.reward, self.settings.reward)
 
     @cached_property
     def reviewed(self) -> ReviewedQuestions:
@@ -145,16 +136,8 @@ class TrainingContext(Context):
         self, agent: Agent, objective: Objective, *, part: str = "policy", total_steps: int | None = None
     ) -> Trainer:
         """The trainer of an agent's policy, of this name in checkpoints."""
-        return Trainer.load(
-            self.settings,
-            agent.policy,
-            self.run,
-            self.checkpoint,
-            self.ranks,
-            objective=objective,
-            part=part,
-            total_steps=total_steps,
-        )
+        run, checkpoint, ranks = self.run, self.checkpoint, self.ranks
+        return Trainer.load(self.settings, agent.policy, objective, run, checkpoint, ranks, part, total_steps)
 
     def publish(self, step: int) -> None:
         """Hand the weights of a step to the sampler; a collective."""
@@ -169,20 +152,16 @@ class TrainingContext(Context):
         self,
         solver: Roller,
         settings: GroupRolloutSettings,
-        *,
-        reward: RewardFn | None = None,
         label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None,
     ) -> QuestionRollouts:
-        """The rollouts of a step, recorded in the run's directory; scored by the training reward unless another one is
-        given."""
-        given = reward or self.training_reward
+        """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off
         if put_off and not (isinstance(solver.sampler, TorchSampler) and solver.renderer.put_off(())):
             raise ConfigError(
                 f"rollout.put_off is {settings.put_off}, but answers can be put off only with the embedded sampler "
                 "(sampler.name = torch) and the format tags (policy.format). Choose these, or leave it out."
             )
-        return QuestionRollouts(solver, given, self.trajectories, size, self.ranks, label, put_off)
+        return QuestionRollouts(solver, self.training_reward, self.trajectories, size, self.ranks, label, put_off)
 
     def plan(
         self, system: System, solver: Roller, *, state: State | None = None, ahead: Ahead[Any] | None = None
@@ -194,6 +173,4 @@ class TrainingContext(Context):
         if self.settings.evaluation.path and self.settings.has_engine:
             eval_roller = self.solver(self.held_out_engine)
         drop = ahead.drop if ahead is not None else do_nothing
-        return TrainingPlan(
-            system, self.settings, self.trainer.parts, self.publish, eval_roller, state=state, drop=drop
-        )
+        return TrainingPlan(system, self.trainer.parts, self.publish, eval_roller, state=state, drop=drop)

@@ -13,19 +13,19 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
-from typing import Any, cast
+from typing import Any
 
 from evoseek.errors import SamplerError, TrainingError
-from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.distributed import ALONE, Ranks, gathered
 from evoseek.protocols import Sampler
 from evoseek.rollout.roller import Roller
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import SampleTransform
-from evoseek.types import Question, SampleRequest, TrainingSample
+from evoseek.types import Completion, Question, SampleRequest, TrainingSample
 
 TOKENS = 16  # of each sample
 QUESTIONS = ("What comes next, and why?", "Who wrote it, and when?", "Which city lies by the longest river?")
-Drawn = tuple[Sequence[int], Sequence[int], Sequence[float]]  # prompt, completion and its logprobs
+Drawn = tuple[str, list[TrainingSample], str]  # a sampler's name, its samples, and an error where there are none
 EXACT, ROUNDED = 3e-4, 0.1  # the bounds in float32 and in other types of number
 
 
@@ -59,27 +59,27 @@ class WeightsProbe:
         sampler: Any = self.roller.sampler
         replicas: Sequence[Any] | None = getattr(sampler, "replicas", None)
         draws = (self._draw(one, step, number) for number, one in enumerate(replicas or [sampler]))
-        own: list[Any] = await asyncio.gather(*draws)
-        everyone = own if replicas is None else [row for share in self.ranks.gather(own) for row in share]
-        rows = cast("list[tuple[str, list[Drawn], str]]", everyone)
-        found = [self._compared([_sample(*one) for one in samples], step, name) for name, samples, _ in rows if samples]
+        rows = await asyncio.gather(*draws)
+        if replicas is not None:
+            rows = [row for share in gathered(self.ranks, rows, list[Drawn]) for row in share]
+        found = [self._compared(samples, step, name) for name, samples, _ in rows if samples]
         if not found:
             raise SamplerError(rows[0][2])
         lost = {} if replicas is None else {"sampling/servers_lost": float(len(rows) - len(found))}
         numbers = {"difference": max(map(max, found)), "mean": max(map(fmean, found))}
         return {f"sampling/probe_{name}": number for name, number in numbers.items()} | lost
 
-    async def _draw(self, sampler: Sampler, step: int, number: int) -> tuple[str, list[Drawn], str]:
-        """The sampler's name, one sample for each question, and no error; or no samples and the error's text."""
+    async def _draw(self, sampler: Sampler, step: int, number: int) -> Drawn:
+        """One sample for each question."""
         name, roller = str(getattr(sampler, "name", "the sampler")), self.roller
         request = SampleRequest("", 0, (), TOKENS, roller.temperature or 1.0, roller.renderer.stop, roller.seed)
 
-        async def sampled(place: int, text: str) -> Drawn:
+        async def sampled(place: int, text: str) -> TrainingSample:
             trajectory_id = f"probe/{step}/{number}/{place}"
             prompt = roller.renderer.render_prompt(roller.env.messages(Question("probe", text, ())))
             try:
                 completion = await sampler.sample(replace(request, trajectory_id=trajectory_id, token_ids=prompt))
-                return prompt, completion.token_ids, completion.logprobs
+                return _sample(prompt, completion)
             finally:
                 roller.sampler.release(trajectory_id)
 
@@ -109,11 +109,7 @@ class WeightsProbe:
         return differences
 
 
-def _sample(prompt: Sequence[int], written: Sequence[int], logprobs: Sequence[float]) -> TrainingSample:
-    own, zeros = len(written), (0.0,) * len(prompt)
-    return TrainingSample(
-        token_ids=(*prompt, *written),
-        loss_mask=(False,) * len(prompt) + (True,) * own,
-        rollout_logprobs=(*zeros, *logprobs),
-        advantages=zeros + (0.0,) * own,
-    )
+def _sample(prompt: Sequence[int], written: Completion) -> TrainingSample:
+    ids, zeros = (*prompt, *written.token_ids), (0.0,) * len(prompt)
+    mask = tuple(place >= len(prompt) for place in range(len(ids)))
+    return TrainingSample(ids, mask, (*zeros, *written.logprobs), advantages=(0.0,) * len(ids))

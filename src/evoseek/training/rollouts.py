@@ -36,10 +36,6 @@ class QuestionRollouts:
         groups = await asyncio.gather(*(self._group(question, step) for question in self.ranks.share(questions)))
         return failed_if_nothing_found(self.ranks.join(groups, list[TrajectoryGroup]))
 
-    def record(self, step: int, groups: Sequence[TrajectoryGroup]) -> None:
-        """Write the groups that a step has come to."""
-        self.trajectories.write(step, groups)
-
     async def _group(self, question: Question, step: int) -> TrajectoryGroup:
         key = f"step-{step:06d}/{question.id}"
         group = await self.roller.group(

@@ -26,30 +26,6 @@ class State(Protocol):
         ...
 
 
-def resume(
-    run: RunDirectory,
-    checkpoint: Checkpoint | None,
-    parts: Mapping[str, Part],
-    ranks: Ranks = ALONE,
-    state: State | None = None,
-) -> int:
-    """Resume a run from `checkpoint`, or begin it (None); returns the number of finished steps.
-
-    `parts` were made for the checkpoint's weights. Optimizers, counters and the system's `state` are restored and the
-    logs cut back to where they were; everything random is a function of the seed and the step, so nothing else has a
-    state. Raises RunError if a log is shorter than it was, or one that is read was changed.
-    """
-    if ranks.is_first:
-        cut_logs(run, checkpoint.position if checkpoint else {})
-    if checkpoint is None:
-        return 0
-    for name, part in parts.items():
-        restore(checkpoint, name, part.learner)
-    if state is not None:
-        state.restore(cast("Mapping[str, Any]", checkpoint.position.get("system") or {}))
-    return checkpoint.step
-
-
 def log_positions(run: RunDirectory) -> dict[str, Mapping[str, object]]:
     """The positions of a run's logs, for a checkpoint: `logs`, their lengths in bytes, and `digests`, SHA-256 of those
     that a resumed run reads. Their contents are flushed to the disk first."""
@@ -68,7 +44,10 @@ def cut_logs(run: RunDirectory, position: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Writes a run's checkpoints, of which the last `keep_last` are kept; one by all ranks together."""
+    """Writes a run's checkpoints, of which the last `keep_last` are kept, and resumes from one; all ranks together.
+
+    `parts` are the models in training, `state` is what the system keeps.
+    """
 
     run: RunDirectory
     parts: Mapping[str, Part]
@@ -76,6 +55,24 @@ class RunState:
     ranks: Ranks = ALONE
     state: State | None = None
     stages: Stages | None = None
+
+    def resume(self, checkpoint: Checkpoint | None) -> int:
+        """Resume the run from the checkpoint that its parts were made of, or begin it (None); returns the number of
+        finished steps.
+
+        Optimizers, counters and the system's state are restored and the logs cut back to where they were; everything
+        random is a function of the seed and the step, so nothing else has a state. Raises RunError if a log is shorter
+        than it was, or one that is read was changed.
+        """
+        if self.ranks.is_first:
+            cut_logs(self.run, checkpoint.position if checkpoint else {})
+        if checkpoint is None:
+            return 0
+        for name, part in self.parts.items():
+            restore(checkpoint, name, part.learner)
+        if self.state is not None:
+            self.state.restore(cast("Mapping[str, Any]", checkpoint.position.get("system") or {}))
+        return checkpoint.step
 
     def save(self, step: int) -> None:
         """Write a checkpoint. Raises CheckpointError."""

@@ -26,16 +26,6 @@ from evoseek.types import TrainingSample
 RECIPE = "recipe.json"
 
 
-@dataclass(frozen=True, slots=True)
-class SupervisedProgress:
-    """The progress after a step, for a watcher. `loss` is nan for a step that was skipped because its loss was not
-    finite."""
-
-    step: int
-    steps: int
-    loss: float
-
-
 @dataclass(slots=True)
 class SupervisedRun:
     """The state of a policy in training: `losses` has one entry for each of the `step` steps made.
@@ -79,11 +69,12 @@ class SupervisedRun:
         batches: Iterator[Sequence[TrainingSample]],
         steps: int,
         *,
-        progress: Callable[[SupervisedProgress], None] = lambda _: None,
+        progress: Callable[[int, float], None] = lambda step, loss: None,
         should_stop: Callable[[], bool] = lambda: False,
         checkpoint_every: int = 50,
     ) -> bool:
-        """Train to the last step on these batches, the first of which is that of the next step.
+        """Train to the last step on these batches, the first of which is that of the next step. `progress` is given
+        each step with its loss: nan for one that was skipped because its loss was not finite.
 
         True when it is reached and `losses.jsonl` written, False when `should_stop` ended it earlier.
         """
@@ -93,7 +84,7 @@ class SupervisedRun:
             loss = self.learner.update(next(batches)).get("loss", math.nan)
             self.step += 1
             self.losses.append(loss)
-            progress(SupervisedProgress(self.step, steps, loss))
+            progress(self.step, loss)
             if self.step % checkpoint_every == 0 or self.step == steps or should_stop():
                 self._save()
         if self.step < steps:

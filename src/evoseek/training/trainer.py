@@ -90,37 +90,36 @@ class Trainer:
         cls,
         settings: TrainingSettings,
         sampled: Policy,
+        objective: Objective,
         run: RunDirectory,
-        checkpoint: Checkpoint | None = None,
-        ranks: Ranks = ALONE,
-        *,
-        objective: Objective | None = None,
-        part: str = "policy",
-        total_steps: int | None = None,
+        checkpoint: Checkpoint | None,
+        ranks: Ranks,
+        part: str,
+        total_steps: int | None,
     ) -> Trainer:
-        """Make the learners of the settings; `objective` replaces that of the settings. With `total_steps` the
-        learning rate falls to 0 by then. A sampler in this process whose rollouts go on during an update keeps its
+        """Make the learners of the settings, which learn by the objective. With `total_steps` the learning rate falls
+        to 0 by then. A sampler in this process whose rollouts go on during an update keeps its
         policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
         PolicyError or ConfigError."""
         check_dtype(settings, sampled, ranks)
         policy = sampled
         if samples_apart(settings, ranks):
             policy = load_trainable(settings, checkpoint, device=str(sampled.model.device), part=part, ranks=ranks)
-        own = objective or Objective.of(settings)
-        forward = forward_of(settings, policy, temperature=own.temperature, entropy_gradient=own.entropy_gradient)
+        how = {"temperature": objective.temperature, "entropy_gradient": objective.entropy_gradient}
+        forward = forward_of(settings, policy, **how)
         context = LearnerContext(
             forward,
-            own.loss,
+            objective.loss,
             total_steps=total_steps,
             ranks=ranks,
             dump=run.dump,
             active=policy.active,
             deferred_weights=policy.deferred_weights,
         )
-        critic = _load_critic(settings, run, checkpoint, ranks) if needs_critic(own.credit) else None
+        critic = _load_critic(settings, run, checkpoint, ranks) if needs_critic(objective.credit) else None
         learner = build("learner", settings.learner, context)
         prepare_process(policy)  # where it had no weights, and was on no device, when its agent was made
-        trainer = cls(settings, policy, sampled, learner, own.credit, critic, ranks, part)
+        trainer = cls(settings, policy, sampled, learner, objective.credit, critic, ranks, part)
         if (recorded := settings.run.record_samples) != "no":
             complete = trainer.own_logprobs() if recorded == "tokens" else None
             learner.record = SampleRecord(ResumableJsonl(run.samples, COMPACT), ranks.is_first, complete)

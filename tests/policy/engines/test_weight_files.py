@@ -53,7 +53,7 @@ def run(policy, directory, what, *, server=None):
     async def within():
         async with server.serving() as url:
             own = VLLMSampler.Settings(name="vllm", urls=(url,))
-            files = WeightFiles(policy, directory, SamplerRun())
+            files = WeightFiles(policy, SamplerRun(directory))
             sampler = VLLMSampler(policy, [Link(url, own, attempts=2, wait_s=0.001)], max_length=256, files=files)
             agent = Agent.of(load_settings(), policy)
             solver = Agent(agent.settings, policy, sampler, agent.prompts, agent.limits).solver([])
@@ -147,10 +147,10 @@ def test_a_tied_head_is_written_beside_the_embeddings_and_the_model_stays_tied(t
 
 
 def test_remains_of_a_killed_run_are_removed_and_what_is_not_ours_stays(tmp_path):
-    for name in ("weights-0123abcd-7", "weights", "proposer-0123abcd-7"):
-        (tmp_path / name).mkdir()
+    for name in ("weights-versions/weights-0123abcd-7", "model", "proposer-versions"):
+        (tmp_path / name).mkdir(parents=True)
     with ExitStack() as closing:
-        files = WeightFiles.opened(load_policy("tiny"), SamplerRun(tmp_path, closing))
-        written = files.write(3)
-        assert {path.name for path in tmp_path.iterdir()} == {"weights", "proposer-0123abcd-7", written.directory.name}
-    assert not written.directory.exists()
+        files = WeightFiles(load_policy("tiny"), SamplerRun(tmp_path, closing))
+        written = [files.write(version).directory for version in (3, 4, 4, 5)]
+        assert set((tmp_path / "weights-versions").iterdir()) == {*written[-2:]}
+    assert {path.name for path in tmp_path.iterdir()} == {"model", "proposer-versions"}

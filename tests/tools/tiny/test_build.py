@@ -18,7 +18,6 @@ from evoseek.errors import ConfigError
 from evoseek.policy.load import Policy, load_policy
 from evoseek.policy.source import SHIPPED, tiny_policy_dir
 from evoseek.policy.tags import TagRenderer
-from evoseek.training.supervised import SupervisedProgress
 from evoseek.world.world import World, split_of
 
 RECIPE = TinyRecipe(steps=6, copying_steps=3, tokens_per_step=500, entities=(200,), steps_per_world=2, warmup_steps=1)
@@ -32,15 +31,11 @@ def test_a_build_that_was_stopped_twice_ends_with_the_same_weights(tmp_path: Pat
     assert build(tmp_path / "straight", tmp_path / "work", RECIPE, checkpoint_every=2)
     seen: list[int] = []
     for stop_at in (2, 5, 99):
-
-        def note(progress: SupervisedProgress) -> None:
-            seen.append(progress.step)
-
         finished = build(
             tmp_path / "resumed",
             tmp_path / "work-2",
             RECIPE,
-            progress=note,
+            progress=lambda step, loss: seen.append(step),
             should_stop=lambda stop_at=stop_at: bool(seen) and seen[-1] >= stop_at,
             checkpoint_every=2,
         )

@@ -1,6 +1,7 @@
 """Muon and AdamW as one optimizer: each parameter belongs to the right one, and state goes through a checkpoint."""
 
 import torch
+from tests.doubles.learners import learner_of
 from tools.tiny.model import tiny_config, tiny_model
 from tools.tiny.muon import MuonAdamW
 from transformers import LlamaForCausalLM
@@ -18,7 +19,7 @@ def model() -> LlamaForCausalLM:
 
 
 def learner(policy: LlamaForCausalLM) -> Learner:
-    return Learner(LogprobModel(policy), loss=CrossEntropyLoss(), learning_rate=0.02, optimizer=MuonAdamW)
+    return learner_of(LogprobModel(policy), loss=CrossEntropyLoss(), learning_rate=0.02, optimizer=MuonAdamW)
 
 
 def test_hidden_matrices_belong_to_muon_and_all_else_to_adamw() -> None:

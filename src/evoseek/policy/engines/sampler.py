@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import hashlib
 import os
-import re
 import shutil
 import uuid
 from collections.abc import Generator, Mapping, Sequence
@@ -32,7 +31,6 @@ from evoseek.types import Completion, SampleRequest
 
 _PROMPT = "The capital of France is"  # any text will do
 _KEPT = 2  # directories of weights: a server may still be reading the last but one
-_OURS = re.compile(r"[A-Za-z_]\w*-[0-9a-f]{8}-\d+")
 
 
 class VLLMSampler:
@@ -55,7 +53,7 @@ class VLLMSampler:
         _check_processes(settings, run.processes)
         _check_sharing(policy, run)
         run.policies.append(policy)
-        files = WeightFiles.opened(policy, run)
+        files = WeightFiles(policy, run)
         if not (settings.urls or run.launched):
             run.launched.extend(cls._launch(settings, context))
         urls = (settings.urls or run.launched)[run.rank :: run.processes]
@@ -203,36 +201,28 @@ def _key(variable: str) -> str:
 
 
 class WeightFiles:
-    """Writes the weights of a policy below a directory, each version in a directory with a name that was never used
-    before: engines may keep what they once read from a path.
+    """Writes the weights of a policy into a folder of its own, each version in a directory with a name that was never
+    used before: engines may keep what they once read from a path.
 
     Of a policy with an adapter that adapter alone is written. Of any other all weights are, those of a tied output head
     once more beside the embeddings, and the config says that they are not tied: engines that reload weights in place
-    may leave a tied head as it was. Of several processes the first one writes, where all can read.
+    may leave a tied head as it was. Of several processes the first one writes, where all can read. The folder is in the
+    run's directory, or a temporary one; it goes with the run, and what a killed process left in it at the beginning.
     """
 
-    def __init__(self, policy: Policy, directory: Path, run: SamplerRun) -> None:
-        self._policy, self._directory, self._run = policy, directory, run
-        self._name = f"{policy.adapter or 'weights'}-{uuid.uuid4().hex[:8]}"
-        self._written: list[Path] = []
-
-    @classmethod
-    def opened(cls, policy: Policy, run: SamplerRun) -> WeightFiles:
-        """In the run's directory, or a temporary one; what was written goes with the run. Remains of killed processes
-        are removed: the directory belongs to one run."""
+    def __init__(self, policy: Policy, run: SamplerRun) -> None:
+        self._policy, self._run, kind = policy, run, policy.adapter or "weights"
         directory = run.directory or Path(run.closing.enter_context(TemporaryDirectory(prefix="evoseek-")))
-        files = cls(policy, directory, run)
-        run.closing.callback(files.clear)
-        if directory.is_dir() and run.rank == 0:
-            kind = f"{policy.adapter or 'weights'}-"
-            for path in directory.iterdir():
-                if path.name.startswith(kind) and _OURS.fullmatch(path.name):
-                    remove_directory(path)
-        return files
+        self._folder = directory.absolute() / f"{kind}-versions"
+        self._name = f"{kind}-{uuid.uuid4().hex[:8]}"
+        self._kept: list[Path] = []
+        if run.rank == 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            run.closing.callback(shutil.rmtree, self._folder, ignore_errors=True)
 
     def write(self, version: int, weights: Mapping[str, Any] | None = None) -> Weights:
         """Write the policy's weights as they are now, or these; a collective. Raises SamplerError."""
-        path = self._directory.absolute() / f"{self._name}-{version}"
+        path = self._folder / f"{self._name}-{version}"
         failure = self._save(path, weights) if self._run.rank == 0 else None
         written = self._run.broadcast("" if failure else str(path))
         if not written:
@@ -256,16 +246,11 @@ class WeightFiles:
         return None
 
     def _keep(self, path: Path) -> None:
-        self._written = [*(old for old in self._written if old != path), path]
-        for old in self._written[:-_KEPT]:
+        """Keep this directory and the one before it."""
+        self._kept = [*(old for old in self._kept if old != path), path]
+        for old in self._kept[:-_KEPT]:
             remove_directory(old)
-        self._written = self._written[-_KEPT:]
-
-    def clear(self) -> None:
-        """Remove everything that was written."""
-        for path in self._written:
-            shutil.rmtree(path, ignore_errors=True)
-        self._written = []
+        self._kept = self._kept[-_KEPT:]
 
 
 def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | None = None) -> None:
