@@ -112,7 +112,7 @@ def test_a_run_with_settings_that_are_gone_is_refused_by_their_names_and_resumes
     with pytest.raises(ConfigError) as caught:
         load_settings(file, sets=["run.steps=3"])
     assert f"{file} was saved with settings that this version of evoseek does not read" in str(caught.value)
-    assert all(words in str(caught.value) for words in ("search.depth", "setting gone", "take these settings out"))
+    assert all(words in str(caught.value) for words in ("search.depth", "setting gone", "remove these settings"))
     file.write_text(json.dumps(config))
     assert load_settings(file, sets=["run.steps=3"]).run.steps == 3
 

@@ -31,8 +31,8 @@ _WORDS_SAID = 7  # between the verb and what is asked for
 
 
 def fronted(name: str, stem: str, asked: str, after: str) -> str | None:
-    """A question about `name` in its natural order, or None: of the statement `stem`, the question word (with its noun,
-    as in "which version") and what comes after it."""
+    """A question about `name` in natural word order, from a statement in which the question word `asked` (with its
+    noun, as in "which version") stands between `stem` and `after`. None if no rule applies."""
     first = FIRST_PHRASE.match(stem)
     stem = stem[first.end() :].removeprefix(", ") if first else stem
     last = CLAUSE.search(after)

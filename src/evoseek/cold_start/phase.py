@@ -188,7 +188,7 @@ def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
 
 
 def counts_table(counts: Mapping[str, int]) -> Table:
-    """Of each kind of question how many were made and kept."""
+    """The number of questions that were made and kept, by kind, and of those left out, by reason."""
     kinds = [name.partition("/")[2] for name in counts if name.startswith(("made/", "kept/"))]
     table = Table("kind", "made", "kept", title=f"Questions about {counts['documents']} documents")
     for kind in dict.fromkeys(kinds):

@@ -304,7 +304,7 @@ def _contains(passage: Passage, answer: str) -> bool:
 
 
 def _is_about(passage: Passage, cloze: Cloze) -> bool:
-    """Whether a passage has nearly all words of a question: then it may answer it, in its way."""
+    """Whether a passage has nearly all words of a question, stop words aside, and so may answer it in other words."""
     asked = {*words(cloze.question)} - STOP_WORDS
     return len(asked - {*words(passage.contents)}) <= _UNSAID * len(asked)
 

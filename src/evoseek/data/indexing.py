@@ -34,11 +34,13 @@ DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one up
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
-    """How an index is to be built. `max_words` bounds a passage, `encoding` is that of files that are not UTF-8.
-    `max_text` is the longest text that is read, in characters, `max_seconds` the processor time for one file.
+    """Settings for building an index. A passage has at most `max_words` words, a document at most `max_text`
+    characters; reading a file takes at most `max_seconds` of processor time. `encoding` is the encoding of files that
+    are not UTF-8; without it, it is detected.
 
-    The others are for dense and hybrid: the encoder's name, or a model of sentence-transformers; its device; the type
-    of the stored numbers; and a FAISS file with the vectors that it made of these passages. None: the default.
+    The other settings are for dense and hybrid indexes: `encoder` is the name of an encoder or of a
+    sentence-transformers model, `device` where it runs, `dtype` the number type of the stored vectors, and `vectors` a
+    FAISS file of the vectors that the encoder made of these passages. None selects the default.
     """
 
     engine: Literal["lexical", "dense", "hybrid"] = "lexical"

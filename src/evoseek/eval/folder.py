@@ -105,7 +105,7 @@ class EvaluationFolder:
         try:
             found = json.loads(path.read_text(encoding="utf-8"))
             if not isinstance(found, dict):
-                raise ValueError("it is no object")
+                raise ValueError("expected a JSON object")
         except FileNotFoundError as error:
             raise RunError(
                 f"{self.path} holds no finished evaluation: there is no {path.name} in it. Give a folder that "

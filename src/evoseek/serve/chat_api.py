@@ -92,7 +92,7 @@ class FeedbackRequest(_Strict):
 
 
 def judgeable(id: str, answered: Answered) -> Feedback:
-    """What is kept of an answer if a verdict comes; the verdict in it has no meaning."""
+    """The record of an answer to which a later verdict can be added; until then its verdict is a placeholder."""
     found: dict[str, Any] = answered.json
     return Feedback(
         id,

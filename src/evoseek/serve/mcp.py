@@ -35,7 +35,8 @@ _ABOUT = (
 
 
 def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]] | None) -> MCPServer[None]:
-    """A server with the tools that there is something for."""
+    """An MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and `ask`
+    if there is a function that answers."""
     server: MCPServer[None] = MCPServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
     logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
     if library is not None:
@@ -76,8 +77,8 @@ async def _directly(searching: Coroutine[Any, Any, Found]) -> Found:
 
 
 class Library:
-    """An engine, and where it has one, its store of passages, for clients that search by themselves. `run` runs its
-    searches, by default where they are awaited."""
+    """A search engine, with its store of passages if it has one, for clients that search without the agent. `run`
+    executes each search; by default the search runs in the caller's event loop."""
 
     def __init__(self, engine: SearchEngine, run: Run = _directly) -> None:
         self._engine, self._run = engine, run

@@ -85,11 +85,12 @@ class _Call:
 
 
 class MicroBatcher:
-    """Searches with `find`, in a thread, one batch at a time: the calls that wait longest and ask for the same k, up to
-    `max_batch` queries (a call is never split). At most `max_waiting` queries wait.
+    """Groups concurrent calls into batches and runs `find` on one batch at a time, in a thread. A batch has the calls
+    that have waited longest and ask for the same k, up to `max_batch` queries; a call is never split. At most
+    `max_waiting` queries wait.
 
-    An engine that encodes queries does so much faster for many at once, and nobody waits for others to come. `queries`
-    and `batches` are counted. It can be used in one event loop.
+    Engines encode many queries at once much faster than one by one. A batch starts without waiting for further calls.
+    `queries` and `batches` are the numbers of those searched so far. A batcher can be used in one event loop only.
     """
 
     def __init__(self, find: Find, *, max_batch: int, max_waiting: int) -> None:

@@ -42,7 +42,7 @@ _THOUGHT = re.compile(r"\s*(?:(?:<think>)?((?:(?!<think>).)*?)</think>|([^<]*)<)
 
 @dataclass(frozen=True, slots=True)
 class Roles:
-    """The policy in the two roles that demonstrations may be of."""
+    """A roller of the policy for each role that a demonstration can have."""
 
     solver: Roller
     proposer: Roller

@@ -49,9 +49,9 @@ class SettingsSources:
                 read_settings(model, base, tree)
             except ConfigError as error:
                 raise ConfigError(
-                    f"{path} was saved with settings that this version of evoseek does not read. {error} Use the "
-                    "version that began the run; or take these settings out of the file, and the run is resumed with "
-                    "what is fixed now in their place."
+                    f"{path} was saved with settings that this version of evoseek does not read. {error} Resume the "
+                    "run with the version that began it, or remove these settings from the file to resume it with the "
+                    "values that this version fixes for them."
                 ) from error
         return read_settings(model, base, *self.trees, source=self.source)
 

@@ -30,8 +30,8 @@ EXACT, ROUNDED = 3e-4, 0.1  # the bounds in float32 and in other types of number
 
 
 def probe_bound(settings: TrainingSettings) -> float:
-    """The mean difference beyond which a run stops: what rounding cannot explain in the types of number of sampler and
-    learner."""
+    """The largest mean difference between the logprobs of sampler and learner that rounding can explain, in their
+    number types. A run stops if the difference is larger."""
     learner = settings.learner
     is_exact = settings.policy.dtype == "float32" and not learner.bf16 and not learner.is_remote
     return EXACT if is_exact else ROUNDED

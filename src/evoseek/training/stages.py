@@ -212,8 +212,9 @@ def check_run(settings: TrainingSettings, run: RunDirectory | None = None) -> No
 
 
 def check_stages(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions; where a cold
-    start is still to write them, if they are chosen by what none of them will have."""
+    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions. Questions that
+    a cold start has yet to write cannot be counted: for these, only the metadata fields that choose them are checked.
+    """
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
     is_cold = questions_to_write(settings) > 0
     questions = training_questions(settings)[0] if stages and not is_cold else []

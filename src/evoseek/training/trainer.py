@@ -150,8 +150,8 @@ class Trainer:
         sampler.update_weights(step, self._whole_weights())
 
     def _whole_weights(self) -> dict[str, Any] | None:
-        """The weights to be handed to a sampler elsewhere, where several ranks share them: put together on the first,
-        and empty on the others. None: the sampler's policy has them. A collective."""
+        """The weights for a sampler in another process, if several ranks share them: complete on the first rank, empty
+        on the others. None if the sampler's policy already holds them. A collective."""
         shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
         return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
 

@@ -128,9 +128,11 @@ def kl_penalties(sample: TrainingSample, coefficient: float) -> list[float]:
 
 
 def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Random) -> list[list[TrainingSample]]:
-    """Mini-batches of whole groups, as equal in number as they can be, drawn at random; without a cut, as they came.
+    """Split samples at random into at most `parts` mini-batches of whole groups, which differ by at most one group. A
+    single mini-batch keeps the order of the samples.
 
-    There are no more of them than groups, and always one, if only an empty one: a step without samples is counted.
+    There are no more mini-batches than groups, and at least one, which is empty if there are no samples: the step is
+    counted all the same.
     """
     groups: dict[str, list[TrainingSample]] = {}
     for sample in samples:
