@@ -52,7 +52,7 @@ _AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index 
 
 
 def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Versions, and extras that nothing below loads."""
+    """Versions, and the optional packages that no other check loads."""
     versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
     yield fine("environment", f"evoseek {__version__}, Python {platform.python_version()}, {versions}")
     needed = {"peft": "lora"} if context.settings.lora.rank > 0 else {}

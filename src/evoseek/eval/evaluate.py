@@ -30,7 +30,7 @@ class Evaluation:
 
     @property
     def score(self) -> Score:
-        """Over all questions; nan if none was valid."""
+        """The mean score over all questions; nan if none was valid."""
         score = self.scored.score(self.metric)
         return score if score.n_invalid < score.n else replace(score, mean=float("nan"), interval=Interval(0.0, 1.0))
 

@@ -103,10 +103,10 @@ class Server:
     async def stream(
         self, client: httpx2.AsyncClient, method: str, url: str, each: Callable[[str], T | None], **request: Any
     ) -> T | Reply:
-        """A request whose reply is a stream of events, of which each comes within `timeout_s`. Returns what `each`
-        makes of the data of an event, for the first of which it makes anything, and closes the connection; a reply
-        without success is returned as it is. Raises as `send`; also TransientError for a stream that ends before, and
-        what `each` raises."""
+        """One request whose reply is a stream of events, each within `timeout_s` of the last. Calls `each` with the data
+        of every event, returns its first result that is not None, and closes the connection; an unsuccessful reply is
+        returned as it is. Raises as `send`, TransientError if the stream ends without a result, and what `each`
+        raises."""
         time, headers = asyncio.get_running_loop().time, {"Accept-Encoding": "identity"}
         async with self._response(client, method, url, {"headers": headers, **request}) as (response, timer):
             if not response.is_success:

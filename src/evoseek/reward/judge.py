@@ -143,7 +143,7 @@ class Judge:
 
     @classmethod
     def build(cls, settings: RewardSettings, context: Any) -> Judge:
-        """The model of [judge], which the context has."""
+        """The model of [judge]."""
         return cls(*context.chat("judge"))
 
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:

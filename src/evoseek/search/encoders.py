@@ -86,7 +86,7 @@ def make_encoder(name: str, **settings: object) -> Encoder:
 
 def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Encoder:
     """The encoder that the index in a directory was built with. SearchIndexError if what is installed here makes other
-    vectors; ConfigError if it is code that no settings of the user's own name."""
+    vectors; ConfigError if it is custom code that the user's own settings do not name."""
     settings = dict(record.settings)
     check_code(settings, directory / NAME)
     encoder = make_encoder(str(settings.pop("name", "static")), **settings, device=device)

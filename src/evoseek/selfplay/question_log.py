@@ -91,8 +91,8 @@ def draw_again(questions: Iterable[Question], count: int, seed: str) -> list[Que
 
 
 def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
-    """The questions that a run's cold start held out, or else the written ones that its solver never met, or if
-    there is none, all of these; and in words what they are.
+    """The questions that the run's cold start held out; without a cold start, the written questions that the solver was
+    not trained on; if there are none, all written questions. Also returns a description of them.
 
     Raises ConfigError if none was written, with what to do; DataError for a damaged file.
     """

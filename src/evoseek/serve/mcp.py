@@ -112,7 +112,7 @@ class Library:
         """A passage with up to so many of its document before and after it, in the document's order. An id is looked up
         in the index and nowhere else. Raises DataError for an id that is not in the index."""
         if (own := self._passage(id)) is None:
-            raise DataError("There is no passage with this id. Give an id that a search gave.")
+            raise DataError("There is no passage with this id. Use the id of a passage from a search result.")
         document, _, number = id.rpartition("#")
         passages: list[Passage | None] = [own]
         if number.isdecimal():

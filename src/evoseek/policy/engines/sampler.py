@@ -165,8 +165,8 @@ class VLLMSampler:
 def _check_processes(settings: EngineSettings, processes: int) -> None:
     if processes > 1 and not settings.urls:
         raise ConfigError(
-            f"sampler.urls is empty, so the run starts servers, but {processes} processes train together, and servers "
-            "are started for one alone. Start them yourself, as --dry-run with one process prints it, and give their "
+            f"sampler.urls is empty, and a run starts servers only for a single process, but {processes} train together. "
+            "Start them yourself, as --dry-run with one process prints it, and give their "
             "addresses in sampler.urls."
         )
     if len(settings.urls) < processes and settings.urls:
@@ -254,7 +254,8 @@ class WeightFiles:
 
 
 def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | None = None) -> None:
-    """Write a policy without adapters as a model whose output head has weights of its own. OSError, EvoseekError."""
+    """Write a policy without adapters as a model whose output head has weights of its own. Raises OSError or
+    EvoseekError."""
     model, state = policy.model, untied(policy, weights)
     with replace_directory(directory) as partial, quietly(), _untied(model):
         model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")
