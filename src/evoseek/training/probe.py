@@ -104,7 +104,7 @@ class WeightsProbe:
                 f"rounding explains {self.bound:g} on average. The sampler does not compute the policy that "
                 "is trained: it has other weights, or another type of number. See that the servers were started with "
                 "the policy's own model, in the type that policy.dtype names; docs/engines.md lists what else can be "
-                "wrong. sampler.probe_every=0 makes no comparison."
+                "wrong. Set sampler.probe_every=0 to switch the comparison off."
             )
         return differences
 

@@ -153,7 +153,8 @@ def chosen(questions: Sequence[Question], where: Mapping[str, object]) -> list[Q
 
 
 def label(question: Question, key: str) -> str | None:
-    """The value of a field of a question's metadata as a text; None if the question lacks the field. Every question has `answerable`."""
+    """The value of a field of a question's metadata as a text; None if the question lacks the field. Every question has
+    `answerable`."""
     value = {"answerable": question.is_answerable, **question.metadata}.get(key)
     return None if value is None else str(value)
 

@@ -165,7 +165,7 @@ def _unmask(sample: TrainingSample) -> TrainingSample:
 
 
 def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSample:
-    """For tokens that the sampler did not write, use the learner's own logprobs, so that the two do not differ there."""
+    """For tokens that the sampler did not write, use the learner's own logprobs, so that both are equal there."""
     rows = zip(sample.rollout_logprobs, sample.old_logprobs or (), written, strict=True)
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
 

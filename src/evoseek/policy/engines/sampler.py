@@ -165,9 +165,9 @@ class VLLMSampler:
 def _check_processes(settings: EngineSettings, processes: int) -> None:
     if processes > 1 and not settings.urls:
         raise ConfigError(
-            f"sampler.urls is empty, and a run starts servers only for a single process, but {processes} train together. "
-            "Start them yourself, as --dry-run with one process prints it, and give their "
-            "addresses in sampler.urls."
+            f"sampler.urls is empty, and a run starts servers only for a single process, but {processes} train "
+            "together. Start them yourself, as --dry-run with one process prints it, and give their addresses in "
+            "sampler.urls."
         )
     if len(settings.urls) < processes and settings.urls:
         raise ConfigError(
