@@ -104,9 +104,9 @@ class Server:
         self, client: httpx2.AsyncClient, method: str, url: str, each: Callable[[str], T | None], **request: Any
     ) -> T | Reply:
         """One request whose reply is a stream of events, each within `timeout_s` of the last. Calls `each` with the
-        data of every event, returns its first result that is not None, and closes the connection; an unsuccessful reply is
-        returned as it is. Raises as `send`, TransientError if the stream ends without a result, and what `each`
-        raises."""
+        data of every event, returns its first result that is not None, and closes the connection; an unsuccessful
+        reply is returned as it is. Raises as `send`, TransientError if the stream ends without a result, and what
+        `each` raises."""
         time, headers = asyncio.get_running_loop().time, {"Accept-Encoding": "identity"}
         async with self._response(client, method, url, {"headers": headers, **request}) as (response, timer):
             if not response.is_success:
