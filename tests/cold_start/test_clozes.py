@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.cold_start.clozes import Cloze, clozes, words
+from evoseek.cold_start.clozes import Cloze, clozes, subject, words
 from evoseek.corpus.passages import split_document
 from evoseek.types import Document, Passage
 
@@ -360,3 +360,11 @@ def test_it_that_stands_for_nothing_is_not_the_subject():
     assert not of("The Library", "The Library is old. It is safe to call open_all twice.")
     assert not of("The Library", "The Library is old. It was conjectured that Ada Birk wrote all of its first books.")
     assert of("The Library", "The Library is old. It is used by Ada Birk in all her work.")
+
+
+def test_what_only_looks_like_a_sites_name_or_a_programs_stays_as_it_is():
+    assert subject("Oslo — A History") == "Oslo — A History"
+    assert subject("1984 Summer Olympics — Wikipedia") == "1984 Summer Olympics"
+    assert subject("5.3. Fields | Oro") == "Fields"
+    for sentence in ("The stand-alone program of Marlow is old.", "The no-op command MARLOW_X of Oro is gone."):
+        assert not [found for found in of("Marlow", sentence) if "-" in found.answer]

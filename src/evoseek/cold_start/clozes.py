@@ -67,7 +67,11 @@ from evoseek.corpus.language import grammar_hits, languages_of, words_of
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*\)")
-_SITE = re.compile(r"(?:\d+(?:\.\d+)*\.? )?(?P<page>.+?) (?:—|\||::|·) .*")  # "5. Fields — The Manual"
+_SITE = re.compile(  # "5. Fields — The Manual"
+    r"(?:\d+(?:\.\d+)*\. )?(?P<page>.+?) (?:(?:\||::) .*|[—·] .*\b(?:documentation|docs?|manual|wiki\w*|handbook|guide|"
+    r"reference)\b.*)",
+    re.IGNORECASE,
+)
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>#]")

@@ -35,8 +35,8 @@ SPANS = (
     (
         "code",
         re.compile(
-            r"(?<![\w./-])[a-z][a-z0-9]+(?:[-.][a-z0-9]+)+(?<!-(?:line|time|wide|only))(?<!-(?:level|based|party))"
-            r"(?=,? (?:command|daemon|package|program|script|utility|utilities)s?\b)"
+            r"(?<=[Tt]he )(?!(?:non|built|stand|old|new|well|self|so|high|low|long|short|real|third|command)-)"
+            r"[a-z][a-z0-9]+(?:[-.][a-z0-9]+)+(?= (?:command|daemon|package|program|script|utility)\b(?! [\w.-]*[_A-Z]))"
         ),
     ),
     ("year", re.compile(r"(?<![\w/:$€£.-])(?:1[0-9]|20)\d\d\b(?! ?[–-]|[/:])")),
