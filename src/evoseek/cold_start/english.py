@@ -36,7 +36,8 @@ SPANS = (
         "code",
         re.compile(
             r"(?<=[Tt]he )(?!(?:non|built|stand|old|new|well|self|so|high|low|long|short|real|third|command)-)"
-            r"[a-z][a-z0-9]+(?:[-.][a-z0-9]+)+(?= (?:command|daemon|package|program|script|utility)\b(?! [\w.-]*[_A-Z]))"
+            r"[a-z][a-z0-9]+(?:[-.][a-z0-9]+)+"
+            r"(?= (?:command|daemon|package|program|script|utility)\b(?! [\w.-]*[_A-Z]))"
         ),
     ),
     ("year", re.compile(r"(?<![\w/:$€£.-])(?:1[0-9]|20)\d\d\b(?! ?[–-]|[/:])")),
