@@ -10,7 +10,7 @@ from tools.tiny.tokenizer import tiny_tokenizer
 from evoseek.credit.advantages import group_advantages, raw_advantages
 from evoseek.env.environments import passage_task
 from evoseek.errors import DataError
-from evoseek.reward.proposer import ProposerReward
+from evoseek.reward.proposer import DIFFICULTIES, ProposerReward
 from evoseek.rollout.record import TrajectoryRecord, row_of
 from evoseek.selfplay.episode import SelfPlay, Stages, relabel
 from evoseek.selfplay.filters import supporting_passages
@@ -299,7 +299,7 @@ class TestTrap1AFailureIsNoReward:
         samples, rewards = scored_samples([episode.solvers])
         assert (len(samples), rewards) == (3, [1.0, 1.0, 0.0])
 
-    @pytest.mark.parametrize("difficulty", ["linear", "failure", "between", "parabolic", "uncertainty"])
+    @pytest.mark.parametrize("difficulty", DIFFICULTIES)
     def test_a_question_whose_attempts_all_failed_is_not_one_that_nobody_could_answer(self, stage, difficulty):
         """With `failure` that would even be the best reward of all."""
         (episode,) = run(

@@ -1,10 +1,13 @@
 """Settings of self-play that have no sense together are refused with a remedy."""
 
 import re
+from typing import get_args
 
 import pytest
 
 from evoseek.errors import ConfigError
+from evoseek.reward.proposer import DIFFICULTIES
+from evoseek.selfplay.settings import ProposerSettings
 from evoseek.settings import check_settings
 from evoseek.training.given import load_settings
 
@@ -21,7 +24,8 @@ def check(system, options):
         ("dr-zero", {"proposer.attempts": 1}, r"proposer\.attempts is 1, .*linear.*to 2 or more"),
         *[
             ("ssp", {"proposer.attempts": 1, "proposer.difficulty": name}, f"attempts is 1, .*{name}.*to failure")
-            for name in ("linear", "parabolic", "uncertainty", "between")
+            for name in DIFFICULTIES
+            if name != "failure"
         ],
         (
             "dr-zero",
@@ -51,6 +55,10 @@ def check(system, options):
 def test_what_is_refused(system, options, words):
     with pytest.raises(ConfigError, match=words):
         check(system, options)
+
+
+def test_every_difficulty_can_be_chosen():
+    assert get_args(ProposerSettings.model_fields["difficulty"].annotation) == tuple(DIFFICULTIES)
 
 
 @pytest.mark.parametrize(

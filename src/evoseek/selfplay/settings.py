@@ -14,8 +14,6 @@ from evoseek.registry import KINDS, find
 from evoseek.settings import MANY, Count, Needs, Section, Share, Temperature, part, table
 from evoseek.training.settings import TrainingSettings
 
-_NEEDS_TWO = ("linear", "parabolic", "uncertainty", "between")  # difficulties that need several attempts
-
 
 def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
     if shares and not any(shares):
@@ -204,7 +202,7 @@ class GameSettings(TrainingSettings, ABC):
                     f"{at}.name is {credit.name}, but self-play trains without a critic. Set it to "
                     f"{', '.join(others[:-1])} or {others[-1]}."
                 )
-        if proposer.attempts == 1 and proposer.difficulty in _NEEDS_TWO:
+        if proposer.attempts == 1 and proposer.difficulty != "failure":
             yield (
                 f"proposer.attempts is 1, but proposer.difficulty {proposer.difficulty} is about how many of several "
                 "attempts are right. Set proposer.attempts to 2 or more, or proposer.difficulty to failure."
