@@ -368,3 +368,25 @@ def test_what_only_looks_like_a_sites_name_or_a_programs_stays_as_it_is():
     assert subject("5.3. Fields | Oro") == "Fields"
     for sentence in ("The stand-alone program of Marlow is old.", "The no-op command MARLOW_X of Oro is gone."):
         assert not [found for found in of("Marlow", sentence) if "-" in found.answer]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "wrong"),
+    [
+        ("If MARLOW_X is not given, the mode of Marlow is ignored by marlow_tree.", "MARLOW_X"),
+        ("The keepalive of Marlow is enabled by TCPKeepAlive.", "by who"),
+        ("It is therefore common practice to use marlow_null with Marlow.", "marlow_null"),
+        ("Refer to marlow_env in the pages of Marlow.", "marlow_env"),
+        ("In his opinion, the director of Marlow was Karl Berg.", "in his opinion"),
+    ],
+)
+def test_no_answer_and_no_words_of_a_question_are(sentence: str, wrong: str):
+    found = asked("Marlow", f"Marlow is old. {sentence}")
+    assert wrong not in found.values()
+    assert not any(wrong in question for question in found if " " in wrong)
+
+
+def test_a_title_without_words_names_nothing_and_brackets_may_hold_brackets():
+    assert not asked("***", "The default was made by Ada Birk.")
+    found = asked("Marlow", "Marlow reads the file marlow_config (see login_conf(5)) at once.")
+    assert set(found.values()) == {"marlow_config"}

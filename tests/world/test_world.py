@@ -137,3 +137,8 @@ def test_sizes_out_of_range_are_refused(size: int) -> None:
 def test_too_many_questions_are_refused(world: World) -> None:
     with pytest.raises(DataError, match="Ask for fewer"):
         world.questions(100_000, seed=1, hops=(1,))
+
+
+def test_a_split_that_is_not_there_is_refused():
+    with pytest.raises(DataError, match=r"no split 'dev'.* pretrain, train, evaluation"):
+        World.generate(0, 200, "dev")  # pyright: ignore[reportArgumentType]

@@ -26,6 +26,7 @@ from evoseek.cold_start.english import (
     HALF,
     HEADING,
     HEDGED,
+    IN_CONDITION,
     LISTED,
     LIVED,
     MADE_BY,
@@ -66,7 +67,7 @@ from evoseek.cold_start.fronting import fronted
 from evoseek.corpus.language import grammar_hits, languages_of, words_of
 from evoseek.types import Passage
 
-_BRACKETS = re.compile(r"\s*\([^()]*\)")
+_BRACKETS = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
 _SITE = re.compile(  # "5. Fields — The Manual"
     r"(?:\d+(?:\.\d+)*\. )?(?P<page>.+?) (?:(?:\||::) .*|[—·] .*\b(?:documentation|docs?|manual|wiki\w*|handbook|guide|"
     r"reference)\b.*)",
@@ -152,7 +153,7 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     name = subject(passages[0].title)
     if not _is_english(passages):
         return
-    name = name if len(words(name)) <= _WORDS_OF_SUBJECT else ""
+    name = name if 0 < len(words(name)) <= _WORDS_OF_SUBJECT else ""
     found = list(_sentences(passages))
     somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
     of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
@@ -216,7 +217,7 @@ def _condition_last(sentence: str) -> str:
     """A statement with its condition at its end: "If it is open, the call returns 2." to "The call returns 2 if it is
     open."."""
     found = CONDITIONAL.match(sentence)
-    if found is None or REFERS.search(found["condition"]) or REFERS.match(found["said"]):
+    if found is None or REFERS.search(sentence):
         return sentence
     said = found["said"]
     said = f"{said[0].upper()}{said[1:]}" if ARTICLE.match(said.capitalize()) else said
@@ -316,8 +317,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
         return  # a part of a title
     if re.match(r"['’]s\b|-? ?[-–—‘]|[\[/]|\.? \d", rest):
         return  # an owner, a part of a compound, or before the number of a section
-    if HEDGED.search(before):
-        return
+    if HEDGED.search(before) or IN_CONDITION.search(before):
+        return  # "if what is not given"
     if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
         return  # "a power of two"
     if kind == "number" and (NUMBERED.search(before) or before.rstrip().endswith(("$", "€", "£"))):
@@ -387,7 +388,12 @@ def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
         return f"which version{f' of {found[1]}' if found[1] else ''}", before[: found.start()]
     if kind == "number":
         return ("how many" if after.strip() else "what number"), before
-    if kind == "name" and PERSON.search(before) and (not answer.isupper() or MADE_BY.search(before)):
+    if (
+        kind == "name"
+        and PERSON.search(before)
+        and not re.search("[a-z][A-Z]", answer)
+        and (not answer.isupper() or MADE_BY.search(before))
+    ):
         return "who", before
     if kind == "name" and PLACE.search(before):
         return "where", PLACE.sub("", before)

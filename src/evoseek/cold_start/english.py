@@ -35,8 +35,9 @@ SPANS = (
     (
         "code",
         re.compile(
-            r"(?<=[Tt]he )(?!(?:non|built|stand|old|new|well|self|so|high|low|long|short|real|third|command)-)"
-            r"[a-z][a-z0-9]+(?:[-.][a-z0-9]+)+"
+            r"(?<=[Tt]he )(?!(?:non|built|stand|old|new|well|self|so|high|low|long|short|real|third|command|pre|post|"
+            r"per|multi|cross|full|open|double|user|client|server)-)[a-z][a-z0-9]+(?:[-.][a-z0-9]+)+(?<!ed)(?<!ing)(?<!-free)"
+            r"(?<!-specific)(?<!-style)(?<!\.conf)"
             r"(?= (?:command|daemon|package|program|script|utility)\b(?! [\w.-]*[_A-Z]))"
         ),
     ),
@@ -66,10 +67,12 @@ PRONOUN = re.compile(
 """How a sentence begins that goes on about the subject of its document."""
 
 EXPLETIVE = re.compile(
-    r"^It (?:[a-z]+ )?(?:is|was|be|been) (?:(?:not|also|always|never|often|usually|generally|still|sometimes|very) )*"
+    r"^It (?:[a-z]+ )?(?:is|was|be|been) (?:(?:not|also|always|never|now|often|usually|generally|still|"
+    r"sometimes|then|therefore|thus|very) )*"
     r"(?:safe|harmless|legal|illegal|valid|possible|impossible|necessary|important|essential|useful|common|customary|"
     r"normal|easy|difficult|best|better|likely|unlikely|sufficient|recommended|required|suggested|assumed|conjectured|"
-    r"believed|thought|estimated|noted|reported|announced|expected|planned|hoped|up|an error|a mistake|"
+    r"believed|thought|estimated|noted|reported|announced|expected|planned|hoped|up|an error|a mistake|a good idea|"
+    r"common practice|good practice|"
     r"the responsibility of [\w ]+) (?:for [\w ]+ )?(?:to|that|whether|for)\b"
 )
 """How a sentence begins whose `It` stands for nothing: `It is safe to`, `It must be harmless to`."""
@@ -91,7 +94,9 @@ DEPENDS = re.compile(
 )
 """How a sentence begins that says nothing by itself, or something on a condition."""
 
-POINTS = re.compile(r"(?:This|These|That|Those|Such|See|The (?:following|above|same|latter|former)) ")
+POINTS = re.compile(
+    r"(?:This|These|That|Those|Such|See|Refer to|Consult|Specify|The (?:following|above|same|latter|former)) "
+)
 """How a sentence begins that needs the one before, or is an instruction."""
 
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
@@ -251,8 +256,9 @@ OWN = re.compile(
 
 FIRST_PHRASE = re.compile(
     r"(?!\w+ (?:the )?(?:addition|fact|general|particular|turn|meanwhile|meantime|contrast|contrary|short|summary|all|"
-    r"other|first|last|least|instance|example|this|that|these|those|such)\b)"
-    r"(?:On|Upon|In|At|By|For|With|Without|During|Since|Under|From|Within|Unlike) "
+    r"other|first|last|least|instance|example|this|that|these|those|such|"
+    r"his|her|its|their|time|some|most|many|case)\b)"
+    r"(?:On|Upon|In|At|For|With|Without|During|Since|Under|From|Within|Unlike) "
     r"(?:(?!(?:and|or|but|which|that|who|whose|where|when|what)\b)[\w'’./-]+ ){0,5}[\w'’./-]+(?=, \w)"
 )
 """What may stand before the subject of a sentence, and as well at its end: `On success, `."""
@@ -358,6 +364,8 @@ HALF = re.compile(
 """What stands before the last part of a phrase: `the backup `, `a single `."""
 CLAUSE = re.compile(r" (?:if|unless) (?!and only)[^,;:()\"“”—]+$")
 """A condition at the end of a statement, which stays at the end of its question."""
+IN_CONDITION = re.compile(r" (?:if|unless) [^,;:()]*$")
+"""What stands before a part of such a condition."""
 CONDITIONAL = re.compile(
     r"(?P<word>If|Unless) (?P<condition>[^,;:()]{8,100}), (?:then )?(?P<said>[^;:]+)(?P<end>[.!])$"
 )

@@ -90,7 +90,9 @@ class World:
 
     @classmethod
     def generate(cls, seed: int, entities: int, split: Split) -> World:
-        """Make the world of this seed. Raises DataError for a size outside 200 to 1,000,000."""
+        """Make the world of this seed. Raises DataError for a size outside 200 to 1,000,000, and for another split."""
+        if split not in get_args(Split):
+            raise DataError(f"There is no split {split!r} of a world. Choose one of {', '.join(get_args(Split))}.")
         if not MIN_ENTITIES <= entities <= MAX_ENTITIES:
             raise DataError(
                 f"A world of {entities} entities was asked for; sizes from {MIN_ENTITIES:,} to {MAX_ENTITIES:,} can be "
