@@ -61,7 +61,7 @@ def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
     assert isinstance(update, PPOUpdate)
     assert (update.credit, update.critic_warmup_steps, update.mini_batches) == (CriticCredit(0.9, 0.8), 2, 3)
     assert update.critic.loss == ValueLoss()
-    assert (update.critic.base_rates[0], update.critic.warmup_steps) == (7e-4, 5)
+    assert (update.critic.base_rates[0], update.critic.settings.warmup_steps) == (7e-4, 5)
     assert update.learner.base_rates[0] == load_settings().learner.learning_rate
     assert update.critic.model is not update.learner.model
     assert loop.checkpoints.parts.keys() == {"policy", "critic"}
