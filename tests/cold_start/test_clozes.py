@@ -377,6 +377,9 @@ def test_what_only_looks_like_a_sites_name_or_a_programs_stays_as_it_is():
         ("The keepalive of Marlow is enabled by TCPKeepAlive.", "by who"),
         ("It is therefore common practice to use marlow_null with Marlow.", "marlow_null"),
         ("Refer to marlow_env in the pages of Marlow.", "marlow_env"),
+        ("Marlow returns MARLOW_OK, provided it is open.", "MARLOW_OK"),
+        ("Marlow keeps the word `during` in a table.", "during"),
+        ("Marlow is read by marlow_page 2 in the end.", "marlow_page"),
         ("In his opinion, the director of Marlow was Karl Berg.", "in his opinion"),
     ],
 )
@@ -390,3 +393,8 @@ def test_a_title_without_words_names_nothing_and_brackets_may_hold_brackets():
     assert not asked("***", "The default was made by Ada Birk.")
     found = asked("Marlow", "Marlow reads the file marlow_config (see login_conf(5)) at once.")
     assert set(found.values()) == {"marlow_config"}
+
+
+def test_a_title_keeps_the_capital_letter_of_its_article():
+    found = asked("A Winter in Oro", "A Winter in Oro includes nine songs.")
+    assert found["How many songs does A Winter in Oro include?"] == "nine"

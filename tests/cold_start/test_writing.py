@@ -298,6 +298,19 @@ def test_what_another_document_is_about_is_not_hidden(tmp_path: Path):
     """Also if it gives another answer, or none: the question would have more than one, or nearly be answered."""
     said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{n} at once.") for n in range(12)]
     others = [Document(f"b{n}", f"call {n}", f"The {name(n)} part may return at once.") for n in range(12)]
+    mentions = [
+        Document(f"m{n}{i}", f"m {n} {i}", f"{name(n)} part, {name(n)} part") for n in range(12) for i in (0, 1)
+    ]
     (tmp_path / "alone").mkdir()
-    assert of_kind(written(index(tmp_path / "alone", said), 20).items, "unanswerable")
-    assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
+    assert of_kind(written(index(tmp_path / "alone", [*said, *mentions]), 20).items, "unanswerable")
+    assert not of_kind(written(index(tmp_path, [*said, *mentions, *others]), 20).items, "unanswerable")
+
+
+def test_a_passage_that_no_search_shows_may_name_what_is_hidden(tmp_path: Path):
+    """Others that name the film come first; it is farther down, and about something else."""
+    films = [Document(f"film-{n}", name(n), f"{name(n)} was directed by {name(n + 50)} Birk.") for n in range(6)]
+    mentions = [
+        Document(f"m-{n}-{i}", f"m {n} {i}", f"{name(n)} {name(n)} {name(n)}") for n in range(6) for i in range(3)
+    ]
+    lists = [Document(f"l-{n}", f"list {n}", f"{'old ' * 30}{name(n)}, and {name(n + 50)} Birk too.") for n in range(6)]
+    assert of_kind(written(index(tmp_path, [*films, *mentions, *lists]), 20).items, "unanswerable")
