@@ -33,8 +33,9 @@ class EndpointChat:
     final: another status, a refusal, a filtered, cut or empty reply.
 
     What is sent: the messages, `max_tokens`, `temperature`, a seed that follows from `seed` and the key, and a call's
-    form. A server that refuses one of the last three, or asks for `max_completion_tokens` instead of `max_tokens`, is
-    called again at once as it wants it, with a warning, and from then on always so.
+    form; without those that `omit` names. A server that refuses one of the last three, or asks for
+    `max_completion_tokens` instead of `max_tokens`, is called again at once as it wants it, with a warning, and from
+    then on always so.
     The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
 
     Raises ConfigError for a base_url that is no URL or holds a query or a password, for an api_key that no header can
@@ -55,6 +56,7 @@ class EndpointChat:
         concurrency: int,
         seed: int,
         attempts: int = 4,
+        omit: Collection[str] = (),
         wait_s: float = 1.0,
         max_wait_s: float = 60.0,
     ) -> None:
@@ -63,7 +65,7 @@ class EndpointChat:
         self._url = f"{base_url.rstrip('/')}/chat/completions"
         self._api_key = api_key
         self._max_tokens, self._temperature, self._seed = max_tokens, temperature, seed
-        self._omit = frozenset[str]()
+        self._omit = frozenset(omit)
         self._server = Server(
             setting="base_url",
             api_key=api_key,
