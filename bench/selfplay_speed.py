@@ -23,7 +23,7 @@ import evoseek.policy.sampler as sampler_module
 from evoseek.report.metrics import read_metrics
 from evoseek.runs import RunDirectory
 from evoseek.train import training_loop
-from selfplay import Arm, make_config
+from selfplay import QUESTIONS, Arm, make_config
 
 STAGES = ("selfplay/propose_seconds", "selfplay/verify_seconds", "selfplay/solve_seconds", "learner/seconds")
 
@@ -50,7 +50,7 @@ def main() -> None:
     }
     table = Table("system", "propose s", "verify s", "solve s", "train s", "step s", "in the model")
     for name, arm in arms.items():
-        config = make_config(options.directory, arm, seed=0)
+        config = make_config(options.directory, arm, seed=0, questions=QUESTIONS)
         config = config.model_copy(
             update={
                 "run": config.run.model_copy(update={"steps": options.steps}),
