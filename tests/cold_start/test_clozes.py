@@ -273,6 +273,12 @@ def test_what_is_one_of_several_is_not_asked_for_by_its_place():
         ("Marlow raised its fee from 10 to 20 for all members.", "20"),
         ("Marlow charges its members 10 EUR a day.", "EUR"),
         ("Marlow tells readers to contact HR@example.com about it.", "HR"),
+        ("It is always safe to hand Marlow to the function marlow_open.", "marlow_open"),
+        ("It is the responsibility of the caller to end it by marlow_close.", "marlow_close"),
+        ("Marlow is kept in the register marlow_op[3].", "marlow_op"),
+        ("Marlow got a grant of $ 100,000 from Oro.", "100,000"),
+        ("Add Add the value of Marlow to the register marlow_op.", "marlow_op"),
+        ("Marlow is ended by MARLOW_END. 4.5 Limits", "MARLOW_END"),
     ],
 )
 def test_what_is_half_said_is_not_asked_for(sentence: str, answer: str):
@@ -303,21 +309,6 @@ def test_a_long_document_is_read_to_its_end():
 )
 def test_phrases_before_a_subject_and_names_in_capital_letters(sentence: str, question: str, answer: str):
     assert asked("Marlow", sentence)[question] == answer
-
-
-@pytest.mark.parametrize(
-    ("sentence", "answer"),
-    [
-        ("It is always safe to hand Marlow to the function marlow_open.", "marlow_open"),
-        ("It is the responsibility of the caller to end it by marlow_close.", "marlow_close"),
-        ("Marlow is kept in the register marlow_op[3].", "marlow_op"),
-        ("Marlow got a grant of $ 100,000 from Oro.", "100,000"),
-        ("Add Add the value of Marlow to the register marlow_op.", "marlow_op"),
-        ("Marlow is ended by MARLOW_END. 4.5 Limits", "MARLOW_END"),
-    ],
-)
-def test_what_is_no_statement_about_the_subject_asks_nothing(sentence: str, answer: str):
-    assert answer not in asked("Marlow", sentence).values()
 
 
 def test_what_is_spelled_as_a_program_is_no_place():
@@ -383,7 +374,7 @@ def test_what_only_looks_like_a_sites_name_or_a_programs_stays_as_it_is():
         ("In his opinion, the director of Marlow was Karl Berg.", "in his opinion"),
     ],
 )
-def test_no_answer_and_no_words_of_a_question_are(sentence: str, wrong: str):
+def test_what_would_be_a_riddle_is_not_asked(sentence: str, wrong: str):
     found = asked("Marlow", f"Marlow is old. {sentence}")
     assert wrong not in found.values()
     assert not any(wrong in question for question in found if " " in wrong)

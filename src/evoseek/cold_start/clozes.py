@@ -68,11 +68,9 @@ from evoseek.corpus.language import grammar_hits, languages_of, words_of
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
-_SITE = re.compile(  # "5. Fields — The Manual"
-    r"(?:\d+(?:\.\d+)*\. )?(?P<page>.+?) (?:(?:\||::) .*|[—·] .*\b(?:documentation|docs?|manual|wiki\w*|handbook|guide|"
-    r"reference)\b.*)",
-    re.IGNORECASE,
-)
+_SITE_MARK = re.compile(r" (\||::|—|·) ")  # "5. Fields — The Manual"
+_SITE = re.compile(r"\b(?:documentation|docs?|manual|wiki\w*|handbook|guide|reference)\b", re.IGNORECASE)
+_SECTION = re.compile(r"^\d+(?:\.\d+)*\. ")
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
 _CODE = re.compile(r">>>|[;*|={}<>#]")
@@ -143,8 +141,9 @@ def opened(question: str) -> str:
 def subject(title: str) -> str:
     """What a document is about: its title without what stands in brackets, and without the name of its site."""
     text = " ".join(_BRACKETS.sub("", " ".join(title.split())).split())
-    found = _SITE.fullmatch(text)
-    return found["page"] if found else text
+    page, mark, site = (*_SITE_MARK.split(text, 1), "", "")[:3]
+    is_site = mark in ("|", "::") or _SITE.search(site)
+    return _SECTION.sub("", page) if is_site else text
 
 
 def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
@@ -308,27 +307,9 @@ def _within(statement: _Statement, start: int, end: int) -> bool:
 def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Statement) -> Iterator[Cloze]:
     """The question for a span, unless it would not say what it is about, hold its answer, or have other answers."""
     name = statement.subject
+    if _is_part(answer, kind, before, rest):
+        return
     describes = DESCRIBES.match(rest) is not None
-    if (kind == "name" and describes) or (kind in ("name", "code") and LISTED.match(rest)):
-        return
-    if SPLIT.search(before) or (re.search(r"\b[A-Z]$", answer) and re.match(r"\. [A-Z]", rest)):
-        return  # the first word of a sentence, or a part of a name with initials
-    if OPEN_QUOTE.search(before) and not rest.lstrip(" .,").startswith(('"', "”")):
-        return  # a part of a title
-    if re.match(r"['’]s\b|-? ?[-–—‘]|[\[/]|\.? \d", rest):
-        return  # an owner, a part of a compound, or before the number of a section
-    if HEDGED.search(before) or IN_CONDITION.search(before):
-        return  # "if what is not given"
-    if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
-        return  # "a power of two"
-    if kind == "number" and (NUMBERED.search(before) or before.rstrip().endswith(("$", "€", "£"))):
-        return
-    if kind == "name" and UNIT.search(before):
-        return
-    if kind in ("date", "year") and AGAIN.search(before):
-        return
-    if kind in ("year", "number") and (BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)):
-        return
     cut = CLAUSE_END.search(rest)
     after = (rest[: cut.start()] if cut else rest).rstrip(" .`\"'")
     before = before.rstrip("`\"'")
@@ -367,6 +348,30 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     is_whole = query or (_NAMES.search(before + after) and not REFERS.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)
+
+
+def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
+    """Whether a span is a part of something else, or stands where its question would be another one."""
+    if (kind == "name" and DESCRIBES.match(rest)) or (kind in ("name", "code") and LISTED.match(rest)):
+        return True
+    if SPLIT.search(before) or (re.search(r"\b[A-Z]$", answer) and re.match(r"\. [A-Z]", rest)):
+        return True  # the first word of a sentence, or a part of a name with initials
+    if OPEN_QUOTE.search(before) and not rest.lstrip(" .,").startswith(('"', "”")):
+        return True  # a part of a title
+    if re.match(r"['’]s\b|-? ?[-–—‘]|[\[/]|\.? \d", rest):
+        return True  # an owner, a part of a compound, or before the number of a section
+    if HEDGED.search(before) or IN_CONDITION.search(before):
+        return True  # "if what is not given"
+    if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
+        return True  # "a power of two"
+    if kind == "number" and (NUMBERED.search(before) or before.rstrip().endswith(("$", "€", "£"))):
+        return True
+    if kind == "name" and UNIT.search(before):
+        return True
+    if kind in ("date", "year") and AGAIN.search(before):
+        return True
+    is_joined = BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)
+    return kind in ("year", "number") and is_joined is not None
 
 
 def _query(name: str, known: set[str], own: set[str]) -> str:

@@ -131,7 +131,8 @@ TIME = re.compile(r"\b(?:on|in|from|since|until) $")
 PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
 ONE_OF = re.compile(r"\bone of\b")
 NO_PLACE = re.compile(
-    rf"[a-z][A-Z]|\b(?!USA?\b|UK\b)[A-Z]{{2}}|[\d_]|\b(?:War|Wars|Battle|Ages?|Revolution|Renaissance|League|Cup|Championships?|Olympics|Games|Awards?|Honours|Army|"
+    rf"[a-z][A-Z]|\b(?!USA?\b|UK\b)[A-Z]{{2}}|[\d_]|\b(?:War|Wars|Battle|Ages?|Revolution|Renaissance|League|Cup|"
+    rf"Championships?|Olympics|Games|Awards?|Honours|Army|"
     rf"Navy|{_MONTHS})\b"
 )
 """Names that follow `in` and are no places: wars, months, and what is spelled as programs are."""
