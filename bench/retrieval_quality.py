@@ -1,13 +1,15 @@
 """Recall of the evidence: lexical, dense and hybrid search over real passages, for questions that name their evidence.
 
-    python bench/retrieval_quality.py FOLDER [--words 100] [--questions dev.jsonl]
+    python bench/retrieval_quality.py DOCUMENTS QUESTIONS [--words 100] [--stemming english] [--encoders static minilm]
 
-FOLDER has corpus.jsonl ({"id", "title", "text"}) and a file of questions ({"question", "hops", "evidence": [titles]}).
-Such a folder can be made from 2WikiMultihopQA: its corpus of introductions, and its questions with the titles of their
-supporting facts. A page counts as found if any of its passages is among the first k.
+DOCUMENTS is a folder or file that `evoseek index` reads, QUESTIONS are JSON lines: `question`, `golden_answers`,
+`hops`, and `evidence`: titles, or names of files. 2WikiMultihopQA gives such a corpus, of its introductions, and such
+questions, with the titles of their supporting facts; `bench/sqlite` and `bench/postgres` have questions about pages of
+a manual.
 
-One-hop questions: recall of their page. Questions of more hops, which name only the first page or both: recall of the
-first page, and of all. The interval is Wilson's, of 95 %.
+One-hop questions: whether a passage of their page is among the first k, and one that holds a golden answer. Questions
+of more hops, which name only the first page or both: whether the first page is, and whether all are. The interval is
+Wilson's, of 95 %.
 """
 
 from __future__ import annotations
@@ -20,6 +22,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from evoseek.corpus.read_report import ReadReport
+from evoseek.reward.answer import normalise
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex, HybridIndex
 from evoseek.search.encoders import make_encoder
@@ -28,7 +31,8 @@ from evoseek.search.sources import CorpusPassages
 from evoseek.types import Passage
 
 ENCODERS = ("static", "minilm")
-CUTS = (3, 10)
+CUTS = (1, 2, 3, 10)
+KINDS = ("1 hop", "1 hop, answer", "2 hops, first page", "2 hops, all pages")
 
 
 def wilson(hits: int, n: int) -> tuple[float, float]:
@@ -41,14 +45,17 @@ def wilson(hits: int, n: int) -> tuple[float, float]:
 
 def shares(found: Sequence[Sequence[Passage]], questions: Sequence[dict], k: int) -> dict[str, list[bool]]:
     """For each kind of question, and each of them, whether its evidence is among the first k passages."""
-    kinds: dict[str, list[bool]] = {"1 hop": [], "2 hops, first page": [], "2 hops, all pages": []}
+    kinds: dict[str, list[bool]] = {name: [] for name in KINDS}
     for passages, question in zip(found, questions, strict=True):
-        titles, evidence = {passage.title for passage in passages[:k]}, question["evidence"]
+        pages = [[p for p in passages[:k] if name in (p.title, p.document_id)] for name in question["evidence"]]
         if question["hops"] == 1:
-            kinds["1 hop"].append(evidence[0] in titles)
+            kinds["1 hop"].append(any(pages))
+            held = [f" {normalise(passage.contents)} " for page in pages for passage in page]
+            answers = [f" {normalise(answer)} " for answer in question["golden_answers"]]
+            kinds["1 hop, answer"].append(any(answer in text for answer in answers for text in held))
         else:
-            kinds["2 hops, first page"].append(evidence[0] in titles)
-            kinds["2 hops, all pages"].append(titles.issuperset(evidence))
+            kinds["2 hops, first page"].append(bool(pages[0]))
+            kinds["2 hops, all pages"].append(all(pages))
     return {kind: hits for kind, hits in kinds.items() if hits}
 
 
@@ -62,18 +69,18 @@ def report(name: str, found: Sequence[Sequence[Passage]], questions: Sequence[di
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("folder", type=Path)
+    parser.add_argument("documents", type=Path)
+    parser.add_argument("questions", type=Path)
     parser.add_argument("--words", type=int, default=100, help="words of a passage, at most")
-    parser.add_argument("--questions", default="dev.jsonl")
     parser.add_argument("--stemming", choices=("none", "english"), default="none")
     parser.add_argument("--encoders", nargs="*", default=ENCODERS)
     options = parser.parse_args()
-    questions = [json.loads(line) for line in (options.folder / options.questions).read_text().splitlines()]
-    report = ReadReport()
-    corpus = CorpusPassages(options.folder / "corpus.jsonl", report=report, max_words=options.words)
-    passages = list(corpus.read())
+    rows = map(json.loads, options.questions.read_text().splitlines())
+    questions = [row for row in rows if row.get("answerable", True)]
+    read = ReadReport()
+    passages = list(CorpusPassages(options.documents, report=read, max_words=options.words).read())
     texts, k = [question["question"] for question in questions], max(CUTS)
-    print(f"{report.read:,} documents, {len(passages):,} passages of at most {options.words} words")
+    print(f"{read.read:,} documents, {len(passages):,} passages of at most {options.words} words")
     with TemporaryDirectory() as folder:
         analyser = Analyser(options.stemming)
         lexical = LexicalIndex.build(Path(folder, "lexical"), passages, analyser=analyser)

@@ -15,11 +15,17 @@ A worked example, one trajectory of a solver that searches once (ids are made up
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from math import inf
+from textwrap import shorten
 from typing import Literal, cast
+
+TERM = 7
+"""The level of a heading that is a term of a list of definitions: lower than those of sections, 1 to 6."""
+_LONGEST_HEADING = 100  # characters of it in a label
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +86,7 @@ class Passage:
 
     `file`, `page` and `heading` say where all of it stands, so that a reader finds it again: the path within the
     corpus, the page of a PDF or slide of a presentation (from 1), and the nearest heading, or the row of a table. None
-    if the source has none. A policy sees none of the three.
+    if the source has none. Of the three a policy sees the heading (`label`).
     """
 
     id: str
@@ -95,9 +101,23 @@ class Passage:
     heading: str | None = None
 
     @property
+    def label(self) -> str:
+        """What it is under: the title and the heading, at most 100 characters of it, without one that names a row or
+        that the title or the beginning of the text says."""
+        heading = self.heading or ""
+        is_said = heading in self.title or re.match(rf"\W*{re.escape(heading)}", self.text)
+        shown = "" if is_said or self.is_row else shorten(heading, _LONGEST_HEADING, placeholder=" ...")
+        return ": ".join(filter(None, (self.title, shown)))
+
+    @property
+    def is_row(self) -> bool:
+        """Whether it is a row of a table, which its heading names."""
+        return bool(self.heading) and self.document_id.endswith(f"/{self.heading}")
+
+    @property
     def contents(self) -> str:
-        """The field's common shape: title, newline, text."""
-        return f"{self.title}\n{self.text}"
+        """The field's common shape: title (and heading), newline, text."""
+        return f"{self.label}\n{self.text}"
 
     @property
     def place(self) -> dict[str, object]:

@@ -55,12 +55,30 @@ def asked(title: str, text: str) -> dict[str, str]:
         ("Marlow was lady-in-waiting to Ada Birk.", "Who was Marlow lady-in-waiting to?", "Ada Birk"),
         ("Marlow was first seen in the Ovale Hills.", "Where was Marlow first seen?", "Ovale Hills"),
         ("Marlow sets the option cache_size for all readers.", "Marlow sets which option?", "cache_size"),
-        ("Marlow uses a timeout that defaults to 30 seconds.", "Marlow uses a timeout that defaults to what seconds?",
-         "30"),
+        ("Marlow uses a timeout that defaults to 30 seconds.", "Marlow uses a timeout that defaults to what?",
+         "30 seconds"),
     ],
 )  # fmt: skip
 def test_a_span_is_asked_for_by_the_word_that_fits_it(sentence: str, question: str, answer: str):
     assert asked("Marlow", sentence).get(question) == answer
+
+
+@pytest.mark.parametrize(
+    ("heading", "question", "answer"),
+    [
+        ("cache_size (integer)", "What is the default of cache_size?", "ten million bytes"),
+        ("cache.size", "What is the default of cache.size?", "ten million bytes"),
+        ("Sizes", None, None),
+        ("--size, -s", None, None),
+        (None, None, None),
+    ],
+)
+def test_a_default_is_that_of_the_identifier_it_is_under(heading: str | None, question: str | None, answer: str | None):
+    text = "The default is ten million bytes. It may grow."
+    found = list(clozes([Passage("d#0", "d", "The settings", text, heading=heading)]))
+    assert {cloze.question: cloze.answer for cloze in found if "default" in cloze.question} == (
+        {question: answer} if question else {}
+    )
 
 
 def test_a_pronoun_becomes_the_subject():

@@ -22,7 +22,7 @@ from evoseek.corpus.parsing import Reading
 from evoseek.corpus.passages import split_document
 from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, EmptyCorpusError
-from evoseek.types import Document
+from evoseek.types import TERM, Document
 
 
 def read(path: Path, **limits: int) -> tuple[dict[str, Document], ReadReport]:
@@ -523,6 +523,24 @@ def test_a_paragraph_with_the_text_of_another_heading_is_no_heading(tmp_path: Pa
     assert places == [("Kalo", 1), ("Its river", 2), ("Care", 3)]
     assert [document.text[mark.start :].partition("\n")[0] for mark in document.marks] == ["Kalo", "Its river", "Care"]
     assert document.marks[2].start == document.text.rindex("Care")
+
+
+def test_a_term_is_the_heading_of_its_definition_and_of_nothing_after_the_list(tmp_path: Path) -> None:
+    size, age = "The log is begun anew at this size. " * 4, "The log is begun anew after this time. " * 4
+    terms = f"<dt>log_<br>size</dt><dd>{size}</dd><dt>log_age</dt><dd><p>{age}</p></dd>"
+    page = f"<h1>Logs</h1><p>All of them.</p><dl>{terms}</dl><p>{'Of the page. ' * 8}</p><h2>More</h2><p>It ends.</p>"
+    (document,) = read_corpus(write(tmp_path, a__html=f"<html><body>{page}</body></html>"), report=ReadReport())
+    assert [(mark.heading, mark.level) for mark in document.marks] == [
+        ("Logs", 1),
+        ("log_, size", TERM),
+        ("log_age", TERM),
+        ("", TERM),
+        ("More", 2),
+    ]
+    found = split_document(document, max_words=8)
+    assert {p.label for p in found if p.text == "The log is begun anew at this size."} == {"Logs: log_, size"}
+    assert {p.label for p in found if p.text == "The log is begun anew after this time."} == {"Logs: log_age"}
+    assert {p.label for p in found if p.text.startswith("Of the page.")} == {"Logs"}
 
 
 PARAGRAPH = f"<p>{' '.join(f'Part {part} of the pump may run dry.' for part in range(40))}</p>"

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evoseek.corpus.passages import split_document
 from evoseek.errors import ConfigError
-from evoseek.types import Document, Mark, Passage
+from evoseek.types import TERM, Document, Mark, Passage
 
 TEXTS = st.lists(
     st.sampled_from(["Kalo", "is", "a", "city.", "\n", "\n\n", " ", "  ", "東京都。", "…", "é", "x" * 250]), max_size=80
@@ -82,6 +82,23 @@ def test_a_passage_has_the_page_and_heading_that_it_stands_under() -> None:
     assert (Passage("p", "d", "", "x").citation, Passage("p", "d", "", "x").place) == ("d", {})
 
 
+@pytest.mark.parametrize(
+    ("passage", "label"),
+    [
+        (Passage("p", "d", "Pumps", "It may run dry.", heading="Valves"), "Pumps: Valves"),
+        (Passage("p", "d", "Pumps", "It may run dry."), "Pumps"),
+        (Passage("p", "d", "", "It may run dry.", heading="Valves"), "Valves"),
+        (Passage("p", "d", "Pumps and Valves", "It may run dry.", heading="Valves"), "Pumps and Valves"),
+        (Passage("p", "d", "Pumps", "## Valves\nIt may run dry.", heading="Valves"), "Pumps"),
+        (Passage("p", "d", "Pumps", "- --dry\nIt may run dry.", heading="--dry"), "Pumps"),
+        (Passage("p", "d/row 7", "Pumps", "It may run dry.", heading="row 7"), "Pumps"),
+        (Passage("p", "d", "Pumps", "Dry.", heading="valve " * 40), f"Pumps: {'valve ' * 16}..."),
+    ],
+)
+def test_a_passage_is_labelled_by_its_title_and_by_a_heading_that_says_more(passage: Passage, label: str) -> None:
+    assert (passage.label, passage.contents) == (label, f"{label}\n{passage.text}")
+
+
 def test_no_passage_goes_beyond_a_page() -> None:
     marks = [Mark(0, page=1), Mark(8, page=2), Mark(19, page=3)]
     assert sections("one two three four five", 100, *marks) == [
@@ -132,6 +149,16 @@ def test_neither_a_heading_beside_another_nor_text_before_a_heading_is_under_it(
     rows = [Mark(0, heading="row 1"), *marks]  # which has no level: nothing is under it but its own text
     assert [heading for *_, heading in sections(text, 100, *rows)] == [None, "A", "B"]
     assert sections(text, 1, *rows)[0] == ("Before.", None, "row 1")
+
+
+def test_terms_are_no_borders_of_sections_and_end_where_their_list_does() -> None:
+    text = "# All\nOne.\nsize\nTwo.\nage\nThree.\nFour.\nFive."
+    terms = [Mark(text.index(name), heading=name, level=TERM) for name in ("size", "age")]
+    marks = [*marked(text, "# All"), *terms, Mark(text.index("Four"), heading="", level=TERM)]
+    assert sections(text, 100, *marks) == [(text, None, "All")]
+    found = sections(text, 3, *marks)
+    assert [heading for *_, heading in found] == ["All", "size", "age", "All"]
+    assert found[-1][0] == "Four.\nFive."
 
 
 def test_a_page_that_begins_with_a_heading_still_begins_a_passage() -> None:

@@ -100,12 +100,22 @@ def test_the_score_is_bm25(tmp_path: Path) -> None:
     assert found.score == pytest.approx(math.log(2) * 2.2 / 1.9, abs=1e-4)
 
 
-def test_the_title_counts_twice(tmp_path: Path) -> None:
+def test_the_title_counts_half_once_more(tmp_path: Path) -> None:
+    """Of two passages of two words: ln(1 + .5 / 2.5) for a word of both, half of ln(1 + 1.5 / 1.5) for one title's."""
     passages = [passage("text", "kalo", "other"), passage("title", "other", "kalo")]
     index = LexicalIndex.build(tmp_path / "index", passages)
     title, text = index.find("kalo", 2)
     assert (title.document_id, text.document_id) == ("title", "text")
-    assert title.score == pytest.approx(2 * (text.score or 0), abs=1e-3)
+    assert text.score == pytest.approx(math.log(1 + 0.5 / 2.5), abs=1e-3)
+    assert title.score == pytest.approx((text.score or 0) + 0.5 * math.log(1 + 1.5 / 1.5), abs=1e-3)
+
+
+def test_a_passage_is_found_by_its_heading(tmp_path: Path) -> None:
+    under = [
+        Passage(f"a#{n}", "a", "Logs", "The default is 10.", heading=name) for n, name in enumerate(["size", "age"])
+    ]
+    index = LexicalIndex.build(tmp_path / "index", under)
+    assert [found.id for found in index.find("default age", 2)] == ["a#1", "a#0"]
 
 
 @given(st.text())

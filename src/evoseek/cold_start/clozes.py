@@ -20,6 +20,7 @@ from evoseek.cold_start.english import (
     CLAUSE_END,
     CONDITION,
     CONDITIONAL,
+    DEFAULT,
     DEPENDS,
     DESCRIBES,
     EXPLETIVE,
@@ -78,6 +79,7 @@ _TWICE = re.compile(r"(\w+) \1\b", re.IGNORECASE)  # a heading, and the sentence
 _NAMES = re.compile(
     rf"(?<=\w ){dict(SPANS)['name'].pattern}|{'|'.join(span.pattern for kind, span in SPANS if kind == 'code')}"
 )
+_TERM = re.compile(r"[A-Za-z]\w*[_.][\w.]*\w")
 _LANGUAGE_PASSAGES = 5  # from which a document's language is told
 _SENTENCES = 1_000  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
@@ -162,7 +164,8 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         other = SOMEBODY.match(sentence)
         if other and somebody and bool(other["he"]) != bool(somebody["he"]):
             continue  # "She" of somebody else than the document's "he"
-        told = _with_subject(_condition_last(sentence), name, found[0][0], of_person=of_person)
+        sentence = _with_term(_condition_last(sentence), held[0])
+        told = _with_subject(sentence, name, found[0][0], of_person=of_person)
         if told is None or (POINTS.match(told) and not (name and told.startswith(name))):
             continue
         text, brackets = _without_brackets(told, name)
@@ -249,6 +252,12 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
     if is_other or (found["noun"] and found["noun"] not in words(introduction)):
         return None
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
+
+
+def _with_term(sentence: str, passage: Passage) -> str:
+    """The statement of a default with what it is the default of, if its heading is an identifier."""
+    term = _BRACKETS.sub("", passage.heading or "")
+    return DEFAULT.sub(f"The default of {term} is ", sentence) if _TERM.fullmatch(term) else sentence
 
 
 def _without_brackets(sentence: str, name: str) -> tuple[str, str]:
@@ -362,6 +371,8 @@ def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
         return True  # an owner, a part of a compound, or before the number of a section
     if HEDGED.search(before) or IN_CONDITION.search(before):
         return True  # "if what is not given"
+    if before.endswith("default of "):
+        return True  # of many things
     if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
         return True  # "a power of two"
     if kind == "number" and (NUMBERED.search(before) or before.rstrip().endswith(("$", "€", "£"))):

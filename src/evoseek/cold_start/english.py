@@ -17,11 +17,18 @@ _JOINTS = (
 )
 _TITLES = "Mr|Mrs|Ms|Dr|Prof|St|Lt|Col|Gen|Capt|Sgt|Maj|Rev|Gov|Sen"
 _LARGE = "thousand|million|billion"
+_UNIT = "(?:(?:milli|micro)?seconds?|minutes?|hours?|days?|(?:kilo|mega|giga|tera)?bytes?)\\b"
 _NUMERALS = "two|three|four|five|six|seven|eight|nine|ten|eleven|twelve"
 
 SPANS = (
     ("date", re.compile(rf"\b{_DATE}\b")),
-    ("value", re.compile(r"(?:\bdefaults? (?:to|is|value is)|\b(?:is|are) equal to|\bequals) [\"'`]?([\w.+-]*\w)")),
+    (
+        "value",
+        re.compile(
+            r"(?:\bdefaults? (?:to|is|value is|of [\w.-]+ is)|\b(?:is|are) equal to|\bequals) [\"'`]?"
+            rf"([\w.+-]*\w(?: (?:{_LARGE}))?(?: {_UNIT})?)"
+        ),
+    ),
     ("version", re.compile(r"\b[Vv]ersion (\d+(?:\.\d+)+)")),
     ("code", re.compile(r"`([^`\s]{2,40})`")),
     (
@@ -65,6 +72,9 @@ PRONOUN = re.compile(
     r"town|village|city|company|function|method|class|module|command|option|package|program))\b "
 )
 """How a sentence begins that goes on about the subject of its document."""
+
+DEFAULT = re.compile(r"^(?:The|Its) default (?:value |setting )?is (?!to\b|that\b)")
+"""How a sentence begins that says the default of what it is under."""
 
 EXPLETIVE = re.compile(
     r"^It (?:[a-z]+ )?(?:is|was|be|been) (?:(?:not|also|always|never|now|often|usually|generally|still|"

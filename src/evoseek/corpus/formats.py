@@ -17,7 +17,7 @@ import yaml
 
 from evoseek.corpus.decoding import bounded_lines, check_encoding, decode, proper
 from evoseek.errors import ConfigError, DataError
-from evoseek.types import Mark
+from evoseek.types import TERM, Mark
 
 try:
     import pypdf
@@ -38,9 +38,9 @@ _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _LISTED = 10  # pages
 _HEAD = 4096  # bytes in which a page declares its encoding
-_HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6"
+_HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6|//dt"  # a term of a list is the heading of what is said of it
 _MAIN = "//main|//article|//*[@role='main']"
-_HEADING_SIGN = re.compile("\u2e0e([1-6]) ?")  # before a heading's text while trafilatura takes out the main text
+_HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while trafilatura takes out the main text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
@@ -194,7 +194,7 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
         raise DataError("no HTML in it")
     _prepare(tree)
     title = tree.findtext(".//title")
-    headings = {" ".join("".join(each.itertext()).split()): int(each.tag[1]) for each in tree.xpath(_HTML_HEADINGS)}
+    headings = {" ".join("".join(each.itertext()).split()): _level(each) for each in tree.xpath(_HTML_HEADINGS)}
     _sign_headings(tree)
     pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
     text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
@@ -212,6 +212,9 @@ def _prepare(tree: Any) -> None:
         link.drop_tree()
     for link in tree.xpath(f"({_HTML_HEADINGS})//a"):
         link.drop_tag()
+    for line_end in tree.xpath("//dt//br"):
+        line_end.tail = f", {line_end.tail or ''}"
+        line_end.drop_tag()
     if (body := tree.find(".//body")) is not None and not tree.xpath(_MAIN):
         main = body.makeelement("main")
         main.text, body.text = body.text, None
@@ -219,21 +222,37 @@ def _prepare(tree: Any) -> None:
         body.append(main)
 
 
+def _level(heading: Any) -> int:
+    return TERM if heading.tag == "dt" else int(heading.tag[1])
+
+
 def _sign_headings(tree: Any) -> None:
-    """Put a sign with the level before the text of each heading: a paragraph may have the same text."""
+    """Put a sign with the level before the text of each heading (a paragraph may have the same text), and before the
+    text that follows a list of definitions."""
     for heading in tree.xpath(_HTML_HEADINGS):
-        if piece := next((piece for piece in heading.xpath(".//text()") if piece.strip()), None):
-            owner, place = piece.getparent(), "tail" if piece.is_tail else "text"
-            setattr(owner, place, f"\u2e0e{heading.tag[1]}{piece.lstrip()}")
+        _sign(heading.xpath(".//text()[normalize-space()]"), _level(heading))
+    for terms in tree.xpath("//dl"):
+        after = terms.xpath("following::text()[normalize-space()][1][not(ancestor::dl)]")
+        _sign([piece for piece in after if not _HEADING_SIGN.match(piece)], TERM)
+
+
+def _sign(pieces: list[Any], level: int) -> None:
+    """Put a sign before the first of some pieces of text, if there are any."""
+    for piece in pieces[:1]:
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"\u2e0e{level}{piece.lstrip()}")
 
 
 def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
-    """The lines that are a heading and nothing else, by their places in the text without signs."""
+    """The lines that are a heading and nothing else, by their places in the text without signs.
+
+    The line after a list of definitions has a mark, too, of no heading: its last term ends there.
+    """
     start = 0
     for line in text.split("\n"):
-        sign, plain = _HEADING_SIGN.match(line.lstrip()), _HEADING_SIGN.sub("", line)
-        if sign and (heading := " ".join(plain.split())) in headings:
-            yield Mark(start, heading=heading, level=int(sign[1]))
+        sign, plain = _HEADING_SIGN.match(line.lstrip("- \t")), _HEADING_SIGN.sub("", line)
+        heading = " ".join(plain.removeprefix("- ").split())
+        if sign and (heading in headings or int(sign[1]) == TERM):
+            yield Mark(start, heading=heading if heading in headings else "", level=int(sign[1]))
         start += len(plain) + 1
 
 

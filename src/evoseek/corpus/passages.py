@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 
 from evoseek.errors import ConfigError
-from evoseek.types import Document, Passage
+from evoseek.types import TERM, Document, Passage
 
 # A word: one character of a script written without spaces, or a run of others. Runs are cut at 100 characters, so
 # that data without spaces (keys, encoded images) cannot make a passage of unbounded length.
@@ -64,7 +64,7 @@ class _Outline:
     def __init__(self, document: Document) -> None:
         self._text, self.marks = document.text, document.marks
         self._starts = [mark.start for mark in self.marks]
-        levels = Counter(mark.level for mark in self.marks if mark.level)
+        levels = Counter(mark.level for mark in self.marks if 0 < mark.level < TERM)
         self._highest = next((level for level in sorted(levels) if levels[level] > 1), max(levels, default=0))
         self._paths = list(self._headings())
 
@@ -79,13 +79,13 @@ class _Outline:
     def text_from(self, number: int) -> int:
         """Where the text under a mark begins: behind the lines of its heading."""
         mark = self.marks[number]
-        found = _HEADING_LINES.match(self._text, mark.start) if mark.level else None
+        found = _HEADING_LINES.match(self._text, mark.start) if mark.level and mark.heading else None
         return found.end() if found else mark.start
 
     def border(self, number: int) -> int:
         """The kind of border before a mark; none before a heading that follows another one at once."""
         mark = self.marks[number]
-        follows_heading = mark.level and number and self.marks[number - 1].level
+        follows_heading = mark.level and number and self.marks[number - 1].heading and self.marks[number - 1].level
         if follows_heading and not self._text[self.text_from(number - 1) : mark.start].strip():
             return _NO_BORDER
         return _SECTION if mark.level <= self._highest else _HEADING

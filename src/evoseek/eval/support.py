@@ -164,7 +164,7 @@ def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool
     weights = {stem: 1 + any(stem in name for name in names) for stem in {*_stems(question)} - skipped}
     if sum(weights.values()) < 2 or is_unspaced(question):
         return True
-    texts = [_stems(f"{p.contents}\n{p.heading or ''}") for p in _connected(support.passages, found)]
+    texts = [_stems(p.contents) for p in _connected(support.passages, found)]
     held = {stem for text in texts for stem in text}
     is_covered = sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * sum(weights.values())
     whole = sum(any(_is_named(name, text) for text in texts) for name in names)

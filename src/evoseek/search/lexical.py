@@ -32,7 +32,7 @@ from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
 MAX_TIED = 1_000  # passages of equal score that are put into order; see LexicalIndex
-TITLE_BOOST = 2.0  # how often a word of the title counts
+TITLE_BOOST = 0.5  # what a word of the title counts once more: it is of the contents, too
 SOURCES = "sources.json"  # the record of the files that the passages are from (`search.sources`)
 _SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same sum differs in the last bits
 _WRITER_BYTES = 128_000_000
@@ -59,7 +59,8 @@ class BuildOptions(TypedDict, total=False):
 
 
 class LexicalIndex:
-    """An index in a folder of its own: BM25 (k1 = 1.2, b = 0.75), the title counting twice.
+    """An index in a folder of its own: BM25 (k1 = 1.2, b = 0.75) of title, heading and text, plus half that of
+    the title.
 
     The same index gives the same passages for the same query: scores are rounded to four decimals and equal ones are
     put in the order in which the passages were added (among the first 1,000 of them). Searching runs where it is
@@ -289,7 +290,8 @@ def _orders_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) 
 
 
 def _terms_query(terms: list[str], title_boost: float) -> tantivy.Query:
-    """BM25 of the text plus `title_boost` times BM25 of the title, over passages with any of the terms."""
+    """BM25 of the contents (title, heading and text) plus `title_boost` times BM25 of the title, over passages with any
+    of the terms."""
     clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
     for term in terms:
         clauses.append((tantivy.Occur.Should, tantivy.Query.term_query(SCHEMA, "text_terms", term, "freq")))
@@ -340,7 +342,7 @@ def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Docum
         ) from error
     document.add_unsigned("order", order)
     document.add_text("title_terms", " ".join(analyser.tokens(passage.title)))
-    document.add_text("text_terms", " ".join(analyser.tokens(passage.text)))
+    document.add_text("text_terms", " ".join(analyser.tokens(passage.contents)))
     return document
 
 

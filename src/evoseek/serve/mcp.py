@@ -90,7 +90,7 @@ class Library:
         if self.store is None:
             return {}
         first = islice(self.store.passages(), _LOOKED_AT)
-        places = {(p.title, "" if _is_row(p) else p.heading or ""): None for p in first if p.title}
+        places = {(p.title, "" if p.is_row else p.heading or ""): None for p in first if p.title}
         named = [place for place in places if place[1] and place[1] != place[0]] or list(places)
         few = named[:: max(1, len(named) // 3)][:3]
         return {"passages": len(self.store), "examples": [_example(title, heading) for title, heading in few]}
@@ -125,11 +125,6 @@ class Library:
             return self.store.get(id) if self.store else None
         except DataError:
             return None
-
-
-def _is_row(passage: Passage) -> bool:
-    """Whether it is a row of a table, whose number is no subject."""
-    return bool(passage.heading) and passage.document_id.endswith(f"/{passage.heading}")
 
 
 def _example(title: str, heading: str) -> str:
