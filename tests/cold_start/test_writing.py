@@ -14,7 +14,7 @@ from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.inputs import WRITTEN_FIELDS
-from evoseek.types import Document, Passage
+from evoseek.types import TERM, Document, Mark, Passage
 
 SYLLABLES = ("ka", "lo", "mi", "ren", "tas", "vor", "bel", "dun", "sha", "pri", "qua", "zen")
 
@@ -292,6 +292,23 @@ def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
     (tmp_path / "alone").mkdir()
     assert of_kind(written(index(tmp_path / "alone", said), 20).items, "unanswerable")
     assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
+
+
+def test_a_kind_is_not_mostly_hidden(tmp_path: Path):
+    """What is in natural order comes first: here, the default of each part."""
+    settings = [
+        Document(
+            f"a{n}", f"a {n}", f"- part_{n}\n- The default is v{n}.", marks=(Mark(0, heading=f"part_{n}", level=TERM),)
+        )
+        for n in range(60)
+    ]
+    towns = [
+        Document(f"b{n}", f"b {n}", f"{name(n)} has about 4,{n} inhabitants today.") for n in range(200, 500)
+    ]  # fmt: skip
+    items = written(index(tmp_path, [*settings, *towns]), 200).items
+    hidden = [item for item in of_kind(items, "unanswerable") if "default" in item.question.text]
+    assert 0 < len(hidden) <= 40 * 60 / 360 + 1  # 40: a fifth of all questions; 60 / 360: what is made of the kind
+    assert len(of_kind(items, "value")) > len(hidden)
 
 
 def test_what_another_document_is_about_is_not_hidden(tmp_path: Path):

@@ -31,6 +31,22 @@ def test_tokens(text: str, tokens: list[str]) -> None:
     assert Analyser().tokens(text) == tokens
 
 
+@pytest.mark.parametrize(
+    ("text", "identifiers"),
+    [
+        ("Set cache_size, or os.path.join().", ["cache_size", "os.path.join"]),
+        ("Since 3.8.2: sizes_of. __init__ a-b", ["3.8.2", "sizes_of"]),
+        ("größe_Änderung 東京_x", ["grosse_anderung", "東京_x"]),
+        ("x" * 99 + "_y", ["x" * MAX_TOKEN_CHARACTERS]),
+        ("x" * 1_000_000, []),
+        ("", []),
+    ],
+)
+def test_an_identifier_is_a_term_besides_its_words(text: str, identifiers: list[str]) -> None:
+    analyser = Analyser("english")
+    assert analyser.terms(text) == [*analyser.tokens(text), *identifiers]
+
+
 def test_english_stemming() -> None:
     assert Analyser("english").tokens("The runner's cities were running") == [
         "the",

@@ -213,8 +213,11 @@ class _Writer:
 
     async def unanswerable(self, candidates: Iterator[Cloze], linked: Sequence[Chain], number: int) -> list[Item]:
         """Questions whose document is taken out: a third of them, if there are as many, lack the second hop. No other
-        document may be about the same."""
-        kept = list[Item]()
+        document may be about the same. Each kind keeps to its share, or to that of what is made: one that is mostly
+        hidden, because it is seldom found, would teach to refuse it."""
+        kept, kinds = list[Item](), Counter[str]()
+        made = {kind: self.counts[f"made/{kind}"] for kind in KINDS}
+        room = {kind: number * max(share, made[kind] / max(1, sum(made.values()))) for kind, share in KINDS.items()}
         for batch in _batches(linked):
             first = await self._queries([chain.first for chain in batch])
             others = [(chain.question, query) for chain, query in zip(batch, first, strict=True)]
@@ -226,8 +229,10 @@ class _Writer:
                 break
         for batch in _batches(candidates):
             for cloze, lacks in zip(batch, await self._without(batch, [()] * len(batch)), strict=True):
-                if len(kept) < number and lacks and self._is_new(cloze.question):
+                has_room = len(kept) < number and kinds[cloze.kind] < room[cloze.kind]
+                if has_room and lacks and self._is_new(cloze.question):
                     kept.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
+                    kinds[cloze.kind] += 1
             if len(kept) >= number:
                 break
         return self._counted(kept)

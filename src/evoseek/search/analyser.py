@@ -9,7 +9,8 @@ from typing import Literal
 
 import tantivy
 
-# To be incremented whenever the same text would give other tokens: an index of another version cannot be opened.
+# To be incremented whenever a query would miss what an index that is there holds: one of another version cannot be
+# opened.
 ANALYSER_VERSION = 1
 MAX_TOKEN_CHARACTERS = 64  # longer ones (keys, encoded data) are cut: nobody searches for the rest
 
@@ -28,6 +29,7 @@ _LETTERS = str.maketrans(
 _MARKS = "".join(chr(code) for code in range(0x370, 0x12000) if unicodedata.category(chr(code)) in ("Mn", "Mc"))
 _WORD = re.compile(rf"[^\W_]+(?:[{_MARKS}]+[^\W_]*)*")
 _ASCII_WORD = re.compile(r"[a-z0-9]+")
+_IDENTIFIER = re.compile(r"(?<![^\W_])[^\W_]++(?:[_.][^\W_]++)+")  # possessive: a long run is read once
 # Normalising a run of marks on one character takes time by the square of its length. So a run (of what is no part of a
 # word, which marks are not) is cut where it is longer than any script has them.
 _RUN = re.compile(r"([^\w\s\x00-\x7f][^\w\s\x00-\x7f]{63})[^\w\s\x00-\x7f]+")
@@ -41,8 +43,14 @@ class Analyser:
 
     stemming: Literal["none", "english"] = "none"
 
+    def terms(self, text: str) -> list[str]:
+        """What a text is searched by: its tokens, then each identifier whole (`cache_size`, `os.path`, `3.8.2`), which
+        is rarer than its words are."""
+        whole = _IDENTIFIER.findall(text.lower() if text.isascii() else fold(text))
+        return [*self.tokens(text), *(name[:MAX_TOKEN_CHARACTERS] for name in whole)]
+
     def tokens(self, text: str) -> list[str]:
-        """The terms of a text in order, repeated as often as they occur. No term holds white space."""
+        """The words of a text in order, repeated as often as they occur. None holds white space."""
         # ASCII has nothing to fold but case, and that is much faster.
         found = _ASCII_WORD.findall(text.lower()) if text.isascii() else _unicode_words(text)
         tokens = [token[:MAX_TOKEN_CHARACTERS] for token in found]

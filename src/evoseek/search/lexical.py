@@ -132,7 +132,7 @@ class LexicalIndex:
     def _ranked(self, text: str, k: int) -> list[tuple[float, int, tantivy.DocAddress]]:
         """Score, order and address of the k best, equal scores by order of adding: so all that tie with the last of
         them must be looked at."""
-        terms = list(dict.fromkeys(self.analyser.tokens(text)))[:MAX_QUERY_TERMS]
+        terms = list(dict.fromkeys(self.analyser.terms(text)))[:MAX_QUERY_TERMS]
         k = min(k, len(self))
         if not terms or k < 1:
             return []
@@ -341,8 +341,8 @@ def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Docum
             "and offsets at least 0."
         ) from error
     document.add_unsigned("order", order)
-    document.add_text("title_terms", " ".join(analyser.tokens(passage.title)))
-    document.add_text("text_terms", " ".join(analyser.tokens(passage.contents)))
+    document.add_text("title_terms", " ".join(analyser.terms(passage.title)))
+    document.add_text("text_terms", " ".join(analyser.terms(passage.contents)))
     return document
 
 
