@@ -76,7 +76,7 @@ def main() -> None:
     parser.add_argument("--encoders", nargs="*", default=ENCODERS)
     options = parser.parse_args()
     rows = map(json.loads, options.questions.read_text().splitlines())
-    questions = [row for row in rows if row.get("answerable", True)]
+    questions = [row for row in ({**row.get("metadata", {}), **row} for row in rows) if row.get("answerable", True)]
     read = ReadReport()
     passages = list(CorpusPassages(options.documents, report=read, max_words=options.words).read())
     texts, k = [question["question"] for question in questions], max(CUTS)
