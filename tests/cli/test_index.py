@@ -117,16 +117,23 @@ def test_an_update_takes_no_settings(tmp_path: Path) -> None:
         assert "--max-words has no effect on it. Leave out --max-words" in str(found.exception)
 
 
-def test_an_update_says_that_passages_keep_their_length(tmp_path: Path) -> None:
+def test_an_update_says_which_settings_of_the_project_the_index_was_built_without(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("Kalo is a city.")
     build(tmp_path / "docs", tmp_path / "index")
     file = tmp_path / "evoseek.toml"
-    for own, is_told in (("max_words = 40\n", True), ("max_words = 100\n", False), ("", False)):
-        file.write_text(f'[project]\ndocuments = "docs"\n{own}[search]\nindex = "index"\n')
+    for own, kept in (
+        ("max_words = 40", "keeps the max_words of the index in {}, which is 100; the project has 40. To"),
+        ('stemming = "english"', "keeps the stemming of the index in {}, which is none; the project has english. To"),
+        ("max_words = 100", ""),
+        ('stemming = "none"', ""),
+        ("", ""),
+    ):
+        file.write_text(f'[project]\ndocuments = "docs"\n{own}\n[search]\nindex = "index"\n')
         found = CliRunner().invoke(app, ["index", "--project", str(tmp_path), "--update"])
         assert found.exit_code == 0
-        assert ("keep their length of at most 100 words; the project's max_words, 40," in flat(found.output)) is is_told
+        assert ("An update keeps" in found.output) is bool(kept)
+        assert kept.format(tmp_path / "index") in flat(found.output)
 
 
 def flat(text: str) -> str:

@@ -98,7 +98,7 @@ def index(
     if update or watch:
         _refuse_settings(given)
         stop_if_dry([f"{'Watch' if watch else 'Read'} {documents} and update {built}"])
-        options: dict[str, Any] = {"device": device, "max_words": of_project.get("max_words"), "report_file": report}
+        options = {"device": device, "of_project": of_project, "report_file": report}
         refresh = partial(update_index, documents, built, console=console, **options)
         if watch:
             watch_corpus(documents, refresh, console=console)
