@@ -74,6 +74,7 @@ def training_settings(
     """
     run, own, line = RunDirectory(run_dir), project(), shared()
     run.check()
+    allow_project(own)
     given = bool(line.config or line.sets or system) or any(value is not None for value in options.values())
     begun = run.config.is_file()
     if own is not None and begun and not is_of_project:
@@ -87,7 +88,6 @@ def training_settings(
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
     files = [*([run.config] if begun else []), *line.config]
-    allow_project(own)
     given = gather(files, system=system, options=options, sets=line.sets, project=None if begun else own)
     if own is not None and begun:
         edits = edited(own, run.read_project(), given.system)
