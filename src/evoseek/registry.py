@@ -78,8 +78,8 @@ KINDS: Mapping[str, Kind] = {
         "a search engine",
         {
             "auto": "evoseek.search.opening:AsBuilt",
-            "lexical": "evoseek.search.opening:AsBuilt",
-            "dense": "evoseek.search.opening:AsBuilt",
+            "lexical": "evoseek.search.lexical:Lexical",
+            "dense": "evoseek.search.dense:Dense",
             "hybrid": "evoseek.search.dense:Hybrid",
             "remote": "evoseek.search.remote:RemoteEngine",
         },

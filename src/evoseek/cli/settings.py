@@ -49,10 +49,11 @@ def given_settings(
     RunError if the directory holds no run or no checkpoint yet.
     """
     line = shared()
-    own = project() if line.command in _RUNS_THE_SYSTEM else None
+    own = project() if line.command in (*_RUNS_THE_SYSTEM, "search") else None
     if run_dir is None:
         given = gather(line.config, system=system, fallback=fallback, options=options, sets=line.sets, project=own)
-        check_policy(given.read().policy.model, setting="policy.model")
+        if is_read("policy.model"):
+            check_policy(given.read().policy.model, setting="policy.model")
         _note_project(own, given.system)
     else:
         if own is not None and own.run == run_dir.absolute() and own.index and "search.index" in options:
@@ -252,13 +253,13 @@ def check_evaluation(settings: TrainingSettings, *, search: bool, questions: boo
         read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")
     if search and settings.examines_index:
         index = settings.evaluation.index or settings.search.index
-        check_index(index, setting="evaluation.index (--index)", engine=settings.search.name)
+        check_index(index, setting="evaluation.index (--index)", engine=settings.search)
 
 
 def check_searched(settings: TrainingSettings) -> None:
     """Raises SearchIndexError without the index that is searched."""
     if settings.examines_index:
-        check_index(settings.search.index, setting="--index", engine=settings.search.name)
+        check_index(settings.search.index, setting="--index", engine=settings.search)
 
 
 def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) -> SettingsSources:
