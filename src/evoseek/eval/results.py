@@ -79,7 +79,7 @@ class Results:
     @cached_property
     def metrics(self) -> list[str]:
         """Names of the metrics, the declared one first."""
-        scored = max((sample.scores for sample in self.samples), key=len, default={})
+        scored = max((sample.scores for sample in self.samples), key=len, default=dict[str, float]())
         return [self.metric, *(name for name in scored if name != self.metric)]
 
     def score(self, metric: str) -> Score:
