@@ -25,7 +25,7 @@ MISTAKES = {
     f"{TRAIN} --questions bad.jsonl": "bad.jsonl:2: The question has no golden answer.",
     f"{TRAIN} --index my-indx": "There is no folder my-indx. Did you mean my-index?",
     f"{TRAIN} --index docs": "There is no search index in docs",
-    f"{TRAIN} --model ./modle": "policy.model is ./modle, but there is no such directory or file. Did you mean model?",
+    f"{TRAIN} --model ./modle": "there is no such directory or GGUF file. Did you mean model?",
     f"{TRAIN} --model ~no-such-user/m": "The path ~no-such-user/m begins with a home folder that is not known",
     f"{TRAIN} --index ~no-such-user/i": "There is no folder ~no-such-user/i.",
     f"{TRAIN} --questions ~no-such-user/q": "question file ~no-such-user/q cannot be read",

@@ -249,4 +249,4 @@ def test_a_part_is_built_by_its_own_settings():
 
 
 def test_a_class_whose_build_makes_the_part_is_taken_as_it_is():
-    assert find("search", "evoseek.search.opening:AsBuilt") is find("search", "lexical")
+    assert find("search", "evoseek.search.lexical:Lexical") is find("search", "lexical")

@@ -12,8 +12,10 @@ from pathlib import Path
 
 import pytest
 from tools.tiny.tokenizer import tiny_tokenizer
+from typer.testing import CliRunner
 
 from evoseek import trust
+from evoseek.cli.main import app
 from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, PolicyError
 from evoseek.policy.chat_template import USER, render_chat
@@ -257,6 +259,30 @@ def test_a_run_may_name_the_code_of_a_recipe_that_is_given_after_it(part, tmp_pa
     (tmp_path / "mine.toml").write_text(f'reward = "{path}"\n')
     given = gather([run / "config.json", tmp_path / "mine.toml"])
     assert given.trees[1]["reward"] == path
+
+
+@pytest.mark.parametrize("words", [("eval", "run"), ("ask", "--run-dir", "run", "why?"), ("train", "--run-dir", "run")])
+def test_what_is_named_as_the_remedy_is_one(words, part, tmp_path, monkeypatch):
+    """Whatever the command reports next, it has imported the part."""
+
+    def error(*more):
+        monkeypatch.setattr(trust, "_named", set())
+        return str(CliRunner().invoke(app, [*words, *more]).exception)
+
+    path = part("own")
+    downloaded(tmp_path / "run", "reward.name", path)
+    monkeypatch.chdir(tmp_path)
+    recipe = tmp_path / "mine.toml"
+    recipe.write_text(f'reward = "{path}"\n')
+    assert "names code to run" in error()
+    assert "in your own evoseek.toml (for `evoseek train` also with --config or --set)" in error()
+    if words[0] == "train":
+        assert "names code to run" not in error("--config", str(recipe))
+    recipe.rename(tmp_path / "evoseek.toml")
+    assert "names code to run" not in error()
+    (tmp_path / "evoseek.toml").unlink()
+    monkeypatch.setenv(VARIABLE, str(tmp_path))
+    assert "names code to run" not in error()
 
 
 def test_trust_in_one_folder_is_no_trust_in_another(part, tmp_path, monkeypatch):

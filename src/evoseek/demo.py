@@ -99,9 +99,16 @@ def learn(
 
 
 def make_world(
-    directory: Path, split: Split, seed: int, questions: int, hops: Sequence[int], *, entities: int | None = None
+    directory: Path | str,
+    split: Split = "train",
+    seed: int = 0,
+    questions: int = 40,
+    hops: Sequence[int] = (1, 2),
+    *,
+    entities: int | None = None,
 ) -> None:
     """Generate a world's index, card and questions, unless they are there. The same seed gives the same files."""
+    directory = Path(directory)
     if (directory / "questions.jsonl").exists():
         if (made := load_world(directory / "world.json").seed) != seed:
             raise ConfigError(

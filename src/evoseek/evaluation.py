@@ -38,6 +38,7 @@ from evoseek.registry import build
 from evoseek.report.evaluation import grids, markdown, note, results_json
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
+from evoseek.reward.functions import lowest_of
 from evoseek.rollout.certainty import certainty_of
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import ChatRoller
@@ -225,6 +226,7 @@ def _draw(
         answer=model.answer,
         metric=context.metric,
         reward=examining(context.reward, context.metric, check_of(context)),
+        lowest=lowest_of(context.reward),
         certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
     )
     with CountProgress(console, "samples") as progress:

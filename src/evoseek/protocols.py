@@ -241,7 +241,9 @@ class Environment(Protocol):
 
 
 class RewardFn(Protocol):
-    """Scores a finished trajectory."""
+    """Scores a finished trajectory: 1 if the answer is right, 0 if it is wrong, or between (from 0.7 on it counts as
+    right). Whatever goes below 0 has an attribute `lowest`, the lowest value that it gives. An Invalid rollout of an
+    evaluation counts as that; self-play trains on rewards from 0 to 1 alone."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Scored, or Invalid if the reward could not be computed. It is never called for trajectories that ended with a

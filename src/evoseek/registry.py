@@ -78,8 +78,8 @@ KINDS: Mapping[str, Kind] = {
         "a search engine",
         {
             "auto": "evoseek.search.opening:AsBuilt",
-            "lexical": "evoseek.search.opening:AsBuilt",
-            "dense": "evoseek.search.opening:AsBuilt",
+            "lexical": "evoseek.search.lexical:Lexical",
+            "dense": "evoseek.search.dense:Dense",
             "hybrid": "evoseek.search.dense:Hybrid",
             "remote": "evoseek.search.remote:RemoteEngine",
         },
@@ -105,6 +105,7 @@ KINDS: Mapping[str, Kind] = {
             "judge": "evoseek.reward.judge:Judge",
         },
         ("__call__(trajectory)",),
+        optional={"lowest": "the lowest reward, 0 by default: that of an Invalid rollout in an evaluation"},
     ),
     "credit": Kind(
         "from rewards to advantages",

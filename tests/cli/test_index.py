@@ -117,16 +117,23 @@ def test_an_update_takes_no_settings(tmp_path: Path) -> None:
         assert "--max-words has no effect on it. Leave out --max-words" in str(found.exception)
 
 
-def test_an_update_says_that_passages_keep_their_length(tmp_path: Path) -> None:
+def test_an_update_says_which_settings_of_the_project_the_index_was_built_without(tmp_path: Path) -> None:
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "a.txt").write_text("Kalo is a city.")
     build(tmp_path / "docs", tmp_path / "index")
     file = tmp_path / "evoseek.toml"
-    for own, is_told in (("max_words = 40\n", True), ("max_words = 100\n", False), ("", False)):
-        file.write_text(f'[project]\ndocuments = "docs"\n{own}[search]\nindex = "index"\n')
+    for own, kept in (
+        ("max_words = 40", "keeps the max_words of the index in {}, which is 100; the project has 40. To"),
+        ('stemming = "english"', "keeps the stemming of the index in {}, which is none; the project has english. To"),
+        ("max_words = 100", ""),
+        ('stemming = "none"', ""),
+        ("", ""),
+    ):
+        file.write_text(f'[project]\ndocuments = "docs"\n{own}\n[search]\nindex = "index"\n')
         found = CliRunner().invoke(app, ["index", "--project", str(tmp_path), "--update"])
         assert found.exit_code == 0
-        assert ("keep their length of at most 100 words; the project's max_words, 40," in flat(found.output)) is is_told
+        assert ("An update keeps" in found.output) is bool(kept)
+        assert kept.format(tmp_path / "index") in flat(found.output)
 
 
 def flat(text: str) -> str:
@@ -142,3 +149,57 @@ def test_a_home_folder_is_found_and_an_unknown_one_is_not_made(tmp_path: Path, m
     refused = CliRunner().invoke(app, ["index", "a.txt", "~nobody-at-all/made"])
     assert isinstance(refused.exception, ConfigError)
     assert not (tmp_path / "~nobody-at-all").exists()
+
+
+ENGINE = """
+from evoseek.search.settings import SearchSettings
+from evoseek.types import Passage
+
+
+class Own:
+    is_local = True
+
+    class Settings(SearchSettings):
+        said: str = "nothing"
+
+    @classmethod
+    def build(cls, settings, context):
+        made = cls()
+        made.text = f"{settings.said} of {context.settings.run.system}, {settings.index}"
+        return made
+
+    async def search(self, queries, k):
+        return [[Passage("p", "d", query, self.text)] for query in queries]
+
+
+class OfQuestion:
+    def for_question(self, question, trajectory_id):
+        return self
+"""
+
+
+def test_the_engine_of_the_project_is_searched_or_another_one_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def found(*words: str) -> str:
+        done = CliRunner().invoke(app, ["search", *words])
+        return flat(done.stdout if done.exit_code == 0 else str(done.exception))
+
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Kalo is a city.")
+    build(tmp_path / "docs", tmp_path / "index")
+    (tmp_path / "own_engine.py").write_text(ENGINE)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    assert "No index was given: set search.index" in found("kalo")
+    own = "own_engine:Own"
+    assert "nothing of search-r1, index" in found("index", "kalo", "--engine", own)
+    file = tmp_path / "evoseek.toml"
+    file.write_text(f'[run]\nsystem = "dspo"\n[search]\nname = "{own}"\nsaid = "much"\n')
+    assert "1. kalo [p, score 0.000] much of dspo," in found("kalo")
+    assert "Kalo is a city." in found("index", "kalo", "--engine", "lexical")
+    assert "has no vectors, which the engine dense needs" in found("index", "kalo", "--set", "search.name=dense")
+    assert "depends on a question" in found("kalo", "--engine", "own_engine:OfQuestion")
+    file.write_text('[search]\nindex = "index"\nname = "hybrid"\n')
+    assert "has no vectors" in found("kalo")
+    assert "Kalo is a city." in found("kalo", "--engine", "lexical")  # in the project's index

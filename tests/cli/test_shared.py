@@ -183,7 +183,7 @@ def test_every_command_names_the_table_that_a_misspelt_one_stands_for(tmp_path, 
 
 def test_commands_that_need_an_index_or_a_run_say_how_to_name_it(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    assert "Which index? " in str(CliRunner().invoke(app, ["search", "pump"]).exception)
+    assert "Which index? " in str(CliRunner().invoke(app, ["serve", "retrieval"]).exception)
     (tmp_path / "evoseek.toml").write_text('[project]\ndocuments = "docs"\n')
     assert "add the line `index = " in str(CliRunner().invoke(app, ["serve", "retrieval"]).exception)
     assert "add the line `run = " in str(CliRunner().invoke(app, ["view"]).exception)

@@ -5,13 +5,13 @@ import importlib
 import json
 import re
 import shutil
+from contextlib import chdir
 from pathlib import Path
 from runpy import run_path
 
 import pytest
 from rich.console import Console
 
-from evoseek.demo import make_world
 from evoseek.registry import find
 from evoseek.report.metrics import read_metrics
 from evoseek.rollout.record import read_trajectories
@@ -23,6 +23,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extend.md").read_text()
 PAGES = run_path(str(ROOT / "tests" / "docs" / "pages.py"))
 FILES = PAGES["files"](PAGE)
+(*_, MAKE_WORLD), (_, *TRAIN) = PAGES["commands"](PAGE)
 KINDS = {
     "short": "reward",
     "first_words": "tool",
@@ -39,9 +40,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
-    """A world with its questions, index and passages."""
-    folder = tmp_path_factory.mktemp("world")
-    make_world(folder, "train", 0, 40, (1, 2), entities=300)
+    """The world of the page with its questions, index and passages."""
+    place = tmp_path_factory.mktemp("page")
+    with chdir(place):
+        exec(MAKE_WORLD)
+    folder = place / "world"
     rows = [
         json.dumps({"id": passage.id, "title": passage.title, "text": passage.text})
         for passage in LexicalIndex.open(folder / "index").passages()
@@ -108,6 +111,13 @@ def test_on_the_command_line(folder, processes, kind, monkeypatch):
     run = Run(directory="run", console=Console(quiet=True))  # with the run's own parts, by their names
     assert run.ask("where is the mayor of the town?").trajectory.stop_reason is not None
     assert 0 <= run.evaluate("few.jsonl").score.mean <= 1
+
+
+def test_the_commands_of_the_page_make_a_world_and_train_on_it_in_seconds(folder, processes, world):
+    (folder / "world").symlink_to(world)
+    command = processes.start(*TRAIN)
+    assert command.wait() == [0], command.said()
+    assert [row["step"] for row in read_metrics(folder / "runs" / "cispo" / "metrics.jsonl")] == [1, 2]
 
 
 def objects(kind):

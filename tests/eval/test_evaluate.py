@@ -11,6 +11,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate, examining
 from evoseek.policy.tags import TagRenderer
+from evoseek.reward.format import WebFormatReward
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
@@ -56,7 +57,7 @@ def test_in_training_too_an_unanswerable_question_is_right_if_it_is_refused():
     marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in range(2)]
     evaluation, _ = run(answers("unknown", "meri"), marked)
     assert evaluation.rewards() == {"q0": 1.0, "q1": 0.0}
-    reward = examining(AnswerReward(), "format_f1")  # whose lowest value is that of a broken format
+    reward = examining(WebFormatReward(), "format_f1")  # whose lowest value is that of a broken format
     graded = [asyncio.run(reward(one.trajectory)) for one in evaluation.drawn]
     assert graded == [Scored(1.0, {"format_f1": 1.0}), Scored(-1.0, {"format_f1": -1.0})]
 

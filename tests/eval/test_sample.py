@@ -17,6 +17,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
 from evoseek.errors import SamplerError, ToolError
 from evoseek.eval.evaluate import examining
+from evoseek.eval.results import Results, value_of
 from evoseek.eval.sample import (
     Sample,
     content_digest,
@@ -47,14 +48,13 @@ class OnePassage:
 UNANSWERABLE = Question("q", "what is kalo?", (), {"answerable": False})
 
 
-def drawn(script, number=0, question=QUESTION, check=by_words):
+def drawn(script, number=0, question=QUESTION, check=by_words, lowest=0.0):
     sampler = ScriptedSampler(script, TOKENIZER)
     prompts = load_prompts("tiny")
     env = SolverEnv([SearchTool(OnePassage(), 1, template=prompts["observation"])], prompts)
     answer = Roller(env, TagRenderer(TOKENIZER), sampler, Limits()).one
-    sample, _, _ = asyncio.run(
-        draw(question, number, answer=answer, metric="f1", reward=examining(AnswerReward("f1"), "f1", check))
-    )
+    reward = examining(AnswerReward("f1"), "f1", check)
+    sample, _, _ = asyncio.run(draw(question, number, answer=answer, metric="f1", reward=reward, lowest=lowest))
     return sample, sampler
 
 
@@ -90,9 +90,11 @@ def test_a_rollout_that_fails_is_repeated_with_the_same_random_numbers():
     assert (sample.invalid, sample.scores["exact_match"]) == (None, 1.0)
 
 
-def test_what_keeps_failing_is_invalid_and_has_no_score():
-    sample, sampler = drawn({})
-    assert (sample.invalid, sample.scores, len(sampler.requests)) == ("sampler_failed", {}, 3)
+def test_what_keeps_failing_is_invalid_and_has_the_lowest_score():
+    sample, sampler = drawn({}, lowest=-2.0)
+    assert (sample.invalid, sample.scores, len(sampler.requests)) == ("sampler_failed", {"f1": -2.0}, 3)
+    assert (value_of(sample, "f1"), value_of(sample, "exact_match")) == (-2.0, 0.0)
+    assert Results("f1", 1, 1, (sample,)).score("f1").mean == -2.0
     assert "has no turn 0" in sample.detail
 
 

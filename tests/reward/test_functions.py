@@ -5,7 +5,8 @@ import pytest
 
 from evoseek.errors import TrainingError
 from evoseek.reward.answer import METRICS
-from evoseek.reward.functions import AnswerReward, FanOutReward, NamedReward, fan_out
+from evoseek.reward.format import WebFormatReward
+from evoseek.reward.functions import AnswerReward, FanOutReward, NamedReward, fan_out, lowest_of
 from evoseek.types import Action, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
 
@@ -84,6 +85,18 @@ def test_a_reward_of_ones_own_is_a_part_by_its_name(reward: object, expected: Ou
 def test_what_is_no_finite_number_is_an_error_with_the_rollout_and_never_a_reward(value: object) -> None:
     with pytest.raises(TrainingError, match=r"own gave .* for the rollout q1/0"):
         named(lambda given: value)
+
+
+def test_a_reward_below_0_states_its_lowest_value() -> None:
+    def penalty(given: Trajectory) -> float:
+        return -1.0
+
+    with pytest.raises(TrainingError, match=r"own gave -1 for the rollout q1/0, and its lowest value is 0\. Set"):
+        named(penalty)
+    vars(penalty)["lowest"] = -1.0
+    assert named(penalty) == Scored(-1.0, {"own": -1.0})
+    assert lowest_of(NamedReward(penalty, "own")) == lowest_of(WebFormatReward()) == -1.0
+    assert lowest_of(AnswerReward()) == 0.0
 
 
 REFERENCE = ["Kalo", "Vesu", "1200", "yes"]

@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from evoseek.errors import TrainingError
 from evoseek.reward.proposer import (
     DIFFICULTIES,
     ProposerReward,
@@ -144,6 +145,13 @@ def test_a_question_that_nobody_has_tried_is_worth_its_format():
 def test_a_rejected_proposal_gets_the_rejected_reward_and_no_format(reward):
     outcome = ProposerReward(rejected_reward=reward)(proposal(), rejected="too_short", solvers=None)
     assert outcome == Scored(reward, {"rejected/too_short": 1.0})
+
+
+@pytest.mark.parametrize("value", [-0.5, 1.5])
+def test_a_reward_that_is_no_share_of_right_pays_no_proposer(value):
+    """By 1 - the mean, a question would be worth 1.25 instead of 1."""
+    with pytest.raises(TrainingError, match=f"exact_match gave {value:g} for an attempt"):
+        ProposerReward("failure")(proposal(), solvers=solvers(Scored(value, {"exact_match": value}), WRONG))
 
 
 class TestTrap12AGradedRewardIsNotRightOnlyAtOne:

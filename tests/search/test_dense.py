@@ -12,7 +12,7 @@ from tests.search.spelling import LetterEncoder
 
 from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.registry import build
-from evoseek.search.dense import DenseIndex
+from evoseek.search.dense import Dense, DenseIndex
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.opening import open_built
 from evoseek.search.settings import SearchSettings
@@ -128,7 +128,7 @@ def test_an_index_without_vectors_says_how_to_get_them(tmp_path: Path) -> None:
     LexicalIndex.build(tmp_path / "i", passages(TEXTS))
     for attempt in (
         lambda: DenseIndex.open(tmp_path / "i", LetterEncoder()),
-        lambda: check_index(str(tmp_path / "i"), setting="search.index", engine="dense"),
+        lambda: check_index(str(tmp_path / "i"), setting="search.index", engine=Dense.Settings(name="dense")),
         lambda: build("search", SearchSettings(name="dense", index=str(tmp_path / "i")), None),
     ):
         with pytest.raises(SearchIndexError, match=r"has no vectors.*evoseek index --engine dense"):

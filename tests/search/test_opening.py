@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from evoseek.errors import ConfigError
+from evoseek.cli.settings import check_searched
+from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex, open_built
+from evoseek.search.settings import IndexSettings
+from evoseek.training.given import load_settings
 from evoseek.types import Passage
 
 
@@ -20,8 +24,41 @@ def build(directory: Path, *texts: str) -> None:
 def test_an_engine_that_no_index_is_built_for_is_refused(tmp_path: Path) -> None:
     build(tmp_path / "index", "one")
     assert type(open_built(tmp_path / "index", "lexical")) is LexicalIndex
-    with pytest.raises(ConfigError, match=r"cannot be opened for the engine 'remote'\. Choose auto, lexical"):
+    with pytest.raises(ConfigError, match="cannot be opened for the engine 'remote', which searches no index"):
         open_built(tmp_path / "index", "remote")
+
+
+class ShortestIndex(LexicalIndex):
+    """What is found, the shortest titles first."""
+
+    def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        return [sorted(found, key=lambda one: len(one.title)) for found in super().find_all(queries, k)]
+
+
+class Shortest:
+    """An engine over an index, as a user adds one: in one file."""
+
+    class Settings(IndexSettings):
+        """Its settings."""
+
+        needs_vectors = True
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> ShortestIndex:
+        return ShortestIndex.open(Path(settings.index))
+
+
+def test_an_engine_over_an_index_says_so_itself(tmp_path: Path) -> None:
+    name, directory = f"{__name__}:Shortest", tmp_path / "index"
+    build(directory, "one pump, and a pump", "a pump")
+    settings = load_settings(options={"search.name": name, "search.index": str(directory)})
+    assert settings.searches_index
+    assert settings.examines_index
+    assert not load_settings(options={"search.name": "remote", "search.url": "http://localhost/"}).examines_index
+    for opened in (open_built(directory, name), LiveIndex(directory, partial(open_built, directory, name))):
+        assert [passage.id for passage in opened.find("pump", 2)] == ["p1", "p0"]
+    with pytest.raises(SearchIndexError, match=f"no vectors, which the engine {name} needs"):
+        check_searched(settings)
 
 
 def test_a_change_is_seen_and_one_that_cannot_be_opened_is_told_once(

@@ -98,7 +98,7 @@ def audit_data(
 
     given = given_settings({"search.index": index})
     searched = given.read().search
-    check_index(searched.index, setting="--index", engine=searched.name)
+    check_index(searched.index, setting="--index", engine=searched)
     with end_on_interrupt():
         from evoseek.data.audit import audit_questions
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from evoseek.cli.options import stop_if_dry
 from evoseek.errors import ConfigError, PolicyError, RunError, disk_text
 from evoseek.files import check_new, expanded, write_atomic
-from evoseek.policy.source import ADAPTER, find_policy
+from evoseek.policy.source import ADAPTER, check_policy, find_policy
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
 from evoseek.training.interrupt import end_on_interrupt
@@ -26,11 +26,10 @@ def export(
     ] = None,
 ) -> None:
     """Write a policy as a plain model directory, in float32, with a model card; an adapter is merged into its base."""
-    from evoseek.cli.settings import check_model
     from evoseek.eval.folder import EvaluationFolder
 
-    check_model(source, setting="The run or policy")
     _check(source, directory, adapter=adapter)
+    check_policy(source, setting="The run or policy")
     results = EvaluationFolder(evaluation).read_results() if evaluation else None
     what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
     stop_if_dry([f"Write {what.format(source)} to {directory}"])

@@ -5,19 +5,27 @@ from __future__ import annotations
 import asyncio
 import json as jsons
 from collections.abc import Iterable
+from contextlib import ExitStack
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Json, checked_project, named_index, stop_if_dry
+from evoseek.cli.options import Json, checked_project, project, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import how_to_name
+from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.registry import build
 from evoseek.report.printable import say
+from evoseek.search.engines import search as find
+from evoseek.trust import is_import_path
+
+if TYPE_CHECKING:
+    from evoseek.training.settings import TrainingSettings
 
 Stemming = Annotated[
     Literal["none", "english"] | None, typer.Option(help="Reduce words to their stems. Default: none.")
@@ -98,7 +106,7 @@ def index(
     if update or watch:
         _refuse_settings(given)
         stop_if_dry([f"{'Watch' if watch else 'Read'} {documents} and update {built}"])
-        options: dict[str, Any] = {"device": device, "max_words": of_project.get("max_words"), "report_file": report}
+        options = {"device": device, "of_project": of_project, "report_file": report}
         refresh = partial(update_index, documents, built, console=console, **options)
         if watch:
             watch_corpus(documents, refresh, console=console)
@@ -139,16 +147,39 @@ def _missing(argument: str, remedy: str) -> ConfigError:
     return ConfigError(f"Missing argument '{argument}': give the documents and a folder for the index, or {remedy}.")
 
 
+def _engine(settings: TrainingSettings, closing: ExitStack) -> SearchEngine:
+    """The engine, opened as every command opens it. Those of evoseek need no context, the import of which takes
+    seconds. Raises ConfigError."""
+    if is_import_path(settings.search.name):
+        from evoseek.training.context import Context
+
+        engine = closing.enter_context(Context(settings)).engine
+    else:
+        engine = build("search", settings.search, None)
+    if isinstance(engine, QuestionEngine):
+        raise ConfigError(
+            f"What the engine {settings.search.name} finds depends on a question, so it cannot be searched alone. Name "
+            "another one with --engine."
+        )
+    return engine
+
+
 def search(
     words: Annotated[
         list[str],
         typer.Argument(metavar="[INDEX] QUERY", help="An index, and what to search for. Default: the project's."),
     ],
     k: Annotated[int, typer.Option("-k", min=1, help="Number of passages.")] = 5,
-    engine: Engine = None,
+    engine: Annotated[
+        str | None,
+        typer.Option(
+            help="Name of the engine, or package.module:Name of your own. Default: the project's, or the one that the "
+            "index was built for."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Search an index.
+    """Search an index, or what the engine of the project searches.
 
     Example: evoseek search "warranty of the pump"
     """
@@ -157,12 +188,15 @@ def search(
         raise ConfigError(f'Got {len(words)} words: put those to search for in quotes, as in "{" ".join(words)}".')
     if not directory and (Path(query) / "manifest.json").is_file():
         raise ConfigError(f"{query} is an index, and the query is missing. Add the words to search for, in quotes.")
-    place, console = Path(directory[0]) if directory else named_index(), Console()
     if not query.strip():
         raise ConfigError("The query is empty. Give the words to search for.")
-    from evoseek.search.opening import open_built
+    from evoseek.cli.settings import given_settings
 
-    found = asyncio.run(open_built(place, engine or "auto").search([query], k))[0]
+    own, console = project(), Console()
+    place = directory[0] if directory else own and own.index and str(own.index)
+    settings = given_settings({"search.index": place, "search.name": engine}).read()
+    with ExitStack() as closing:
+        found = asyncio.run(find(_engine(settings, closing), [query], k))[0]
     if json:
         keys = ("id", "title", "text", "document_id", "score")
         passages = [{key: getattr(passage, key) for key in keys} | passage.place for passage in found]

@@ -17,7 +17,7 @@ from evoseek.cli.options import stop_if_dry
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, disk_text
 from evoseek.files import expanded, nearest, write_atomic
-from evoseek.policy.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, has_smollm2, origin
+from evoseek.policy.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, check_policy, has_smollm2, origin
 from evoseek.project import NAME
 from evoseek.recipes import recipes
 from evoseek.registry import check_name
@@ -149,9 +149,7 @@ def _check(directory: Path, options: ProjectOptions) -> None:
             f"--endpoint is {options.endpoint!r}; expected NAME@URL, as in qwen@http://localhost:8000/v1."
         )
     if options.model:
-        from evoseek.cli.settings import check_model
-
-        check_model(options.model, setting="--model")
+        check_policy(options.model, setting="--model")
 
 
 @dataclass(frozen=True, slots=True)

@@ -65,6 +65,7 @@ _PLAIN_JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.m
 # The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
 READ_BY = {
     "ask": f"{_ROLLOUTS} answerer.* support.*",
+    "search": "search.*",
     **dict.fromkeys(("serve agent", "serve mcp"), f"{_ROLLOUTS} answerer.* support.*"),
     "eval": f"{_ROLLOUTS} answerer.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
     "evaluation.limit evaluation.temperature",

@@ -53,7 +53,7 @@ def propose(
     options = {"search.index": index, "policy.model": model, "run.seed": seed}
     given = given_settings(options, run_dir, system=system, fallback="ssp")
     settings = given.read()
-    check_index(settings.search.index, setting="search.index", engine=settings.search.name)
+    check_index(settings.search.index, setting="search.index", engine=settings.search)
     if cold:
         stop_if_dry([f"Write {count} questions about {settings.search.index} to {out} by rules"], settings)
         from evoseek.cold_start.phase import write_questions as write_cold

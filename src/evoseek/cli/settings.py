@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from rich.console import Console
 
 from evoseek.cli.options import READ_BY, is_read, project, resolve_answerer, shared, stop_if_dry
-from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.files import expanded, nearest
-from evoseek.policy.source import find_policy, is_gguf
+from evoseek.errors import ConfigError, RunError
+from evoseek.files import nearest
+from evoseek.policy.source import check_policy
 from evoseek.project import Project, how_to_name
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory, flatten
@@ -49,10 +49,11 @@ def given_settings(
     RunError if the directory holds no run or no checkpoint yet.
     """
     line = shared()
-    own = project() if line.command in _RUNS_THE_SYSTEM else None
+    own = project() if line.command in (*_RUNS_THE_SYSTEM, "search") else None
     if run_dir is None:
         given = gather(line.config, system=system, fallback=fallback, options=options, sets=line.sets, project=own)
-        check_model(given.read().policy.model, setting="policy.model")
+        if is_read("policy.model"):
+            check_policy(given.read().policy.model, setting="policy.model")
         _note_project(own, given.system)
     else:
         if own is not None and own.run == run_dir.absolute() and own.index and "search.index" in options:
@@ -74,6 +75,7 @@ def training_settings(
     """
     run, own, line = RunDirectory(run_dir), project(), shared()
     run.check()
+    allow_project(own)
     given = bool(line.config or line.sets or system) or any(value is not None for value in options.values())
     begun = run.config.is_file()
     if own is not None and begun and not is_of_project:
@@ -87,7 +89,6 @@ def training_settings(
             "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
         )
     files = [*([run.config] if begun else []), *line.config]
-    allow_project(own)
     given = gather(files, system=system, options=options, sets=line.sets, project=None if begun else own)
     if own is not None and begun:
         edits = edited(own, run.read_project(), given.system)
@@ -99,7 +100,7 @@ def training_settings(
         given = replace(_with_people(given, own, begun=begun), of_project=flat_settings(own, given.system))
     settings = given.read()
     check_run(settings, run)
-    check_model(settings.policy.model, setting="policy.model")
+    check_policy(settings.policy.model, setting="policy.model")
     check_training_sources(settings)
     return given
 
@@ -252,24 +253,13 @@ def check_evaluation(settings: TrainingSettings, *, search: bool, questions: boo
         read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")
     if search and settings.examines_index:
         index = settings.evaluation.index or settings.search.index
-        check_index(index, setting="evaluation.index (--index)", engine=settings.search.name)
+        check_index(index, setting="evaluation.index (--index)", engine=settings.search)
 
 
 def check_searched(settings: TrainingSettings) -> None:
     """Raises SearchIndexError without the index that is searched."""
     if settings.examines_index:
-        check_index(settings.search.index, setting="--index", engine=settings.search.name)
-
-
-def check_model(name: str, *, setting: str) -> None:
-    """Raises PolicyError for a model that is given as a path but does not exist, or whose package is not installed. A
-    Hugging Face name is not looked up."""
-    path = expanded(find_policy(name))
-    if (name.startswith(("/", "./", "../", "~")) or is_gguf(name)) and not path.exists():
-        raise PolicyError(
-            f"{setting} is {name}, but there is no such directory or file.{nearest(path)} Give a directory that holds "
-            "a model, a GGUF file, a name such as `tiny`, or the name of a model on the Hugging Face hub."
-        )
+        check_index(settings.search.index, setting="--index", engine=settings.search)
 
 
 def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) -> SettingsSources:

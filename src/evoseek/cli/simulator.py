@@ -22,7 +22,6 @@ from evoseek.cli.options import (
     stop_if_dry,
 )
 from evoseek.errors import ConfigError
-from evoseek.search.settings import INDEX_ENGINES
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
@@ -54,12 +53,11 @@ def collect_searches(
     options = {"search.index": index, "questions.path": questions, "policy.model": model, "run.seed": seed}
     given = given_settings(options, run_dir, fallback="zerosearch")
     settings = given.read()
-    if settings.search.name not in INDEX_ENGINES:
+    if not settings.search.reads_index:
         raise ConfigError(
-            f"search.name is {settings.search.name}, but results are collected from an index. Set it to one of "
-            f"{', '.join(INDEX_ENGINES)}."
+            f"search.name is {settings.search.name}, but results are collected from an index. Set it to auto."
         )
-    check_index(settings.search.index, setting="search.index", engine=settings.search.name)
+    check_index(settings.search.index, setting="search.index", engine=settings.search)
     with end_on_interrupt():
         from evoseek.run import Run
         from evoseek.simulator.collecting import collect_searches as collect

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -93,22 +93,29 @@ def update_index(
     *,
     device: str | None,
     console: Console,
-    max_words: int | None = None,
+    of_project: Mapping[str, object] | None = None,
     report_file: Path | None = None,
 ) -> None:
     """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
-    and changed files are read, only new passages are embedded. `max_words` is the project's length of passages, if it
-    has one: a notice says that the index keeps another one. The report is as of `build_index`. Raises EvoseekError;
-    the index is then as it was."""
+    and changed files are read, only new passages are embedded. `of_project` are the settings of `IndexPlan` that the
+    project has: a notice names each that the index was built without. The report is as of `build_index`. Raises
+    EvoseekError; the index is then as it was."""
     _check_apart(corpus, directory)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
-    if max_words not in (None, sources.max_words):
-        say(
-            console,
-            f"The passages in {directory} keep their length of at most {sources.max_words} words; the project's "
-            f"max_words, {max_words}, is that of an index that is built again (without --update and --watch).",
-        )
+    plan = IndexPlan(
+        engine=manifest.engine or "lexical",
+        stemming=manifest.analyser.stemming,
+        max_words=sources.max_words,
+        dtype=manifest.vectors.dtype if manifest.vectors else None,
+    )
+    for name, value in (of_project or {}).items():
+        if value != (kept := getattr(plan, name)):
+            say(
+                console,
+                f"An update keeps the {name} of the index in {directory}, which is {kept}; the project has {value}. "
+                "To have that, build the index again (without --update and --watch).",
+            )
     how = Reading(sources.max_text, sources.max_seconds, sources.encoding)
     passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
     if passages.is_unchanged:
@@ -117,12 +124,6 @@ def update_index(
         return
     encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
     made = MadeVectors(directory, manifest, before.index.passages()) if manifest.vectors else None
-    plan = IndexPlan(
-        engine=manifest.engine or "lexical",
-        stemming=manifest.analyser.stemming,
-        max_words=sources.max_words,
-        dtype=manifest.vectors.dtype if manifest.vectors else None,
-    )
     count = _build(directory, passages, plan, encoder, made, console)
     report_reading(passages.sources, report, console, report_file)
     if passages.is_read_anew:

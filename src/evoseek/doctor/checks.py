@@ -27,8 +27,8 @@ from evoseek.policy.policy import is_spelled
 from evoseek.policy.shape import read_config
 from evoseek.policy.source import find_policy, is_gguf
 from evoseek.prompt import rendered
+from evoseek.registry import build
 from evoseek.search.lexical import LexicalIndex, check_index
-from evoseek.search.opening import open_built
 from evoseek.settings import lookup
 from evoseek.training.inputs import questions_to_write, training_sources
 from evoseek.training.memory_needs import describe_needs, memory_needs, step_rollouts
@@ -202,17 +202,18 @@ def check_indexes(context: DoctorContext) -> Iterator[Diagnosis]:
 
 def _searched(context: DoctorContext, setting: str, index: str) -> Diagnosis:
     """Checksums, and a search for the words of the first passage. Raises SearchIndexError."""
-    engine, model, directory = context.settings.search.name, context.settings.policy.model, Path(index)
+    engine = context.settings.search.model_copy(update={"index": index})
+    model, directory = context.settings.policy.model, Path(index)
     check_index(index, setting=setting, engine=engine)
     lexical = LexicalIndex.open(directory)
     first = next(lexical.passages(), None)
     if first is None:
         return fault(setting, f"{directory} holds no passage.", "Index documents that have text.")
     query = " ".join([first.title, *first.text.split()[:_WORDS]])
-    found = asyncio.run(open_built(directory, engine).search([query], _AMONG))[0]
+    found = asyncio.run(build("search", engine, None).search([query], _AMONG))[0]
     words = f"{directory}: {len(lexical):,} passages, checksums right"
     if first.id not in [passage.id for passage in found] and first.text not in [passage.text for passage in found]:
-        words = f"{words}, but searching ({engine}) for the words of the passage {first.id} does not find it."
+        words = f"{words}, but searching ({engine.name}) for the words of the passage {first.id} does not find it."
         return fault(setting, words, "Build it again with `evoseek index`.")
     is_tiny = context.has_model and read_config(model).get("evoseek_prompts") == "tiny"
     if is_tiny and is_spelled(load_tokenizer(model), (passage.text for passage in lexical.passages())):

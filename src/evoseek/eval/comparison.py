@@ -23,7 +23,7 @@ from scipy import stats
 
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import lowest_of, value_of
+from evoseek.eval.results import lowest_value, value_of
 from evoseek.eval.sample import Sample
 from evoseek.statistics import CONFIDENCE, RESAMPLES, Interval, paired_test, score_interval
 
@@ -115,7 +115,7 @@ def _notes(
         yield f"Only the {n} questions that all of them have are compared: {sizes}."
     for name, own in samples.items():
         if failed := sum(sample.invalid is not None for sample in own):
-            lowest = lowest_of(pairs[0].metric)
+            lowest = min(value_of(sample, pairs[0].metric) for sample in own if sample.invalid is not None)
             yield f"{failed} of {len(own)} samples of {name} are Invalid and count as {lowest:g}."
     for one in pairs:
         if not one.carries:
@@ -221,7 +221,7 @@ def detectable(differences: Sequence[float]) -> float:
 def _pair(first: str, second: str, metric: str, before: Values, after: Values) -> Comparison:
     differences = [after[key] - before[key] for key in before]
     n, mean = len(differences), fmean(differences)
-    values, lowest = {*before.values(), *after.values()}, lowest_of(metric)
+    values, lowest = {*before.values(), *after.values()}, lowest_value(metric)
     if values <= {0.0, 1.0}:
         better, worse = (sum(value == side for value in differences) for side in (1.0, -1.0))
         test, interval, p_value = "McNemar", paired_interval(better, worse, n), mcnemar(better, worse)

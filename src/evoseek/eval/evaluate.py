@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
-from evoseek.eval.results import Results, Score, lowest_of, value_of
+from evoseek.eval.results import Results, Score, value_of
 from evoseek.eval.sample import Drawn, check_ids, draw
 from evoseek.eval.support import Check
 from evoseek.protocols import RewardFn
 from evoseek.reward.answer import is_right_refusal
+from evoseek.reward.functions import lowest_of
 from evoseek.rollout.roller import Roller
 from evoseek.statistics import Interval
 from evoseek.types import Outcome, Question, Scored, Trajectory
@@ -63,8 +64,10 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
     check_ids(questions)
     sampler = roller.sampler
     sampler.update_weights(sampler.policy_version)  # free whatever is kept of earlier rollouts, before and after
-    examined = examining(reward, metric)
-    drawing = (draw(question, 0, answer=roller.one, metric=metric, reward=examined) for question in questions)
+    draw_one = partial(
+        draw, answer=roller.one, metric=metric, reward=examining(reward, metric), lowest=lowest_of(reward)
+    )
+    drawing = (draw_one(question, 0) for question in questions)
     drawn = await asyncio.gather(*drawing)
     sampler.update_weights(sampler.policy_version)
     return Evaluation(metric, tuple(drawn))
@@ -72,14 +75,14 @@ async def evaluate(questions: Sequence[Question], *, roller: Roller, metric: str
 
 def examining(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:
     """A reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is scored 1 for
-    a refusal (`is_right_refusal`), and otherwise the metric's lowest value. With a check, the part `supported` is 1 if
+    a refusal (`is_right_refusal`), and otherwise the reward's lowest value. With a check, the part `supported` is 1 if
     the passages that were found support the answer, or else 0."""
 
     async def examined(trajectory: Trajectory) -> Outcome:
         if trajectory.question.is_answerable:
             outcome = await reward(trajectory)
         else:
-            value = 1.0 if is_right_refusal(trajectory) else lowest_of(metric)
+            value = 1.0 if is_right_refusal(trajectory) else lowest_of(reward)
             outcome = Scored(value, {metric: value})
         if check is None or not isinstance(outcome, Scored):
             return outcome

@@ -16,8 +16,9 @@ from statistics import fmean
 
 from evoseek.corpus.language import is_refusal
 from evoseek.eval.sample import Sample
+from evoseek.registry import KINDS, find
 from evoseek.reward.answer import GRADED, RIGHT_FROM
-from evoseek.reward.format import BROKEN
+from evoseek.reward.functions import lowest_of
 from evoseek.statistics import Interval, score_interval, wilson_interval
 
 GROUPS: Mapping[str, Callable[[Sample], object]] = {
@@ -78,7 +79,7 @@ class Results:
     @cached_property
     def metrics(self) -> list[str]:
         """Names of the metrics, the declared one first."""
-        scored = next((sample.scores for sample in self.samples if sample.scores), {})
+        scored = max((sample.scores for sample in self.samples), key=len, default=dict[str, float]())
         return [self.metric, *(name for name in scored if name != self.metric)]
 
     def score(self, metric: str) -> Score:
@@ -168,13 +169,13 @@ def score(samples: Sequence[Sample], metric: str) -> Score:
     """Mean over questions of the mean over their samples; `n` counts questions, `n_invalid` samples."""
     n_invalid = sum(sample.invalid is not None for sample in samples)
     return _mean_over_questions(
-        [(sample.question, value_of(sample, metric)) for sample in samples], n_invalid, lowest=lowest_of(metric)
+        [(sample.question, value_of(sample, metric)) for sample in samples], n_invalid, lowest=lowest_value(metric)
     )
 
 
 def value_of(sample: Sample, metric: str) -> float:
     """A sample's value by a metric; the lowest one if it is Invalid."""
-    return sample.scores[metric] if sample.invalid is None else lowest_of(metric)
+    return sample.scores[metric] if sample.invalid is None else sample.scores.get(metric, lowest_value(metric))
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
@@ -225,9 +226,9 @@ def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0
     return Score(sum(values) / len(values), interval, len(values), n_invalid)
 
 
-def lowest_of(metric: str) -> float:
-    """The lowest value of a metric; the highest is 1."""
-    return BROKEN if metric == "format_f1" else 0.0
+def lowest_value(metric: str) -> float:
+    """The lowest value of a metric, the highest being 1. That of a user's own is in the samples: it is not imported."""
+    return lowest_of(find("reward", metric)) if metric in KINDS["reward"].parts else 0.0
 
 
 @dataclass(frozen=True, slots=True)

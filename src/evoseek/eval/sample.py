@@ -31,8 +31,8 @@ Key = tuple[str, int]
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Attempt `number` at a question. `scores` has every metric, and is empty if the rollout is Invalid; `invalid` then
-    names the reason and `detail` the circumstances.
+    """Attempt `number` at a question. `scores` has every metric; if the rollout is Invalid, it is the reward's lowest
+    value alone, and `invalid` names the reason and `detail` the circumstances.
 
     `content` is a digest of the question and its golden answers. `documents` are the ids of what was found, in order,
     each once; `recall` is the share of the question's evidence among it (None: its evidence is unknown). `written` and
@@ -91,9 +91,11 @@ async def draw(
     answer: Answerer,
     metric: str,
     reward: RewardFn,
+    lowest: float = 0.0,
     certainty: Certainty = lambda _: None,
 ) -> Drawn:
     """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric.
+    `lowest` is the reward's lowest value.
 
     A rollout that fails is repeated under the same id, so with the same random numbers: what a sample is must not
     depend on what failed before it. After three failures it is Invalid.
@@ -107,7 +109,7 @@ async def draw(
         if not isinstance(outcome, Invalid) or failures > REFILLS:
             break
     seconds = time.monotonic() - begun
-    sample = sample_of(question, trajectory, outcome, number=number, metric=metric, seconds=seconds)
+    sample = sample_of(question, trajectory, outcome, number=number, metric=metric, lowest=lowest, seconds=seconds)
     if not isinstance(outcome, Invalid):
         sample = replace(sample, certainty=certainty(trajectory))
     return Drawn(sample, trajectory, outcome)
@@ -120,10 +122,11 @@ def sample_of(
     *,
     number: int = 0,
     metric: str,
+    lowest: float = 0.0,
     seconds: float = 0.0,
 ) -> Sample:
     """The sample of a finished rollout, which `metric` has scored."""
-    scores: dict[str, float] = {}
+    scores = {metric: lowest}
     if not isinstance(outcome, Invalid):
         others = {name: answer_value(name, trajectory) for name in METRICS if name != metric}
         scores = {metric: outcome.reward} | others

@@ -31,7 +31,7 @@ from evoseek.policy.machine import devices, keep_freed_memory
 from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.products import is_small, quicken_products
 from evoseek.policy.shape import check_hub
-from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, find_policy, is_adapter, is_gguf
+from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, check_policy, find_policy, is_adapter, is_gguf
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -60,7 +60,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             "run's directory (--run-dir), which samples at the service, or download them from there and give what "
             "you downloaded."
         )
-    _check_path(source)
+    check_policy(name_or_dir, setting="the policy")
     if is_adapter(path):
         return _load_adapted(name_or_dir, path, device, dtype, adapter or adapter_name(path))
     try:
@@ -184,7 +184,7 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
     """The tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
     source = find_policy(name_or_dir)
     path = expanded(source)
-    _check_path(source)
+    check_policy(name_or_dir, setting="the policy")
     if is_adapter(path) and not (path / "tokenizer_config.json").is_file():
         return load_tokenizer(base_name(path))
     try:
@@ -278,29 +278,6 @@ def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
     if path.is_dir() and not any((path / name).is_file() for name in names):
         raise OSError(f"the directory has no tokenizer ({' or '.join(names)})")
     return tokenizer
-
-
-def _check_path(source: str) -> None:
-    """Report what is wrong with a directory or file before the hub is asked for a model of that name."""
-    path = expanded(source)
-    if is_gguf(source) and not path.is_file():
-        raise PolicyError(f"got '{source}' as the policy, but there is no such file.{nearest(path)} Check the path.")
-    looks_like_path = path.is_absolute() or source.startswith((".", "~")) or source.count("/") > 1
-    if looks_like_path and not path.is_dir() and not is_gguf(source):
-        raise PolicyError(
-            f"got '{source}' as the policy, but there is no such directory. Expected a directory written by "
-            "save_pretrained or the name of a model on the Hugging Face hub. Check the path."
-        )
-    if (path / "lock").is_file() and (path / "inputs.json").is_file():
-        raise PolicyError(
-            f"got the run directory '{source}' as the policy, but it holds no checkpoint yet. A run saves one every "
-            "run.checkpoint_every steps, and at its end."
-        )
-    if path.is_dir() and not (path / "config.json").is_file() and not is_adapter(path):
-        raise PolicyError(
-            f"got the directory '{source}' as the policy, but it has no config.json. Expected a directory written by "
-            "save_pretrained (config.json, safetensors weights, tokenizer), or an adapter's. Check the path."
-        )
 
 
 @contextmanager

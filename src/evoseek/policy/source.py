@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.files import expanded
+from evoseek.files import expanded, nearest
 from evoseek.runs import RunDirectory
 
 SHIPPED = ("tiny", "tiny-reader", "tiny-weak", "tiny-free", "tiny-web")
@@ -43,6 +43,29 @@ def find_policy(name_or_dir: str) -> str:
     if name_or_dir == SMOLLM2:
         return str(_smollm2_file())
     return str(saved_policy(expanded(name_or_dir)) or name_or_dir)
+
+
+def check_policy(name_or_dir: str, *, setting: str) -> None:
+    """Raises PolicyError for a path at which there is no policy, and as `find_policy`; `setting` names what was given.
+    A Hugging Face name is not looked up."""
+    source = find_policy(name_or_dir)
+    path = expanded(source)
+    is_path = path.is_absolute() or source.startswith(".") or source.count("/") > 1 or is_gguf(source)
+    if is_path and not path.is_dir() and not (is_gguf(source) and path.is_file()):
+        raise PolicyError(
+            f"{setting} is {name_or_dir}, but there is no such directory or GGUF file.{nearest(path)} Give a directory "
+            "that holds a model, a GGUF file, a name such as `tiny`, or the name of a model on the Hugging Face hub."
+        )
+    if (path / "lock").is_file() and (path / "inputs.json").is_file():
+        raise PolicyError(
+            f"{setting} is the run directory {name_or_dir}, but it holds no checkpoint yet. A run saves one every "
+            "run.checkpoint_every steps, and at its end."
+        )
+    if path.is_dir() and not any((path / name).is_file() for name in ("config.json", ADAPTER, REMOTE)):
+        raise PolicyError(
+            f"{setting} is the directory {name_or_dir}, but it holds no model: it has no config.json. Expected one "
+            "written by save_pretrained (config.json, safetensors weights, tokenizer), or an adapter's. Check the path."
+        )
 
 
 def saved_policy(directory: Path) -> Path | None:

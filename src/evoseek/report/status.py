@@ -12,12 +12,12 @@ from rich.filesize import decimal
 
 from evoseek.credit.advantages import is_relative
 from evoseek.errors import RunError
-from evoseek.eval.results import lowest_of
 from evoseek.files import nearest
 from evoseek.registry import find
 from evoseek.report.alarms import alarms
 from evoseek.report.evaluation import held_out_score, score_text
 from evoseek.report.metrics import MetricRow, read_metrics
+from evoseek.reward.functions import lowest_of
 from evoseek.runs import RunDirectory
 from evoseek.training.given import gather
 from evoseek.training.settings import TrainingSettings
@@ -171,7 +171,7 @@ class RunStatus:
 
     def _score(self, row: MetricRow) -> str:
         score = held_out_score(row)
-        has_interval = score.n and lowest_of(self.settings.reward.name) == 0
+        has_interval = score.n and lowest_of(find("reward", self.settings.reward.name)) == 0
         return f"{score_text(score) if has_interval else f'{score.mean:.3f}'} at step {row['step']:.0f}"
 
     def _roles(self) -> Iterator[Line]:

@@ -148,6 +148,8 @@ class WebFormatReward:
     reaching a limit.
     """
 
+    lowest = BROKEN
+
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Score one trajectory."""
         if not keeps_format(trajectory):

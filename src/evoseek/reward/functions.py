@@ -52,6 +52,11 @@ class RewardSettings(PartSettings):
 RewardPart = Annotated[SerializeAsAny[RewardSettings], Chosen("reward", RewardSettings)]
 
 
+def lowest_of(reward: object) -> float:
+    """The lowest value of a reward: its attribute `lowest`, by default 0."""
+    return float(getattr(reward, "lowest", 0.0))
+
+
 class AnswerReward:
     """A RewardFn: one metric of the trajectory's answer against its question's golden answers (`answer_value`).
 
@@ -80,10 +85,10 @@ class NamedReward:
     """
 
     def __init__(self, reward: Callable[[Trajectory], Any], name: str) -> None:
-        self._reward, self._name = reward, name
+        self._reward, self._name, self.lowest = reward, name, lowest_of(reward)
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. Raises TrainingError for a value that is no finite number."""
+        """Score one trajectory. Raises TrainingError for a value that is no finite number, or below `lowest`."""
         try:
             given = self._reward(trajectory)
             outcome: Any = await given if isawaitable(given) else given
@@ -101,6 +106,11 @@ class NamedReward:
             raise TrainingError(
                 f"The reward {self._name} gave {outcome!r} for the rollout {trajectory.id}. Expected a finite number, "
                 "or Scored or Invalid of evoseek.types."
+            )
+        if value < self.lowest:
+            raise TrainingError(
+                f"The reward {self._name} gave {value:g} for the rollout {trajectory.id}, and its lowest value is "
+                f"{self.lowest:g}. Set the attribute `lowest` of the function or class to the lowest that it gives."
             )
         parts = outcome.parts if isinstance(outcome, Scored) else {}
         return Scored(float(value), {self._name: float(value), **parts})

@@ -27,6 +27,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from evoseek.errors import TrainingError
 from evoseek.reward.answer import RIGHT_FROM
 from evoseek.reward.format import format_score
 from evoseek.types import Invalid, Outcome, Scored, Trajectory, TrajectoryGroup
@@ -77,7 +78,8 @@ class ProposerReward:
     f is the format score in [0, 1] of proposals from a passage (others have none; weight 0 asks for none), so that the
     weight 0.5 gives Dr. Zero's reward, from 0 to 1.5. The part `success` of an attempt's outcome, in [0, 1], says how
     right its answer is: `failure` is 1 - the mean of these, and for the others an attempt is right if it is at least
-    `right_from`. Above the share `max_failed` of failed attempts there is no outcome.
+    `right_from`. Above the share `max_failed` of failed attempts there is no outcome. Raises TrainingError for a part
+    that is not in [0, 1]: a question would be worth more the worse its answers are.
     """
 
     difficulty: str = "linear"
@@ -110,6 +112,11 @@ class ProposerReward:
             if missing or len(every) > self.max_failed * attempts:
                 return _undecided(every, attempts)
             values = [outcome.parts[self.success] for outcome in valid]
+            if wrong := [value for value in values if not 0 <= value <= 1]:
+                raise TrainingError(
+                    f"The reward {self.success} gave {wrong[0]:g} for an attempt at a question, but a proposer is paid "
+                    "by rewards from 0 for a wrong answer to 1 for a right one. Give it these bounds."
+                )
             right = sum(values) if is_graded else sum(value >= self.right_from for value in values)
             parts = {
                 "difficulty": DIFFICULTIES[self.difficulty](right, len(valid)),

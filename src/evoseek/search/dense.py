@@ -13,7 +13,7 @@ from pydantic import Field
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord
-from evoseek.search.settings import SearchSettings
+from evoseek.search.settings import IndexSettings
 from evoseek.search.vectors import KnownVectors, VectorFiles, embed_passages
 from evoseek.types import Passage
 
@@ -85,6 +85,20 @@ class DenseIndex(LexicalIndex):
         return self.get(self._vectors.id(place))
 
 
+class Dense:
+    """The passages of the index that `search.index` names whose vectors are nearest to the query's."""
+
+    class Settings(IndexSettings):
+        """Search by vectors."""
+
+        needs_vectors = True
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> DenseIndex:
+        """The index, opened. Raises as `DenseIndex.open`."""
+        return DenseIndex.open(index_directory(settings.index, setting="search.index"))
+
+
 RANK_CONSTANT = 60  # of the paper: how little the first places count beyond the next ones
 DEPTH = 100  # passages of each ranking that are fused, or k if that is more
 RERANKED = 50  # fused passages that a reranker puts into its order, or k if that is more
@@ -120,7 +134,7 @@ class Hybrid:
     """Terms and vectors of the index that `search.index` names, their rankings fused (Cormack, Clarke and Buettcher,
     SIGIR 2009)."""
 
-    class Settings(SearchSettings):
+    class Settings(Dense.Settings):
         """Search by terms and by vectors."""
 
         name: str = Field(default="hybrid", description="Name of the engine.")

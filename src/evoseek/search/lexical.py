@@ -28,6 +28,7 @@ from evoseek.search.manifest import (
     linked,
     record_file,
 )
+from evoseek.search.settings import IndexSettings, SearchSettings
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
@@ -56,6 +57,17 @@ class BuildOptions(TypedDict, total=False):
     max_words: int | None
     sources: Callable[[], str] | None
     key: str | None
+
+
+class Lexical:
+    """The terms of the index that `search.index` names, ranked by BM25."""
+
+    Settings = IndexSettings
+
+    @classmethod
+    def build(cls, settings: IndexSettings, context: object) -> LexicalIndex:
+        """The index, opened. Raises as `open_index`."""
+        return open_index(settings.index, setting="search.index")
 
 
 class LexicalIndex:
@@ -361,13 +373,13 @@ def open_index(directory: str, *, setting: str) -> LexicalIndex:
     return LexicalIndex.open(index_directory(directory, setting=setting))
 
 
-def check_index(directory: str, *, setting: str, engine: str = "auto") -> None:
+def check_index(directory: str, *, setting: str, engine: SearchSettings | None = None) -> None:
     """Check that there is an index that an engine can search, without reading its contents. Raises the same errors as
     opening it."""
     path = index_directory(directory, setting=setting)
     manifest = Manifest.read(path)
-    if engine in ("dense", "hybrid"):
-        manifest.vectors_for(engine, path)
+    if engine is not None and engine.needs_vectors:
+        manifest.vectors_for(engine.name, path)
 
 
 def index_directory(directory: str, *, setting: str) -> Path:

@@ -9,10 +9,10 @@ from functools import partial
 from pathlib import Path
 
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.search.dense import DenseIndex, HybridIndex
+from evoseek.registry import build, settings_class
 from evoseek.search.lexical import LexicalIndex, index_directory
 from evoseek.search.manifest import NAME, Manifest
-from evoseek.search.settings import SearchSettings
+from evoseek.search.settings import IndexSettings, SearchSettings
 from evoseek.search.sources import files_of
 from evoseek.types import Passage
 
@@ -21,26 +21,24 @@ _LOOK_S = 1.0  # seconds between two looks at whether the index was changed
 
 
 def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
-    """An index, to be searched by an engine; auto: the one that it was built for. Raises as `LexicalIndex.open` and
-    `DenseIndex.open`, and ConfigError for an engine that no index is built for."""
-    kinds = {"lexical": LexicalIndex, "dense": DenseIndex, "hybrid": HybridIndex}
+    """An index, to be searched by an engine with its default settings; auto: the one that it was built for. Raises as
+    `LexicalIndex.open` and `DenseIndex.open`, and ConfigError for an engine that searches no index."""
     name = Manifest.read(directory).engine_for(engine)
-    if name not in kinds:
-        raise ConfigError(
-            f"The index {directory} cannot be opened for the engine '{name}'. Choose auto, {', '.join(kinds)}."
-        )
-    return kinds[name].open(directory)
+    settings: SearchSettings = (settings_class("search", name) or SearchSettings)(name=name, index=str(directory))
+    if not settings.reads_index:
+        raise ConfigError(f"The index {directory} cannot be opened for the engine '{name}', which searches no index.")
+    return build("search", settings, None)
 
 
 class AsBuilt:
-    """The index that `search.index` names, searched by the named engine, or by the one that it was built for."""
+    """The index that `search.index` names, searched by the engine that it was built for, with its default settings."""
 
-    Settings = SearchSettings
+    Settings = IndexSettings
 
     @classmethod
-    def build(cls, settings: SearchSettings, context: object) -> LexicalIndex:
-        """The index, opened. Raises ConfigError or SearchIndexError."""
-        return open_built(index_directory(settings.index, setting="search.index"), settings.name)
+    def build(cls, settings: IndexSettings, context: object) -> LexicalIndex:
+        """The index, opened. Raises as `open_built`, and ConfigError if no index is named."""
+        return open_built(index_directory(settings.index, setting="search.index"))
 
 
 class LiveIndex:

@@ -1,20 +1,21 @@
-"""Settings that every search engine has."""
+"""Settings that every search engine has, and those of an engine over an index."""
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
 from evoseek.settings import Chosen, PartSettings
 
-INDEX_ENGINES = ("auto", "lexical", "dense", "hybrid")
-"""The engines that search an index made by `evoseek index`."""
-
 
 class SearchSettings(PartSettings):
     """The engine that the search tool uses."""
 
+    reads_index: ClassVar[bool] = False
+    """Whether the engine searches the index that `index` names, made by `evoseek index`."""
+    needs_vectors: ClassVar[bool] = False
+    """Whether that index needs vectors."""
     name: str = Field(
         default="auto",
         description="Name of the engine: auto (the one that the index was built for), lexical, dense, hybrid, or "
@@ -37,6 +38,13 @@ class SearchSettings(PartSettings):
         le=3600,
         description="Seconds before the first retry of a failing call; doubled for each further retry.",
     )
+
+
+class IndexSettings(SearchSettings):
+    """The settings of an engine over an index. The engine is a `LexicalIndex`, or of a class derived from it, and is
+    opened from its settings alone: `context` may be None."""
+
+    reads_index = True
 
 
 SearchPart = Annotated[SerializeAsAny[SearchSettings], Chosen("search", SearchSettings)]

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 from evoseek.credit.advantages import CreditPart, credits_with_critic, needs_critic
 from evoseek.loss.settings import LossPart
 from evoseek.registry import KINDS, find
+from evoseek.reward.functions import lowest_of
 from evoseek.settings import MANY, Count, Needs, Section, Share, Temperature, part, table
 from evoseek.training.settings import TrainingSettings
 
@@ -182,10 +183,10 @@ class GameSettings(TrainingSettings, ABC):
 
     def _judged(self) -> Iterator[str]:
         name = self.reward.name
-        if name == "format_f1":
+        if (lowest := lowest_of(find("reward", name))) < 0:
             yield (
-                "reward.name is format_f1, which goes down to -1, but a proposer is paid by shares of right answers. "
-                "Set reward.name to f1 or exact_match."
+                f"reward.name is {name}, which goes down to {lowest:g}, but a proposer is paid by shares of right "
+                "answers. Set reward.name to f1 or exact_match."
             )
         if self.selfplay.label == "majority" and (name == "judge" or ":" in name):
             yield (

@@ -228,13 +228,13 @@ def evaluation_path(settings: TrainingSettings) -> str:
 def check_training_sources(settings: TrainingSettings) -> None:
     """Check that all sources of a training run exist. Raises the same errors as opening and reading them."""
     if settings.searches_index:
-        check_index(settings.search.index, setting="search.index", engine=settings.search.name)
+        check_index(settings.search.index, setting="search.index", engine=settings.search)
     for read in training_sources(settings).values():
         read()
     evaluation = settings.evaluation
     if evaluation.path and settings.examines_index:  # an engine of a user's own reads its index in its own way
         index = evaluation.index or settings.search.index
-        check_index(index, setting="evaluation.index", engine=settings.search.name)
+        check_index(index, setting="evaluation.index", engine=settings.search)
 
 
 def training_sources(settings: TrainingSettings) -> dict[str, Callable[[], str]]:

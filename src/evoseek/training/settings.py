@@ -15,7 +15,7 @@ from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import RolloutSettings
-from evoseek.search.settings import INDEX_ENGINES, SearchPart
+from evoseek.search.settings import SearchPart
 from evoseek.settings import (
     MANY,
     AnyTemperature,
@@ -269,12 +269,12 @@ class TrainingSettings(Section):
     @property
     def searches_index(self) -> bool:
         """Whether training searches the index that search.index names."""
-        return self.searches_engine and self.search.name in INDEX_ENGINES
+        return self.searches_engine and self.search.reads_index
 
     @property
     def examines_index(self) -> bool:
         """Whether held-out questions are answered by searching an index."""
-        return self.has_engine and self.search.name in INDEX_ENGINES
+        return self.has_engine and self.search.reads_index
 
     @property
     def held_out_temperature(self) -> float:

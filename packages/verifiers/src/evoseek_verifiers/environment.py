@@ -101,7 +101,7 @@ def _opened(arguments_json: str) -> Opened:
         settings = _in_world(settings, arguments, Path(folder))
     if settings.examines_index:
         index = settings.evaluation.index or settings.search.index
-        check_index(index, setting="index (evaluation.index)", engine=settings.search.name)
+        check_index(index, setting="index (evaluation.index)", engine=settings.search)
     context = closing.enter_context(Context(settings))
     questions = read_questions(evaluation_path(settings), setting="questions (evaluation.path)")
     prompts = load_prompts("default" if settings.policy.prompts == "auto" else settings.policy.prompts)
