@@ -61,7 +61,7 @@ MISTAKES = {
     "search my-index |": "The query is empty. Give the words to search for.",
     "search my-indx kalo": "There is no folder my-indx. Did you mean my-index?",
     "index doc new-index": "There is no corpus at doc. Did you mean docs?",
-    "export ./modle out": "there is no such directory or file. Did you mean model?",
+    "export ./modle out": "there is no such directory or GGUF file. Did you mean model?",
     "judge check bad.jsonl": "bad.jsonl:1:",
     "data mix out.jsonl --count 1 --from question.jsonl=1": "Did you mean questions.jsonl?",
 }

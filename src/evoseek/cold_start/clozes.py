@@ -17,6 +17,7 @@ from evoseek.cold_start.english import (
     ARTICLE,
     BETWEEN,
     BORN,
+    BROKEN,
     CLAUSE_END,
     CONDITION,
     CONDITIONAL,
@@ -24,6 +25,7 @@ from evoseek.cold_start.english import (
     DEPENDS,
     DESCRIBES,
     EXPLETIVE,
+    FRAGMENT,
     HALF,
     HEADING,
     HEDGED,
@@ -197,7 +199,7 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
         gap = passage.start - passages[0].start - len(text)
         text += "\n\n" if gap < 0 else "\n" * gap
         places.append((len(text), len(text) + len(passage.text)))
-        text += passage.text
+        text += _with_heading_apart(passage)
     text = HEADING.sub("\\1\f", text)
     start = 0
     for _ in range(_SENTENCES):
@@ -209,6 +211,12 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
         if held:
             yield " ".join(text[start:stop].split())[:_LONGEST_SENTENCE].lstrip("-•*→ "), held
         start = following
+
+
+def _with_heading_apart(passage: Passage) -> str:
+    """The text, a form feed for the white space after the heading that it begins with."""
+    heading = r"\s+".join(map(re.escape, (passage.heading or "").split()))
+    return re.sub(rf"\A(\W*{heading})\s(?=\s*[A-Z])", "\\1\f", passage.text) if heading else passage.text
 
 
 def _has_lived(first: str) -> bool:
@@ -234,6 +242,7 @@ def _is_prose(sentence: str, name: str) -> bool:
         and letters >= _LEAST_LETTERS * len(sentence)
         and not _CODE.search(sentence)
         and not DEPENDS.match(sentence)
+        and (not FRAGMENT.match(sentence) or (name and sentence.startswith(name)))
         and ((name and sentence.startswith(name)) or not _TWICE.match(sentence))
     )
 
@@ -352,8 +361,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     question = " ".join(question.replace("`", "").split())
     known, own = set(words(question)), set(words(answer))
     query = _query(name, known, own)
-    if question.count('"') % 2 or TWO_SENTENCES.search(question):
-        return  # another part of a title, or of the text
+    if question.count('"') % 2 or TWO_SENTENCES.search(question) or BROKEN.search(question):
+        return  # another part of a title or of the text, or of an identifier
     is_whole = query or (_NAMES.search(before + after) and not REFERS.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)

@@ -63,7 +63,8 @@ characters."""
 NO_NAMES = re.compile(
     "The|It|He|She|In|This|That|A|An|If|Its|His|Her|They|Their|We|You|Your|Our|I|For|On|At|As|When|While|Where|After|"
     "Before|Since|During|Returns?|None|True|False|There|These|Those|Note|See|Each|All|Both|Some|Most|Many|Any|No|Not|But|"
-    "And|Or|So|To|By|From|With|Use|Although|However|Also|One|Two|Other|Another"
+    "And|Or|So|To|By|From|With|Use|Although|However|Also|One|Two|Other|Another|Formerly|Previously|Because|Normally|"
+    "Usually|normally|usually|typically|named|it|them"
 )
 """Words that open a sentence with a capital letter and name nothing."""
 
@@ -95,7 +96,7 @@ REFERS = re.compile(
 
 _ABBREVIATIONS = rf"{_TITLES}|[A-Z]|Jr|vs|No|Mt|Inc|e\.g|i\.e|ca"
 _NO_ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in _ABBREVIATIONS.split("|"))
-SENTENCE_END = re.compile(rf"(?<=[.!?]){_NO_ABBREVIATION}\s+(?=[A-Z\"'`])|\n\s*\n|\f|\s(?:-|•|→)\s(?!\d)")
+SENTENCE_END = re.compile(rf"(?<=[.!?]){_NO_ABBREVIATION}\s+(?=[A-Z\"'`])|\n\s*\n|\f|\s*§\s*|\s(?:-|•|→)\s(?!\d)")
 HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILINE)
 """A line without an end, before one that begins a sentence."""
 DEPENDS = re.compile(
@@ -395,4 +396,11 @@ HEDGED = re.compile(
     r"attempted) to)\b|n['’]t\b"
 )
 """What makes a statement say another thing than its question would."""
+FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
+"""How the rest of a statement begins whose first part is elsewhere: in a table, or in a list."""
+_ASKED_IN_TOKEN = r"what|which|where|when|who"
+BROKEN = re.compile(
+    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w|\[\?|\d\.\d+\?$"
+)
+"""What a question holds that asks for a part of an identifier, or is of a synopsis or before a section's number."""
 TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)")

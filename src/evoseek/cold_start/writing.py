@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice, product
+from math import ceil
 from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
@@ -211,13 +212,13 @@ class _Writer:
                 break
         return self._counted(kept)
 
-    async def unanswerable(self, candidates: Iterator[Cloze], linked: Sequence[Chain], number: int) -> list[Item]:
+    async def unanswerable(self, candidates: Iterable[Cloze], linked: Sequence[Chain], number: int) -> list[Item]:
         """Questions whose document is taken out: a third of them, if there are as many, lack the second hop. No other
-        document may be about the same. Each kind keeps to its share, or to that of what is made: one that is mostly
-        hidden, because it is seldom found, would teach to refuse it."""
-        kept, kinds = list[Item](), Counter[str]()
-        made = {kind: self.counts[f"made/{kind}"] for kind in KINDS}
-        room = {kind: number * max(share, made[kind] / max(1, sum(made.values()))) for kind, share in KINDS.items()}
+        document may be about the same. Each form (kind and order of words) has the share that it has of the candidates:
+        one that is mostly hidden, because it comes first or is seldom found, would teach to refuse whatever has it."""
+        kept, candidates = list[Item](), list(candidates)
+        forms = Counter(map(_form, candidates))
+        room = {form: ceil(number * count / len(candidates)) for form, count in forms.items()}
         for batch in _batches(linked):
             first = await self._queries([chain.first for chain in batch])
             others = [(chain.question, query) for chain, query in zip(batch, first, strict=True)]
@@ -227,12 +228,11 @@ class _Writer:
                     kept.append(_refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
             if len(kept) >= number // 3:
                 break
-        for batch in _batches(candidates):
+        for batch in _batches(cloze for cloze in candidates if room[_form(cloze)]):
             for cloze, lacks in zip(batch, await self._without(batch, [()] * len(batch)), strict=True):
-                has_room = len(kept) < number and kinds[cloze.kind] < room[cloze.kind]
-                if has_room and lacks and self._is_new(cloze.question):
+                if len(kept) < number and room[_form(cloze)] and lacks and self._is_new(cloze.question):
                     kept.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
-                    kinds[cloze.kind] += 1
+                    room[_form(cloze)] -= 1
             if len(kept) >= number:
                 break
         return self._counted(kept)
@@ -292,6 +292,10 @@ class _Writer:
     def _counted(self, kept: list[Item]) -> list[Item]:
         self.counts.update(f"kept/{item.question.metadata['kind']}" for item in kept)
         return kept
+
+
+def _form(cloze: Cloze) -> tuple[str, bool]:
+    return cloze.kind, cloze.is_natural
 
 
 def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
