@@ -81,6 +81,25 @@ def test_a_default_is_that_of_the_identifier_it_is_under(heading: str | None, qu
     )
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "to write part_temp as the last entry in search_path.",
+        "The Oro reader uses PL/Perl for the parts that it has.",
+        "The Oro reader takes SELECT [ALL ROWS] from cache_size today.",
+        "The Oro reader was formerly known as Formerly in all parts.",
+    ],
+)
+def test_fragments_and_parts_of_identifiers_are_not_asked_about(text: str):
+    assert not asked("Sizes", text)
+
+
+def test_a_heading_before_a_line_that_is_set_in_is_no_part_of_it():
+    text = "Managing Sizes\n   The limit of all parts is kept in cache_size by the Oro reader."
+    (found,) = {cloze.question for cloze in clozes([Passage("d#0", "d", "Parts", text, heading="Managing Sizes")])}
+    assert found == "The limit of all parts is kept in what by the Oro reader?"
+
+
 def test_a_pronoun_becomes_the_subject():
     found = asked("Ada Birk (actress)", "She was taught by Lew Oman. Her mother came from the town of Brill.")
     assert found["Who taught Ada Birk?"] == "Lew Oman"

@@ -242,7 +242,7 @@ def _is_prose(sentence: str, name: str) -> bool:
         and letters >= _LEAST_LETTERS * len(sentence)
         and not _CODE.search(sentence)
         and not DEPENDS.match(sentence)
-        and (not FRAGMENT.match(sentence) or (name and sentence.startswith(name)))
+        and (not FRAGMENT.match(sentence) or words(sentence)[0] in words(name))
         and ((name and sentence.startswith(name)) or not _TWICE.match(sentence))
     )
 
