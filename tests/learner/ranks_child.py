@@ -19,6 +19,7 @@ import sys
 import tempfile
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 import torch
@@ -82,6 +83,19 @@ def idle(ranks: Ranks) -> None:
     """The first rank works for a while, the others have nothing to do. The answer: when each had left."""
     if ranks.is_first:
         time.sleep(1.0)
+
+
+def loaded_by_an_answer(ranks: Ranks, index: str) -> list[str]:
+    """The modules of evoseek that a process which has none of them loads to answer a question."""
+    for name in [name for name in sys.modules if is_own(name)]:
+        del sys.modules[name]
+    run = import_module("evoseek.run").Run(settings={"search.index": index})
+    assert run.ask("where is Kalo ?").trajectory.stop_reason
+    return [name for name in sys.modules if is_own(name)]
+
+
+def is_own(module: str) -> bool:
+    return module.partition(".")[0] == "evoseek"
 
 
 def gradient(ranks: Ranks, model: str, output: str, count: int = 7) -> dict:
@@ -369,6 +383,7 @@ SCENARIOS = {
         gone,
         one_fails,
         idle,
+        loaded_by_an_answer,
         gradient,
         together,
         train,
