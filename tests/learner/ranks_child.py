@@ -6,7 +6,7 @@
 For each order `size` children are forked (everything is imported already, so this is cheap) with the variables that
 torchrun would set. Each calls the scenario, a function below, with its ranks. One that hangs is ended by an alarm.
 The scenario "evoseek" is the command line, of the words that are given; as under torchrun, this process keeps the store
-in which the ranks meet.
+in which the ranks meet, and `as_torchrun` ends the others when one has failed.
 """
 
 import json
@@ -354,6 +354,23 @@ def warm_up() -> None:
     make_learner(model, ALONE).update(make_samples(3, seed=0))
 
 
+def end_all_after_a_failure(children: list[int]) -> list[int]:
+    """Their statuses, that of the first to end at the front. As torchrun does, which looks as often, end the others
+    with SIGTERM once one has failed."""
+    statuses: list[int] = []
+    while children:
+        time.sleep(0.1)
+        for child in list(children):
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                children.remove(child)
+                statuses.append(os.waitstatus_to_exitcode(status))
+        if any(statuses):
+            for child in children:
+                os.kill(child, signal.SIGTERM)
+    return statuses
+
+
 def answer(order: dict) -> dict:
     """Run the ranks of an order to their end."""
     with socket.socket() as free, tempfile.TemporaryDirectory() as folder:
@@ -367,7 +384,10 @@ def answer(order: dict) -> dict:
             children.append(os.fork())
             if children[-1] == 0:
                 run(order, rank, port, output)
-        statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        if order["options"].get("as_torchrun"):
+            statuses = end_all_after_a_failure(children)
+        else:
+            statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         files = [output / f"{rank}.json" for rank in range(order["size"])]
         return {
             "statuses": statuses,
