@@ -23,10 +23,11 @@ from importlib import import_module
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import nn
-from torch.distributed import TCPStore
 from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.cli.main import main
@@ -47,6 +48,7 @@ from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample
 
 SECONDS = 300  # until a scenario counts as hanging
+SETTINGS = LearnerSettings(learning_rate=1e-4, token_budget=40)
 
 
 def collectives(ranks: Ranks) -> dict:
@@ -273,8 +275,7 @@ def make_model(kind: str) -> nn.Module:
 def make_learner(model: nn.Module, ranks: Ranks) -> Learner:
     forward = LogprobModel(model)
     shard_module(forward, ranks)
-    settings = LearnerSettings(learning_rate=1e-4, token_budget=40)
-    return Learner(settings, LearnerContext(forward, ClippedLoss(), ranks=ranks))
+    return Learner(SETTINGS, LearnerContext(forward, ClippedLoss(), ranks=ranks))
 
 
 def make_samples(n: int, seed: int) -> list[TrainingSample]:
@@ -352,6 +353,27 @@ def warm_up() -> None:
         model.save_pretrained(directory)
         AutoModelForCausalLM.from_pretrained(directory)
     make_learner(model, ALONE).update(make_samples(3, seed=0))
+    warm_up_sharded()
+
+
+def warm_up_sharded() -> None:
+    """Also what DTensor keeps of every operation on parts of these shapes. The second rank is not there, and what it
+    would send has no value."""
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        forward = LogprobModel(make_model("plain"))
+        shard_module(forward, Ranks(0, 2, torch.device("cpu")))
+        learner = Learner(SETTINGS, LearnerContext(forward, ClippedLoss()))
+        samples = make_samples(3, seed=0)
+        learner.accumulate(samples, Totals(sum(sum(s.loss_mask) for s in samples), len(samples)))
+        for parameter in learner.trained:
+            parameter.grad = torch.zeros_like(parameter)
+        nn.utils.clip_grad_norm_(learner.trained, 1.0).full_tensor()
+        learner.optimizer.step()
+        for parameter in learner.trained:
+            parameter.full_tensor()
+    finally:
+        dist.destroy_process_group()
 
 
 def end_all_after_a_failure(children: list[int]) -> list[int]:
@@ -379,7 +401,7 @@ def answer(order: dict) -> dict:
         free.close()
         output, children = Path(folder), []
         if order["scenario"] == "evoseek":
-            store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)  # noqa: F841, until the end
+            store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)  # noqa: F841, until the end
         for rank in range(order["size"]):
             children.append(os.fork())
             if children[-1] == 0:
