@@ -80,6 +80,7 @@ class Killer:
 
 
 def run(order, environment):
+    os.setpgrp()  # with what it starts, so that Ctrl-C reaches all of it, as from a terminal
     for descriptor, name in ((1, "out"), (2, "err")):
         os.dup2(os.open(order[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644), descriptor)
     os.environ |= {"COLUMNS": "300", **environment}

@@ -206,13 +206,13 @@ class Command:
         return answer["statuses"]
 
     def interrupt_after(self, text: str, number: int) -> list[int]:
-        """Send a signal once it has said something, and wait for its end."""
+        """Send a signal once it has said something, to it and to what it has started, and wait for its end."""
         deadline = time.monotonic() + 240
         while text not in self.said():
             assert time.monotonic() < deadline, self.said()
             time.sleep(0.01)
         for pid in self.pids:
-            os.kill(pid, number)
+            os.killpg(pid, number)
         return self.wait()
 
 

@@ -1,9 +1,6 @@
 """`evoseek train` in several processes: what goes wrong is told once, in one paragraph."""
 
 import json
-import os
-import subprocess
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -70,27 +67,15 @@ def test_a_mistake_that_all_find(said_by_two, tmp_path: Path) -> None:
     check(*said_by_two(tmp_path / "run", "--set", "learner.banana=1"), "banana")
 
 
-@pytest.mark.slow
-def test_logs_that_cannot_be_written_in_the_midst_of_training(tmp_path: Path, sources: list[object]) -> None:
+def test_logs_that_cannot_be_written_in_the_midst_of_training(run_ranks, tmp_path: Path, sources: list[object]) -> None:
     """Under torchrun, which ends (SIGTERM) the one that is slower to fail."""
     run = tmp_path / "run"
     run.mkdir()
     (run / "lock").touch()
     (run / "trajectories.jsonl").symlink_to("/dev/full")
-    words = ["--run-dir", run, *sources, "--set", "questions.per_step=1", "--steps", "1"]
-    result = subprocess.run(
-        [
-            sys.executable,
-            *["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "evoseek", "train"],
-            *words,
-        ],
-        capture_output=True,
-        text=True,
-        timeout=400,
-        env={**os.environ, "OMP_NUM_THREADS": "1", "OMP_WAIT_POLICY": "PASSIVE"},
-        check=False,
-    )
-    lines, output = said(result.stdout + result.stderr)
+    words = ["train", "--run-dir", run, *sources, "--set", "questions.per_step=1", "--steps", "1"]
+    answer = run_ranks(2, "evoseek", words=[str(word) for word in words], as_torchrun=True, fails=True)
+    lines, output = said(answer["output"])
     assert len(lines) == 1, output
     assert "trajectories.jsonl cannot be written" in lines[0]
-    assert "exitcode  : 2" in output  # torchrun's own report of who failed
+    assert answer["statuses"][0] == 2  # of the first to end, which torchrun reports

@@ -6,7 +6,7 @@
 For each order `size` children are forked (everything is imported already, so this is cheap) with the variables that
 torchrun would set. Each calls the scenario, a function below, with its ranks. One that hangs is ended by an alarm.
 The scenario "evoseek" is the command line, of the words that are given; as under torchrun, this process keeps the store
-in which the ranks meet.
+in which the ranks meet, and `as_torchrun` ends the others when one has failed.
 """
 
 import json
@@ -19,13 +19,15 @@ import sys
 import tempfile
 import time
 import traceback
+from importlib import import_module
 from pathlib import Path
 
 import torch
+import torch.distributed as dist
 from safetensors.torch import save_file
 from torch import nn
-from torch.distributed import TCPStore
 from torch.distributed.tensor import DTensor
+from torch.testing._internal.distributed.fake_pg import FakeStore
 from transformers import AutoModelForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.cli.main import main
@@ -46,6 +48,7 @@ from evoseek.policy.load import load_policy
 from evoseek.types import TrainingSample
 
 SECONDS = 300  # until a scenario counts as hanging
+SETTINGS = LearnerSettings(learning_rate=1e-4, token_budget=40)
 
 
 def collectives(ranks: Ranks) -> dict:
@@ -82,6 +85,19 @@ def idle(ranks: Ranks) -> None:
     """The first rank works for a while, the others have nothing to do. The answer: when each had left."""
     if ranks.is_first:
         time.sleep(1.0)
+
+
+def loaded_by_an_answer(ranks: Ranks, index: str) -> list[str]:
+    """The modules of evoseek that a process which has none of them loads to answer a question."""
+    for name in [name for name in sys.modules if is_own(name)]:
+        del sys.modules[name]
+    run = import_module("evoseek.run").Run(settings={"search.index": index})
+    assert run.ask("where is Kalo ?").trajectory.stop_reason
+    return [name for name in sys.modules if is_own(name)]
+
+
+def is_own(module: str) -> bool:
+    return module.partition(".")[0] == "evoseek"
 
 
 def gradient(ranks: Ranks, model: str, output: str, count: int = 7) -> dict:
@@ -259,8 +275,7 @@ def make_model(kind: str) -> nn.Module:
 def make_learner(model: nn.Module, ranks: Ranks) -> Learner:
     forward = LogprobModel(model)
     shard_module(forward, ranks)
-    settings = LearnerSettings(learning_rate=1e-4, token_budget=40)
-    return Learner(settings, LearnerContext(forward, ClippedLoss(), ranks=ranks))
+    return Learner(SETTINGS, LearnerContext(forward, ClippedLoss(), ranks=ranks))
 
 
 def make_samples(n: int, seed: int) -> list[TrainingSample]:
@@ -338,6 +353,44 @@ def warm_up() -> None:
         model.save_pretrained(directory)
         AutoModelForCausalLM.from_pretrained(directory)
     make_learner(model, ALONE).update(make_samples(3, seed=0))
+    warm_up_sharded()
+
+
+def warm_up_sharded() -> None:
+    """Also what DTensor keeps of every operation on parts of these shapes. The second rank is not there, and what it
+    would send has no value."""
+    dist.init_process_group("fake", rank=0, world_size=2, store=FakeStore())
+    try:
+        forward = LogprobModel(make_model("plain"))
+        shard_module(forward, Ranks(0, 2, torch.device("cpu")))
+        learner = Learner(SETTINGS, LearnerContext(forward, ClippedLoss()))
+        samples = make_samples(3, seed=0)
+        learner.accumulate(samples, Totals(sum(sum(s.loss_mask) for s in samples), len(samples)))
+        for parameter in learner.trained:
+            parameter.grad = torch.zeros_like(parameter)
+        nn.utils.clip_grad_norm_(learner.trained, 1.0).full_tensor()
+        learner.optimizer.step()
+        for parameter in learner.trained:
+            parameter.full_tensor()
+    finally:
+        dist.destroy_process_group()
+
+
+def end_all_after_a_failure(children: list[int]) -> list[int]:
+    """Their statuses, that of the first to end at the front. As torchrun does, which looks as often, end the others
+    with SIGTERM once one has failed."""
+    statuses: list[int] = []
+    while children:
+        time.sleep(0.1)
+        for child in list(children):
+            pid, status = os.waitpid(child, os.WNOHANG)
+            if pid:
+                children.remove(child)
+                statuses.append(os.waitstatus_to_exitcode(status))
+        if any(statuses):
+            for child in children:
+                os.kill(child, signal.SIGTERM)
+    return statuses
 
 
 def answer(order: dict) -> dict:
@@ -348,12 +401,15 @@ def answer(order: dict) -> dict:
         free.close()
         output, children = Path(folder), []
         if order["scenario"] == "evoseek":
-            store = TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)  # noqa: F841, until the end
+            store = dist.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False)  # noqa: F841, until the end
         for rank in range(order["size"]):
             children.append(os.fork())
             if children[-1] == 0:
                 run(order, rank, port, output)
-        statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
+        if order["options"].get("as_torchrun"):
+            statuses = end_all_after_a_failure(children)
+        else:
+            statuses = [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in children]
         files = [output / f"{rank}.json" for rank in range(order["size"])]
         return {
             "statuses": statuses,
@@ -369,6 +425,7 @@ SCENARIOS = {
         gone,
         one_fails,
         idle,
+        loaded_by_an_answer,
         gradient,
         together,
         train,

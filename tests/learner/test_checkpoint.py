@@ -6,6 +6,7 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]
 RunRanks = Callable[..., dict]
+Saved = Callable[[int, int, Path], None]
 OPTIMIZER = "policy.optimizer/rank-00000-of-00001.safetensors"
 
 
@@ -265,11 +267,27 @@ def test_a_part_that_was_not_trained_is_asked_for_in_vain(model: PreTrainedModel
         restore(checkpoint, "critic", make_learner(model))
 
 
+@pytest.fixture(scope="module")
+def saved(run_ranks: RunRanks, tmp_path_factory: pytest.TempPathFactory) -> Saved:
+    """`saved(size, step, run)`: adds to a run the checkpoint of so many ranks at that step, which they write once."""
+
+    @cache
+    def written(size: int, step: int) -> Path:
+        run = tmp_path_factory.mktemp("saved")
+        run_ranks(size, "save", run=str(run), step=step)
+        return run
+
+    def add(size: int, step: int, run: Path) -> None:
+        shutil.copytree(written(size, step), run, dirs_exist_ok=True)
+
+    return add
+
+
 @pytest.mark.parametrize(("written_by", "readers"), [(1, (1, 2)), (2, (1, 3)), (3, (1, 2))])
 def test_any_number_of_ranks_resumes_what_any_number_has_written(
-    run_ranks: RunRanks, tmp_path: Path, written_by: int, readers: tuple[int, ...]
+    run_ranks: RunRanks, saved: Saved, tmp_path: Path, written_by: int, readers: tuple[int, ...]
 ) -> None:
-    run_ranks(written_by, "save", run=str(tmp_path), step=2)
+    saved(written_by, 2, tmp_path)
     (directory,) = (tmp_path / "checkpoints").iterdir()
     files = [f"rank-{rank:05d}-of-{written_by:05d}.safetensors" for rank in range(written_by)]
     assert sorted(path.name for path in (directory / "policy.optimizer").iterdir()) == files
@@ -289,9 +307,9 @@ def test_any_number_of_ranks_resumes_what_any_number_has_written(
             torch.testing.assert_close(other[name], tensor, atol=1e-5, rtol=0, msg=name)
 
 
-def test_two_ranks_go_on_bit_for_bit(run_ranks: RunRanks, tmp_path: Path) -> None:
+def test_two_ranks_go_on_bit_for_bit(run_ranks: RunRanks, saved: Saved, tmp_path: Path) -> None:
     run_ranks(2, "train", output=str(tmp_path / "straight"), tiny=False, count=3)
-    run_ranks(2, "save", run=str(tmp_path), step=2)
+    saved(2, 2, tmp_path)
     run_ranks(2, "resume", run=str(tmp_path), output=str(tmp_path / "resumed"), steps=2, part="critic")
     straight, resumed = load_file(tmp_path / "straight"), load_file(tmp_path / "resumed.weights")
     assert all(torch.equal(resumed[name], tensor) for name, tensor in straight.items())
@@ -299,9 +317,9 @@ def test_two_ranks_go_on_bit_for_bit(run_ranks: RunRanks, tmp_path: Path) -> Non
 
 @pytest.mark.parametrize(("rank", "moment"), [(0, "_finish"), (1, "write_shards")])
 def test_killed_on_two_ranks_while_saving_the_run_goes_on_from_the_checkpoint_before(
-    run_ranks: RunRanks, tmp_path: Path, rank: int, moment: str
+    run_ranks: RunRanks, saved: Saved, tmp_path: Path, rank: int, moment: str
 ) -> None:
-    run_ranks(2, "save", run=str(tmp_path), step=1)
+    saved(2, 1, tmp_path)
     killed = run_ranks(2, "save", run=str(tmp_path), step=2, kill=rank, moment=moment, fails=True)
     assert killed["statuses"][rank] == -signal.SIGKILL
     assert killed["statuses"][1 - rank] in (1, 2)  # it notices that the other has gone
@@ -324,9 +342,9 @@ def test_a_disk_that_is_full_for_one_rank_is_an_error_on_both_and_nothing_is_kep
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
-def test_the_first_rank_chooses_the_checkpoint_for_all(run_ranks: RunRanks, tmp_path: Path) -> None:
+def test_the_first_rank_chooses_the_checkpoint_for_all(run_ranks: RunRanks, saved: Saved, tmp_path: Path) -> None:
     for step in (1, 2):
-        run_ranks(2, "save", run=str(tmp_path), step=step)
+        saved(2, step, tmp_path)
     weights = tmp_path / "checkpoints/step-000002/policy/model.safetensors"
     weights.write_bytes(weights.read_bytes()[:-1])
     results = run_ranks(2, "resume", run=str(tmp_path), output=str(tmp_path / "resumed"))["results"]

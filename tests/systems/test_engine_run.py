@@ -18,6 +18,14 @@ from evoseek.training.probe import QUESTIONS
 from evoseek.types import Passage, Question
 from evoseek.world.world import World
 
+SHORT = {
+    "rollout.max_tokens_per_turn": 24,
+    "rollout.max_turns": 1,  # too few to answer, for which each rollout pays: every step trains
+    "reward.unanswered_penalty": 1.0,
+    "credit.name": "raw",
+    "learner.learning_rate": 1e-3,
+}
+
 
 @pytest.fixture(scope="module")
 def places(tmp_path_factory):
@@ -31,6 +39,7 @@ def train(server, places, directory, **options):
     with server.in_thread() as url:
         settings = {
             **places,
+            **SHORT,
             "sampler.name": "vllm",
             "sampler.urls": [url],
             "questions.per_step": 2,
@@ -47,8 +56,9 @@ def train(server, places, directory, **options):
 @pytest.mark.parametrize("rank", [0, 2])
 def test_every_step_is_sampled_with_the_weights_of_the_step_before(rank, places, tmp_path):
     server = ScriptedVLLM.of_policy("tiny")
-    rows = train(server, places, tmp_path / "run", **{"lora.rank": rank, "learner.learning_rate": 1e-3})
+    rows = train(server, places, tmp_path / "run", **{"lora.rank": rank})
     assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True, True]
+    assert [row["grad_norm"] > 0 for row in rows] == [True, True]
     assert len(server.loaded) == 3
     assert {body["cache_salt"] for body in server.turns} == {"0", "1", "2"}
     assert not any(path.exists() for path in server.loaded)  # gone with the run
@@ -65,16 +75,13 @@ def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they
     with servers[0].in_thread() as one, servers[1].in_thread() as other:
         settings = {
             **{name: str(path) for name, path in places.items()},
+            **SHORT,
             "sampler.name": "vllm",
             "sampler.urls": [one, other],
             "lora.rank": rank,
             "questions.per_step": 4,
             "rollout.group_size": 2,
             "run.steps": 2,
-            "learner.learning_rate": 1e-3,
-            "rollout.max_turns": 1,  # too few to answer, for which each rollout pays
-            "reward.unanswered_penalty": 1.0,
-            "credit.name": "raw",
         }
         sets = (word for name, value in settings.items() for word in ("--set", f"{name}={value}"))
         command = fork_server("warm").start("train", "search-r1", "--run-dir", str(tmp_path / "run"), *sets, ranks=2)
@@ -107,7 +114,9 @@ def test_two_processes_hand_over_one_policy_that_plays_both_roles_from_the_first
             "proposer.ratio": [1],
             "proposer.credit.name": "raw",  # a proposal's format pays by itself, so that every step trains
             "proposer.max_turns": 1,
+            "proposer.max_tokens_per_turn": 64,
             "rollout.max_turns": 2,
+            "rollout.max_tokens_per_turn": 24,
             "selfplay.proposals_per_step": 6,
             "learner.learning_rate": 1e-3,
             "run.checkpoint_every": 1,
@@ -159,7 +168,7 @@ def test_several_processes_are_refused_for_now():
 @pytest.mark.parametrize("rank", [0, 2])
 def test_rollouts_go_on_during_an_update_and_servers_get_the_new_weights_between_their_turns(rank, places, tmp_path):
     server = ScriptedVLLM.of_policy("tiny")
-    options = {"lora.rank": rank, "learner.learning_rate": 1e-3, "rollout.max_staleness": 1, "run.steps": 3}
+    options = {"lora.rank": rank, "rollout.max_turns": 3, "rollout.max_staleness": 1, "run.steps": 3}
     rows = train(server, places, tmp_path / "run", **options)
     assert [row["sampling/probe_difference"] < 1e-3 for row in rows] == [True] * 3
     assert [row["rollout/invalid_frac"] for row in rows] == [0.0] * 3
@@ -169,5 +178,6 @@ def test_rollouts_go_on_during_an_update_and_servers_get_the_new_weights_between
 
 
 def test_a_server_cannot_begin_a_turn_as_it_has_to_so_answers_cannot_be_put_off(places, tmp_path):
+    options = {"rollout.max_turns": 2, "rollout.put_off": 0.5}
     with pytest.raises(ConfigError, match=r"rollout\.put_off is 0\.5, .*sampler\.name = torch"):
-        train(ScriptedVLLM.of_policy("tiny"), places, tmp_path / "run", **{"rollout.put_off": 0.5})
+        train(ScriptedVLLM.of_policy("tiny"), places, tmp_path / "run", **options)

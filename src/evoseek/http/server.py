@@ -7,9 +7,11 @@ import html
 import json
 import os
 import re
+import ssl
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, TypeVar
 from urllib.parse import quote
 
@@ -173,8 +175,15 @@ class Server:
             timeout=httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S), pool=None),
             limits=httpx2.Limits(),  # none: the places bound the calls
             trust_env=False,
+            verify=_certificates(),
         )
         return _Session(client, asyncio.Semaphore(self._concurrency))
+
+
+@cache
+def _certificates() -> ssl.SSLContext:
+    """The authorities that are trusted, read once: that takes longer than most calls."""
+    return httpx2.create_ssl_context(trust_env=False)
 
 
 @dataclass(slots=True)
