@@ -7,6 +7,8 @@ import signal
 import pytest
 from safetensors.torch import load_file
 
+from evoseek.corpus.language import is_refusal
+
 
 def rows(path):
     return [json.loads(line) for line in path.read_text().splitlines()]
@@ -56,9 +58,9 @@ def test_questions_that_the_documents_do_not_answer_are_trained_on(setting, tmp_
     found, groups = {"answerable": set(), "u1": set()}, {}
     for row in rolled:
         parts, is_marked = row["outcome"]["parts"], row["question"]["id"] == "u1"
-        is_wrong = row["answer"] is not None and parts["f1"] == 0
+        is_wrong = row["answer"] is not None and parts["f1"] == 0 and not is_refusal(row["answer"])
         assert row["outcome"]["reward"] == parts["f1"] - 0.25 * is_wrong
-        assert parts["f1"] == 0 or not is_marked
+        assert parts["f1"] == is_refusal(row["answer"]) or not is_marked
         groups.setdefault(row["group"], []).append((row["outcome"]["reward"], advantages[row["id"]]))
         passages = [p["document_id"] for result in row["tool_results"] for p in result.get("passages", ())]
         found["u1" if is_marked else "answerable"].update(passages)
