@@ -57,6 +57,13 @@ def asked(title: str, text: str) -> dict[str, str]:
         ("Marlow sets the option cache_size for all readers.", "Marlow sets which option?", "cache_size"),
         ("Marlow uses a timeout that defaults to 30 seconds.", "Marlow uses a timeout that defaults to what?",
          "30 seconds"),
+        ("The default setting for BRILL_SIZE is 2000.", "What is the default setting for BRILL_SIZE?", "2000"),
+        ("The brill_zone option opens the parts of the tall reader.",
+         "Which option opens the parts of the tall reader?", "brill_zone"),
+        ("The brill_zone returns the parts of the tall reader.", "What returns the parts of the tall reader?",
+         "brill_zone"),
+        ("Flat parts of the tall reader are kept in brill_zone.",
+         "What are flat parts of the tall reader kept in?", "brill_zone"),
     ],
 )  # fmt: skip
 def test_a_span_is_asked_for_by_the_word_that_fits_it(sentence: str, question: str, answer: str):
@@ -316,6 +323,11 @@ def test_what_is_one_of_several_is_not_asked_for_by_its_place():
         ("Marlow got a grant of $ 100,000 from Oro.", "100,000"),
         ("Add Add the value of Marlow to the register marlow_op.", "marlow_op"),
         ("Marlow is ended by MARLOW_END. 4.5 Limits", "MARLOW_END"),
+        ("Marlow is ended by MARLOW_END. 4 Limits", "MARLOW_END"),
+        ("The brill_zone option opens the parts.", "brill_zone"),  # which ones?
+        ("The brill_zone option of this reader opens tall parts twice.", "brill_zone"),  # of which?
+        ("The brill_zone option of tall readers has notes showing, twice, all parts.", "brill_zone"),
+        ("Prior to version 3.6.18, tall parts stayed closed.", "3.6.18"),
     ],
 )
 def test_what_is_half_said_is_not_asked_for(sentence: str, answer: str):

@@ -19,6 +19,9 @@ from evoseek.cold_start.fronting import fronted
         ("Marlow died ", "when", " at Oro Vale", "when did Marlow die at Oro Vale"),
         ("The view was added in ", "which version of Brill", "", "which version of Brill was the view added in"),
         ("The clerk carries ", "what", "", "what does the clerk carry"),
+        ("Tall clerks carried ", "what", "", "what did tall clerks carry"),
+        ("McKay clerks carried ", "what", "", "what did McKay clerks carry"),
+        ("The Oro clerk carried ", "what", "", "what did the Oro clerk carry"),
     ],
 )
 def test_the_question_word_and_the_verb_come_first(stem: str, asked: str, after: str, question: str):
@@ -37,6 +40,7 @@ def test_the_question_word_and_the_verb_come_first(stem: str, asked: str, after:
         ("Marlow has about ", "how many", " inhabitants"),
         ("Marlow has ", "how many", " of the wells"),
         ("Marlow was seen by ", "who", " who came back"),
+        ("Change the table ordered by ", "what", ""),  # an instruction
         ("On success the call returns ", "what", ""),  # the subject is not what comes first
         ("The call that returns early uses ", "what", ""),
         ("The view previously obtained from the call returned ", "what", ""),  # may be a participle

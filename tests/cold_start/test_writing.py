@@ -325,10 +325,18 @@ def test_what_another_document_is_about_is_not_hidden(tmp_path: Path):
 
 
 def test_a_passage_that_no_search_shows_may_name_what_is_hidden(tmp_path: Path):
-    """Others that name the film come first; it is farther down, and about something else."""
-    films = [Document(f"film-{n}", name(n), f"{name(n)} was directed by {name(n + 50)} Birk.") for n in range(6)]
-    mentions = [
-        Document(f"m-{n}-{i}", f"m {n} {i}", f"{name(n)} {name(n)} {name(n)}") for n in range(6) for i in range(3)
-    ]
-    lists = [Document(f"l-{n}", f"list {n}", f"{'old ' * 30}{name(n)}, and {name(n + 50)} Birk too.") for n in range(6)]
-    assert of_kind(written(index(tmp_path, [*films, *mentions, *lists]), 20).items, "unanswerable")
+    """Others that name the film come first; it is farther down, and about something else: it has less than half of what
+    is asked."""
+    whole = [f"{name(n)} {name(n + 9)}" for n in range(6)]
+    films = [Document(f"film-{n}", one, f"{one} was directed by {name(n + 50)} Birk.") for n, one in enumerate(whole)]
+    mentions = [Document(f"m-{n}-{i}", f"m {n} {i}", f"{name(n)} " * 3) for n in range(6) for i in range(3)]
+
+    def hidden(named: list[str], folder: str) -> int:
+        told = [f"{'old ' * 30}{one}, and {name(n + 50)} Birk too." for n, one in enumerate(named)]
+        lists = [Document(f"l-{n}", f"list {n}", text) for n, text in enumerate(told)]
+        (tmp_path / folder).mkdir()
+        items = written(index(tmp_path / folder, [*films, *mentions, *lists]), 20).items
+        return len(of_kind(items, "unanswerable"))
+
+    assert hidden([name(n) for n in range(6)], "a word")
+    assert not hidden(whole, "both")

@@ -543,6 +543,24 @@ def test_a_term_is_the_heading_of_its_definition_and_of_nothing_after_the_list(t
     assert {p.label for p in found if p.text.startswith("Of the page.")} == {"Logs"}
 
 
+def test_paragraphs_of_a_list_stay_apart_and_one_of_a_few_words_in_bold_is_a_heading(tmp_path: Path) -> None:
+    """Not one word, a sentence, or a part of a paragraph."""
+    bold = ("Largest size", "Note", "It may grow a lot.", "Longest <i>name</i>")
+    items = "".join(f"<li><p><b>{one}</b></p><p>{'All parts of it are small. ' * 4}</p></li>" for one in bold)
+    inner = "<li>One item.</li><li><p>Another item.</p></li>"
+    page = f"<h1>Limits</h1><ol>{items}</ol><p><b>Some parts</b> are bold. {'So it is. ' * 9}</p><ul>{inner}</ul>"
+    (document,) = read_corpus(write(tmp_path, a__html=f"<html><body>{page}</body></html>"), report=ReadReport())
+    assert [(mark.heading, mark.level) for mark in document.marks] == [
+        ("Limits", 1),
+        ("Largest size", TERM),
+        ("Longest name", TERM),
+    ]
+    lines = document.text.split("\n")
+    assert [line for line in lines if not line.startswith(("All parts", "Some parts"))] == [
+        *("Limits", "Largest size", "Note", "It may grow a lot.", "Longest name", "- One item.", "- Another item.")
+    ]
+
+
 PARAGRAPH = f"<p>{' '.join(f'Part {part} of the pump may run dry.' for part in range(40))}</p>"
 
 

@@ -66,8 +66,8 @@ from evoseek.cold_start.english import (
     VERB,
     VERSION,
 )
-from evoseek.cold_start.fronting import fronted
-from evoseek.corpus.language import grammar_hits, languages_of, words_of
+from evoseek.cold_start.fronting import fronted, is_finite
+from evoseek.corpus.language import STOP_WORDS, grammar_hits, languages_of, words_of
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
@@ -87,6 +87,7 @@ _SENTENCES = 1_000  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
 _WORDS_OF_SUBJECT = 8
 _WORDS_OF_SUBJECT_QUESTION = range(6, 23)
+_WORDS_SAID = 4  # by a question in natural order that has no name
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,8 +335,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if OPEN_END.search(after) or (cut and CONDITION.match(rest[cut.start() :])):
         return
     asked, stem = _asked(kind, answer, before, after)
-    if kind == "version" and not stem.strip():
-        return
+    if kind == "version" and len(words(stem)) < 3 and not after.strip():
+        return  # "prior to which version"
     if asked == "where" and (NO_PLACE.search(answer) or NATION.fullmatch(answer) or ONE_OF.search(before)):
         return
     if asked == "what number":
@@ -343,8 +344,8 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if kind == "year" and describes and asked != "when":
         return  # "the 1907 novel"
     if kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
-        asked, stem = "which", before[: article.start()]
-        question = fronted(name, stem, asked, after) or f"{stem}which{after}"
+        asked, stem = "what" if is_finite(rest.split()[0]) else "which", before[: article.start()]
+        question = fronted(name, stem, asked, after) or f"{stem}{asked}{after}"
     elif re.fullmatch("(?:The|An?) ", before):
         question = f"{asked}{after}"
     elif OPEN_STEM.search(stem):
@@ -363,7 +364,10 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     query = _query(name, known, own)
     if question.count('"') % 2 or TWO_SENTENCES.search(question) or BROKEN.search(question):
         return  # another part of a title or of the text, or of an identifier
-    is_whole = query or (_NAMES.search(before + after) and not REFERS.search(question))
+    says = _NAMES.search(before + after) or (
+        QUESTION.match(opened(question)) and len(known - STOP_WORDS) >= _WORDS_SAID
+    )
+    is_whole = query or (says and not REFERS.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)
 

@@ -25,7 +25,8 @@ SPANS = (
     (
         "value",
         re.compile(
-            r"(?:\bdefaults? (?:to|is|value is|of [\w.-]+ is)|\b(?:is|are) equal to|\bequals) [\"'`]?"
+            r"(?:\bdefaults? (?:to|(?:(?:value|setting) )?(?:(?:of|for) (?:[\w-]+ ){0,3}[\w.-]+ )?(?:is|are))"
+            r"|\b(?:is|are) equal to|\bequals) [\"'`]?"
             rf"([\w.+-]*\w(?: (?:{_LARGE}))?(?: {_UNIT})?)"
         ),
     ),
@@ -129,6 +130,7 @@ DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
 OPEN_END = re.compile(
     rf"\b(?:{OPEN.replace(' ', '|')}|if|so|such|because|unless|either|both|directed|written|produced|starring|born|"
+    r"showing|containing|including|indicating|specifying|"
     r"(?:between|both|neither)(?: (?!and\b|nor\b)\S+)+)$"
 )
 """How a phrase ends that lacks its end."""
@@ -278,10 +280,13 @@ FIRST_PHRASE = re.compile(
 VERSION = re.compile(r"(?:\b([A-Z]\w+) )?\b[Vv]ersion $")
 """What stands before the number of a version, with the name of what has it."""
 ARTICLE = re.compile(r"(?:The|An?|Each|Every|All|Most|Some|Many) ")
+COMMON = re.compile(rf"{ARTICLE.pattern}|[A-Z][a-z]+ [a-z]")
+"""How a sentence begins whose first word has its capital letter only there: `The `, `Two separate`, `Cache sharing`."""
 NO_SUBJECT = re.compile(
     r"[,;:\"“”]|^(?:In|On|At|For|With|By|From|To|After|Before|During|Since|Under|Of|As|Use|Using|There|What|Which|Who|"
-    r"How|Note|[A-Z][a-z]+(?:ed|ing))\b|\b(?:that|which|who|whom|whose|where|when|if|while|because|than|and|or|but|not|said|thought|knew|became|"
-    r"saw|found|went|came|left|met|kept)\b"
+    r"How|Note|[A-Z][a-z]+(?:ed|ing| the| an?))\b|"
+    r"\b(?:that|which|who|whom|whose|where|when|if|while|because|than|and|or|but|not|said|thought|knew|became|saw|"
+    r"found|went|came|left|met|kept)\b"
 )
 """What no subject of a clause has that is easily told from the rest of its sentence."""
 COORDINATES = re.compile(
@@ -400,7 +405,7 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 """How the rest of a statement begins whose first part is elsewhere: in a table, or in a list."""
 _ASKED_IN_TOKEN = r"what|which|where|when|who"
 BROKEN = re.compile(
-    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w|\[\?|\d\.\d+\?$"
+    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w|\[\?|[\d.][. ]\d+\?$"
 )
 """What a question holds that asks for a part of an identifier, or is of a synopsis or before a section's number."""
 TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)")

@@ -8,9 +8,9 @@ import re
 
 from evoseek.cold_start.english import (
     ADVERBIAL,
-    ARTICLE,
     BY_AGENT,
     CLAUSE,
+    COMMON,
     COORDINATES,
     DESCRIBED,
     FINITE,
@@ -89,28 +89,29 @@ def _inverted(name: str, stem: str, asked: str, after: str) -> str | None:
     if asked in ("when", "where") and re.match(" (?:an?|the) ", found["rest"]):
         return None  # "is a town where"
     noun, tail = _noun(asked, after)
-    if noun is None or not _is_finite(found["verb"]):
+    if noun is None or not is_finite(found["verb"]):
         return None
     first, base = FINITE.get(found["verb"], (found["verb"], ""))
-    if subject != name and ARTICLE.match(subject):
+    if subject != name and COMMON.match(subject):
         subject = f"{subject[0].lower()}{subject[1:]}"
     return f"{asked}{noun} {first} {subject}{f' {base}' if base else ''}{found['rest']}{tail}"
 
 
-def _is_finite(word: str) -> bool:
+def is_finite(word: str) -> bool:
+    """Whether a word is a common verb in a tense."""
     return word in FINITE or re.fullmatch(VERB, word) is not None
 
 
 def _has_verb(rest: str, verb: str) -> bool:
     """Whether a predicate, without its verb, has another one: `added` is none after `was`."""
-    finite = (word for word in rest.split() if _is_finite(word))
+    finite = (word for word in rest.split() if is_finite(word))
     return any(verb in FINITE or word not in FINITE or FINITE[word][0] != "did" for word in finite)
 
 
 def _split(stem: str) -> tuple[str, str]:
     """A statement's subject, and what is said of it, from its verb on. Two empty texts if that is not safe."""
     words = stem.split()
-    verb = next((place for place, word in enumerate(words) if place and _is_finite(word)), 0)
+    verb = next((place for place, word in enumerate(words) if place and is_finite(word)), 0)
     most = 3 if words[verb:] and words[verb].endswith("ed") else _WORDS_OF_SUBJECT  # it may be a participle
     subject = " ".join(words[:verb])
     if verb and words[verb - 1] in OPEN.split():
@@ -123,7 +124,7 @@ def _split(stem: str) -> tuple[str, str]:
 def _noun(asked: str, after: str) -> tuple[str | None, str]:
     """What of `after` goes to the front with the question word, and the rest: of "how many columns by default" the
     columns. None if that is not clear."""
-    if any(map(_is_finite, after.split())) or COORDINATES.search(after):
+    if any(map(is_finite, after.split())) or COORDINATES.search(after):
         return None, ""
     if asked not in ("how many", "which"):
         return ("", after) if not after.strip() or ADVERBIAL.match(after) else (None, "")

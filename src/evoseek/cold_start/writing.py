@@ -51,6 +51,7 @@ _DOCUMENTS = 20_000  # as many are read, drawn at random
 _OF_AN_ANSWER = 0.01  # at most this share of the questions of one hop has the same answer
 _LIKENESS = 0.8
 _DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack so many of a question's words
+_UNSAID_BESIDE = 0.5  # where the answer is
 _AT_ONCE = 128  # questions whose searches are one call of the engine
 
 
@@ -313,9 +314,11 @@ def _contains(passage: Passage, answer: str) -> bool:
 
 
 def _is_about(passage: Passage, cloze: Cloze) -> bool:
-    """Whether a passage has nearly all words of a question, stop words aside, and so may answer it in other words."""
+    """Whether a passage has nearly all words of a question, stop words aside, and so may answer it in other words, or
+    half of them, and the answer."""
     asked = {*words(cloze.question)} - STOP_WORDS
-    return len(asked - {*words(passage.contents)}) <= _UNSAID * len(asked)
+    unsaid = len(asked - {*words(passage.contents)}) / max(1, len(asked))
+    return unsaid <= _UNSAID or (unsaid <= _UNSAID_BESIDE and _contains(passage, cloze.answer))
 
 
 def _refusal(question: str, cloze: Cloze, queries: Sequence[str]) -> Item:

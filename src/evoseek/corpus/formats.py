@@ -38,7 +38,14 @@ _FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _LISTED = 10  # pages
 _HEAD = 4096  # bytes in which a page declares its encoding
-_HTML_HEADINGS = "//h1|//h2|//h3|//h4|//h5|//h6|//dt"  # a term of a list is the heading of what is said of it
+_BOLD = (
+    "//p[count(*) = 1 and not(text()[normalize-space()])]/*[(self::b or self::strong)"
+    " and contains(normalize-space(), ' ') and string-length(normalize-space()) < 80"
+    " and not(contains('.:;!?,', substring(normalize-space(), string-length(normalize-space()))))]"
+)
+_HTML_HEADINGS = f"//h1|//h2|//h3|//h4|//h5|//h6|//dt|{_BOLD}"
+"""Terms of lists are headings of what is said of them, and so are paragraphs of a few words in
+bold."""
 _MAIN = "//main|//article|//*[@role='main']"
 _HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while trafilatura takes out the main text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
@@ -212,6 +219,10 @@ def _prepare(tree: Any) -> None:
         link.drop_tree()
     for link in tree.xpath(f"({_HTML_HEADINGS})//a"):
         link.drop_tag()
+    for item in tree.xpath("//li[count(p) > 1]"):  # its paragraphs would be one line
+        item.tag = "div"
+    for items in tree.xpath("//*[(self::ol or self::ul) and div and not(li)]"):
+        items.tag = "div"
     for line_end in tree.xpath("//dt//br"):
         line_end.tail = f", {line_end.tail or ''}"
         line_end.drop_tag()
@@ -223,7 +234,7 @@ def _prepare(tree: Any) -> None:
 
 
 def _level(heading: Any) -> int:
-    return TERM if heading.tag == "dt" else int(heading.tag[1])
+    return int(heading.tag[1]) if heading.tag[0] == "h" else TERM
 
 
 def _sign_headings(tree: Any) -> None:
