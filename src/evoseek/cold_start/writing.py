@@ -95,9 +95,10 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
     two = await writer.of_two_hops(compared, "comparison", round(COMPARISONS * number))
     two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
-    alone = (cloze for cloze in _spread(by_document, rng) if cloze.kind != "subject")
-    none = await writer.unanswerable(alone, linked[::-1], round(UNANSWERABLE * number))
-    one = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
+    none = await writer.without_second_hop(linked[::-1], round(UNANSWERABLE * number) // 3)
+    found = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
+    one, hidden = await writer.hide(found, round(UNANSWERABLE * number) - len(none))
+    none += hidden
     rng.shuffle(none)
     most = round((len(one) + len(two)) * UNANSWERABLE / (1 - UNANSWERABLE))
     written = [*one, *two, *_some(none, most, writer.counts)]
@@ -174,9 +175,9 @@ class _Writer:
     counts: Counter[str] = field(default_factory=Counter[str])
     seen: NearDuplicates = field(default_factory=lambda: NearDuplicates(_LIKENESS))
 
-    async def of_clozes(self, candidates: Iterator[Cloze], number: int) -> list[Item]:
+    async def of_clozes(self, candidates: Iterator[Cloze], number: int) -> list[tuple[Cloze, Item]]:
         """One hop. Kinds that have reached their share fill up what the others leave."""
-        kept, spare = list[Item](), list[Item]()
+        kept, spare = list[tuple[Cloze, Item]](), list[tuple[Cloze, Item]]()
         kinds, answers = Counter[str](), Counter[str]()
 
         def is_of_use(cloze: Cloze) -> bool:
@@ -188,12 +189,12 @@ class _Writer:
                 if query and not is_common and self._is_new(cloze.question):
                     made = self._item(cloze.question, [cloze], [query], answer=cloze.answer, kind=cloze.kind)
                     room = kinds[cloze.kind] < KINDS[cloze.kind] * number
-                    (kept if room else spare).append(made)
+                    (kept if room else spare).append((cloze, made))
                     kinds[cloze.kind] += room
                     answers[cloze.answer] += 1
             if len(kept) >= number:
                 break
-        return self._counted([*kept, *spare][:number])
+        return [*kept, *spare][:number]
 
     async def of_two_hops(self, candidates: Sequence[Chain | Comparison], kind: str, number: int) -> list[Item]:
         """Two hops, each found by a search of its own."""
@@ -213,30 +214,37 @@ class _Writer:
                 break
         return self._counted(kept)
 
-    async def unanswerable(self, candidates: Iterable[Cloze], linked: Sequence[Chain], number: int) -> list[Item]:
-        """Questions whose document is taken out: a third of them, if there are as many, lack the second hop. No other
-        document may be about the same. Each form (kind and order of words) has the share that it has of the candidates:
-        one that is mostly hidden, because it comes first or is seldom found, would teach to refuse whatever has it."""
-        kept, candidates = list[Item](), list(candidates)
-        forms = Counter(map(_form, candidates))
-        room = {form: ceil(number * count / len(candidates)) for form, count in forms.items()}
+    async def without_second_hop(self, linked: Sequence[Chain], number: int) -> list[Item]:
+        """Chains whose second document is taken out."""
+        kept = list[Item]()
         for batch in _batches(linked):
             first = await self._queries([chain.first for chain in batch])
             others = [(chain.question, query) for chain, query in zip(batch, first, strict=True)]
             without = await self._without([chain.second for chain in batch], others)
             for chain, query, lacks in zip(batch, first, without, strict=True):
-                if len(kept) < number // 3 and query and lacks and self._is_new(chain.question):
+                if len(kept) < number and query and lacks and self._is_new(chain.question):
                     kept.append(_refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
-            if len(kept) >= number // 3:
-                break
-        for batch in _batches(cloze for cloze in candidates if room[_form(cloze)]):
-            for cloze, lacks in zip(batch, await self._without(batch, [()] * len(batch)), strict=True):
-                if len(kept) < number and room[_form(cloze)] and lacks and self._is_new(cloze.question):
-                    kept.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
-                    room[_form(cloze)] -= 1
             if len(kept) >= number:
                 break
         return self._counted(kept)
+
+    async def hide(self, found: Sequence[tuple[Cloze, Item]], number: int) -> tuple[list[Item], list[Item]]:
+        """The questions that keep their answers, and about `number` whose document is taken out; no other document may
+        be about the same. Each form (kind and order of words) is hidden in the same share: one that is mostly hidden
+        would teach to refuse whatever has it."""
+        forms = Counter(map(_form, found))
+        room = {form: ceil(number * count / len(found)) for form, count in forms.items()}
+        one, none = list[Item](), list[Item]()
+        for batch in _batches(found):
+            without = await self._without([cloze for cloze, _ in batch], [()] * len(batch))
+            for (cloze, item), lacks in zip(batch, without, strict=True):
+                form = _form((cloze, item))
+                if lacks and room[form] and cloze.kind != "subject":
+                    none.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
+                    room[form] -= 1
+                else:
+                    one.append(item)
+        return self._counted(one), self._counted(none)
 
     async def _queries(self, clozes: Sequence[Cloze]) -> list[str]:
         """For each question the query that finds the answer in its document: its subject, or else the whole question;
@@ -295,8 +303,8 @@ class _Writer:
         return kept
 
 
-def _form(cloze: Cloze) -> tuple[str, bool]:
-    return cloze.kind, cloze.is_natural
+def _form(found: tuple[Cloze, Item]) -> tuple[str, bool]:
+    return found[0].kind, found[0].is_natural
 
 
 def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
