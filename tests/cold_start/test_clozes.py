@@ -62,6 +62,8 @@ def asked(title: str, text: str) -> dict[str, str]:
          "Which option opens the parts of the tall reader?", "brill_zone"),
         ("The brill_zone returns the parts of the tall reader.", "What returns the parts of the tall reader?",
          "brill_zone"),
+        ("The flat part of the tall reader is called BrillZone.", "What is the flat part of the tall reader called?",
+         "BrillZone"),
         ("Flat parts of the tall reader are kept in brill_zone.",
          "What are flat parts of the tall reader kept in?", "brill_zone"),
     ],
@@ -323,11 +325,16 @@ def test_what_is_one_of_several_is_not_asked_for_by_its_place():
         ("Marlow got a grant of $ 100,000 from Oro.", "100,000"),
         ("Add Add the value of Marlow to the register marlow_op.", "marlow_op"),
         ("Marlow is ended by MARLOW_END. 4.5 Limits", "MARLOW_END"),
-        ("Marlow is ended by MARLOW_END. 4 Limits", "MARLOW_END"),
+        ("Marlow is ended by brill_zone in the parts of a shell. 2. Limits!", "brill_zone"),
         ("The brill_zone option opens the parts.", "brill_zone"),  # which ones?
         ("The brill_zone option of this reader opens tall parts twice.", "brill_zone"),  # of which?
         ("The brill_zone option of tall readers has notes showing, twice, all parts.", "brill_zone"),
         ("Prior to version 3.6.18, tall parts stayed closed.", "3.6.18"),
+        ("Sometimes the brill_zone option opens the parts of Oro Press.", "brill_zone"),
+        ("The tall reader of all parts is built around an object named BrillZone.", "BrillZone"),
+        ("What Marlow calls a part is taken from the brill_zone option.", "brill_zone"),
+        ("Marlow is unlikely to be opened by Ada Birk.", "Ada Birk"),
+        ("Marlow opens the option brill_zone and brillZone.", "brill_zone"),
     ],
 )
 def test_what_is_half_said_is_not_asked_for(sentence: str, answer: str):

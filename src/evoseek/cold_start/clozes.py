@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from evoseek.cold_start.english import (
     AGAIN,
     ARTICLE,
+    ASKED_TWICE,
     BETWEEN,
     BORN,
     BROKEN,
@@ -364,9 +365,10 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     query = _query(name, known, own)
     if question.count('"') % 2 or TWO_SENTENCES.search(question) or BROKEN.search(question):
         return  # another part of a title or of the text, or of an identifier
-    says = _NAMES.search(before + after) or (
-        QUESTION.match(opened(question)) and len(known - STOP_WORDS) >= _WORDS_SAID
-    )
+    is_natural = QUESTION.match(opened(question)) is not None
+    if ASKED_TWICE.search(opened(question)) if is_natural else len(words(stem)) == 1:
+        return  # "what is called", "sometimes which flag"
+    says = _NAMES.search(before + after) or (is_natural and len(known - STOP_WORDS) >= _WORDS_SAID)
     is_whole = query or (says and not REFERS.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)

@@ -120,7 +120,7 @@ CLAUSE_END = re.compile(
 )
 CONDITION = re.compile(r"[,;:]?(?: and)? ?\b(?:if|unless|until|when|provided|except|as long as)\b")
 """What may follow the end of a clause that is not true without it."""
-LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w)")
+LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w|[a-z]+[A-Z])")
 """What follows a name, or an identifier, that is one of several."""
 OPEN = (
     "a an the of in on at by to for from with as and or but not is was are were be been has had have that which who "
@@ -396,8 +396,8 @@ NAMED = re.compile(
 """Nouns of things that are named: `the river Oro`."""
 
 HEDGED = re.compile(
-    r"\b(?:not|neither|nor|never|no longer|almost|nearly|allegedly|reportedly|probably|possibly|supposedly|rumou?red|"
-    r"might|(?:was|were|said|claimed|believed|thought|expected|planned|intended|supposed|due|refused|failed|tried|"
+    r"\b(?:not|neither|nor|never|no longer|unlikely|almost|nearly|allegedly|reportedly|probably|possibly|supposedly|"
+    r"rumou?red|might|(?:was|were|said|claimed|believed|thought|expected|planned|intended|supposed|due|refused|failed|tried|"
     r"attempted) to)\b|n['’]t\b"
 )
 """What makes a statement say another thing than its question would."""
@@ -405,7 +405,15 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 """How the rest of a statement begins whose first part is elsewhere: in a table, or in a list."""
 _ASKED_IN_TOKEN = r"what|which|where|when|who"
 BROKEN = re.compile(
-    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w|\[\?|[\d.][. ]\d+\?$"
+    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w|\[\?"
+    r"|[^\d\s]\. ?\d[\d.]*$|\bone of [\w.]+$"
 )
-"""What a question holds that asks for a part of an identifier, or is of a synopsis or before a section's number."""
+"""What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis or before a section's
+number."""
+ASKED_TWICE = re.compile(
+    r"^(?:Who|What|Which|When|Where|How) .*\b(?:who|what|which)\b|\ban? (?:[\w-]+ ){1,3}(?:named|called)$|"
+    r"\b(?:like|last)$"
+)
+"""What a question in natural order holds whose statement asked, or lacks what it was before: `built around an object
+named`."""
 TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)")
