@@ -319,6 +319,17 @@ def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, numbe
     assert len(forms[2]) >= 8
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_a_form_is_never_hidden_whole(tmp_path: Path, seed: int):
+    towns = [
+        Document(f"b{n}", name(n), f"{name(n)} was rebuilt in 1{n} by settlers. It has about {n},310 inhabitants now.")
+        for n in range(200, 203)
+    ]
+    made = written(index(tmp_path, towns), 4, seed)
+    assert len(made.items) == 4
+    assert len(of_kind(made.items, "unanswerable")) == 1
+
+
 def test_what_another_document_is_about_is_not_hidden(tmp_path: Path):
     """Also if it gives another answer, or none: the question would have more than one, or nearly be answered."""
     said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{n} at once.") for n in range(12)]

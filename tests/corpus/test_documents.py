@@ -561,6 +561,26 @@ def test_paragraphs_of_a_list_stay_apart_and_one_of_a_few_words_in_bold_is_a_hea
     ]
 
 
+def test_steps_stay_in_their_order_where_one_has_several_paragraphs(tmp_path: Path) -> None:
+    steps = [
+        "<li>Switch it off.</li>",
+        "<li><p>Open it.</p><p>Turn it.</p></li>",
+        "<li>Drain it.</li>",
+        "<li>Close it.</li>",
+    ]
+    page = f"<h1>Steps</h1><p>{'It is easy to do. ' * 9}</p><ol>{''.join(steps)}</ol>"
+    (document,) = read_corpus(write(tmp_path, a__html=f"<html><body>{page}</body></html>"), report=ReadReport())
+    assert document.text.split("\n")[2:] == ["Switch it off.", "Open it.", "Turn it.", "Drain it.", "Close it."]
+
+
+def test_a_term_of_a_list_within_a_definition_is_a_heading(tmp_path: Path) -> None:
+    """As in pages of Sphinx: a class, and its methods."""
+    inner = f"<dl><dt>submit(fn)</dt><dd><p>{'It calls fn soon. ' * 5}</p></dd></dl>"
+    page = f"<h1>Pools</h1><dl><dt>class Pool</dt><dd><p>{'It holds threads. ' * 5}</p>{inner}</dd></dl>"
+    (document,) = read_corpus(write(tmp_path, a__html=f"<html><body>{page}</body></html>"), report=ReadReport())
+    assert [mark.heading for mark in document.marks] == ["Pools", "class Pool", "submit(fn)"]
+
+
 PARAGRAPH = f"<p>{' '.join(f'Part {part} of the pump may run dry.' for part in range(40))}</p>"
 
 

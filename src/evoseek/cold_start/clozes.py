@@ -82,7 +82,7 @@ _TWICE = re.compile(r"(\w+) \1\b", re.IGNORECASE)  # a heading, and the sentence
 _NAMES = re.compile(
     rf"(?<=\w ){dict(SPANS)['name'].pattern}|{'|'.join(span.pattern for kind, span in SPANS if kind == 'code')}"
 )
-_TERM = re.compile(r"[A-Za-z]\w*[_.][\w.]*\w")
+_TERM, _LONGEST_TERM = re.compile(r"[A-Za-z]\w*[_.][\w.]*\w"), 100
 _LANGUAGE_PASSAGES = 5  # from which a document's language is told
 _SENTENCES = 1_000  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
@@ -218,7 +218,7 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
 def _with_heading_apart(passage: Passage) -> str:
     """The text, a form feed for the white space after the heading that it begins with."""
     heading = r"\s+".join(map(re.escape, (passage.heading or "").split()))
-    return re.sub(rf"\A(\W*{heading})\s(?=\s*[A-Z])", "\\1\f", passage.text) if heading else passage.text
+    return re.sub(rf"\A(\W{{0,9}}{heading})\s(?=\s*[A-Z])", "\\1\f", passage.text) if heading else passage.text
 
 
 def _has_lived(first: str) -> bool:
@@ -268,7 +268,8 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
 def _with_term(sentence: str, passage: Passage) -> str:
     """The statement of a default with what it is the default of, if its heading is an identifier."""
     term = _BRACKETS.sub("", passage.heading or "")
-    return DEFAULT.sub(f"The default of {term} is ", sentence) if _TERM.fullmatch(term) else sentence
+    is_identifier = len(term) <= _LONGEST_TERM and _TERM.fullmatch(term)
+    return DEFAULT.sub(f"The default of {term} is ", sentence) if is_identifier else sentence
 
 
 def _without_brackets(sentence: str, name: str) -> tuple[str, str]:

@@ -97,7 +97,7 @@ REFERS = re.compile(
 
 _ABBREVIATIONS = rf"{_TITLES}|[A-Z]|Jr|vs|No|Mt|Inc|e\.g|i\.e|ca"
 _NO_ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in _ABBREVIATIONS.split("|"))
-SENTENCE_END = re.compile(rf"(?<=[.!?]){_NO_ABBREVIATION}\s+(?=[A-Z\"'`])|\n\s*\n|\f|\s*§\s*|\s(?:-|•|→)\s(?!\d)")
+SENTENCE_END = re.compile(rf"(?<=[.!?]){_NO_ABBREVIATION}\s+(?=[A-Z\"'`])|\n\s*\n|\f|§(?! ?\d)|\s(?:-|•|→)\s(?!\d)")
 HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILINE)
 """A line without an end, before one that begins a sentence."""
 DEPENDS = re.compile(
@@ -405,7 +405,7 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 """How the rest of a statement begins whose first part is elsewhere: in a table, or in a list."""
 _ASKED_IN_TOKEN = r"what|which|where|when|who"
 BROKEN = re.compile(
-    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w|\[\?"
+    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w"
     r"|[^\d\s]\. ?\d[\d.]*$|\bone of [\w.]+$"
 )
 """What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis or before a section's

@@ -97,11 +97,9 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
     none = await writer.without_second_hop(linked[::-1], round(UNANSWERABLE * number) // 3)
     found = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
-    one, hidden = await writer.hide(found, round(UNANSWERABLE * number) - len(none))
-    none += hidden
-    rng.shuffle(none)
-    most = round((len(one) + len(two)) * UNANSWERABLE / (1 - UNANSWERABLE))
-    written = [*one, *two, *_some(none, most, writer.counts)]
+    share = round(UNANSWERABLE * (len(found) + len(two) + len(none))) - len(none)
+    one, hidden = await writer.hide(found, max(0, share))
+    written = [*one, *two, *none, *hidden]
     if not one:
         raise DataError(
             f"No question could be written about the {len(documents)} documents of the index: "
@@ -111,12 +109,6 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
         )
     rng.shuffle(written)
     return Written(tuple(_numbered(one, number) for number, one in enumerate(written)), writer.counts)
-
-
-def _some(none: list[Item], most: int, counts: Counter[str]) -> list[Item]:
-    """At most so many of the questions without an answer: more, where few others were kept, would teach to refuse."""
-    counts["kept/unanswerable"] = min(len(none), most)
-    return none[:most]
 
 
 def _documents(corpus: PassageStore, drawn: Sequence[str]) -> dict[str, list[Passage]]:
@@ -229,17 +221,17 @@ class _Writer:
         return self._counted(kept)
 
     async def hide(self, found: Sequence[tuple[Cloze, Item]], number: int) -> tuple[list[Item], list[Item]]:
-        """The questions that keep their answers, and about `number` whose document is taken out; no other document may
-        be about the same. Each form (kind and order of words) is hidden in the same share: one that is mostly hidden
-        would teach to refuse whatever has it."""
+        """The questions that keep their answers, and at most `number` whose document is taken out; no other one may be
+        about the same. Each form (kind and order of words) is hidden in the same share, and never whole: one that is
+        mostly hidden would teach to refuse whatever has it."""
         forms = Counter(map(_form, found))
-        room = {form: ceil(number * count / len(found)) for form, count in forms.items()}
+        room = {form: min(count - 1, ceil(number * count / len(found))) for form, count in forms.items()}
         one, none = list[Item](), list[Item]()
         for batch in _batches(found):
             without = await self._without([cloze for cloze, _ in batch], [()] * len(batch))
             for (cloze, item), lacks in zip(batch, without, strict=True):
                 form = _form((cloze, item))
-                if lacks and room[form] and cloze.kind != "subject":
+                if lacks and room[form] and len(none) < number and cloze.kind != "subject":
                     none.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
                     room[form] -= 1
                 else:

@@ -219,10 +219,10 @@ def _prepare(tree: Any) -> None:
         link.drop_tree()
     for link in tree.xpath(f"({_HTML_HEADINGS})//a"):
         link.drop_tag()
-    for item in tree.xpath("//li[count(p) > 1]"):  # its paragraphs would be one line
-        item.tag = "div"
-    for items in tree.xpath("//*[(self::ol or self::ul) and div and not(li)]"):
-        items.tag = "div"
+    for items in tree.xpath("//*[(self::ol or self::ul) and li[count(p) > 1]]"):
+        items.tag = "div"  # a list would make one line of an item's paragraphs
+        for item in items.xpath("li"):
+            item.tag = "div"
     for line_end in tree.xpath("//dt//br"):
         line_end.tail = f", {line_end.tail or ''}"
         line_end.drop_tag()
@@ -261,7 +261,7 @@ def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
     start = 0
     for line in text.split("\n"):
         sign, plain = _HEADING_SIGN.match(line.lstrip("- \t")), _HEADING_SIGN.sub("", line)
-        heading = " ".join(plain.removeprefix("- ").split())
+        heading = " ".join(plain.strip().removeprefix("- ").split())
         if sign and (heading in headings or int(sign[1]) == TERM):
             yield Mark(start, heading=heading if heading in headings else "", level=int(sign[1]))
         start += len(plain) + 1

@@ -123,7 +123,8 @@ def update_index(
         say(console, f"{directory} is up to date: no file of {corpus} has changed.")
         return
     encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
-    made = MadeVectors(directory, manifest, before.index.passages()) if manifest.vectors else None
+    keeps_vectors = manifest.vectors and not passages.is_read_anew  # of another release, they may be of other contents
+    made = MadeVectors(directory, manifest, before.index.passages()) if keeps_vectors else None
     count = _build(directory, passages, plan, encoder, made, console)
     report_reading(passages.sources, report, console, report_file)
     if passages.is_read_anew:

@@ -29,7 +29,7 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.types import Passage
 
-_FORMATS = 5  # raised when the same file gives another text than before
+_FORMATS = 6  # raised when the same file gives another text than before
 _TOLD = 500  # passages between two calls of `progress` in one file
 _READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx", "openpyxl")
 

@@ -217,8 +217,8 @@ class KnownVectors(Protocol):
 
 
 class MadeVectors:
-    """The vectors of an index, found by what was embedded: a passage whose title and text are the same has the same
-    one, wherever it now stands. Holds 24 bytes for each passage."""
+    """The vectors of an index, found by what was embedded: a passage whose contents are the same has the same one,
+    wherever it now stands. Holds 24 bytes for each passage."""
 
     def __init__(self, directory: Path, manifest: Manifest, passages: Iterable[Passage]) -> None:
         """`passages` are all of the index, in their order. SearchIndexError if it has no vectors."""
