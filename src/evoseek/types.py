@@ -15,7 +15,6 @@ A worked example, one trajectory of a solver that searches once (ids are made up
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -25,7 +24,7 @@ from typing import Literal, cast
 
 TERM = 7
 """The level of a heading that is a term of a list of definitions: lower than those of sections, 1 to 6."""
-_LONGEST_HEADING = 100  # characters of it in a label
+_LONGEST_HEADING, _SIGNS = 100, 4  # characters of it in a label, and of signs before it in a text
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,7 @@ class Passage:
         """What it is under: the title and the heading, at most 100 characters of it, without one that names a row or
         that the title or the beginning of the text says."""
         heading = self.heading or ""
-        is_said = heading in self.title or re.match(rf"\W*{re.escape(heading)}", self.text)
+        is_said = heading in self.title or heading in self.text[: len(heading) + _SIGNS]
         shown = "" if is_said or self.is_row else shorten(heading, _LONGEST_HEADING, placeholder=" ...")
         return ": ".join(filter(None, (self.title, shown)))
 

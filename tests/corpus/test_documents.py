@@ -573,12 +573,12 @@ def test_steps_stay_in_their_order_where_one_has_several_paragraphs(tmp_path: Pa
     assert document.text.split("\n")[2:] == ["Switch it off.", "Open it.", "Turn it.", "Drain it.", "Close it."]
 
 
-def test_a_term_of_a_list_within_a_definition_is_a_heading(tmp_path: Path) -> None:
+def test_a_term_of_a_list_within_a_definition_is_a_heading_up_to_the_end_of_that_list(tmp_path: Path) -> None:
     """As in pages of Sphinx: a class, and its methods."""
-    inner = f"<dl><dt>submit(fn)</dt><dd><p>{'It calls fn soon. ' * 5}</p></dd></dl>"
+    inner = f"<dl><dt>submit(fn)</dt><dd><p>{'It calls fn soon. ' * 5}</p></dd></dl><p>{'It ends. ' * 9}</p>"
     page = f"<h1>Pools</h1><dl><dt>class Pool</dt><dd><p>{'It holds threads. ' * 5}</p>{inner}</dd></dl>"
     (document,) = read_corpus(write(tmp_path, a__html=f"<html><body>{page}</body></html>"), report=ReadReport())
-    assert [mark.heading for mark in document.marks] == ["Pools", "class Pool", "submit(fn)"]
+    assert [mark.heading for mark in document.marks] == ["Pools", "class Pool", "submit(fn)", ""]
 
 
 PARAGRAPH = f"<p>{' '.join(f'Part {part} of the pump may run dry.' for part in range(40))}</p>"

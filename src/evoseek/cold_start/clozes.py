@@ -367,8 +367,10 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if question.count('"') % 2 or TWO_SENTENCES.search(question) or BROKEN.search(question):
         return  # another part of a title or of the text, or of an identifier
     is_natural = QUESTION.match(opened(question)) is not None
-    if ASKED_TWICE.search(opened(question)) if is_natural else len(words(stem)) == 1:
-        return  # "what is called", "sometimes which flag"
+    if is_natural and ASKED_TWICE.search(opened(question)):
+        return
+    if not is_natural and len(words(stem)) == 1:
+        return  # "sometimes which flag"
     says = _NAMES.search(before + after) or (is_natural and len(known - STOP_WORDS) >= _WORDS_SAID)
     is_whole = query or (says and not REFERS.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:

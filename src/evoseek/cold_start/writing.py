@@ -224,16 +224,16 @@ class _Writer:
         """The questions that keep their answers, and at most `number` whose document is taken out; no other one may be
         about the same. Each form (kind and order of words) is hidden in the same share, and never whole: one that is
         mostly hidden would teach to refuse whatever has it."""
-        forms = Counter(map(_form, found))
+        forms = Counter(_form(cloze) for cloze, _ in found)
         room = {form: min(count - 1, ceil(number * count / len(found))) for form, count in forms.items()}
         one, none = list[Item](), list[Item]()
         for batch in _batches(found):
-            without = await self._without([cloze for cloze, _ in batch], [()] * len(batch))
-            for (cloze, item), lacks in zip(batch, without, strict=True):
-                form = _form((cloze, item))
-                if lacks and room[form] and len(none) < number and cloze.kind != "subject":
+            tried = [cloze for cloze, _ in batch if cloze.kind != "subject" and room[_form(cloze)]]
+            lacks = dict(zip(tried, await self._without(tried, [()] * len(tried)), strict=True))
+            for cloze, item in batch:
+                if lacks.get(cloze) and room[_form(cloze)] and len(none) < number:
                     none.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
-                    room[form] -= 1
+                    room[_form(cloze)] -= 1
                 else:
                     one.append(item)
         return self._counted(one), self._counted(none)
@@ -295,8 +295,8 @@ class _Writer:
         return kept
 
 
-def _form(found: tuple[Cloze, Item]) -> tuple[str, bool]:
-    return found[0].kind, found[0].is_natural
+def _form(cloze: Cloze) -> tuple[str, bool]:
+    return cloze.kind, cloze.is_natural
 
 
 def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:

@@ -242,9 +242,11 @@ def _sign_headings(tree: Any) -> None:
     text that follows a list of definitions."""
     for heading in tree.xpath(_HTML_HEADINGS):
         _sign(heading.xpath(".//text()[normalize-space()]"), _level(heading))
-    for terms in tree.xpath("//dl"):
-        after = terms.xpath("following::text()[normalize-space()][1][not(ancestor::dl)]")
-        _sign([piece for piece in after if not _HEADING_SIGN.match(piece)], TERM)
+    pieces = tree.xpath("//text()[normalize-space()]")
+    places = {(piece.getparent(), piece.is_tail): place for place, piece in enumerate(pieces)}
+    for last in tree.xpath("//dl/descendant::text()[normalize-space()][last()]"):
+        after = places[last.getparent(), last.is_tail] + 1
+        _sign([piece for piece in pieces[after : after + 1] if not _HEADING_SIGN.match(piece)], TERM)
 
 
 def _sign(pieces: list[Any], level: int) -> None:
