@@ -11,15 +11,18 @@ from threading import Event, Thread
 
 import pytest
 from rich.console import Console
+from tests.search.spelling import LetterEncoder
 
 from evoseek.corpus.read_report import ReadReport
 from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_corpus
 from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError
 from evoseek.files import file_digest
+from evoseek.search import sources
 from evoseek.search.analyser import Analyser
 from evoseek.search.lexical import LexicalIndex, to_stored
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import CorpusPassages, Recorded
+from evoseek.trust import VARIABLE
 from evoseek.types import Passage
 
 DAMAGED_PDF = b"""%PDF-1.4
@@ -173,6 +176,25 @@ def test_an_index_without_a_record_of_its_files_is_not_updated(folder: Path) -> 
     with pytest.raises(SearchIndexError, match="does not record the files that it was built from"):
         update(folder)
     assert "x" in texts(folder)
+
+
+def test_what_another_release_read_is_read_and_embedded_again(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """It may have embedded other contents of the same text, so its vectors are not taken."""
+    monkeypatch.setenv(VARIABLE, str(folder))
+    calls = list[str]()
+    embed = LetterEncoder.passages
+    monkeypatch.setattr(LetterEncoder, "passages", lambda self, some: (calls.extend(some), embed(self, some))[1])
+    plan = IndexPlan(engine="dense", encoder=f"{LetterEncoder.__module__}:LetterEncoder")
+    build_index(folder / "corpus", folder / "index", plan, console=console())
+    whole = list(calls)
+    (folder / "corpus" / "d.txt").write_text("Another one.")
+    calls.clear()
+    update(folder)
+    assert calls == ["d\nAnother one."]
+    calls.clear()
+    monkeypatch.setattr(sources, "_FORMATS", 0)
+    assert "of other releases than before, so every file was read again" in update(folder)
+    assert sorted(calls) == sorted([*whole, "d\nAnother one."])
 
 
 def test_an_update_to_nothing_is_refused(folder: Path) -> None:
