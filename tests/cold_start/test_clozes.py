@@ -66,9 +66,25 @@ def asked(title: str, text: str) -> dict[str, str]:
          "BrillZone"),
         ("Flat parts of the tall reader are kept in brill_zone.",
          "What are flat parts of the tall reader kept in?", "brill_zone"),
+        ("The brill_zone flag tells Marlow that the reader is open.",
+         "Which flag tells Marlow that the reader is open?", "brill_zone"),
+        ("The brill_zone option opens parts of the reader for use with two files, which is slow.",
+         "Which option opens parts of the reader for use with two files?", "brill_zone"),
+        ("The brill_zone option opens either the reader or its parts at once.",
+         "Which option opens either the reader?", None),
+        ("The brill_zone that the reader opens has flat parts.", "What that the reader opens has flat parts?", None),
+        ("brill_zone returns the flat parts of the reader when it is open.",
+         "What returns the flat parts of the reader when it is open?", None),
+        ("brill_zone returns the flat parts of a reader that is open.",
+         "What returns the flat parts of a reader that is open?", "brill_zone"),
+        ("brill_zone calls of the flat form are made by a reader.", "What calls of the flat form are made by a reader?",
+         None),
+        ("brill_zone described in the table opens flat parts.", "What described in the table opens flat parts?", None),
+        ("Brill returns the flat parts of a reader that is open.",
+         "What returns the flat parts of a reader that is open?", None),
     ],
 )  # fmt: skip
-def test_a_span_is_asked_for_by_the_word_that_fits_it(sentence: str, question: str, answer: str):
+def test_a_span_is_asked_for_by_the_word_that_fits_it(sentence: str, question: str, answer: str | None):
     assert asked("Marlow", sentence).get(question) == answer
 
 
@@ -87,6 +103,43 @@ def test_a_default_is_that_of_the_identifier_it_is_under(heading: str | None, qu
     found = list(clozes([Passage("d#0", "d", "The settings", text, heading=heading)]))
     assert {cloze.question: cloze.answer for cloze in found if "default" in cloze.question} == (
         {question: answer} if question else {}
+    )
+
+
+@pytest.mark.parametrize(
+    ("heading", "text", "answer"),
+    [
+        ("cache_size (integer)", "cache_size (integer)\nSets the limit of all open parts. Returns the size of them.",
+         "cache_size"),
+        ("cache_size", "cache_size\nIt is open. Sets the limit of all open parts.", None),
+        ("Sizes", "Sizes\nSets the limit of all open parts.", None),
+        ("cache_size", "cache_size\nSet of the limit of all open parts.", None),
+    ],
+)  # fmt: skip
+def test_the_first_statement_under_an_identifier_says_what_it_does(heading: str, text: str, answer: str | None):
+    found = {one.question: one.answer for one in clozes([Passage("d#0", "d", "Settings", text, heading=heading)])}
+    assert found == ({"What sets the limit of all open parts?": answer} if answer else {})
+
+
+@pytest.mark.parametrize(
+    ("line", "question"),
+    [
+        ("brill-dump — extract a store into one file", "What is used to extract a store into one file?"),
+        (
+            "brill-dump - extract and sort the parts of a store.",
+            "What is used to extract and sort the parts of a store?",
+        ),
+        ("brill-dump -- extract a store\n\nSynopsis", "What is used to extract a store?"),
+        ("brill-dump - extracts a store into one file", None),
+        ("brill-dump - tool that writes a store", None),
+        ("brill-dump - run a brill and a dump", None),
+        ("another - extract a store into one file", None),
+    ],
+)
+def test_a_line_below_the_title_says_what_it_is_for(line: str, question: str | None):
+    found = of("brill-dump", f"NAME\n{line}\n")
+    assert [(one.question, one.answer, one.kind) for one in found] == (
+        [(question, "brill-dump", "subject")] if question else []
     )
 
 
@@ -239,7 +292,10 @@ def test_a_long_run_of_one_character_takes_no_time(title: str, text: str):
 
 def test_a_name_is_not_opened_with_a_capital_letter():
     found = of("Logger.hasHandlers", "hasHandlers sets `foo_bar` and ends.")
-    assert [(one.question, one.answer) for one in found] == [("hasHandlers sets what?", "foo_bar")]
+    assert [(one.question, one.answer) for one in found] == [
+        ("hasHandlers sets what?", "foo_bar"),
+        ("What sets foo_bar?", "hasHandlers"),
+    ]
     for text in ("hasHandlers is a method of the class Logger.", "hasHandlers: a method of the class Logger."):
         assert [(one.question, one.query) for one in of("Logger.hasHandlers", text)] == [
             ("Which class has the method hasHandlers?", "hasHandlers")

@@ -25,6 +25,7 @@ from evoseek.cold_start.english import (
     DEFAULT,
     DEPENDS,
     DESCRIBES,
+    DOES,
     EXPLETIVE,
     FRAGMENT,
     HALF,
@@ -54,18 +55,22 @@ from evoseek.cold_start.english import (
     PLACE,
     POINTS,
     PRONOUN,
+    PURPOSE,
     QUESTION,
     REFERS,
+    RELATIVE,
     RELEASED,
     SENTENCE_END,
     SOMEBODY,
     SPANS,
     SPLIT,
+    STATES,
     TIME,
     TWO_SENTENCES,
     UNIT,
     VERB,
     VERSION,
+    WHOLE_END,
 )
 from evoseek.cold_start.fronting import fronted, is_finite
 from evoseek.corpus.language import STOP_WORDS, grammar_hits, languages_of, words_of
@@ -159,7 +164,7 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     if not _is_english(passages):
         return
     name = name if 0 < len(words(name)) <= _WORDS_OF_SUBJECT else ""
-    found = list(_sentences(passages))
+    found, last = list(_sentences(passages)), ""
     somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
     of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
         somebody is not None and _has_lived(found[0][0])
@@ -168,7 +173,8 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         other = SOMEBODY.match(sentence)
         if other and somebody and bool(other["he"]) != bool(somebody["he"]):
             continue  # "She" of somebody else than the document's "he"
-        sentence = _with_term(_condition_last(sentence), held[0])
+        heading, last = last, sentence
+        sentence = _with_term(_condition_last(sentence), held[0], is_first=heading == held[0].heading)
         told = _with_subject(sentence, name, found[0][0], of_person=of_person)
         if told is None or (POINTS.match(told) and not (name and told.startswith(name))):
             continue
@@ -179,6 +185,7 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         if _is_prose(text, name):
             yield from _of_spans(statement)
             yield from _of_subject(statement)
+    yield from _of_purpose(passages, name)
 
 
 def _is_english(passages: Sequence[Passage]) -> bool:
@@ -265,11 +272,15 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
 
 
-def _with_term(sentence: str, passage: Passage) -> str:
-    """The statement of a default with what it is the default of, if its heading is an identifier."""
+def _with_term(sentence: str, passage: Passage, *, is_first: bool) -> str:
+    """The statement of a default, or of what something does, with the identifier that is its heading. Only the first
+    one after the heading says what it does: "Sets the limit." under `max_size` to "max_size sets the limit."."""
     term = _BRACKETS.sub("", passage.heading or "")
-    is_identifier = len(term) <= _LONGEST_TERM and _TERM.fullmatch(term)
-    return DEFAULT.sub(f"The default of {term} is ", sentence) if is_identifier else sentence
+    if len(term) > _LONGEST_TERM or not _TERM.fullmatch(term):
+        return sentence
+    if is_first and DOES.match(sentence):
+        return f"{term} {sentence[0].lower()}{sentence[1:]}"
+    return DEFAULT.sub(f"The default of {term} is ", sentence)
 
 
 def _without_brackets(sentence: str, name: str) -> tuple[str, str]:
@@ -316,8 +327,24 @@ def _of_spans(statement: _Statement) -> Iterator[Cloze]:
             taken.append((start, end))
             answer = re.sub(r"['’]s$|[-.'’]+$", "", text[start:end])
             is_empty = len(answer) < 2 or NO_NAMES.fullmatch(answer) or answer in OPEN.split()
-            if start > 0 and not is_empty and not _within(statement, start, end):
+            is_inner = start > 0 or (kind == "code" and STATES.match(text[end:]))
+            if is_inner and not is_empty and not _within(statement, start, end):
                 yield from _of_span(answer, kind, text[:start], text[start + len(answer) :], statement)
+
+
+def _of_purpose(passages: Sequence[Passage], name: str) -> Iterator[Cloze]:
+    """What something is for, from a line such as "pg_dump - extract a database into a script", below its title."""
+    for passage in passages:
+        for found in PURPOSE.finditer(passage.text):
+            said = found["said"].rstrip(" .")
+            question = f"what is used to {said}"
+            if (
+                found["name"] == name
+                and len(words(question)) in _WORDS_OF_QUESTION
+                and not set(words(name)) <= set(words(said))
+            ):
+                statement = _Statement(found[0], name, False, (passage,))
+                yield statement.asks(question, name, "subject", said, after=said)
 
 
 def _within(statement: _Statement, start: int, end: int) -> bool:
@@ -331,10 +358,11 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if _is_part(answer, kind, before, rest):
         return
     describes = DESCRIBES.match(rest) is not None
-    cut = CLAUSE_END.search(rest)
-    after = (rest[: cut.start()] if cut else rest).rstrip(" .`\"'")
     before = before.rstrip("`\"'")
-    if OPEN_END.search(after) or (cut and CONDITION.match(rest[cut.start() :])):
+    is_first = re.fullmatch("(?:(?:The|An?) )?", before) is not None
+    cut = (WHOLE_END if is_first else CLAUSE_END).search(rest)
+    after = (rest[: cut.start()] if cut else rest).rstrip(" .`\"'")
+    if OPEN_END.search(after) or (is_first and RELATIVE.match(rest)) or (cut and CONDITION.match(rest[cut.start() :])):
         return
     asked, stem = _asked(kind, answer, before, after)
     if kind == "version" and len(words(stem)) < 3 and not after.strip():

@@ -118,6 +118,9 @@ _COMMA = r",(?!(?<=\d,) \d{4}\b)"  # not that of a date
 CLAUSE_END = re.compile(
     rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| and | or | who | which | where | that | but | when | for | with "
 )
+WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| and | or | but ")
+"""Where a clause ends that keeps what restricts it."""
+RELATIVE = re.compile(" (?:that|which|who|whose|where|when)\\b")
 CONDITION = re.compile(r"[,;:]?(?: and)? ?\b(?:if|unless|until|when|provided|except|as long as)\b")
 """What may follow the end of a clause that is not true without it."""
 LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w|[a-z]+[A-Z])")
@@ -131,7 +134,7 @@ DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
 OPEN_END = re.compile(
     rf"\b(?:{OPEN.replace(' ', '|')}|if|so|such|because|unless|either|both|directed|written|produced|starring|born|"
     r"showing|containing|including|indicating|specifying|"
-    r"(?:between|both|neither)(?: (?!and\b|nor\b)\S+)+)$"
+    r"(?:between|both|either|neither)(?: (?!and\b|or\b|nor\b)\S+)+)$"
 )
 """How a phrase ends that lacks its end."""
 OPEN_STEM = re.compile(r"(?:,|\b(?:and|or|an?|the)) ?$")
@@ -367,6 +370,17 @@ FINITE = {
 }
 """Forms of common verbs, with the auxiliary that stands before the subject of a question and the verb that stays."""
 
+DOES = re.compile(rf"(?i:{'|'.join(map(_present, _VERBS.split()))}) ")
+"""How a sentence begins that says what its heading does: `Sets the`."""
+STATES = re.compile(rf" (?:{VERB}|{'|'.join(map(_present, _VERBS.split()))}) (?!(?:of|is|are|from|in) )")
+"""What follows an identifier of which something is said."""
+PURPOSE = re.compile(
+    r"^(?P<name>\S[^\n]{0,80}?) (?:[—–]|--?) "
+    r"(?P<said>[a-z][a-z-]*(?<![^s]s) (?:(?:and|or) [a-z-]+ )?(?:an?|the|one|all)\b[^\n]*)",
+    re.MULTILINE,
+)
+"""A line that says what a command is for: `pg_dump - extract a database`."""
+
 _NO_NOUNS = (
     f"{OPEN} late then famous former great young old new first second third last next same other own original entire "
     "main popular current recent input corresponding successful single specified given top-level initial next-to-last"
@@ -406,7 +420,7 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 _ASKED_IN_TOKEN = r"what|which|where|when|who"
 BROKEN = re.compile(
     rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w"
-    r"|[^\d\s]\. ?\d[\d.]*$|\bone of [\w.]+$"
+    r"|[^\d\s]\. ?\d[\d.]*(?:$| if\b| unless\b)|\bone of [\w.]+$"
 )
 """What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis or before a section's
 number."""

@@ -222,8 +222,8 @@ class _Writer:
 
     async def hide(self, found: Sequence[tuple[Cloze, Item]], number: int) -> tuple[list[Item], list[Item]]:
         """The questions that keep their answers, and at most `number` whose document is taken out; no other one may be
-        about the same. Each form (kind and order of words) is hidden in the same share, and never whole: one that is
-        mostly hidden would teach to refuse whatever has it."""
+        about the same. Each form (kind, and question word if it is in front) is hidden in the same share, and never
+        whole: one that is mostly hidden would teach to refuse whatever has it."""
         forms = Counter(_form(cloze) for cloze, _ in found)
         room = {form: min(count - 1, ceil(number * count / len(found))) for form, count in forms.items()}
         one, none = list[Item](), list[Item]()
@@ -295,8 +295,8 @@ class _Writer:
         return kept
 
 
-def _form(cloze: Cloze) -> tuple[str, bool]:
-    return cloze.kind, cloze.is_natural
+def _form(cloze: Cloze) -> tuple[str, str]:
+    return cloze.kind, cloze.question.split()[0] if cloze.is_natural else ""
 
 
 def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
