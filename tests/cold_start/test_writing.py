@@ -319,6 +319,21 @@ def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, numbe
     assert len(forms[2]) >= 8
 
 
+@pytest.mark.parametrize(("count", "in_place"), [(499, True), (500, False)])
+def test_questions_in_the_order_of_their_statements_are_asked_where_there_are_few_others(
+    tmp_path: Path, count: int, in_place: bool
+):
+    towns = [
+        Document(
+            f"b{n}", name(n), f"{name(n)} was rebuilt in 1{n} by settlers. {name(n)} has about {n},310 inhabitants."
+        )
+        for n in range(200, 200 + count)
+    ]
+    asked = [item.question.text for item in written(index(tmp_path, towns), 2000).items]
+    assert any("rebuilt" in text for text in asked)
+    assert any("inhabitants" in text for text in asked) == in_place
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_a_form_is_never_hidden_whole(tmp_path: Path, seed: int):
     towns = [

@@ -133,7 +133,8 @@ DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
 OPEN_END = re.compile(
     rf"\b(?:{OPEN.replace(' ', '|')}|if|so|such|because|unless|either|both|directed|written|produced|starring|born|"
-    r"showing|containing|including|indicating|specifying|"
+    r"showing|containing|including|indicating|specifying|to (?:indicate|signal|specify|assume)|"
+    r"indicat(?:e|es|ing) that (?:an?|the|no) [\w-]+|"
     r"(?:between|both|either|neither)(?: (?!and\b|or\b|nor\b)\S+)+)$"
 )
 """How a phrase ends that lacks its end."""
@@ -372,8 +373,11 @@ FINITE = {
 
 DOES = re.compile(rf"(?i:{'|'.join(map(_present, _VERBS.split()))}) ")
 """How a sentence begins that says what its heading does: `Sets the`."""
-STATES = re.compile(rf" (?:{VERB}|{'|'.join(map(_present, _VERBS.split()))}) (?!(?:of|is|are|from|in) )")
-"""What follows an identifier of which something is said."""
+STATES = re.compile(
+    r" (?!(?:is|was) an? (?!.*\b(?:that|which)\b))"
+    rf"(?:{VERB}|{'|'.join(map(_present, _VERBS.split()))}) (?!(?:of|is|are|from|in) )"
+)
+"""What follows an identifier of which something is said that is not said of many: `is a method` alone is."""
 PURPOSE = re.compile(
     r"^(?P<name>\S[^\n]{0,80}?) (?:[—–]|--?) "
     r"(?P<said>[a-z][a-z-]*(?<![^s]s) (?:(?:and|or) [a-z-]+ )?(?:an?|the|one|all)\b[^\n]*)",
@@ -430,4 +434,4 @@ ASKED_TWICE = re.compile(
 )
 """What a question in natural order holds whose statement asked, or lacks what it was before: `built around an object
 named`."""
-TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)")
+TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)|\. (?:The|This|It|If|In|A) ")

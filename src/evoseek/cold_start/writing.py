@@ -52,6 +52,7 @@ _OF_AN_ANSWER = 0.01  # at most this share of the questions of one hop has the s
 _LIKENESS = 0.8
 _DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack so many of a question's words
 _UNSAID_BESIDE = 0.5  # where the answer is
+_ENOUGH = 500  # questions in natural order, without the others
 _AT_ONCE = 128  # questions whose searches are one call of the engine
 
 
@@ -85,11 +86,12 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
         titles.setdefault(passage.document_id, passage.title)
     documents = _documents(corpus, rng.sample(sorted(titles), min(len(titles), _DOCUMENTS)))
     by_document = _of_one_answer({id: list(clozes(passages)) for id, passages in documents.items()}, titles)
-    number = min(number, sum(map(len, by_document.values())))
     linked = list(chains(by_document, titles))
     rng.shuffle(linked)
     compared = list(comparisons(by_document, rng))
     rng.shuffle(compared)
+    by_document = _natural(by_document)
+    number = min(number, sum(map(len, by_document.values())))
     writer = _Writer(engine, k, documents)
     writer.counts.update(documents=len(documents), **{"made/chain": len(linked), "made/comparison": len(compared)})
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
@@ -145,10 +147,16 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
     }
 
 
+def _natural(by_document: Mapping[str, Sequence[Cloze]]) -> Mapping[str, Sequence[Cloze]]:
+    """The questions in natural order, if there are enough of them."""
+    natural = {id: [cloze for cloze in found if cloze.is_natural] for id, found in by_document.items()}
+    return natural if sum(map(len, natural.values())) >= _ENOUGH else by_document
+
+
 def _spread(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Cloze]:
-    """Questions of every document in turn, first those that name what they are about, in natural order first."""
+    """Questions of every document in turn, first those in natural order, that name what they are about first."""
     mixed = {id: rng.sample(found, len(found)) for id, found in by_document.items()}
-    for is_named, is_natural in product((True, False), repeat=2):
+    for is_natural, is_named in product((True, False), repeat=2):
         own = [
             [cloze for cloze in found if (bool(cloze.query), cloze.is_natural) == (is_named, is_natural)]
             for found in mixed.values()
