@@ -118,8 +118,8 @@ class Cloze:
 
     @property
     def is_natural(self) -> bool:
-        """Whether the question word is in front."""
-        return QUESTION.match(self.question) is not None
+        """Whether it is in natural order."""
+        return is_natural(self.question)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +137,11 @@ class _Statement:
         first = self.passages[0]
         stated = (query, before, after, first.document_id, first.title, evidence, self.of_person)
         return Cloze(f"{opened(question)}?", answer, kind, *stated)
+
+
+def is_natural(question: str) -> bool:
+    """Whether the question word of a question is in front."""
+    return QUESTION.match(question) is not None
 
 
 def words(text: str) -> list[str]:
@@ -394,12 +399,12 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     query = _query(name, known, own)
     if question.count('"') % 2 or TWO_SENTENCES.search(question) or BROKEN.search(question):
         return  # another part of a title or of the text, or of an identifier
-    is_natural = QUESTION.match(opened(question)) is not None
-    if is_natural and ASKED_TWICE.search(opened(question)):
+    in_front = is_natural(opened(question))
+    if in_front and ASKED_TWICE.search(opened(question)):
         return
-    if not is_natural and len(words(stem)) == 1:
+    if not in_front and len(words(stem)) == 1:
         return  # "sometimes which flag"
-    says = _NAMES.search(before + after) or (is_natural and len(known - STOP_WORDS) >= _WORDS_SAID)
+    says = _NAMES.search(before + after) or (in_front and len(known - STOP_WORDS) >= _WORDS_SAID)
     is_whole = query or (says and not REFERS.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)

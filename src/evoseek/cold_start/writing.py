@@ -17,7 +17,7 @@ from math import ceil
 from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
-from evoseek.cold_start.clozes import Cloze, clozes, subject, words
+from evoseek.cold_start.clozes import Cloze, clozes, is_natural, subject, words
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.scripts import fold
@@ -90,7 +90,9 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     rng.shuffle(linked)
     compared = list(comparisons(by_document, rng))
     rng.shuffle(compared)
-    by_document = _natural(by_document)
+    if sum(cloze.is_natural for found in by_document.values() for cloze in found) >= _ENOUGH:
+        by_document = {id: [cloze for cloze in found if cloze.is_natural] for id, found in by_document.items()}
+        linked = [chain for chain in linked if is_natural(chain.question)]
     number = min(number, sum(map(len, by_document.values())))
     writer = _Writer(engine, k, documents)
     writer.counts.update(documents=len(documents), **{"made/chain": len(linked), "made/comparison": len(compared)})
@@ -147,20 +149,11 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
     }
 
 
-def _natural(by_document: Mapping[str, Sequence[Cloze]]) -> Mapping[str, Sequence[Cloze]]:
-    """The questions in natural order, if there are enough of them."""
-    natural = {id: [cloze for cloze in found if cloze.is_natural] for id, found in by_document.items()}
-    return natural if sum(map(len, natural.values())) >= _ENOUGH else by_document
-
-
 def _spread(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Cloze]:
     """Questions of every document in turn, first those in natural order, that name what they are about first."""
     mixed = {id: rng.sample(found, len(found)) for id, found in by_document.items()}
-    for is_natural, is_named in product((True, False), repeat=2):
-        own = [
-            [cloze for cloze in found if (bool(cloze.query), cloze.is_natural) == (is_named, is_natural)]
-            for found in mixed.values()
-        ]
+    for form in product((True, False), repeat=2):
+        own = [[cloze for cloze in found if (cloze.is_natural, bool(cloze.query)) == form] for found in mixed.values()]
         for place in range(max(map(len, own), default=0)):
             yield from (found[place] for found in own if place < len(found))
 
