@@ -77,6 +77,20 @@ def asked(title: str, text: str) -> dict[str, str]:
          "What returns the flat parts of the reader when it is open?", None),
         ("brill_zone returns the flat parts of a reader that is open.",
          "What returns the flat parts of a reader that is open?", "brill_zone"),
+        *(
+            (f"The brill_zone option {said}.", f"Which option {asked}?", None)
+            for said, asked in [
+                ("also opens flat parts of a reader", "also opens flat parts of a reader"),
+                ("shows the entries of flat readers by the value", "shows the entries of flat readers by the value"),
+                ("keeps the old order of all flat readers", "keeps the old order of all flat readers"),
+            ]
+        ),
+        ("The brill_zone options is open to all flat readers.", "Which options is open to all flat readers?", None),
+        ("brill_zone is the name of a part that opens flat readers.",
+         "What is the name of a part that opens flat readers?", None),
+        ("A flat one may be closed by a call to brill_zone.", "What may a flat one be closed by a call to?", None),
+        ("The flat reader works between any two parts of it.", "How many parts does the flat reader work between any?",
+         None),
         ("brill_zone calls of the flat form are made by a reader.", "What calls of the flat form are made by a reader?",
          None),
         ("brill_zone described in the table opens flat parts.", "What described in the table opens flat parts?", None),

@@ -68,6 +68,7 @@ from evoseek.cold_start.english import (
     TIME,
     TWO_SENTENCES,
     UNIT,
+    UNSAID,
     VERB,
     VERSION,
     WHOLE_END,
@@ -405,7 +406,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if not in_front and len(words(stem)) == 1:
         return  # "sometimes which flag"
     says = _NAMES.search(before + after) or (in_front and len(known - STOP_WORDS) >= _WORDS_SAID)
-    is_whole = query or (says and not REFERS.search(question))
+    is_whole = query or (says and not REFERS.search(question) and not UNSAID.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)
 
@@ -422,7 +423,7 @@ def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
         return True  # an owner, a part of a compound, or before the number of a section
     if HEDGED.search(before) or IN_CONDITION.search(before):
         return True  # "if what is not given"
-    if before.endswith("default of "):
+    if before.endswith(("default of ", " any ")):
         return True  # of many things
     if kind == "number" and answer.isalpha() and not rest[1:2].isalpha():
         return True  # "a power of two"

@@ -71,7 +71,7 @@ NO_NAMES = re.compile(
 
 PRONOUN = re.compile(
     r"^(?:(?P<own>Its|His|Her|Their)|He|She|It|They|(?:This|The) (?P<noun>film|album|song|book|novel|"
-    r"town|village|city|company|function|method|class|module|command|option|package|program))\b "
+    r"town|village|city|company|function|method|class|module|command|package|program))\b "
 )
 """How a sentence begins that goes on about the subject of its document."""
 
@@ -430,8 +430,12 @@ BROKEN = re.compile(
 number."""
 ASKED_TWICE = re.compile(
     r"^(?:Who|What|Which|When|Where|How) .*\b(?:who|what|which)\b|\ban? (?:[\w-]+ ){1,3}(?:named|called)$|"
-    r"\b(?:like|last)$"
+    r"\b(?:like|last|a call to|beginning|approximately|any|(?<!known )(?<!named )as)$|"
+    r"\b(?:an?|the) (?:[a-z]+ed|\w+_\w+)$|^What of |^(?:Who|What|Which)(?: \w+){0,2} also |"
+    r"^Which [\w ]*[^suia\W]s (?:is|was|does|has)\b|^What is the name of an? "
 )
-"""What a question in natural order holds whose statement asked, or lacks what it was before: `built around an object
-named`."""
+"""What a question in natural order holds whose statement asked, or lacks what it was before (`built around an object
+named`), or its end, or is of one of several."""
+UNSAID = re.compile(r"\bthe (?:(?:old|newer|necessary)\b|(?:fix|strategy|values?)$)")
+"""What a question cannot be understood by that names nothing: `the value`, of what?"""
 TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)|\. (?:The|This|It|If|In|A) ")
