@@ -17,6 +17,7 @@ import asyncio
 import json
 import os
 from collections.abc import Callable, Mapping
+from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -37,14 +38,14 @@ from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of, questions_to_write
 from evoseek.training.settings import TrainingSettings
 
-DEMONSTRATIONS = 960
-"""At most so many are learnt, and at most half of the questions: 57 steps of 16."""
+DEMONSTRATIONS, TIMES = 960, 4
+"""So many are learnt, in 57 steps of 16; where there are fewer, each again, but not more than so many times."""
 HELD_OUT = 0.1
 """Share of the questions that nothing is trained on."""
 FOLDER = "cold_start"
 _WARM_UP = 4  # steps, of those 57
 _CHECKPOINT_EVERY = 5
-_FEW = 200  # questions: fewer demonstrations than six steps have
+_FEW = 200  # questions
 _EXAMPLES = 6
 _ROLES = ("rollout", "proposer")
 _LIMITS = ("max_turns", "max_tool_calls", "max_tokens_per_turn", "max_total_tokens")
@@ -152,7 +153,7 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
     """The report, which is `about` it, last: what it stands beside is complete."""
     held = max(1, round(HELD_OUT * len(written.items)))
     trained, held_out = written.items[held:], written.items[:held]
-    shown = trained[: min(DEMONSTRATIONS, len(written.items) // 2)]
+    shown = list(islice(cycle(trained), min(DEMONSTRATIONS, TIMES * len(trained))))
     proposed = [item.proposed for item in shown if item.proposed] if proposes else []
     demonstrations = [*(item.solved for item in shown), *proposed[: len(shown) // 2]]
     files.folder.mkdir(parents=True, exist_ok=True)
