@@ -1,13 +1,14 @@
 """The cold start of a run."""
 
 import json
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
-from evoseek.cold_start.phase import ColdStart, cold_start
+from evoseek.cold_start.phase import TIMES, ColdStart, cold_start
 from evoseek.corpus.demonstrations import ProposerDemonstration, load_demonstrations
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, DataError, PolicyError, RunError, RunLockedError
@@ -93,7 +94,7 @@ def test_of_two_questions_one_is_learnt_and_one_is_held_out(tmp_path: Path):
     )
     files = ColdStart(tmp_path / "run" / "cold_start")
     assert [len(load_questions(path)) for path in (files.held_out, files.questions)] == [1, 1]
-    assert len(load_demonstrations(files.demonstrations)) == 1
+    assert len(load_demonstrations(files.demonstrations)) == TIMES
 
 
 def test_one_question_is_too_few(tmp_path: Path):
@@ -107,10 +108,21 @@ def test_held_out_questions_are_neither_demonstrated_nor_trained_on(index: Path,
     cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
     files = ColdStart(tmp_path / "cold_start")
     held, trained = ({question.text for question in load_questions(path)} for path in (files.held_out, files.questions))
-    shown = {one.question.text for one in load_demonstrations(files.demonstrations)}  # pyright: ignore[reportAttributeAccessIssue]
-    assert (len(held), len(trained), len(shown)) == (6, 54, 30)
+    shown = [one.question.text for one in load_demonstrations(files.demonstrations)]  # pyright: ignore[reportAttributeAccessIssue]
+    assert (len(held), len(trained), len(shown)) == (6, 54, TIMES * 54)
     assert not held & trained
-    assert shown <= trained
+    assert Counter(shown) == dict.fromkeys(trained, TIMES)
+
+
+@pytest.mark.parametrize(("most", "once", "twice"), [(40, 40, 0), (54, 54, 0), (60, 48, 6)])
+def test_no_more_is_demonstrated_than_is_learnt(
+    index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, once: int, twice: int
+):
+    monkeypatch.setattr("evoseek.cold_start.phase.DEMONSTRATIONS", most)
+    cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+    made = load_demonstrations(ColdStart(tmp_path / "cold_start").demonstrations)
+    times = Counter(Counter(one.question.text for one in made).values())  # pyright: ignore[reportAttributeAccessIssue]
+    assert (times[1], times[2]) == (once, twice)
 
 
 def test_demonstrations_of_the_test_set_are_left_out_by_the_run_that_learns_them(index: Path, tmp_path: Path):
@@ -124,7 +136,7 @@ def test_demonstrations_of_the_test_set_are_left_out_by_the_run_that_learns_them
 def test_dr_zero_learns_both_roles(index: Path, tmp_path: Path):
     cold_start(settings(index, "dr-zero"), RunDirectory(tmp_path), console=QUIET, learn=Learner())
     made = load_demonstrations(ColdStart(tmp_path / "cold_start").demonstrations)
-    assert sum(isinstance(one, ProposerDemonstration) for one in made) == 15
+    assert sum(isinstance(one, ProposerDemonstration) for one in made) == TIMES * 54 // 2
 
 
 @pytest.mark.parametrize("given", [{}, {"policy.dtype": "bfloat16"}])
