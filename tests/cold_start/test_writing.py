@@ -294,8 +294,8 @@ def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
     assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
 
 
-@pytest.mark.parametrize("number", [80, 2000])
-def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, number: int):
+@pytest.mark.parametrize(("number", "in_place"), [(80, 0), (2000, 8)])
+def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, number: int, in_place: int):
     """Defaults and years are asked for in natural order, which comes first, and inhabitants in place."""
     settings = [
         Document(
@@ -316,16 +316,18 @@ def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, numbe
     forms = [[item for item in items if word in item.question.text] for word in words]
     shares = [len(of_kind(form, "unanswerable")) / len(form) for form in forms if form]
     assert all(0.2 < share < 0.35 for share in shares)
-    assert len(forms[2]) >= 8
+    assert len(forms[2]) >= in_place
 
 
-@pytest.mark.parametrize(("count", "in_place"), [(499, True), (500, False)])
+@pytest.mark.parametrize(("count", "in_place"), [(250, True), (310, False)])
 def test_questions_in_the_order_of_their_statements_are_asked_where_there_are_few_others(
     tmp_path: Path, count: int, in_place: bool
 ):
     towns = [
         Document(
-            f"b{n}", name(n), f"{name(n)} was rebuilt in 1{n} by settlers. {name(n)} has about {n},310 inhabitants."
+            f"b{n}",
+            name(n),
+            f"{name(n)} was rebuilt in 1{n} by settlers. {name(n)} has about {n},310 inhabitants today.",
         )
         for n in range(200, 200 + count)
     ]

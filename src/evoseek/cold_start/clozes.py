@@ -89,6 +89,7 @@ _NAMES = re.compile(
     rf"(?<=\w ){dict(SPANS)['name'].pattern}|{'|'.join(span.pattern for kind, span in SPANS if kind == 'code')}"
 )
 _TERM, _LONGEST_TERM = re.compile(r"[A-Za-z]\w*[_.][\w.]*\w"), 100
+_SIGNS = 9  # that may stand before and after a heading
 _LANGUAGE_PASSAGES = 5  # from which a document's language is told
 _SENTENCES = 1_000  # of a document
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
@@ -170,7 +171,7 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     if not _is_english(passages):
         return
     name = name if 0 < len(words(name)) <= _WORDS_OF_SUBJECT else ""
-    found, last = list(_sentences(passages)), ""
+    found = list(_sentences(passages))
     somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
     of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
         somebody is not None and _has_lived(found[0][0])
@@ -179,8 +180,7 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         other = SOMEBODY.match(sentence)
         if other and somebody and bool(other["he"]) != bool(somebody["he"]):
             continue  # "She" of somebody else than the document's "he"
-        heading, last = last, sentence
-        sentence = _with_term(_condition_last(sentence), held[0], is_first=heading == held[0].heading)
+        sentence = _with_term(_condition_last(sentence), held[0])
         told = _with_subject(sentence, name, found[0][0], of_person=of_person)
         if told is None or (POINTS.match(told) and not (name and told.startswith(name))):
             continue
@@ -278,15 +278,23 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
 
 
-def _with_term(sentence: str, passage: Passage, *, is_first: bool) -> str:
+def _with_term(sentence: str, passage: Passage) -> str:
     """The statement of a default, or of what something does, with the identifier that is its heading. Only the first
     one after the heading says what it does: "Sets the limit." under `max_size` to "max_size sets the limit."."""
-    term = _BRACKETS.sub("", passage.heading or "")
-    if len(term) > _LONGEST_TERM or not _TERM.fullmatch(term):
+    heading = passage.heading or ""
+    term = _BRACKETS.sub("", heading) if len(heading) <= _LONGEST_TERM else ""
+    if not _TERM.fullmatch(term):
         return sentence
-    if is_first and DOES.match(sentence):
+    if DOES.match(sentence) and _follows(passage, heading, sentence):
         return f"{term} {sentence[0].lower()}{sentence[1:]}"
     return DEFAULT.sub(f"The default of {term} is ", sentence)
+
+
+def _follows(passage: Passage, heading: str, sentence: str) -> bool:
+    """Whether a sentence is the first after the heading with which a passage begins."""
+    begins = passage.text[: _SIGNS + len(heading) + _SIGNS + len(sentence)].split()
+    heading, sentence = (re.escape(part) for part in (" ".join(heading.split()), sentence))
+    return re.match(rf"\W{{0,{_SIGNS}}}{heading}\W+{sentence}", " ".join(begins)) is not None
 
 
 def _without_brackets(sentence: str, name: str) -> tuple[str, str]:
@@ -333,24 +341,22 @@ def _of_spans(statement: _Statement) -> Iterator[Cloze]:
             taken.append((start, end))
             answer = re.sub(r"['’]s$|[-.'’]+$", "", text[start:end])
             is_empty = len(answer) < 2 or NO_NAMES.fullmatch(answer) or answer in OPEN.split()
-            is_inner = start > 0 or (kind == "code" and STATES.match(text[end:]))
+            is_inner = text[:start].strip("`\"'") or (kind == "code" and STATES.match(text[end:].lstrip("`\"'")))
             if is_inner and not is_empty and not _within(statement, start, end):
                 yield from _of_span(answer, kind, text[:start], text[start + len(answer) :], statement)
 
 
 def _of_purpose(passages: Sequence[Passage], name: str) -> Iterator[Cloze]:
     """What something is for, from a line such as "pg_dump - extract a database into a script", below its title."""
-    for passage in passages:
-        for found in PURPOSE.finditer(passage.text):
-            said = found["said"].rstrip(" .")
-            question = f"what is used to {said}"
-            if (
-                found["name"] == name
-                and len(words(question)) in _WORDS_OF_QUESTION
-                and not set(words(name)) <= set(words(said))
-            ):
-                statement = _Statement(found[0], name, False, (passage,))
-                yield statement.asks(question, name, "subject", said, after=said)
+    lines = ((passage, found) for passage in passages for found in PURPOSE.finditer(passage.text))
+    passage, found = next(((passage, found) for passage, found in lines if found["name"] == name), (None, None))
+    if passage is None or found is None:
+        return
+    said = " ".join(found["said"].split())
+    question = f"what is used to {said}"
+    is_whole = not OPEN_END.search(said) and not TWO_SENTENCES.search(said) and not set(words(name)) <= set(words(said))
+    if is_whole and len(words(question)) in _WORDS_OF_QUESTION:
+        yield _Statement(found[0], name, False, (passage,)).asks(question, name, "subject", said, after=said)
 
 
 def _within(statement: _Statement, start: int, end: int) -> bool:

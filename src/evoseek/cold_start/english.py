@@ -371,16 +371,23 @@ FINITE = {
 }
 """Forms of common verbs, with the auxiliary that stands before the subject of a question and the verb that stays."""
 
-DOES = re.compile(rf"(?i:{'|'.join(map(_present, _VERBS.split()))}) ")
+_THIRD_PERSONS = "|".join(_present(verb) for verb in _VERBS.split() if verb not in _NOUNS.split())
+_ALSO_PLURALS = "|".join(_present(verb) for verb in _NOUNS.split())
+_STATES = (
+    rf"(?:(?:{_THIRD_PERSONS}) (?!of |(?:NULL|null|true|false|zero|nothing)\b)"
+    rf"|(?:{_ALSO_PLURALS}) (?=(?:the|an?|all|any|each|every|whether|how|its|one|up)\b))"
+)
+DOES = re.compile(f"(?i:{_STATES})")
 """How a sentence begins that says what its heading does: `Sets the`."""
 STATES = re.compile(
     r" (?!(?:is|was) an? (?!.*\b(?:that|which)\b))"
-    rf"(?:{VERB}|{'|'.join(map(_present, _VERBS.split()))}) (?!(?:of|is|are|from|in) )"
+    rf"(?:{_STATES}|{VERB} (?!(?:(?:be )?(?:added|removed|deprecated)|not|no|only|also|in|from) ))"
 )
 """What follows an identifier of which something is said that is not said of many: `is a method` alone is."""
 PURPOSE = re.compile(
-    r"^(?P<name>\S[^\n]{0,80}?) (?:[—–]|--?) "
-    r"(?P<said>[a-z][a-z-]*(?<![^s]s) (?:(?:and|or) [a-z-]+ )?(?:an?|the|one|all)\b[^\n]*)",
+    rf"^(?P<name>\S[^\n]{{0,80}}?) (?:[—–]|--?) "
+    rf"(?P<said>(?!(?:{OPEN.replace(' ', '|')}|then|now|once|formerly)\b)[a-z][a-z-]*(?<![^s]s)(?<!ing) "
+    r"(?:(?:and|or) [a-z-]+ )?(?:an?|the|one|all) \w[^\n\r.;:()—–|?]{0,200}?)[ .]*\r?$",
     re.MULTILINE,
 )
 """A line that says what a command is for: `pg_dump - extract a database`."""

@@ -12,7 +12,7 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice, product
+from itertools import islice
 from math import ceil
 from typing import TypeVar
 
@@ -52,7 +52,7 @@ _OF_AN_ANSWER = 0.01  # at most this share of the questions of one hop has the s
 _LIKENESS = 0.8
 _DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack so many of a question's words
 _UNSAID_BESIDE = 0.5  # where the answer is
-_ENOUGH = 500  # questions in natural order, without the others
+_ENOUGH = 300  # kept questions of one hop in natural order: then there are no others
 _AT_ONCE = 128  # questions whose searches are one call of the engine
 
 
@@ -90,17 +90,19 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     rng.shuffle(linked)
     compared = list(comparisons(by_document, rng))
     rng.shuffle(compared)
-    if sum(cloze.is_natural for found in by_document.values() for cloze in found) >= _ENOUGH:
-        by_document = {id: [cloze for cloze in found if cloze.is_natural] for id, found in by_document.items()}
-        linked = [chain for chain in linked if is_natural(chain.question)]
-    number = min(number, sum(map(len, by_document.values())))
+    linked = [chain for chain in linked if is_natural(chain.question)] or linked
+    natural, in_place = (_in_order(by_document, in_front) for in_front in (True, False))
+    made = sum(map(len, natural.values()))
+    number = min(number, max(made, min(_ENOUGH, made + sum(map(len, in_place.values())))))
     writer = _Writer(engine, k, documents)
     writer.counts.update(documents=len(documents), **{"made/chain": len(linked), "made/comparison": len(compared)})
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
     two = await writer.of_two_hops(compared, "comparison", round(COMPARISONS * number))
     two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
     none = await writer.without_second_hop(linked[::-1], round(UNANSWERABLE * number) // 3)
-    found = await writer.of_clozes(_spread(by_document, rng), number - len(two) - len(none))
+    found = await writer.of_clozes(_spread(natural, rng), number - len(two) - len(none))
+    missing = min(number - len(two) - len(none), _ENOUGH) - len(found)
+    found += await writer.of_clozes(_spread(in_place, rng), missing) if missing > 0 else []
     share = round(UNANSWERABLE * (len(found) + len(two) + len(none))) - len(none)
     one, hidden = await writer.hide(found, max(0, share))
     written = [*one, *two, *none, *hidden]
@@ -149,11 +151,15 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
     }
 
 
+def _in_order(by_document: Mapping[str, Sequence[Cloze]], in_front: bool) -> dict[str, list[Cloze]]:
+    return {id: [cloze for cloze in found if cloze.is_natural == in_front] for id, found in by_document.items()}
+
+
 def _spread(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Cloze]:
-    """Questions of every document in turn, first those in natural order, that name what they are about first."""
+    """Questions of every document in turn, first those that name what they are about."""
     mixed = {id: rng.sample(found, len(found)) for id, found in by_document.items()}
-    for form in product((True, False), repeat=2):
-        own = [[cloze for cloze in found if (cloze.is_natural, bool(cloze.query)) == form] for found in mixed.values()]
+    for is_named in (True, False):
+        own = [[cloze for cloze in found if bool(cloze.query) == is_named] for found in mixed.values()]
         for place in range(max(map(len, own), default=0)):
             yield from (found[place] for found in own if place < len(found))
 
