@@ -15,7 +15,6 @@ from dataclasses import dataclass
 from evoseek.cold_start.english import (
     AGAIN,
     ARTICLE,
-    ASKED_TWICE,
     BETWEEN,
     BORN,
     BROKEN,
@@ -35,6 +34,7 @@ from evoseek.cold_start.english import (
     LISTED,
     LIVED,
     MADE_BY,
+    MISSTATED,
     NAMED,
     NATION,
     NATIONALITY,
@@ -231,7 +231,7 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
 def _with_heading_apart(passage: Passage) -> str:
     """The text, a form feed for the white space after the heading that it begins with."""
     heading = r"\s+".join(map(re.escape, (passage.heading or "").split()))
-    return re.sub(rf"\A(\W{{0,9}}{heading})\s(?=\s*[A-Z])", "\\1\f", passage.text) if heading else passage.text
+    return re.sub(rf"\A(\W{{0,{_SIGNS}}}{heading})\s(?=\s*[A-Z])", "\\1\f", passage.text) if heading else passage.text
 
 
 def _has_lived(first: str) -> bool:
@@ -348,15 +348,17 @@ def _of_spans(statement: _Statement) -> Iterator[Cloze]:
 
 def _of_purpose(passages: Sequence[Passage], name: str) -> Iterator[Cloze]:
     """What something is for, from a line such as "pg_dump - extract a database into a script", below its title."""
-    lines = ((passage, found) for passage in passages for found in PURPOSE.finditer(passage.text))
-    passage, found = next(((passage, found) for passage, found in lines if found["name"] == name), (None, None))
-    if passage is None or found is None:
-        return
-    said = " ".join(found["said"].split())
-    question = f"what is used to {said}"
-    is_whole = not OPEN_END.search(said) and not TWO_SENTENCES.search(said) and not set(words(name)) <= set(words(said))
-    if is_whole and len(words(question)) in _WORDS_OF_QUESTION:
-        yield _Statement(found[0], name, False, (passage,)).asks(question, name, "subject", said, after=said)
+    for passage in passages:
+        for found in PURPOSE.finditer(passage.text):
+            if found["name"] != name:
+                continue
+            said = " ".join(found["said"].split())
+            question, known = f"what is used to {said}", set(words(said))
+            is_whole = not OPEN_END.search(said) and not TWO_SENTENCES.search(said)
+            if is_whole and len(words(question)) in _WORDS_OF_QUESTION and not set(words(name)) <= known:
+                statement = _Statement(found[0], name, False, (passage,))
+                yield statement.asks(question, name, "subject", said, after=said)
+            return
 
 
 def _within(statement: _Statement, start: int, end: int) -> bool:
@@ -388,7 +390,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if kind == "code" and describes and (article := re.search(r"\b[Tt]he $", before)):
         asked, stem = "what" if is_finite(rest.split()[0]) else "which", before[: article.start()]
         question = fronted(name, stem, asked, after) or f"{stem}{asked}{after}"
-    elif re.fullmatch("(?:The|An?) ", before):
+    elif is_first and before:
         question = f"{asked}{after}"
     elif OPEN_STEM.search(stem):
         return
@@ -407,7 +409,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     if question.count('"') % 2 or TWO_SENTENCES.search(question) or BROKEN.search(question):
         return  # another part of a title or of the text, or of an identifier
     in_front = is_natural(opened(question))
-    if in_front and ASKED_TWICE.search(opened(question)):
+    if in_front and MISSTATED.search(opened(question)):
         return
     if not in_front and len(words(stem)) == 1:
         return  # "sometimes which flag"

@@ -115,12 +115,11 @@ OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 _COMMA = r",(?!(?<=\d,) \d{4}\b)"  # not that of a date
-CLAUSE_END = re.compile(
-    rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| and | or | who | which | where | that | but | when | for | with "
-)
 WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| and | or | but ")
-"""Where a clause ends that keeps what restricts it."""
+"""Where a clause ends with all that restricts it."""
+CLAUSE_END = re.compile(rf"{WHOLE_END.pattern}| who | which | where | that | when | for | with ")
 RELATIVE = re.compile(" (?:that|which|who|whose|where|when)\\b")
+"""What follows a name of which something is said before the statement: `the flag that is set`."""
 CONDITION = re.compile(r"[,;:]?(?: and)? ?\b(?:if|unless|until|when|provided|except|as long as)\b")
 """What may follow the end of a clause that is not true without it."""
 LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w|[a-z]+[A-Z])")
@@ -435,7 +434,7 @@ BROKEN = re.compile(
 )
 """What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis or before a section's
 number."""
-ASKED_TWICE = re.compile(
+MISSTATED = re.compile(
     r"^(?:Who|What|Which|When|Where|How) .*\b(?:who|what|which)\b|\ban? (?:[\w-]+ ){1,3}(?:named|called)$|"
     r"\b(?:like|last|a call to|beginning|approximately|any|(?<!known )(?<!named )as)$|"
     r"\b(?:an?|the) (?:[a-z]+ed|\w+_\w+)$|^What of |^(?:Who|What|Which)(?: \w+){0,2} also |"

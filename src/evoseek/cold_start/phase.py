@@ -39,7 +39,8 @@ from evoseek.training.inputs import inputs_of, questions_to_write
 from evoseek.training.settings import TrainingSettings
 
 DEMONSTRATIONS, TIMES = 960, 4
-"""So many are learnt, in 57 steps of 16; where there are fewer, each again, but not more than so many times."""
+"""So many are learnt, in 57 steps of 16; where there are fewer, each again, but not more than so many times. Epochs are
+whole, and two of them would take up to twice as long."""
 HELD_OUT = 0.1
 """Share of the questions that nothing is trained on."""
 FOLDER = "cold_start"

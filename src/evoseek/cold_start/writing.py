@@ -93,16 +93,17 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     linked = [chain for chain in linked if is_natural(chain.question)] or linked
     natural, in_place = (_in_order(by_document, in_front) for in_front in (True, False))
     made = sum(map(len, natural.values()))
-    number = min(number, max(made, min(_ENOUGH, made + sum(map(len, in_place.values())))))
+    number = min(number, max(made, min(_ENOUGH, sum(map(len, by_document.values())))))
     writer = _Writer(engine, k, documents)
     writer.counts.update(documents=len(documents), **{"made/chain": len(linked), "made/comparison": len(compared)})
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
     two = await writer.of_two_hops(compared, "comparison", round(COMPARISONS * number))
     two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
     none = await writer.without_second_hop(linked[::-1], round(UNANSWERABLE * number) // 3)
-    found = await writer.of_clozes(_spread(natural, rng), number - len(two) - len(none))
-    missing = min(number - len(two) - len(none), _ENOUGH) - len(found)
-    found += await writer.of_clozes(_spread(in_place, rng), missing) if missing > 0 else []
+    room = number - len(two) - len(none)
+    found = await writer.of_clozes(_spread(natural, rng), room)
+    if (missing := min(room, _ENOUGH) - len(found)) > 0:
+        found += await writer.of_clozes(_spread(in_place, rng), missing)
     share = round(UNANSWERABLE * (len(found) + len(two) + len(none))) - len(none)
     one, hidden = await writer.hide(found, max(0, share))
     written = [*one, *two, *none, *hidden]
