@@ -62,16 +62,55 @@ def asked(title: str, text: str) -> dict[str, str]:
          "Which option opens the parts of the tall reader?", "brill_zone"),
         ("The brill_zone returns the parts of the tall reader.", "What returns the parts of the tall reader?",
          "brill_zone"),
-        ("The flat part of the tall reader is called BrillZone.", "What is the flat part of the tall reader called?",
+        ("The flat part of the Brill reader is called BrillZone.", "What is the flat part of the Brill reader called?",
          "BrillZone"),
+        ("Flat parts of the Brill reader are kept in brill_zone.",
+         "What are flat parts of the Brill reader kept in?", "brill_zone"),
         ("Flat parts of the tall reader are kept in brill_zone.",
-         "What are flat parts of the tall reader kept in?", "brill_zone"),
+         "What are flat parts of the tall reader kept in?", None),  # of which reader?
+        ("BrillZone reads four kinds of flat parts.", "How many kinds of flat parts does BrillZone read?", "four"),
         ("The brill_zone flag tells Marlow that the reader is open.",
          "Which flag tells Marlow that the reader is open?", "brill_zone"),
         ("The brill_zone option opens parts of the reader for use with two files, which is slow.",
          "Which option opens parts of the reader for use with two files?", "brill_zone"),
-        ("The brill_zone option opens either the reader or its parts at once.",
-         "Which option opens either the reader?", None),
+        ("The brill_zone option opens either the reader or the flat part at once.",
+         "Which option opens either the reader or the flat part at once?", "brill_zone"),
+        ("The brill_zone option opens all flat readers and returns the parts of all.",
+         "Which option opens all flat readers and returns the parts of all?", "brill_zone"),
+        ("The option brill_zone opens the flat readers that are kept for parts.",
+         "Which option opens the flat readers that are kept for parts?", "brill_zone"),
+        ("Version 3.2 of Marlow opens flat readers that are kept for parts.",
+         "Which version of Marlow opens flat readers that are kept for parts?", "3.2"),
+        *(
+            (f"The brill_zone option opens the flat {rest}.", "Which option opens the flat readers?", None)
+            for rest in ("readers, parts, or kinds", "readers, either open or closed", "readers and all parts are read")
+        ),
+        ("The brill_zone option opens the flat readers and it ends all parts.",
+         "Which option opens the flat readers?", "brill_zone"),
+        ("The brill_zone option and the parts are kept in a flat reader.",
+         "Which option and the parts are kept in a flat reader?", None),
+        *(
+            (f"The {noun} brill_zone opens the parts of all flat readers.",
+             f"Which {noun} opens the parts of all flat readers?", None)
+            for noun in ("default", "optional", "required", "underlying")
+        ),
+        ("The brill_zone becomes open to all flat readers.", "What becomes open to all flat readers?", "brill_zone"),
+        ("The brill_zone option means that when flat readers are opened, parts are kept.",
+         "Which option means that when flat readers are opened?", None),
+        ("The brill_zone method of the flat readers might, however, open parts.",
+         "Which method of the flat readers might?", None),
+        ("The flat parts of BrillZone are kept in brill_part on all readers.",
+         "What are the flat parts of BrillZone kept in on all readers?", None),
+        ("The default of brill_zone 512kB on Marlow is 3 parts.", "What is the default of brill_zone 512kB on Marlow?",
+         None),
+        ("Flat parts of Marlow in all are one of two.", "How many are flat parts of Marlow in all one of?", None),
+        ("Table keys BrillZone The parts of it hold 3 readers.",
+         "How many readers do Table keys BrillZone The parts of it hold?", None),
+        *(
+            (f"BrillZone may use 13 {rest}.", f"How many {rest} may BrillZone use?", answer)
+            for rest, answer in [("flat parts", "13"), ("through flat parts", None), ("flat part size", None),
+                                 ("people", "13")]
+        ),
         ("The brill_zone that the reader opens has flat parts.", "What that the reader opens has flat parts?", None),
         ("brill_zone returns the flat parts of the reader when it is open.",
          "What returns the flat parts of the reader when it is open?", None),
@@ -279,6 +318,22 @@ def test_what_a_subject_is_said_to_be_asks_for_it():
         for of_what in ("Danish", "Brill")
     ]
     assert [list(found.values()).count("Ada Birk") for found in many] == [0, 1]  # there is more than one Danish writer
+
+
+@pytest.mark.parametrize(
+    ("said", "question"),
+    [
+        ("is an underground Brill rapper of the north", "Who is an underground Brill rapper of the north?"),
+        ("was the first wife of the second Duke of Vell", "Who was the first wife of the second Duke of Vell?"),
+        ("is a film director from the valley of Oro", "Who is a film director from the valley of Oro?"),
+        ("is a short film about the ruler of Oro", "What is a short film about the ruler of Oro?"),
+        ("is a short film about the days of Oro and the life and death of Bo Lund", None),
+    ],
+)
+@pytest.mark.parametrize("told", ["", " She sang."])
+def test_a_subject_is_somebody_or_a_work_by_what_it_is_said_to_be(said: str, question: str | None, told: str):
+    found = [one.question for one in of("Nela Boss", f"Nela Boss {said}.{told}") if one.kind == "subject"]
+    assert found == ([question] if question else [])
 
 
 @pytest.mark.parametrize(

@@ -15,12 +15,14 @@ from dataclasses import dataclass
 from evoseek.cold_start.english import (
     AGAIN,
     ARTICLE,
+    BEGINS,
     BETWEEN,
     BORN,
     BROKEN,
     CLAUSE_END,
     CONDITION,
     CONDITIONAL,
+    CONTINUES,
     DEFAULT,
     DEPENDS,
     DESCRIBES,
@@ -31,6 +33,7 @@ from evoseek.cold_start.english import (
     HEADING,
     HEDGED,
     IN_CONDITION,
+    IS_ONE,
     LISTED,
     LIVED,
     MADE_BY,
@@ -86,7 +89,8 @@ _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code
 _CODE = re.compile(r">>>|[;*|={}<>#]")
 _TWICE = re.compile(r"(\w+) \1\b", re.IGNORECASE)  # a heading, and the sentence after it
 _NAMES = re.compile(
-    rf"(?<=\w ){dict(SPANS)['name'].pattern}|{'|'.join(span.pattern for kind, span in SPANS if kind == 'code')}"
+    rf"(?<=\w ){dict(SPANS)['name'].pattern}|[a-z][A-Z]|\b[A-Z]{{2}}|"
+    + "|".join(span.pattern for kind, span in SPANS if kind == "code")
 )
 _TERM, _LONGEST_TERM = re.compile(r"[A-Za-z]\w*[_.][\w.]*\w"), 100
 _SIGNS = 9  # that may stand before and after a heading
@@ -374,9 +378,10 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
     describes = DESCRIBES.match(rest) is not None
     before = before.rstrip("`\"'")
     is_first = re.fullmatch("(?:(?:The|An?) )?", before) is not None
-    cut = (WHOLE_END if is_first else CLAUSE_END).search(rest)
+    is_subject = BEGINS.fullmatch(VERSION.sub("", before)) is not None
+    cut = (WHOLE_END if is_subject else CLAUSE_END).search(rest)
     after = (rest[: cut.start()] if cut else rest).rstrip(" .`\"'")
-    if OPEN_END.search(after) or (is_first and RELATIVE.match(rest)) or (cut and CONDITION.match(rest[cut.start() :])):
+    if OPEN_END.search(after) or (is_subject and RELATIVE.match(rest)) or _goes_on(rest, after, cut):
         return
     asked, stem = _asked(kind, answer, before, after)
     if kind == "version" and len(words(stem)) < 3 and not after.strip():
@@ -413,10 +418,19 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
         return
     if not in_front and len(words(stem)) == 1:
         return  # "sometimes which flag"
-    says = _NAMES.search(before + after) or (in_front and len(known - STOP_WORDS) >= _WORDS_SAID)
+    says = _NAMES.search(before + after) or (in_front and is_subject and len(known - STOP_WORDS) >= _WORDS_SAID)
     is_whole = query or (says and not REFERS.search(question) and not UNSAID.search(question))
     if len(words(question)) in _WORDS_OF_QUESTION and not own <= known and is_whole:
         yield statement.asks(question, answer, kind, query, before, after)
+
+
+def _goes_on(rest: str, after: str, cut: re.Match[str] | None) -> bool:
+    """Whether what is cut off `rest` behind `after` is a condition, or the rest of a phrase that began there."""
+    if cut is None:
+        return False
+    left = rest[cut.start() :]
+    is_phrase = re.search(r" [a-z][a-z-]*$", after) is not None  # a name is whole
+    return CONDITION.match(left) is not None or (is_phrase and CONTINUES.match(left) is not None)
 
 
 def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
@@ -441,7 +455,7 @@ def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
         return True
     if kind in ("date", "year") and AGAIN.search(before):
         return True
-    is_joined = BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and )", rest)
+    is_joined = BETWEEN.search(before) or re.match(" (?:[A-Z]|to |and |through )", rest)
     return kind in ("year", "number") and is_joined is not None
 
 
@@ -484,10 +498,13 @@ def _of_subject(statement: _Statement) -> Iterator[Cloze]:
         return
     end = CLAUSE_END.search(found[1], min(len(found[1]), 40))
     description = (found[1][: end.start()] if end else found[1]).rstrip(" .")
+    if _goes_on(found[1], description, end):
+        return
     said = words(description)
     is_specific = re.search(r"[A-Z0-9]", NATION.sub("", description)) is not None and not OPEN_END.search(description)
     if is_specific and len(said) in _WORDS_OF_SUBJECT_QUESTION and not set(words(name)) & set(said):
-        asked = "who" if statement.of_person else "what"
+        noun = IS_ONE.search(description)
+        asked = "who" if (noun["people"] if noun else statement.of_person) else "what"
         of_kind = OF_KIND.fullmatch(description)
         question = f"which {of_kind['kind']}was {of_kind['said']}" if of_kind else f"{asked} {description}"
         yield statement.asks(question, name, "subject", description, after=description)

@@ -54,7 +54,7 @@ SPANS = (
     (
         "number",
         re.compile(
-            rf"(?<![\w.,/:$€£-])(?:\d+(?:,\d{{3}})*(?:\.\d+)?(?: (?:{_LARGE}))?|{_NUMERALS})(?![\w%/:-]|[.,]\w)"
+            rf"(?<![\w.,/:$€£\\-])(?:\d+(?:,\d{{3}})*(?:\.\d+)?(?: (?:{_LARGE}))?|{_NUMERALS})(?![\w%/:-]|[.,]\w)"
         ),
     ),
 )
@@ -115,11 +115,17 @@ OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 _COMMA = r",(?!(?<=\d,) \d{4}\b)"  # not that of a date
-WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| and | or | but ")
+_CLAUSE = rf"(?:it|they|then|(?:(?:the |no )?\S+ )?\S+ {VERB})\b"
+WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| but |(?: and| or)(?= {_CLAUSE})")
 """Where a clause ends with all that restricts it."""
-CLAUSE_END = re.compile(rf"{WHOLE_END.pattern}| who | which | where | that | when | for | with ")
-RELATIVE = re.compile(" (?:that|which|who|whose|where|when)\\b")
-"""What follows a name of which something is said before the statement: `the flag that is set`."""
+CLAUSE_END = re.compile(rf"{WHOLE_END.pattern}| and | or | who | which | where | that | when | for | with ")
+CONTINUES = re.compile(
+    rf" (?:and|or) (?!(?:later|it|they|then|{VERB[3:-1]})\b)|, either |, [\w-]+(?: [\w-]+)?,? (?:and|or) "
+)
+"""How a phrase goes on that is cut: ` and feature enhancements`, `, deleted, or modified`."""
+RELATIVE = re.compile(" (?:that|which|who|whose|where|when|and|or)\\b")
+"""What follows a name of which something is said before the statement, or that is one of several: `the flag that is
+set`, `the flag and the mode`."""
 CONDITION = re.compile(r"[,;:]?(?: and)? ?\b(?:if|unless|until|when|provided|except|as long as)\b")
 """What may follow the end of a clause that is not true without it."""
 LISTED = re.compile(r"`?(?:,| and| or) (?:[A-Z`]|\w+[_.(]\w|[a-z]+[A-Z])")
@@ -128,10 +134,13 @@ OPEN = (
     "a an the of in on at by to for from with as and or but not is was are were be been has had have that which who "
     "whose his her its their into between during until since than about after before when where while also only"
 )
+BEGINS = re.compile(rf"(?:(?:The|An?) (?:(?!(?:{OPEN.replace(' ', '|')})\b)[a-z][a-z-]+ ){{0,2}})?")
+"""How a statement begins about what comes next: `The `, `The system catalog `."""
 DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
 OPEN_END = re.compile(
     rf"\b(?:{OPEN.replace(' ', '|')}|if|so|such|because|unless|either|both|directed|written|produced|starring|born|"
+    rf"{VERB[3:-1]}|might|could|would|"
     r"showing|containing|including|indicating|specifying|to (?:indicate|signal|specify|assume)|"
     r"indicat(?:e|es|ing) that (?:an?|the|no) [\w-]+|"
     r"(?:between|both|either|neither)(?: (?!and\b|or\b|nor\b)\S+)+)$"
@@ -154,7 +163,7 @@ NO_PLACE = re.compile(
 """Names that follow `in` and are no places: wars, months, and what is spelled as programs are."""
 BETWEEN = re.compile(r"(?:\b(?:between|between \w+ and|early|late|mid|[A-Z]{2,}s?)|['’]s?) $")
 """What stands before a number that says nothing alone: `between 1912 and 1920`, `RFC 1521`, `the women's 200 m`."""
-NUMBERED = re.compile(r"\b(?:(?!(?:In|About|Over|Only|Some|Nearly)\b)[A-Z][a-z]+|from [\d.,]+ to) $")
+NUMBERED = re.compile(r"\b(?:(?!(?:In|About|Over|Only|Some|Nearly)\b)[A-Z][A-Za-z]+|from [\d.,]+ to) $")
 """What stands before a number that is a part of a name, or of a range: `Mariner 10`, `from 10 to 20`."""
 UNIT = re.compile(r"\d $")
 """What stands before the unit of a number: `10 EUR`."""
@@ -247,6 +256,17 @@ WORK = re.compile(
 )
 """The noun of a work, before what is said of it: `1947 film `, `novel written and `."""
 
+IS_ONE = re.compile(
+    rf"\b(?:(?P<people>(?:grand|half-|step)?(?:{_KIN})|{_WORK}|activist|architect|athlete|bishop|coach|countess|dancer|"
+    r"duke|earl|editor|engineer|explorer|inventor|journalist|lawyer|leader|model|[a-z]*(?:man|woman)|monk|officer|"
+    r"philosopher|photographer|player|politician|pope|president|priest|prince|princess|professor|rapper|ruler|saint|"
+    r"scholar|sculptor|soldier|sultan|teacher|[a-z]+ian|[a-z]+baller|[a-z]+(?:maker|writer))"
+    r"|(?:album|book|documentary|film|game|magazine|musical|newspaper|novel|opera|painting|play|poem|program|series|show|"
+    r"single|song|story)"
+    r"(?= (?:about|based|by|directed|for|from|in|of|on|produced|released|shot|starring|that|which|written)\b|$))\b"
+)
+"""What somebody is, or a work, by the first noun of either kind: `an English rapper`, `a film about a rapper`."""
+
 OF_WHOLE = re.compile(
     r"(?: is| was|:) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|"
     r"district|municipality|song|chapter|character) of the (?P<whole>module|class|package|library|program|band|group|"
@@ -310,9 +330,9 @@ ADVERBIAL = re.compile(
 """Where a phrase begins that stays behind its verb."""
 
 _VERBS = (
-    "accept act add allow appear apply attend begin belong build call carry cause change compete compile compute "
-    "consist contain control convert cover create debut define depend describe design determine die direct divide "
-    "earn enable end establish evaluate execute exist extend feature fetch form gain generate get give graduate "
+    "accept act add allow appear apply attend become begin belong build call carry cause change compete compile "
+    "compute consist contain control convert cover create debut define depend describe design determine die direct "
+    "divide earn enable end establish evaluate execute exist extend feature fetch form gain generate get give graduate "
     "have hold host identify ignore implement include indicate inherit insert introduce invent invoke join last lead "
     "live lie load maintain make manage marry mean measure modify move need obtain offer open operate own perform play "
     "prevent produce provide publish raise reach read receive record refer release remain remove replace represent "
@@ -325,6 +345,7 @@ _NOUNS = (
 )
 """Verbs whose third person is as often a noun."""
 _IRREGULAR = {
+    "became": "become",
     "began": "begin",
     "built": "build",
     "gave": "give",
@@ -393,7 +414,8 @@ PURPOSE = re.compile(
 
 _NO_NOUNS = (
     f"{OPEN} late then famous former great young old new first second third last next same other own original entire "
-    "main popular current recent input corresponding successful single specified given top-level initial next-to-last"
+    "main popular current recent input corresponding successful single specified given top-level initial next-to-last "
+    "default optional required underlying"
 )
 NOUN = re.compile(rf"\b[Tt]he (?P<noun>(?:[a-z][a-z-]+ )?(?!(?:{_NO_NOUNS.replace(' ', '|')})\b)[a-z][a-z-]+) $")
 """What stands before a name that it is the name of: `the poet `, `the preprocessor macro `."""
@@ -430,18 +452,29 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 _ASKED_IN_TOKEN = r"what|which|where|when|who"
 BROKEN = re.compile(
     rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w"
-    r"|[^\d\s]\. ?\d[\d.]*(?:$| if\b| unless\b)|\bone of [\w.]+$"
+    r"|[^\d\s]\. ?\d[\d.]*(?:$| if\b| unless\b)|\bone of [\w.]+$|\w (?:The|This|If|It|An) [a-z]"
 )
-"""What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis or before a section's
-number."""
+"""What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis, before a section's
+number, or behind a heading."""
 MISSTATED = re.compile(
     r"^(?:Who|What|Which|When|Where|How) .*\b(?:who|what|which)\b|\ban? (?:[\w-]+ ){1,3}(?:named|called)$|"
-    r"\b(?:like|last|a call to|beginning|approximately|any|(?<!known )(?<!named )as)$|"
-    r"\b(?:an?|the) (?:[a-z]+ed|\w+_\w+)$|^What of |^(?:Who|What|Which)(?: \w+){0,2} also |"
-    r"^Which [\w ]*[^suia\W]s (?:is|was|does|has)\b|^What is the name of an? "
+    r"\b(?:like|last|a call to|beginning|approximately|any|one of|(?<!known )(?<!named )as)$|"
+    r"\b(?:an?|the) (?:[a-z]+ed|\w+_\w+)$|^What (?:does |is )?(?:of|for|after) |^(?:Who|What|Which)(?: \w+){0,2} also |"
+    r"^Which [\w ]*[^suia\W]s (?:is|was|does|has)\b|^What is the name of an? |"
+    r"^What is the default of \S+ (?!if |unless )|"
+    r"^Which [\w ]*ed (?:is|are|was|does) |"
+    r"\bthat (?:when|if|while) |"
+    r"\b(?:of|with|as|in|on|at|about) "
+    r"(?:of|to|in|on|at|by|from|with|for|as|during|until|after|before|within|into) (?!order)|"
+    rf"^How many (?!(?:(?!(?:{OPEN.replace(' ', '|')})\b)[\w-]+ ){{0,3}}"
+    rf"(?:(?!(?:{OPEN.replace(' ', '|')})\b)[\w-]*[^\W_s]s|people|men|women|children|percent)\b)"
 )
 """What a question in natural order holds whose statement asked, or lacks what it was before (`built around an object
-named`), or its end, or is of one of several."""
-UNSAID = re.compile(r"\bthe (?:(?:old|newer|necessary)\b|(?:fix|strategy|values?)$)")
+named`), or its end, or is of one of several, or whose words are in no order (`set to on Linux`, `how many expression
+is`)."""
+UNSAID = re.compile(
+    r"\bthe (?:(?:old|newer|necessary)\b|(?:fix|strategy|values?)$"
+    r"|(?:call|callback|module|name|operation)\b(?! (?:of|that|to)\b))"
+)
 """What a question cannot be understood by that names nothing: `the value`, of what?"""
 TWO_SENTENCES = re.compile(r"[a-z0-9]{2}[.!?][\"”]?\s(?!\d)|\. (?:The|This|It|If|In|A) ")
