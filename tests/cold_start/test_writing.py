@@ -284,6 +284,31 @@ def test_an_answer_is_looked_for_in_whole_words(tmp_path: Path):
     assert of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
 
 
+def test_a_copy_of_the_document_answers_the_question_too(tmp_path: Path):
+    """A manual is there as pages, and as one file: a search may find either. Where it says something else, it is none."""
+    said = [f"The {name(n)} part returns marlow_{name(n)} at once." for n in range(12)]
+    pages = [Document(f"b{n}", f"part {n}", text) for n, text in enumerate(said)]
+    copies = [Document(f"a{n}", f"copy of {n}", text) for n, text in enumerate(said)]
+    others = [Document(f"a{n}", f"on {n}", f"{text}{f' {name(n)} part at once.' * 3}") for n, text in enumerate(said)]
+    others = [replace(one, text=one.text.replace("returns", "tells of")) for one in others]
+    counts: list[int] = []
+    for folder, more in (("alone", []), ("copies", copies), ("others", others)):
+        (tmp_path / folder).mkdir()
+        counts.append(written(index(tmp_path / folder, [*pages, *more]), 20).counts["not found"])
+    assert counts[0] == counts[1] == 0 < counts[2]
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_an_identifier_that_stands_elsewhere_is_not_hidden(tmp_path: Path, elsewhere: bool):
+    """As in a table of all of them, which the question's words do not find."""
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
+    fill = "".join(f" {name(n)} part." for n in range(12)) * 3
+    tables = [Document(f"b{n}", f"all {n}", f"marlow_{name(n if elsewhere else n + 20)}") for n in range(12)]
+    mentions = [Document(f"m{n}", f"m {n}", fill) for n in range(9)]
+    found = of_kind(written(index(tmp_path, [*said, *tables, *mentions]), 20).items, "unanswerable")
+    assert bool(found) != elsewhere
+
+
 def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
     said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
     others = [

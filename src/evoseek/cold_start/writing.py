@@ -315,7 +315,14 @@ def _batches(items: Iterable[_T]) -> Iterator[list[_T]]:
 
 
 def _holds(passages: Sequence[Passage], cloze: Cloze) -> bool:
-    return any(passage.document_id == cloze.document_id and _contains(passage, cloze.answer) for passage in passages)
+    """Whether a passage of the question's document has its answer, or one of a copy, which has what the statement says
+    beside it."""
+    said = {*words(f"{cloze.before} {cloze.after}")} - STOP_WORDS
+    return any(
+        _contains(passage, cloze.answer)
+        and (passage.document_id == cloze.document_id or (said != set() and _unsaid(said, passage) <= _UNSAID))
+        for passage in passages
+    )
 
 
 def _contains(passage: Passage, answer: str) -> bool:
@@ -330,9 +337,13 @@ def _identifier(cloze: Cloze) -> tuple[str, ...]:
 def _is_about(passage: Passage, cloze: Cloze) -> bool:
     """Whether a passage has nearly all words of a question, stop words aside, and so may answer it in other words, or
     half of them, and the answer."""
-    asked = {*words(cloze.question)} - STOP_WORDS
-    unsaid = len(asked - {*words(passage.contents)}) / max(1, len(asked))
+    unsaid = _unsaid({*words(cloze.question)} - STOP_WORDS, passage)
     return unsaid <= _UNSAID or (unsaid <= _UNSAID_BESIDE and _contains(passage, cloze.answer))
+
+
+def _unsaid(said: set[str], passage: Passage) -> float:
+    """The share of these words that a passage has not."""
+    return len(said - {*words(passage.contents)}) / max(1, len(said))
 
 
 def _refusal(question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
