@@ -200,6 +200,12 @@ def test_the_engine_of_the_project_is_searched_or_another_one_that_is_named(
     assert "Kalo is a city." in found("index", "kalo", "--engine", "lexical")
     assert "has no vectors, which the engine dense needs" in found("index", "kalo", "--set", "search.name=dense")
     assert "depends on a question" in found("kalo", "--engine", "own_engine:OfQuestion")
+    assert "Kalo is a city." in found("index", "kalo")  # which the project's engine would not search
+    assert "much of dspo, index" in found("index", "kalo", "--engine", own)
+    file.write_text('[search]\nname = "remote"\nurl = "http://127.0.0.1:9/retrieve"\n')
+    assert "Kalo is a city." in found("index", "kalo")
+    named = found("index", "kalo", "--engine", "remote")
+    assert "remote searches no index, but the index index was given. Leave out the index, or name an engine" in named
     file.write_text('[search]\nindex = "index"\nname = "hybrid"\n')
     assert "has no vectors" in found("kalo")
     assert "Kalo is a city." in found("kalo", "--engine", "lexical")  # in the project's index

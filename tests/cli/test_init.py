@@ -18,6 +18,7 @@ def init(tmp_path, monkeypatch):
     monkeypatch.setattr("evoseek.cli.init.has_smollm2", lambda: False)
     (tmp_path / "docs").mkdir()
     (tmp_path / "q.jsonl").write_text("")
+    (tmp_path / "bogus.gguf").write_text("no model")
 
     def run(*words):
         done = CliRunner().invoke(app, ["init", *words])
@@ -217,6 +218,11 @@ def test_an_endpoint_is_asked_and_not_trained(init):
         (["--system", "dr-zer"], "Did you mean dr-zero?"),
         (["--model", "./nowhere"], "there is no such directory"),
         (["--model", "docs"], "--model is the directory docs, but it holds no model: it has no config.json"),
+        (["--model", "q.jsonl"], "--model is q.jsonl, but that file is not in the format GGUF. Give a directory that"),
+        (["--model", "bogus.gguf"], "--model is bogus.gguf, but that file is not in the format GGUF. Give a directory"),
+        (["--model", " "], "--model is ' ', but there is no such directory or GGUF file. Give a directory that holds"),
+        (["--model", ""], "--model is '', but there is no such directory or GGUF file."),
+        (["--model", "a model"], "--model is a model, but there is no such directory or GGUF file."),
         (["--questions", "p.jsonl"], "There is nothing at p.jsonl. Did you mean q.jsonl?"),
     ],
 )

@@ -1,6 +1,7 @@
 """Demonstrations on disk: strict lines, each one that cannot be used is named."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -48,6 +49,8 @@ def test_a_proposers_line_has_a_passage_and_its_last_turn_a_question(tmp_path):
     assert found == ProposerDemonstration("1", shown, 2, written)
     assert isinstance(solved, Demonstration)
     assert load(tmp_path, demonstration_row(found), demonstration_row(solved)) == [found, solved]
+    under = replace(found, passage=replace(shown, heading="History"))  # as the proposer is shown it
+    assert load(tmp_path, demonstration_row(under))[0].passage == replace(shown, title="Kalo: History")
 
 
 PROPOSER = {"role": "proposer", "passage": {"text": "a"}, "hops": 1, "turns": [{"question": "q ?", "answer": "b"}]}

@@ -2,6 +2,7 @@ import json
 import random
 import re
 import shutil
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from runpy import run_path
@@ -59,6 +60,15 @@ def test_a_task_is_a_question_that_says_where_to_begin_and_how_far_to_go():
     assert task.task == ProposerTask(3, Passage("a#0", "a#0", "Kalo", KALO.text))
     assert passage_task("p1", KALO, 3, shown=False).task == ProposerTask(3, task.task.passage, False)
     assert answer_task("a1", "Meri", 2) == Question("a1", "Meri", ("Meri",), task=ProposerTask(2))
+
+
+@pytest.mark.parametrize("prompts", ["default", "short"])
+def test_a_source_is_shown_with_its_heading_as_what_is_found_is(prompts):
+    place = replace(KALO, file="kalo.md", heading="Government")
+    task = passage_task("p1", place, 1)
+    assert task.task.passage.label == place.label == "Kalo: Government"
+    text = said(PassageProposerEnv([], load_prompts(prompts)), task)
+    assert re.search(rf"[Pp]assage .*Kalo: Government:\n{KALO.text}", text)
 
 
 def test_both_are_proposers_with_the_tools_given():

@@ -3,7 +3,7 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.errors import TrainingError
+from evoseek.errors import ConfigError, TrainingError
 from evoseek.reward.answer import METRICS
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.functions import AnswerReward, FanOutReward, NamedReward, fan_out, lowest_of
@@ -97,6 +97,16 @@ def test_a_reward_below_0_states_its_lowest_value() -> None:
     assert named(penalty) == Scored(-1.0, {"own": -1.0})
     assert lowest_of(NamedReward(penalty, "own")) == lowest_of(WebFormatReward()) == -1.0
     assert lowest_of(AnswerReward()) == 0.0
+
+
+@pytest.mark.parametrize("lowest", [float("nan"), float("-inf"), "-1", None], ids=repr)
+def test_a_lowest_value_that_is_no_finite_number_is_refused_before_anything_is_scored(lowest: object) -> None:
+    def penalty(given: Trajectory) -> float:
+        return -1.0
+
+    vars(penalty)["lowest"] = lowest
+    with pytest.raises(ConfigError, match=rf"The reward penalty has `lowest` = {lowest!r}\. Expected .* such as -1\.0"):
+        NamedReward(penalty, "own")
 
 
 REFERENCE = ["Kalo", "Vesu", "1200", "yes"]

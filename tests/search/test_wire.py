@@ -54,8 +54,9 @@ def test_no_other_reply_is_taken_for_nothing_found(body: object) -> None:
 def test_citations_are_sent_and_read() -> None:
     cited = Passage("a#1", "a", "Kalo", "A town.", 5, 12, file="a.pdf", page=2, heading="Towns")
     body = result_body([[cited]], return_scores=False)
-    sent = {"file": "a.pdf", "page": 2, "heading": "Towns", "start": 5, "end": 12}
-    assert body == {"result": [[{"id": "a#1", "document_id": "a", "contents": "Kalo\nA town.", **sent}]]}
+    sent = {"file": "a.pdf", "page": 2, "heading": "Towns", "title": "Kalo", "start": 5, "end": 12}
+    contents = "Kalo: Towns\nA town."  # as a policy is shown it, also by a client that knows nothing but this
+    assert body == {"result": [[{"id": "a#1", "document_id": "a", "contents": contents, **sent}]]}
     assert read_result(body, queries=1, k=1) == [[cited]]
     document = {"id": "a#1", "document_id": "a", "contents": "Kalo\nA town."}
     for other in ({"file": "a.pdf"}, {**sent, "file": 3}, {**sent, "end": 99}, {**sent, "start": "5"}):

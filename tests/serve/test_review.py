@@ -1,5 +1,6 @@
 """The page of a review, as a browser sees it."""
 
+import re
 import socket
 import threading
 from contextlib import contextmanager
@@ -7,6 +8,7 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
+from evoseek.cli.review import _BACK, _KEYS, _QUIT
 from evoseek.corpus.questions import load_questions
 from evoseek.data.reviewing import Review
 from evoseek.serve.review import ReviewServer
@@ -48,6 +50,13 @@ def test_the_page_and_its_files_are_below_the_token_alone(page):
         old = httpx2.request("POST" if name == "0" else "GET", f"{root}/{'x' * 22}/{name}")
         assert (old.status_code, "prints now" in old.json()["error"]["message"]) == (404, True)
     assert httpx2.get(url).headers["content-security-policy"].startswith("default-src 'none'")
+
+
+def test_the_page_has_the_keys_of_the_terminal(page):
+    html, script = (httpx2.get(page[0] + name).text for name in ("", "review.js"))
+    assert set(re.findall(r"<kbd>(\w)</kbd>", html)) == {*_KEYS, _BACK[0], _QUIT[0]}
+    assert f'key === "{_QUIT[0]}") finish()' in script
+    assert "higher --count" in script  # as the terminal says, once all are judged
 
 
 def test_verdicts_are_kept_and_the_state_has_the_share(page, tmp_path):

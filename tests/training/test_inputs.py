@@ -16,7 +16,7 @@ from evoseek.search.dense import DenseIndex
 from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import lookup
 from evoseek.training.given import load_settings
-from evoseek.training.inputs import inputs_of, training_questions
+from evoseek.training.inputs import inputs_of, keep_feedback, training_questions
 from evoseek.types import Passage, Question
 
 SYSTEMS = ("zerosearch", "deepresearcher", "ssp")
@@ -164,3 +164,44 @@ def test_what_a_cold_start_held_out_is_not_trained_on_because_people_judged_it(s
     assert f"1 are added from the feedback in {file.path}; 1 others are not" in said
     run.held_out.write_text("")
     assert len(training_questions(load_settings(system="search-r1", options=paths), run)[0]) == 3
+
+
+def test_the_right_answer_that_a_person_names_takes_the_place_of_a_label(tmp_path):
+    def said(id, question, answer, verdict, right_answer=""):
+        file.add(Feedback(id, "2026-01-01T00:00:00Z", question, answer, verdict, right_answer))
+
+    path, file = tmp_path / "q.jsonl", FeedbackFile(tmp_path / "feedback.jsonl")
+    hidden = {"answerable": False, "hidden": ["vesu.md"], "hops": 1}
+    save_questions(
+        path,
+        [
+            Question("a", "Who rules Kalo?", ("Meri",), {"evidence": ["kalo#0"], "hops": 2}),
+            Question("b", "Who rules Vesu?", (), hidden),
+            Question("c", "Who rules Tolu?", ("Tor", "Tor II"), {"hops": 1}),
+            Question("d", "Who rules Ramo?", ("Ada",)),
+            Question("e", "Who rules Sile?", ("Bo",)),
+        ],
+    )
+    said("1", "who rules  Kalo", "Meri", "wrong", "Lina")
+    said("2", "Who rules Kalo?", "Lina", "right")  # the next policy, which has learnt it
+    said("3", "Who rules Vesu?", None, "wrong", "Nils")
+    said("4", "Who rules Tolu?", "Ada", "wrong", "tor")  # as the label
+    said("5", "Who rules Ramo?", "Queen Ada", "right")  # which corrects nothing
+    said("6", "Who rules Sile?", "Bo", "wrong", "Not found in the documents.")
+    options = {"questions.path": str(path), "questions.feedback": str(file.path)}
+    settings, run = load_settings(system="search-r1", options=options), RunDirectory(tmp_path / "run")
+    asked, words = training_questions(settings)
+    people = {"source": "feedback", "corrected": True}
+    assert [(one.id, one.golden_answers, one.metadata) for one in asked] == [
+        ("a", ("Lina",), {"hops": 2, **people}),
+        ("b", ("Nils",), {"hops": 1, **people}),
+        ("c", ("Tor", "Tor II"), {"hops": 1}),
+        ("d", ("Ada",), {}),
+        ("e", (), {**people, "answerable": False}),
+    ]
+    assert "0 are added from the feedback in" in words
+    assert "; 3 have the answer that it corrects; 3 others are not, since they are there already" in words
+    run.path.mkdir()
+    keep_feedback(settings, run)
+    file.delete(["1", "2", "3", "4", "5", "6"])
+    assert training_questions(settings, run) == (asked, words)  # also where it is resumed

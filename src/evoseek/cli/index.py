@@ -174,7 +174,7 @@ def search(
         str | None,
         typer.Option(
             help="Name of the engine, or package.module:Name of your own. Default: the project's, or the one that the "
-            "index was built for."
+            "index was built for, also where the project's searches no index."
         ),
     ] = None,
     json: Json = False,
@@ -194,7 +194,15 @@ def search(
 
     own, console = project(), Console()
     place = directory[0] if directory else own and own.index and str(own.index)
-    settings = given_settings({"search.index": place, "search.name": engine}).read()
+    given = given_settings({"search.index": place, "search.name": engine})
+    if directory and engine is None and not given.read().search.reads_index:
+        given = given.over({"search.name": "auto"})
+    settings = given.read()
+    if directory and not settings.search.reads_index and not is_import_path(settings.search.name):
+        raise ConfigError(
+            f"The engine {settings.search.name} searches no index, but the index {place} was given. Leave out the "
+            "index, or name an engine that searches it, as in --engine auto."
+        )
     with ExitStack() as closing:
         found = asyncio.run(find(_engine(settings, closing), [query], k))[0]
     if json:

@@ -148,7 +148,7 @@ def _check(directory: Path, options: ProjectOptions) -> None:
         raise ConfigError(
             f"--endpoint is {options.endpoint!r}; expected NAME@URL, as in qwen@http://localhost:8000/v1."
         )
-    if options.model:
+    if options.model is not None:
         check_policy(options.model, setting="--model")
 
 

@@ -120,7 +120,7 @@ def _judge(review: Review, console: Console, *, terminal: bool, port: int | None
             def started(url: str) -> None:
                 say(
                     console,
-                    f"Judge {len(review.questions)} questions at {url}   (Finish on the page or Ctrl-C ends it)",
+                    f"Judge {len(review.questions)} questions at {url}   (q Finish on the page or Ctrl-C ends it)",
                 )
                 if port is None:
                     webbrowser.open(url)

@@ -79,7 +79,7 @@ def demonstration_row(demonstration: Demonstration | ProposerDemonstration) -> d
     values = ((turn.thought or None, turn.query, turn.question, turn.answer) for turn in demonstration.turns)
     turns = [{key: value for key, value in zip(_KEYS, turn, strict=True) if value is not None} for turn in values]
     if isinstance(demonstration, ProposerDemonstration):
-        shown = {"title": demonstration.passage.title, "text": demonstration.passage.text}
+        shown = {"title": demonstration.passage.label, "text": demonstration.passage.text}
         task = {"role": "proposer", "id": demonstration.id, "passage": shown, "hops": demonstration.hops}
         return {**task, "turns": turns}
     return {**question_row(demonstration.question), "turns": turns}

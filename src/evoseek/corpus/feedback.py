@@ -137,8 +137,10 @@ class JudgedQuestions:
     @classmethod
     def of(cls, verdicts: Iterable[Feedback]) -> JudgedQuestions:
         """Each question once, however often it was asked; the last verdict with a right answer counts, and without
-        one the last answer that was judged wrong."""
+        one the last answer that was judged wrong. The metadata of those that a verdict has named the right answer of
+        have `corrected`."""
         alone, answers, wrong, not_alone = dict[str, Feedback](), dict[str, str](), dict[str, str](), 0
+        corrected = set[str]()
         for feedback in verdicts:
             if feedback.earlier:
                 not_alone += 1
@@ -147,16 +149,19 @@ class JudgedQuestions:
             alone.setdefault(text, feedback)
             if (answer := feedback.known_answer) is not None:
                 answers[text] = answer
+                corrected |= {text} if feedback.verdict == "wrong" else set()
             else:
                 wrong[text] = feedback.answer or feedback.unsupported or ""
-        known = tuple(_question(alone[text], answer) for text, answer in answers.items())
+        known = tuple(_question(alone[text], answer, text in corrected) for text, answer in answers.items())
         others = tuple(_question(alone[text], answer) for text, answer in wrong.items() if text not in answers)
         return cls(known, others, not_alone)
 
 
-def _question(feedback: Feedback, answer: str) -> Question:
+def _question(feedback: Feedback, answer: str, is_corrected: bool = False) -> Question:
     """The question with this answer; "": the documents do not answer it."""
     metadata: dict[str, object] = {"source": "feedback"}
+    if is_corrected:
+        metadata["corrected"] = True
     if not answer:
         metadata["answerable"] = False
     return Question(f"feedback-{feedback.id}", feedback.question, (answer,) if answer else (), metadata)

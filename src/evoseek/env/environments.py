@@ -108,7 +108,7 @@ def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) ->
     If it is not `shown`, the proposer has to choose a subject by itself (an ablation in Dr. Zero), and the passage is
     not part of what it saw.
     """
-    source = Passage(passage.id, passage.id, passage.title, passage.text)
+    source = Passage(passage.id, passage.id, passage.label, passage.text)
     return Question(id, passage.contents, (), task=ProposerTask(hops, source, shown))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -25,6 +26,8 @@ ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 
 REMOTE = "remote.json"
 """The file that says in a policy's directory that a service has its weights, and where."""
+
+_HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def tiny_policy_dir(name: str = "tiny") -> Path:
@@ -50,11 +53,13 @@ def check_policy(name_or_dir: str, *, setting: str) -> None:
     A Hugging Face name is not looked up."""
     source = find_policy(name_or_dir)
     path = expanded(source)
-    is_path = path.is_absolute() or source.startswith(".") or source.count("/") > 1 or is_gguf(source)
-    if is_path and not path.is_dir() and not (is_gguf(source) and path.is_file()):
+    may_be_on_hub = _HUB_NAME.fullmatch(source) and not is_gguf(source) and not path.is_file()
+    if not source or not (may_be_on_hub or path.is_dir() or _holds_gguf(path)):
+        fault = "that file is not in the format GGUF" if path.is_file() else "there is no such directory or GGUF file"
         raise PolicyError(
-            f"{setting} is {name_or_dir}, but there is no such directory or GGUF file.{nearest(path)} Give a directory "
-            "that holds a model, a GGUF file, a name such as `tiny`, or the name of a model on the Hugging Face hub."
+            f"{setting} is {name_or_dir.strip() or repr(name_or_dir)}, but {fault}.{nearest(path)} "
+            "Give a directory that holds a model, a GGUF file, a name such as `tiny`, or the name of a model on the "
+            "Hugging Face hub."
         )
     if (path / "lock").is_file() and (path / "inputs.json").is_file():
         raise PolicyError(
@@ -110,6 +115,14 @@ def _recorded_model(directory: str, model: str) -> str:
 def is_gguf(source: str) -> bool:
     """Whether a source is a GGUF file, which need not exist."""
     return Path(source).suffix.lower() == ".gguf"
+
+
+def _holds_gguf(file: Path) -> bool:
+    """Whether a file begins as one in the format GGUF; what else is wrong with it is reported when it is loaded."""
+    if not file.is_file() or not is_gguf(file.name):
+        return False
+    with file.open("rb") as opened:
+        return opened.read(4) == b"GGUF"
 
 
 def has_smollm2() -> bool:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.errors import EvoseekError, TrainingError
+from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.reward.answer import answer_value, normalise
 from evoseek.settings import Chosen, Count, PartSettings
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
@@ -53,8 +53,15 @@ RewardPart = Annotated[SerializeAsAny[RewardSettings], Chosen("reward", RewardSe
 
 
 def lowest_of(reward: object) -> float:
-    """The lowest value of a reward: its attribute `lowest`, by default 0."""
-    return float(getattr(reward, "lowest", 0.0))
+    """The lowest value of a reward: its attribute `lowest`, by default 0. Raises ConfigError if that is no finite
+    number."""
+    lowest: object = getattr(reward, "lowest", 0.0)
+    if not isinstance(lowest, int | float) or not math.isfinite(lowest):
+        raise ConfigError(
+            f"The reward {getattr(reward, '__name__', type(reward).__name__)} has `lowest` = {lowest!r}. Expected the "
+            "lowest reward that it gives, a finite number such as -1.0: correct the attribute of the function or class."
+        )
+    return float(lowest)
 
 
 class AnswerReward:

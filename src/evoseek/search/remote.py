@@ -4,8 +4,9 @@ they speak.
     POST /retrieve {"queries": ["...", ...], "topk": 3, "return_scores": true}
     -> {"result": [[{"document": {"id": "...", "contents": "title\\ntext"}, "score": 0.5}, ...], ...]}
 
-Without `return_scores` the documents stand in the lists by themselves. Ours also have a `document_id` and, where the
-passage was read from a file, its citation: `file`, `start`, `end`, and `page` and `heading` where there are any.
+Without `return_scores` the documents stand in the lists by themselves. In ours the first line also has the heading, as
+in `Passage.contents`, and they have a `document_id` and, where the passage was read from a file, its `title` alone and
+its citation: `file`, `start`, `end`, and `page` and `heading` where there are any.
 """
 
 from __future__ import annotations
@@ -167,9 +168,10 @@ def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
     """With those fields of the citation that have this project's form: other servers' may mean anything."""
     match fields:
         case {"file": str(file), "start": int(start), "end": int(end)} if end - start == len(passage.text):
-            page, heading = fields.get("page"), fields.get("heading")
+            page, heading, title = (fields.get(key) for key in ("page", "heading", "title"))
             return replace(
                 passage,
+                title=title if isinstance(title, str) else passage.title,
                 start=start,
                 end=end,
                 file=file,
@@ -181,11 +183,11 @@ def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
 
 
 def _item(passage: Passage, return_scores: bool) -> dict[str, object]:
-    title = " ".join(passage.title.splitlines())  # the first line of the contents
+    label, title = (" ".join(text.splitlines()) for text in (passage.label, passage.title))  # the first line
     document: dict[str, object] = {"id": passage.id, "document_id": passage.document_id}
-    document["contents"] = f"{title}\n{passage.text}"
+    document["contents"] = f"{label}\n{passage.text}"
     if passage.file is not None:
-        document |= {**passage.place, "start": passage.start, "end": passage.end}
+        document |= {**passage.place, "title": title, "start": passage.start, "end": passage.end}
     return {"document": document, "score": passage.score} if return_scores else document
 
 

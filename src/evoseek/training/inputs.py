@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -160,10 +160,10 @@ def questions_to_write(settings: TrainingSettings) -> int:
 def training_questions(
     settings: TrainingSettings, run: RunDirectory | None = None, *, reward: str | None = None
 ) -> tuple[list[Question], str]:
-    """The questions of `questions.path` and those of `questions.feedback` whose right answer is known, without those of
-    the test set, and without feedback on what the run's cold start held out; and in words what was left out or added
-    ("": nothing). A run that was begun has the feedback that it began with. `reward` is the name of the reward that
-    scores them (None: that of the settings).
+    """The questions of `questions.path`, with the answers that `questions.feedback` corrects, and those of the feedback
+    whose right answer is known, without those of the test set, and without feedback on what the run's cold start held
+    out; and in words what was left out, added or corrected ("": nothing). A run that was begun has the feedback that it
+    began with. `reward` is the name of the reward that scores them (None: that of the settings).
 
     Raises ConfigError if there are none, DataError for a file that cannot be used.
     """
@@ -178,10 +178,15 @@ def training_questions(
         )
     held_out = settings.evaluation.path and read_questions(settings.evaluation.path, setting="evaluation.path")
     cold = load_questions(run.held_out) if run is not None and _has_lines(run.held_out) else []
-    known = {normalise(question.text) for question in (*asked, *(held_out or ()), *cold)}
+    held = {normalise(question.text) for question in (*(held_out or ()), *cold)}
     judged = _run_feedback(settings, run)
     usable = [question for question in judged if question.is_answerable or reward in METRICS]
-    added = [question for question in usable if normalise(question.text) not in known and question.text not in tests]
+    usable = [question for question in usable if normalise(question.text) not in held and question.text not in tests]
+    right = {normalise(question.text): question for question in usable if question.metadata.get("corrected")}
+    trained = [_corrected(question, right.get(normalise(question.text), question)) for question in kept]
+    known = {normalise(question.text) for question in asked}
+    added = [question for question in usable if normalise(question.text) not in known]
+    corrected = {normalise(now.text) for now, before in zip(trained, kept, strict=True) if now is not before}
     left_out, words = len(asked) - len(kept), list[str]()
     if left_out:
         words.append(
@@ -189,9 +194,21 @@ def training_questions(
         )
     if judged:
         words.append(f"{len(added)} are added from the feedback in {lookup(settings, 'questions.feedback')}")
-    if others := len(judged) - len(added):
+    if corrected:
+        words.append(f"{len(corrected)} have the answer that it corrects")
+    if others := len(judged) - len(added) - len(corrected):
         words.append(f"{others} others are not, since they are there already, held out, or not scored by {reward}")
-    return kept + added, f"Training questions: {len(kept) + len(added)}; {'; '.join(words)}." if words else ""
+    return trained + added, f"Training questions: {len(trained) + len(added)}; {'; '.join(words)}." if words else ""
+
+
+def _corrected(question: Question, judged: Question) -> Question:
+    """The question with the answer that a person has named, unless that is among its own. The evidence of its former
+    answer, and what was hidden from it, are left out."""
+    answers = set(map(normalise, judged.golden_answers))
+    if judged.is_answerable == question.is_answerable and answers <= set(map(normalise, question.golden_answers)):
+        return question
+    kept = {key: value for key, value in question.metadata.items() if key not in ("answerable", "evidence", "hidden")}
+    return replace(question, golden_answers=judged.golden_answers, metadata={**kept, **judged.metadata})
 
 
 def _has_lines(path: Path) -> bool:

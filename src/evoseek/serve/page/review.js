@@ -116,7 +116,7 @@ function result(number) {
   $("item").hidden = true;
   $("result").hidden = false;
   $("share").textContent = state.share;
-  $("done").textContent = judged() < number ? "Not all are judged. The same command resumes." : "Done. Thank you.";
+  $("done").textContent = judged() < number ? "Not all are judged. The same command resumes." : "Done. Thank you. To judge more, start the command again with a higher --count.";
   $("tests").textContent = `The questions judged right are the test set, which evoseek eval scores and training leaves out: ${state.tests}`;
   mark();
   $("result").focus();
@@ -155,6 +155,7 @@ function pressed(event) {
   const key = event.key.toLowerCase();
   if (KEYS[key]) judge(KEYS[key]);
   else if (key === "b" || event.key === "ArrowLeft") back();
+  else if (key === "q") finish();
   else if (event.key === "ArrowRight" && state.verdicts[shown]) doing(() => show(next()));
 }
 
