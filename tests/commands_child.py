@@ -24,9 +24,13 @@ import socket
 import sys
 import tempfile
 import traceback
+from functools import cache
 from pathlib import Path
 
-from evoseek.cli.main import main as command_line  # before torch: sets how its threads wait
+import typer.main
+
+from evoseek.cli.main import app  # before torch: sets how its threads wait
+from evoseek.cli.main import main as command_line
 
 
 def torn_row(sink, *_):
@@ -131,7 +135,6 @@ def warm_up():
     """Import all, and fill what libraries keep after their first use, which each child would else do for itself."""
     for module in ("torch._dynamo", "evoseek.train", "evoseek.data.proposing", "evoseek.run"):
         importlib.import_module(module)
-    sys.modules["evoseek.train"].draw = lambda run, console: None  # slow, and no part of the state
     torch = sys.modules["torch"]
     torch.set_num_threads(1)
     model = pkgutil.resolve_name("evoseek.policy.load:load_policy")("tiny").model
@@ -149,6 +152,8 @@ def answer(order):
 
 
 def serve(warm):
+    typer.main.get_command = cache(typer.main.get_command)
+    typer.main.get_command(app)  # for each child
     for module in ("search_r1", "zerosearch"):
         importlib.import_module(f"evoseek.systems.{module}")
     if warm:

@@ -16,6 +16,8 @@ from runpy import run_path
 
 import pytest
 import torch
+import typer.main
+import typer.testing
 from hypothesis import settings
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
@@ -41,6 +43,9 @@ from evoseek.types import (
 )
 
 TOKENIZER = tiny_tokenizer()
+
+# A process runs one command; here one runs hundreds, and making the command line takes a twentieth of a second.
+typer.main.get_command = typer.testing._get_command = cache(typer.main.get_command)
 
 # Until all tests are collected, what is made stays: see pytest_collection.
 gc.disable()

@@ -9,7 +9,7 @@ from datetime import timedelta
 
 import pytest
 import torch
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, PolicyError
@@ -88,6 +88,7 @@ json_values = st.recursive(
 )
 
 
+@settings(max_examples=15)
 @given(json_values)
 def test_alone_a_rank_hears_itself(value: object) -> None:
     assert ALONE.gather(value) == [value]
