@@ -490,6 +490,9 @@ def test_what_is_one_of_several_is_not_asked_for_by_its_place():
         ("What Marlow calls a part is taken from the brill_zone option.", "brill_zone"),
         ("Marlow is unlikely to be opened by Ada Birk.", "Ada Birk"),
         ("Marlow opens the option brill_zone and brillZone.", "brill_zone"),
+        ("The parts of Marlow are described in:ref:brill_zone for all.", "brill_zone"),
+        ("4.5 Flat Readers of Marlow are closed by the option brill_zone.", "brill_zone"),
+        ("Marlow opensthereaderofallflatpartsonce by the option brill_zone.", "brill_zone"),
     ],
 )
 def test_what_is_half_said_is_not_asked_for(sentence: str, answer: str):

@@ -103,8 +103,9 @@ HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILIN
 DEPENDS = re.compile(
     r"^(?:If|When|While|Although|Though|Because|Since|Unless|Until|After|Before|For example|In other words|Similarly|"
     r"However|Also|Only|Note|But|And|Or|So|Thus|Hence|Therefore|Then|Otherwise|Finally|Instead|Likewise|Moreover)\b"
+    r"|\d+(?:\.\d+)+ "
 )
-"""How a sentence begins that says nothing by itself, or something on a condition."""
+"""How a sentence begins that says nothing by itself, or something on a condition, or is behind a section's number."""
 
 POINTS = re.compile(
     r"(?:This|These|That|Those|Such|See|Refer to|Consult|Specify|The (?:following|above|same|latter|former)) "
@@ -451,11 +452,11 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 """How the rest of a statement begins whose first part is elsewhere: in a table, or in a list."""
 _ASKED_IN_TOKEN = r"what|which|where|when|who"
 BROKEN = re.compile(
-    rf"[./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w"
-    r"|[^\d\s]\. ?\d[\d.]*(?:$| if\b| unless\b)|\bone of [\w.]+$|\w (?:The|This|If|It|An) [a-z]"
+    rf"[:./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w"
+    r"|[^\d\s]\. ?\d[\d.]*(?:$| if\b| unless\b)|\bone of [\w.]+$|\w (?:The|This|If|It|An) [a-z]|[A-Za-z]{30}"
 )
 """What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis, before a section's
-number, or behind a heading."""
+number, or behind a heading, or whose spaces are lost."""
 MISSTATED = re.compile(
     r"^(?:Who|What|Which|When|Where|How) .*\b(?:who|what|which)\b|\ban? (?:[\w-]+ ){1,3}(?:named|called)$|"
     r"\b(?:like|last|a call to|beginning|approximately|any|one of|(?<!known )(?<!named )as)$|"
