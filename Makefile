@@ -46,13 +46,9 @@ demo-real: $(REAL_INSTALLED)
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-# Tests write into memory if it has 4 GB of room, as every index and checkpoint waits for a disk several times.
-IN_MEMORY := $(shell df -Pk /dev/shm 2> /dev/null | awk 'NR == 2 && $$4 > 4000000 { print "/dev/shm" }')
-
 # What one process has compiled, those that follow it read. What tests/extra needs is no part of .[dev]: see bench.
 test: export PYTHONDONTWRITEBYTECODE =
 test: export OMP_NUM_THREADS ?= 1
-test: export TMPDIR ?= $(IN_MEMORY)
 test: $(INSTALLED)
 	$(PYTEST) --ignore tests/extra
 
