@@ -298,17 +298,6 @@ def test_a_copy_of_the_document_answers_the_question_too(tmp_path: Path):
         written(index(tmp_path, [*pages, *others]), 20)
 
 
-@pytest.mark.parametrize("elsewhere", [False, True])
-def test_an_identifier_that_stands_elsewhere_is_not_hidden(tmp_path: Path, elsewhere: bool):
-    """As in a table of all of them, which the question's words do not find."""
-    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
-    fill = "".join(f" {name(n)} part." for n in range(12)) * 3
-    tables = [Document(f"b{n}", f"all {n}", f"marlow_{name(n if elsewhere else n + 20)}") for n in range(12)]
-    mentions = [Document(f"m{n}", f"m {n}", fill) for n in range(9)]
-    found = of_kind(written(index(tmp_path, [*said, *tables, *mentions]), 20).items, "unanswerable")
-    assert bool(found) != elsewhere
-
-
 def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
     said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
     others = [

@@ -263,7 +263,7 @@ class _Writer:
         """Whether no search, by the subject, by the question or by one of `others`, gives a passage with the answer
         once the question's document is taken out, nor finds one farther down that has what is asked about."""
         searched = [
-            [(query, cloze.document_id) for query in (cloze.query, cloze.question, *_identifier(cloze), *more) if query]
+            [(query, cloze.document_id) for query in (cloze.query, cloze.question, *more) if query]
             for cloze, more in zip(clozes, others, strict=True)
         ]
         distinct = list(dict.fromkeys(pair for pairs in searched for pair in pairs))
@@ -273,8 +273,7 @@ class _Writer:
 
         def lacks(cloze: Cloze, pairs: Sequence[tuple[str, str]]) -> bool:
             return not any(
-                ((place < self.k or cloze.kind == "code") and _contains(passage, cloze.answer))
-                or _is_about(passage, cloze)
+                (place < self.k and _contains(passage, cloze.answer)) or _is_about(passage, cloze)
                 for pair in pairs
                 for place, passage in enumerate(left[pair])
             )
@@ -327,11 +326,6 @@ def _holds(passages: Sequence[Passage], cloze: Cloze) -> bool:
 
 def _contains(passage: Passage, answer: str) -> bool:
     return f" {fold(answer)} " in f" {fold(passage.contents)} "
-
-
-def _identifier(cloze: Cloze) -> tuple[str, ...]:
-    """The answer that is an identifier, which wherever it stands is likely to be the thing that is asked for."""
-    return (cloze.answer,) if cloze.kind == "code" else ()
 
 
 def _is_about(passage: Passage, cloze: Cloze) -> bool:
