@@ -368,6 +368,18 @@ def test_a_statement_over_two_passages_has_both_as_evidence_and_the_answer_in_th
     assert cloze.question.startswith("Who was Marlow rebuilt by after the great flood")
 
 
+@pytest.mark.parametrize(
+    "said", ["species of amphibian of the Oro valley", "2003 part in which film producer Bo Lund plays"]
+)
+def test_what_is_said_beside_a_subject_makes_it_nobody(said: str):
+    found = [one.question for one in of("Hyla brilla", f"Hyla brilla is a {said}.") if one.kind == "subject"]
+    assert found == [f"What is a {said}?"]
+
+
+def test_a_number_at_the_beginning_of_a_sentence_is_no_sections():
+    assert "Oro Vell" in asked("Marlow", "2.5 million people of Marlow are ruled by the city of Oro Vell.").values()
+
+
 def test_passages_without_places_are_read_one_after_the_other():
     texts = ("Marlow was founded by Ines Oduya.", "Marlow was rebuilt by Tom Ark.")
     found = clozes([Passage(f"d#{number}", "d", "Marlow", text) for number, text in enumerate(texts)])

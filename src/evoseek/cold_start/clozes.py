@@ -503,7 +503,7 @@ def _of_subject(statement: _Statement) -> Iterator[Cloze]:
     said = words(description)
     is_specific = re.search(r"[A-Z0-9]", NATION.sub("", description)) is not None and not OPEN_END.search(description)
     if is_specific and len(said) in _WORDS_OF_SUBJECT_QUESTION and not set(words(name)) & set(said):
-        noun = IS_ONE.search(description)
+        noun = IS_ONE.search(re.split(r" (?:of|in|on|for|from|with|that|which|who)\b", description)[0])
         asked = "who" if (noun["people"] if noun else statement.of_person) else "what"
         of_kind = OF_KIND.fullmatch(description)
         question = f"which {of_kind['kind']}was {of_kind['said']}" if of_kind else f"{asked} {description}"

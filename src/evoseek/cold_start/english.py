@@ -103,7 +103,7 @@ HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILIN
 DEPENDS = re.compile(
     r"^(?:If|When|While|Although|Though|Because|Since|Unless|Until|After|Before|For example|In other words|Similarly|"
     r"However|Also|Only|Note|But|And|Or|So|Thus|Hence|Therefore|Then|Otherwise|Finally|Instead|Likewise|Moreover)\b"
-    r"|\d+(?:\.\d+)+ "
+    r"|\d+(?:\.\d+)+ (?=[A-Z])"
 )
 """How a sentence begins that says nothing by itself, or something on a condition, or is behind a section's number."""
 
@@ -259,9 +259,9 @@ WORK = re.compile(
 
 IS_ONE = re.compile(
     rf"\b(?:(?P<people>(?:grand|half-|step)?(?:{_KIN})|{_WORK}|activist|architect|athlete|bishop|coach|countess|dancer|"
-    r"duke|earl|editor|engineer|explorer|inventor|journalist|lawyer|leader|model|[a-z]*(?:man|woman)|monk|officer|"
+    r"duke|earl|editor|engineer|explorer|inventor|journalist|lawyer|(?!human\b)[a-z]*(?:man|woman)|monk|officer|"
     r"philosopher|photographer|player|politician|pope|president|priest|prince|princess|professor|rapper|ruler|saint|"
-    r"scholar|sculptor|soldier|sultan|teacher|[a-z]+ian|[a-z]+baller|[a-z]+(?:maker|writer))"
+    r"scholar|sculptor|soldier|sultan|teacher|(?!(?:amphibian|civilian|guardian|vegetarian)\b)[a-z]+ian|[a-z]+baller|[a-z]+(?:maker|writer))"
     r"|(?:album|book|documentary|film|game|magazine|musical|newspaper|novel|opera|painting|play|poem|program|series|show|"
     r"single|song|story)"
     r"(?= (?:about|based|by|directed|for|from|in|of|on|produced|released|shot|starring|that|which|written)\b|$))\b"
@@ -462,13 +462,13 @@ MISSTATED = re.compile(
     r"\b(?:like|last|a call to|beginning|approximately|any|one of|(?<!known )(?<!named )as)$|"
     r"\b(?:an?|the) (?:[a-z]+ed|\w+_\w+)$|^What (?:does |is )?(?:of|for|after) |^(?:Who|What|Which)(?: \w+){0,2} also |"
     r"^Which [\w ]*[^suia\W]s (?:is|was|does|has)\b|^What is the name of an? |"
-    r"^What is the default of \S+ (?!if |unless )|"
-    r"^Which [\w ]*ed (?:is|are|was|does) |"
+    r"^What is the default of \S+ (?!if |unless |in |for )|"
+    r"^Which [\w ]*(?<!e)ed (?:is|are|was|does) |"
     r"\bthat (?:when|if|while) |"
     r"\b(?:of|with|as|in|on|at|about) "
-    r"(?:of|to|in|on|at|by|from|with|for|as|during|until|after|before|within|into) (?!order)|"
+    r"(?:of|to|in|on|at|by|from|with|for|as|within|into) (?!order)|"
     rf"^How many (?!(?:(?!(?:{OPEN.replace(' ', '|')})\b)[\w-]+ ){{0,3}}"
-    rf"(?:(?!(?:{OPEN.replace(' ', '|')})\b)[\w-]*[^\W_s]s|people|men|women|children|percent)\b)"
+    rf"(?:(?!(?:{OPEN.replace(' ', '|')})\b)[\w-]*[^\W_s]s|people|men|women|children|percent|feet|data)\b)"
 )
 """What a question in natural order holds whose statement asked, or lacks what it was before (`built around an object
 named`), or its end, or is of one of several, or whose words are in no order (`set to on Linux`, `how many expression
