@@ -33,7 +33,6 @@ from evoseek.cold_start.english import (
     HEADING,
     HEDGED,
     IN_CONDITION,
-    IS_ONE,
     LISTED,
     LIVED,
     MADE_BY,
@@ -74,6 +73,7 @@ from evoseek.cold_start.english import (
     UNSAID,
     VERB,
     VERSION,
+    WHO_OR_WHAT,
     WHOLE_END,
 )
 from evoseek.cold_start.fronting import fronted, is_finite
@@ -503,7 +503,7 @@ def _of_subject(statement: _Statement) -> Iterator[Cloze]:
     said = words(description)
     is_specific = re.search(r"[A-Z0-9]", NATION.sub("", description)) is not None and not OPEN_END.search(description)
     if is_specific and len(said) in _WORDS_OF_SUBJECT_QUESTION and not set(words(name)) & set(said):
-        noun = IS_ONE.search(re.split(r" (?:of|in|on|for|from|with|that|which|who)\b", description)[0])
+        noun = WHO_OR_WHAT.match(description)
         asked = "who" if (noun["people"] if noun else statement.of_person) else "what"
         of_kind = OF_KIND.fullmatch(description)
         question = f"which {of_kind['kind']}was {of_kind['said']}" if of_kind else f"{asked} {description}"

@@ -116,13 +116,11 @@ OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 _COMMA = r",(?!(?<=\d,) \d{4}\b)"  # not that of a date
-_CLAUSE = rf"(?:it|they|then|(?:(?:the |no )?\S+ )?\S+ {VERB})\b"
-WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| but |(?: and| or)(?= {_CLAUSE})")
+_STATEMENT = rf"(?:it|they|then|(?:(?:the |no )?\S+ )?\S+ {VERB})\b"
+WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| but |(?: and| or)(?= {_STATEMENT})")
 """Where a clause ends with all that restricts it."""
 CLAUSE_END = re.compile(rf"{WHOLE_END.pattern}| and | or | who | which | where | that | when | for | with ")
-CONTINUES = re.compile(
-    rf" (?:and|or) (?!(?:later|it|they|then|{VERB[3:-1]})\b)|, either |, [\w-]+(?: [\w-]+)?,? (?:and|or) "
-)
+CONTINUES = re.compile(rf" (?:and|or) (?!(?:it|they|then|{VERB[3:-1]})\b)|, either |, [\w-]+(?: [\w-]+)?,? (?:and|or) ")
 """How a phrase goes on that is cut: ` and feature enhancements`, `, deleted, or modified`."""
 RELATIVE = re.compile(" (?:that|which|who|whose|where|when|and|or)\\b")
 """What follows a name of which something is said before the statement, or that is one of several: `the flag that is
@@ -135,9 +133,10 @@ OPEN = (
     "a an the of in on at by to for from with as and or but not is was are were be been has had have that which who "
     "whose his her its their into between during until since than about after before when where while also only"
 )
-BEGINS = re.compile(rf"(?:(?:The|An?) (?:(?!(?:{OPEN.replace(' ', '|')})\b)[a-z][a-z-]+ ){{0,2}})?")
+_NO_OPEN = rf"(?!(?:{OPEN.replace(' ', '|')})\b)"
+BEGINS = re.compile(rf"(?:(?:The|An?) (?:{_NO_OPEN}[a-z][a-z-]+ ){{0,2}})?")
 """How a statement begins about what comes next: `The `, `The system catalog `."""
-DESCRIBES = re.compile(rf" (?!(?:{OPEN.replace(' ', '|')})\b)\w")
+DESCRIBES = re.compile(rf" {_NO_OPEN}\w")
 """What follows a word that describes the next one: `the 1907 novel`, `an Italian poet`."""
 OPEN_END = re.compile(
     rf"\b(?:{OPEN.replace(' ', '|')}|if|so|such|because|unless|either|both|directed|written|produced|starring|born|"
@@ -257,16 +256,19 @@ WORK = re.compile(
 )
 """The noun of a work, before what is said of it: `1947 film `, `novel written and `."""
 
-IS_ONE = re.compile(
-    rf"\b(?:(?P<people>(?:grand|half-|step)?(?:{_KIN})|{_WORK}|activist|architect|athlete|bishop|coach|countess|dancer|"
+WHO_OR_WHAT = re.compile(
+    r"(?:(?! (?:of|in|on|for|from|with|that|which|who)\b).)*?\b"
+    rf"(?:(?P<people>(?:grand|half-|step)?(?:{_KIN})|{_WORK}|activist|architect|athlete|bishop|coach|countess|dancer|"
     r"duke|earl|editor|engineer|explorer|inventor|journalist|lawyer|(?!human\b)[a-z]*(?:man|woman)|monk|officer|"
     r"philosopher|photographer|player|politician|pope|president|priest|prince|princess|professor|rapper|ruler|saint|"
-    r"scholar|sculptor|soldier|sultan|teacher|(?!(?:amphibian|civilian|guardian|vegetarian)\b)[a-z]+ian|[a-z]+baller|[a-z]+(?:maker|writer))"
+    r"scholar|sculptor|soldier|sultan|teacher|(?!(?:amphibian|civilian|guardian|vegetarian)\b)[a-z]+ian|[a-z]+baller|"
+    r"[a-z]+(?:maker|writer))"
     r"|(?:album|book|documentary|film|game|magazine|musical|newspaper|novel|opera|painting|play|poem|program|series|show|"
     r"single|song|story)"
     r"(?= (?:about|based|by|directed|for|from|in|of|on|produced|released|shot|starring|that|which|written)\b|$))\b"
 )
-"""What somebody is, or a work, by the first noun of either kind: `an English rapper`, `a film about a rapper`."""
+"""What is said of somebody (`people`) or of a work, up to the first noun of either kind: `an English rapper`, `a film
+about a rapper`, but not `a species of amphibian`."""
 
 OF_WHOLE = re.compile(
     r"(?: is| was|:) an? (?P<part>class|method|function|attribute|option|command|table|member|city|town|village|"
@@ -467,8 +469,8 @@ MISSTATED = re.compile(
     r"\bthat (?:when|if|while) |"
     r"\b(?:of|with|as|in|on|at|about) "
     r"(?:of|to|in|on|at|by|from|with|for|as|within|into) (?!order)|"
-    rf"^How many (?!(?:(?!(?:{OPEN.replace(' ', '|')})\b)[\w-]+ ){{0,3}}"
-    rf"(?:(?!(?:{OPEN.replace(' ', '|')})\b)[\w-]*[^\W_s]s|people|men|women|children|percent|feet|data)\b)"
+    rf"^How many (?!(?:{_NO_OPEN}[\w-]+ ){{0,3}}"
+    rf"(?:{_NO_OPEN}[\w-]*[^\W_s]s|people|men|women|children|percent|feet|data)\b)"
 )
 """What a question in natural order holds whose statement asked, or lacks what it was before (`built around an object
 named`), or its end, or is of one of several, or whose words are in no order (`set to on Linux`, `how many expression

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +25,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cold_start.writing import UNANSWERABLE, Item, Written, write
+from evoseek.cold_start.writing import Written, write
 from evoseek.corpus.demonstrations import demonstration_row
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, DataError, RunError
@@ -154,7 +154,7 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
     """The report, which is `about` it, last: what it stands beside is complete."""
     held = max(1, round(HELD_OUT * len(written.items)))
     trained, held_out = written.items[held:], written.items[:held]
-    shown = _shown(trained)
+    shown = list(islice(cycle(trained), min(DEMONSTRATIONS, TIMES * len(trained))))
     proposed = [item.proposed for item in shown if item.proposed] if proposes else []
     demonstrations = [*(item.solved for item in shown), *proposed[: len(shown) // 2]]
     files.folder.mkdir(parents=True, exist_ok=True)
@@ -163,14 +163,6 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
     save_questions(files.questions, [item.question for item in trained])
     save_questions(files.held_out, [item.question for item in held_out])
     write_atomic(files.report, json.dumps(about, indent=2) + "\n")
-
-
-def _shown(items: Sequence[Item]) -> list[Item]:
-    """The questions that are demonstrated, of which a share has no answer, also where few such were written."""
-    number = min(DEMONSTRATIONS, TIMES * len(items))
-    parts = [[item for item in items if (item.proposed is None) == is_hidden] for is_hidden in (True, False)]
-    hidden = max(min(round(UNANSWERABLE * number), TIMES * len(parts[0])), number - TIMES * len(parts[1]))
-    return [*islice(cycle(parts[0]), hidden), *islice(cycle(parts[1]), number - hidden)]
 
 
 def _read(report: Path) -> Mapping[str, object]:

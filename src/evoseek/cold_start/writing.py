@@ -319,7 +319,7 @@ def _holds(passages: Sequence[Passage], cloze: Cloze) -> bool:
     said = {*words(f"{cloze.before} {cloze.after}")} - STOP_WORDS
     return any(
         _contains(passage, cloze.answer)
-        and (passage.document_id == cloze.document_id or (said != set() and _unsaid(said, passage) <= _UNSAID))
+        and (passage.document_id == cloze.document_id or _unsaid(said, passage) <= _UNSAID)
         for passage in passages
     )
 
@@ -336,8 +336,8 @@ def _is_about(passage: Passage, cloze: Cloze) -> bool:
 
 
 def _unsaid(said: set[str], passage: Passage) -> float:
-    """The share of these words that a passage has not."""
-    return len(said - {*words(passage.contents)}) / max(1, len(said))
+    """The share of these words that a passage has not; 1 if there are none."""
+    return 1 - len(said & {*words(passage.contents)}) / max(1, len(said))
 
 
 def _refusal(question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
