@@ -4,7 +4,8 @@ For each seed other worlds, other questions and another run. Every score is over
 world, 1 to 4 hops in equal shares; intervals are 95 %. Each training takes at most --max-minutes on this machine, so a
 slower machine makes fewer steps.
 
-    python bench/learning.py --seeds 3 --directory runs/learning --picture docs/learning.png
+    python bench/learning.py --directory runs/learning --picture docs/learning.png
+    python bench/learning.py --directory runs/learning --seeds 0 1 2 3 4 5 6 7 --max-minutes 60 --processes 1
 
 The picture is the README's: each seed's curve, and the band from the lowest to the highest of them.
 """
@@ -41,6 +42,15 @@ def describe(seed: int, learnt: Learnt) -> None:
         print(f"seed {seed}  {name:24}  {score_text(before.score)} -> {score_text(after.score)}   {hops}", flush=True)
     long = [by_hops(evaluations[GREEDY], 3, 4) for evaluations in (learnt.before, learnt.after)]
     print(f"seed {seed}  {LONG}  {long[0]:.3f} -> {long[1]:.3f}", flush=True)
+
+
+def describe_steps(seed: int, directory: Path) -> None:
+    """How many steps had no signal at all, and what share of all groups had none."""
+    _, shares = curve(read_metrics(RunDirectory(directory / "run").metrics), "frac_reward_zero_std")
+    without = sum(share == 1.0 for share in shares)
+    print(
+        f"seed {seed}  {without} of {len(shares)} steps without a signal; of the groups {mean(shares):.2f}", flush=True
+    )
 
 
 def curve(rows: Sequence[MetricRow], name: str) -> tuple[list[float], list[float]]:
@@ -82,19 +92,24 @@ def draw(directories: Sequence[Path], file: Path) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1, 2])
     parser.add_argument("--directory", type=Path, default=Path("runs/learning"))
     parser.add_argument("--max-minutes", type=float, default=5.0)
+    parser.add_argument(
+        "--processes", type=int, help="processes of a training; default: two, where there are two cores"
+    )
     parser.add_argument("--picture", type=Path, help="draw the curves of all seeds into this PNG")
     options = parser.parse_args()
     console = Console(force_terminal=False, width=160)
     found: list[Learnt] = []
-    for seed in range(options.seeds):
+    for seed in options.seeds:
         directory = options.directory / f"seed-{seed}"
-        learnt = learn(directory, seed=seed, max_minutes=options.max_minutes, console=console)
+        limits = {"max_minutes": options.max_minutes, "processes": options.processes}
+        learnt = learn(directory, seed=seed, **limits, console=console)
         if learnt is None:
             return
         describe(seed, learnt)
+        describe_steps(seed, directory)
         found.append(learnt)
     for name in found[0].before:
         before = [learnt.before[name].score.mean for learnt in found]
@@ -104,7 +119,7 @@ def main() -> None:
     after = [by_hops(learnt.after[GREEDY], 3, 4) for learnt in found]
     print(f"{LONG}: mean {mean(before):.3f} -> {mean(after):.3f}, lowest {min(after):.3f}, {len(found)} seeds")
     if options.picture:
-        draw([options.directory / f"seed-{seed}" for seed in range(options.seeds)], options.picture)
+        draw([options.directory / f"seed-{seed}" for seed in options.seeds], options.picture)
 
 
 if __name__ == "__main__":

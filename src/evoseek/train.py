@@ -35,6 +35,7 @@ from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.loop import Evaluate, TrainingLoop
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
+from evoseek.training.rollbacks import Rollbacks
 from evoseek.training.run_state import RunState
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import Stages, check_run, settings_in
@@ -192,7 +193,10 @@ def training_loop(
     check_run(settings, run)
     checkpoint = agreed_checkpoint(run.path, ranks)
     stages = Stages.of(settings, checkpoint.position if checkpoint else None)
+    rollbacks = Rollbacks.of(settings.run.rollbacks, checkpoint.position if checkpoint else None)
     own = settings if stages is None else settings_in(settings, stages.current)
+    if rollbacks.history:
+        own = with_setting(own, "learner.learning_rate", own.learner.learning_rate * rollbacks.rate_factor)
     if ranks.is_first:
         keep_feedback(settings, run)
     ranks.barrier()
@@ -201,11 +205,14 @@ def training_loop(
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
             _claim(run, settings, context)
-        state = RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state, stages)
+        state = RunState(run, plan.parts, settings.run.keep_checkpoints, ranks, plan.state, stages, rollbacks)
         start = state.resume(checkpoint)
         notify(f"{context.trainer}")
-        if stages is not None and ranks.is_first:
-            stages.restore_rows(read_metrics(run.metrics))
+        if ranks.is_first:
+            rows = read_metrics(run.metrics)
+            rollbacks.restore_rows(rows, stages)
+            if stages is not None:
+                stages.restore_rows(rows)
         ranks.barrier()  # none waits below for weights from one that has failed above
         plan.resumed(start)
         steps = settings.run.steps
@@ -231,6 +238,7 @@ def training_loop(
             notify=notify,
             agree=ranks.any,
             stages=stages,
+            rollbacks=rollbacks,
             drop=plan.drop,
         )
 

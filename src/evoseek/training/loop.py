@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from evoseek.errors import TrainingError
 from evoseek.protocols import MetricSink
 from evoseek.statistics import surely_more
+from evoseek.training.rollbacks import Rollbacks
 from evoseek.training.rollout_metrics import StepReport, describe_failures
 from evoseek.training.stages import Stages
 
@@ -68,7 +69,8 @@ class TrainingLoop:
     `agree` turns one process's request to stop into the decision of all processes of the run.
 
     If the run has `stages`, the loop ends with the current one: it `has_turned` then, and its last checkpoint says that
-    the next stage begins. A step after which no checkpoint is saved ends no stage.
+    the next stage begins. A step after which no checkpoint is saved ends no stage. It has turned, too, when the reward
+    has collapsed and `rollbacks` are left: its last checkpoint then has the weights of an earlier one.
 
     `drop` is awaited in the end, whatever ends the loop, and after a step with too many invalid rollouts: those that
     the system has begun of later steps may have met the same failure, and begin again after the pause.
@@ -93,6 +95,7 @@ class TrainingLoop:
     pause_s: float = 0.0
     notify: Callable[[str], None] = lambda _: None
     stages: Stages | None = None
+    rollbacks: Rollbacks = field(default_factory=Rollbacks)
     drop: Callable[[], Awaitable[None]] = do_nothing
     has_turned: bool = field(default=False, init=False)
 
@@ -107,6 +110,8 @@ class TrainingLoop:
         step = self.start
         if self.probe is not None and self.probe_every > 0:
             await self.probe(step)
+        if step == 0 and self.rollbacks.limit:
+            self.checkpoints.save(0)
         if step == 0 and self.evaluate is not None:
             self._log(0, await self.evaluate(0), {})
         failing, spent = 0, 0.0
@@ -131,11 +136,25 @@ class TrainingLoop:
                 await self.drop()
             if failing and spent < self.max_seconds and not self.should_stop():
                 await self._pause(step, report, self.pause_s * 2 ** (failing - 1))
-            self.has_turned = self._turn(step, failing=failing > 0)
+            rolled_back = not failing and self._roll_back(step)
+            self.has_turned = rolled_back or self._turn(step, failing=failing > 0)
             stopping = self.agree(self.should_stop() or spent >= self.max_seconds) or self.has_turned
-            if not failing and (stopping or self._is_due(step, self.checkpoint_every)):
+            if not (failing or rolled_back) and (stopping or self._is_due(step, self.checkpoint_every)):
                 self.checkpoints.save(step)
         return step
+
+    def _roll_back(self, step: int) -> bool:
+        """Whether the reward has collapsed; if so, the checkpoint of this step is that of the best steps."""
+        why = self.rollbacks.collapsed()
+        if not self.agree(why is not None):
+            return False
+        to = self.checkpoints.roll_back(step)
+        left = self.rollbacks.limit - len(self.rollbacks.history)
+        self.notify(
+            f"Step {step}: {why} Training goes on with the weights of step {to}, at half of the learning rate "
+            f"(run.rollbacks: {left} left)."
+        )
+        return True
 
     def _turn(self, step: int, *, failing: bool) -> bool:
         """Whether a stage ends with this step; if so, the next one is begun. (Also with the last step: the run may be
@@ -167,6 +186,7 @@ class TrainingLoop:
         if self.stages is not None:
             stage, metrics = self.stages.current.name, {**metrics, "stage": float(len(self.stages.history))}
             self.stages.observe(step, metrics)
+        self.rollbacks.observe(step, metrics)
         self.metrics.write(step, metrics)
         self.timings.write(step, timings)
         self.progress(Progress(step, self.steps, metrics, timings, stage))

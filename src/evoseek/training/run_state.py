@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, cast
 
-from evoseek.checkpoints import Checkpoint
+from evoseek.checkpoints import Checkpoint, list_checkpoints, load_checkpoint
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.learner.checkpoint import Part, restore, save_checkpoint
+from evoseek.learner.checkpoint import Part, repeat_checkpoint, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.runs import RunDirectory
+from evoseek.training.rollbacks import Rollbacks
 from evoseek.training.stages import Stages
 
 
@@ -44,7 +45,8 @@ def cut_logs(run: RunDirectory, position: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Writes a run's checkpoints, of which the last `keep_last` are kept, and resumes from one; all ranks together.
+    """Writes a run's checkpoints, of which the last `keep_last` are kept and the one that a rollback would need, and
+    resumes from one; all ranks together.
 
     `parts` are the models in training, `state` is what the system keeps.
     """
@@ -55,6 +57,7 @@ class RunState:
     ranks: Ranks = ALONE
     state: State | None = None
     stages: Stages | None = None
+    rollbacks: Rollbacks = field(default_factory=Rollbacks)
 
     def resume(self, checkpoint: Checkpoint | None) -> int:
         """Resume the run from the checkpoint that its parts were made of, or begin it (None); returns the number of
@@ -76,13 +79,34 @@ class RunState:
 
     def save(self, step: int) -> None:
         """Write a checkpoint. Raises CheckpointError."""
-        kept = {} if self.state is None else {"system": self.state.state()}
-        begun = {} if self.stages is None else {"stages": self.stages.state()}
         save_checkpoint(
             self.run.path,
             step=step,
             parts=self.parts,
-            position={**log_positions(self.run), **kept, **begun},
+            position=self._position(),
+            keep_last=self.keep_last,
+            keep_before=self.rollbacks.good,
+            ranks=self.ranks,
+        )
+
+    def roll_back(self, step: int) -> int:
+        """Write a checkpoint of this step with the weights and optimizers of the newest good one; returns its step.
+        Raises CheckpointError."""
+        found = [path for number, path in list_checkpoints(self.run.path) if number <= (self.rollbacks.good or 0)]
+        source = load_checkpoint(found[0])
+        self.rollbacks.count(step, source.step)
+        repeat_checkpoint(
+            self.run.path,
+            source,
+            step=step,
+            position=self._position(),
             keep_last=self.keep_last,
             ranks=self.ranks,
         )
+        return source.step
+
+    def _position(self) -> dict[str, object]:
+        kept = {} if self.state is None else {"system": self.state.state()}
+        begun = {} if self.stages is None else {"stages": self.stages.state()}
+        rolled = {"rollbacks": self.rollbacks.state()} if self.rollbacks.history else {}
+        return {**log_positions(self.run), **kept, **begun, **rolled}

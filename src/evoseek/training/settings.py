@@ -149,7 +149,7 @@ class EvaluationSettings(Section):
 class RunSettings(Section):
     """The run as a whole."""
 
-    on_resume = "steps max_minutes checkpoint_every keep_checkpoints max_invalid pause_s record_samples"
+    on_resume = "steps max_minutes checkpoint_every keep_checkpoints rollbacks max_invalid pause_s record_samples"
     system: str = Field(
         default="search-r1",
         description="Training algorithm: the name of a system, or package.module:Name of one of your own.",
@@ -164,6 +164,13 @@ class RunSettings(Section):
     )
     checkpoint_every: Count = Field(default=10, description="Number of steps between checkpoints.")
     keep_checkpoints: Count = Field(default=2, description="Number of checkpoints that are kept.")
+    rollbacks: int = Field(
+        default=0,
+        ge=0,
+        le=100,
+        description="Maximum number of times that a run whose reward has collapsed goes on with the weights of its "
+        "best steps, each time at half of the learning rate.",
+    )
     record_samples: Literal["no", "advantages", "tokens"] = Field(
         default="advantages",
         description="What samples.jsonl records of every rollout that is trained on: nothing (no), its advantages, or "

@@ -1,0 +1,84 @@
+"""A run whose reward collapses: its best weights are taken back, and it resumes to the same bits."""
+
+import json
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from safetensors.torch import load_file
+
+from evoseek.checkpoints import load_checkpoint
+from evoseek.run import Run
+from evoseek.types import Scored
+
+
+async def collapsing(trajectory):
+    """Every second rollout is right in the first six steps, and none in later ones."""
+    step, number = int(trajectory.id.split("/")[0].removeprefix("step-")), int(trajectory.id.rsplit("/")[-1])
+    return Scored(float(step <= 6 and number % 2))
+
+
+@pytest.fixture
+def train(setting, tmp_path):
+    """`train(directory, steps)`: the output of such a run, up to so many steps."""
+
+    def train(directory, steps):
+        console = Console(file=StringIO())
+        given = {
+            "evaluation.path": "",
+            "evaluation.every": 10,
+            "run.rollbacks": 2,
+            "run.checkpoint_every": 2,
+            "run.steps": steps,
+        }
+        options = {"config": setting.config, "settings": given, "reward": collapsing, "console": console}
+        assert Run("search-r1", tmp_path / directory, **options).train() == steps
+        return " ".join(console.file.getvalue().split())
+
+    return train
+
+
+def weights(run, step, part="policy/model"):
+    return (run / f"checkpoints/step-{step:06d}/{part}.safetensors").read_bytes()
+
+
+@pytest.mark.slow
+def test_the_weights_before_the_best_steps_are_taken_back_and_it_resumes_to_the_same_bits(train, setting, tmp_path):
+    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    out = train("whole", 12)
+    assert "over steps 6 to 10 is 0.100, less than half of the 0.500 over steps 1 to 5. Training goes on with" in out
+    assert "with the weights of step 0, at half of the learning rate (run.rollbacks: 1 left)." in out
+    rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
+    assert [row["step"] for row in rows] == list(range(1, 13))
+    assert load_checkpoint(whole / "checkpoints/step-000012").position["rollbacks"] == [{"step": 10, "to": 0}]
+
+    train("parts", 9)
+    learnt = load_file(parts / "checkpoints/step-000009/policy/model.safetensors")
+    start = load_file(setting.model / "model.safetensors")
+    assert any((learnt[name] != start[name]).any() for name in start)
+    assert sorted(path.name for path in (parts / "checkpoints").iterdir()) == [
+        *("step-000000", "step-000008", "step-000009")
+    ]
+    train("parts", 10)
+    back = load_file(parts / "checkpoints/step-000010/policy/model.safetensors")
+    assert all((back[name] == start[name]).all() for name in start)
+    train("parts", 11)
+    train("parts", 12)
+    assert (whole / "metrics.jsonl").read_bytes() == (parts / "metrics.jsonl").read_bytes()
+    for file in (whole / "checkpoints/step-000012").rglob("*.safetensors"):
+        assert file.read_bytes() == (parts / file.relative_to(whole)).read_bytes(), file
+
+
+def test_at_half_of_the_rate(setting, tmp_path):
+    """Six right steps, four wrong ones, then the right ones again: what is learnt after the rollback has the rate."""
+
+    async def again(trajectory):
+        step, number = int(trajectory.id.split("/")[0].removeprefix("step-")), int(trajectory.id.rsplit("/")[-1])
+        return Scored(float((step <= 5 or step > 10) and number % 2))
+
+    given = {"evaluation.path": "", "evaluation.every": 10, "run.rollbacks": 1, "run.steps": 11}
+    run = Run("search-r1", tmp_path, config=setting.config, settings=given, reward=again, console=Console(quiet=True))
+    run.train()
+    rows = [json.loads(line) for line in Path(tmp_path / "metrics.jsonl").read_text().splitlines()]
+    assert [row.get("learning_rate") for row in rows] == [1e-2] * 5 + [None] * 5 + [5e-3]
