@@ -28,14 +28,14 @@ from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, re
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
-from evoseek.settings import changeable, defaults_of, with_setting
+from evoseek.settings import changeable, defaults_of, lookup, with_setting
 from evoseek.training.context import Objects
 from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.loop import Evaluate, TrainingLoop
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
-from evoseek.training.rollbacks import Rollbacks
+from evoseek.training.rollbacks import Rollbacks, Row
 from evoseek.training.run_state import RunState
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import Stages, check_run, settings_in
@@ -81,14 +81,15 @@ def train(
         return interrupted() or is_orphaned()
 
     def train_stage() -> tuple[int, bool, bool]:
-        """Train to the end of the current stage, or of the run: the last step, whether another stage begins, whether
-        the run is at its end. What it holds in memory is free when it returns."""
+        """Train to the end of the current stage, to a rollback, or to the run's end: the last step, whether it goes on
+        with other settings, whether the run is at its end. What it holds in memory is free when it returns."""
         with ExitStack() as held:
             with ranks.setting_up():
                 made = training_loop(settings, run, notify=notify, ranks=ranks, objects=objects)
                 loop = held.enter_context(made)
             begins = loop.stages is not None and loop.stages.begins_after(loop.start)
-            if loop.start and not begins:
+            rolled_back = any(one.step == loop.start for one in loop.rollbacks.history)
+            if loop.start and not begins and not rolled_back:
                 notify(f"Resuming {run.path} after step {loop.start}.")
             if loop.stages is not None:
                 notify(loop.stages.describe(loop.start))
@@ -192,11 +193,13 @@ def training_loop(
     """
     check_run(settings, run)
     checkpoint = agreed_checkpoint(run.path, ranks)
-    stages = Stages.of(settings, checkpoint.position if checkpoint else None)
-    rollbacks = Rollbacks.of(settings.run.rollbacks, checkpoint.position if checkpoint else None)
+    position = checkpoint.position if checkpoint else None
+    stages = Stages.of(settings, position)
+    rollbacks = Rollbacks.of(settings.run.rollbacks, settings.run.checkpoint_every, position)
     own = settings if stages is None else settings_in(settings, stages.current)
-    if rollbacks.history:
-        own = with_setting(own, "learner.learning_rate", own.learner.learning_rate * rollbacks.rate_factor)
+    for part in ("learner", "critic") if rollbacks.history else ():
+        name = f"{part}.learning_rate"
+        own = with_setting(own, name, lookup(own, name) * rollbacks.rate_factor)
     if ranks.is_first:
         keep_feedback(settings, run)
     ranks.barrier()
@@ -213,6 +216,7 @@ def training_loop(
             rollbacks.restore_rows(rows, stages)
             if stages is not None:
                 stages.restore_rows(rows)
+        rollbacks.rows = [Row(*row) for row in ranks.gather(rollbacks.rows)[0]]
         ranks.barrier()  # none waits below for weights from one that has failed above
         plan.resumed(start)
         steps = settings.run.steps

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -40,11 +40,11 @@ def save_checkpoint(
     parts: Mapping[str, Part],
     position: Mapping[str, object],
     keep_last: int = 3,
-    keep_before: int | None = None,
+    keep: Collection[Path] = (),
     ranks: Ranks = ALONE,
 ) -> Path:
     """Write `checkpoints/step-<step>` and return it; of the earlier ones keep as many as make `keep_last` in all, and
-    the newest of up to step `keep_before`.
+    those of `keep`.
 
     `parts` are the models in training by name; `position` is any JSON that the caller needs to resume (the first rank's
     is kept). All ranks call it, and see the run directory on a file system that they share. Checkpoints of later steps
@@ -66,19 +66,25 @@ def save_checkpoint(
         body = {"format": FORMAT, "step": step, "position": dict(position), "learners": values, "files": files}
         _together(ranks, target, lambda: _finish(unfinished, directory, body) if ranks.is_first else None)
     if ranks.is_first:
-        _prune(run_directory, step, keep_last, keep_before)
+        _prune(run_directory, step, keep_last, keep)
     return target
 
 
 def repeat_checkpoint(
-    run_directory: Path, source: Checkpoint, *, step: int, position: Mapping[str, object], keep_last: int, ranks: Ranks
+    run_directory: Path,
+    source: Checkpoint | None,
+    *,
+    step: int,
+    position: Mapping[str, object],
+    keep_last: int = 3,
+    ranks: Ranks = ALONE,
 ) -> None:
-    """Write a checkpoint of this step, with another position, whose parts are those of an earlier one. Raises
-    CheckpointError, as `save_checkpoint`."""
+    """Write a checkpoint of this step, with another position, whose parts are those of an earlier one, which is kept.
+    The first rank alone gives it, and writes. Raises CheckpointError, as `save_checkpoint`."""
     target = run_directory / "checkpoints" / f"step-{step:06d}"
 
     def write() -> None:
-        if not ranks.is_first:
+        if source is None:
             return
         with ExitStack() as unfinished:
             directory, (_, files) = _begin(unfinished, target), read_state(source.directory)
@@ -87,8 +93,8 @@ def repeat_checkpoint(
             _finish(unfinished, directory, body | {"learners": source.learner_values, "files": files})
 
     _together(ranks, target, write)
-    if ranks.is_first:
-        _prune(run_directory, step, keep_last, None)
+    if source is not None:
+        _prune(run_directory, step, keep_last, [source.directory])
 
 
 def agreed_checkpoint(run_directory: Path, ranks: Ranks) -> Checkpoint | None:
@@ -155,13 +161,11 @@ def _optimizer_directory(part: Path) -> Path:
     return part.with_name(f"{part.name}.optimizer")
 
 
-def _prune(run_directory: Path, step: int, keep_last: int, keep_before: int | None) -> None:
+def _prune(run_directory: Path, step: int, keep_last: int, keep: Collection[Path]) -> None:
     found = list_checkpoints(run_directory)
     kept = [path for number, path in found if number <= step][: max(keep_last, 1)]
-    if keep_before is not None:
-        kept += [path for number, path in found if number <= keep_before][:1]
     for _, path in found:
-        if path not in kept:
+        if path not in kept and path not in keep:
             remove_directory(path)
 
 

@@ -137,9 +137,10 @@ class GameSettings(TrainingSettings, ABC):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """In self-play a reward also says what share of answers is right."""
+        """In self-play a reward also says what share of answers is right, and is of the game's own questions."""
         why = "In self-play a reward also says what share of answers is right."
-        return *super().effects(), *(
+        own = "In self-play the questions change, so that lower rewards need not be a collapse."
+        return *super().effects(), Needs("run.rollbacks", "", (), own), *(
             Needs(f"reward.{name}", "", (), why) for name in ("overlong_max", "unanswered_penalty", "wrong_penalty")
         )
 

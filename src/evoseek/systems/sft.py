@@ -94,7 +94,7 @@ class SFT:
         @classmethod
         def effects(cls) -> tuple[Needs, ...]:
             """There is no algorithm of reinforcement learning."""
-            return *super().effects(), Needs("loss.name credit.* algorithm.*", "", instead=_NO_REWARDS)
+            return *super().effects(), Needs("loss.name credit.* algorithm.* run.rollbacks", "", instead=_NO_REWARDS)
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:

@@ -149,10 +149,12 @@ class TrainingLoop:
         if not self.agree(why is not None):
             return False
         to = self.checkpoints.roll_back(step)
-        left = self.rollbacks.limit - len(self.rollbacks.history)
+        if to is None:
+            self.notify(f"{why} No earlier checkpoint is left to take its weights from, so training goes on as it is.")
+            return False
         self.notify(
-            f"Step {step}: {why} Training goes on with the weights of step {to}, at half of the learning rate "
-            f"(run.rollbacks: {left} left)."
+            f"Step {step}: {why} The weights are again those of step {to}, and the learning rate is halved "
+            f"(run.rollbacks: {self.rollbacks.left} left)."
         )
         return True
 

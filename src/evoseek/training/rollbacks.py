@@ -1,13 +1,16 @@
-"""Rollbacks: a run whose reward has collapsed goes on with the weights of its best steps, at half of the learning rate.
+"""Rollbacks: a run that has collapsed goes on with the weights of its best steps, at half of the learning rate.
 
-    m(t)       the mean of answer_reward over steps t - 4 .. t of the current stage
-    best       the largest m(u), u <= t
-    collapsed  m(t) is below best / 2, by more than twice the standard error of the difference
+    now        the mean of answer_reward over the last five steps
+    best       its largest mean over five steps before these, in the current stage
+    collapsed  now < best / 2; and best - now is more than twice its standard error, by the mean variance within all
+               windows of five steps; and .9 of the groups of the last five steps have no signal
 
-The weights are those of the newest checkpoint with which the best steps can have begun, step 0 included; the number of
-the step goes on, so that no rollouts are repeated, and what counts begins anew. Where the rewards of a game are not
-those of fixed questions (self-play), there is no answer_reward, and so no rollback. It fails if the questions become
-much harder by themselves: give a curriculum stages, or no rollbacks.
+Rewards alone waver: where a tenth of the rollouts is right, chance halves some mean of five steps in nearly every run
+of 200. A policy whose groups have no signal cannot recover by itself.
+
+The weights are those of the newest checkpoint from before the best steps, step 0 included. Steps go on counting, so
+that no rollouts are repeated, and rewards are counted anew. In self-play, whose rewards are of its own questions, there
+is no rollback. It is wrong where questions become much harder by themselves: give those a stage.
 """
 
 from __future__ import annotations
@@ -15,15 +18,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from statistics import fmean, stdev
-from typing import Any, cast
+from statistics import fmean, variance
+from typing import Any, NamedTuple, cast
 
 from evoseek.training.stages import Stages
 
-_REWARD = "answer_reward"
 _WINDOW = 5  # steps
 _SHARE = 0.5
 _ERRORS = 2.0
+_NO_SIGNAL = 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,23 +37,38 @@ class Rollback:
     to: int
 
 
+class Row(NamedTuple):
+    """A step's mean reward of answers, and its share of groups without a signal."""
+
+    step: int
+    reward: float
+    no_signal: float
+
+
 @dataclass(slots=True)
 class Rollbacks:
-    """The rollbacks of a run, at most `limit`, and the rewards since the last one: (step, reward)."""
+    """The rollbacks of a run, at most `limit`, and the rows since the last one. Weights are taken from checkpoints that
+    the run makes wherever it was interrupted: of every `every`th step, and of earlier rollbacks."""
 
     limit: int = 0
+    every: int = 1
     history: list[Rollback] = field(default_factory=list[Rollback])
-    rewards: list[tuple[int, float]] = field(default_factory=list[tuple[int, float]])
+    rows: list[Row] = field(default_factory=list[Row])
 
     @classmethod
-    def of(cls, limit: int, position: Mapping[str, object] | None) -> Rollbacks:
+    def of(cls, limit: int, every: int, position: Mapping[str, object] | None) -> Rollbacks:
         """Those of a run whose last checkpoint has this position (None: it begins)."""
         begun = cast("Sequence[Mapping[str, Any]]", (position or {}).get("rollbacks") or ())
-        return cls(limit, [Rollback(**one) for one in begun])
+        return cls(limit, every, [Rollback(**one) for one in begun])
 
     def state(self) -> list[dict[str, object]]:
         """What was rolled back, as plain JSON, for a checkpoint."""
         return [asdict(one) for one in self.history]
+
+    @property
+    def left(self) -> int:
+        """How many are left."""
+        return max(0, self.limit - len(self.history))
 
     @property
     def rate_factor(self) -> float:
@@ -58,50 +76,67 @@ class Rollbacks:
         return 0.5 ** len(self.history)
 
     def restore_rows(self, rows: Sequence[Mapping[str, float | None]], stages: Stages | None) -> None:
-        """Take the rewards since the last rollback, and of the current stage, from the rows of the run."""
+        """Take the rows since the last rollback, and of the current stage, from those of the run."""
         since = self.history[-1].step if self.history else 0
         begins = max(since + 1, stages.history[-1].step if stages else 1)
-        own = [row for row in rows if (row["step"] or 0) >= begins]
-        self.rewards = [(int(row["step"] or 0), reward) for row in own if (reward := row.get(_REWARD)) is not None]
+        for row in rows:
+            if (row["step"] or 0) >= begins:
+                self.observe(int(row["step"] or 0), row)
 
-    def observe(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take a step's row."""
-        if step > 0 and math.isfinite(reward := metrics.get(_REWARD, math.nan)):
-            self.rewards.append((step, reward))
+    def observe(self, step: int, metrics: Mapping[str, float | None]) -> None:
+        """Take a step's row, if it has a reward."""
+        reward, no_signal = metrics.get("answer_reward"), metrics.get("frac_reward_zero_std")
+        if step > 0 and reward is not None and no_signal is not None and math.isfinite(reward + no_signal):
+            self.rows.append(Row(step, reward, no_signal))
+
+    def is_source(self, step: int) -> bool:
+        """Whether weights may be taken from a checkpoint of this step."""
+        return step % self.every == 0 or any(one.step == step for one in self.history)
 
     @property
-    def good(self) -> int | None:
-        """The step whose weights a rollback would take: the one before the best steps began. None if there was no step,
-        and without rollbacks."""
-        return self._best[0][0] - 1 if self.limit and self.rewards else None
+    def good(self) -> int:
+        """The step before the best ones began, of those before the last five."""
+        return self._before_best(len(self.rows) - _WINDOW)
 
     @property
-    def _best(self) -> Sequence[tuple[int, float]]:
-        ends = range(min(_WINDOW, len(self.rewards)), len(self.rewards) + 1)
-        return max((self.rewards[max(0, end - _WINDOW) : end] for end in ends), key=_mean)
+    def needed(self) -> list[int]:
+        """The steps up to which a source must be kept, as they are, or may become, those before the best steps."""
+        if not self.left or not self.rows:
+            return []
+        count = len(self.rows)
+        bests = (self._before_best(end) for end in range(max(0, count - _WINDOW), count + 1))
+        return sorted({*bests, *(row.step - 1 for row in self.rows[-_WINDOW:])})
 
     def collapsed(self) -> str | None:
         """The collapse after the last step, in words; None if there is none, or no rollback is left."""
-        if len(self.history) >= self.limit or len(self.rewards) < 2 * _WINDOW:
+        now, best = self.rows[-_WINDOW:], self._best(self.rows[:-_WINDOW])
+        if not self.left or best is None or fmean(row.no_signal for row in now) < _NO_SIGNAL:
             return None
-        best, now = self._best, self.rewards[-_WINDOW:]
-        fall = _mean(best) - _mean(now)
-        if _mean(now) >= _SHARE * _mean(best) or fall <= _ERRORS * math.hypot(_error(best), _error(now)):
+        before, after = _reward(best), _reward(now)
+        within = fmean(variance(row.reward for row in window) for window in _windows(self.rows))
+        if after >= _SHARE * before or before - after <= _ERRORS * math.sqrt(2 * within / _WINDOW):
             return None
         return (
-            f"The mean reward of answers over steps {now[0][0]} to {now[-1][0]} is {_mean(now):.3f}, less than half of "
-            f"the {_mean(best):.3f} over steps {best[0][0]} to {best[-1][0]}."
+            f"The mean reward of answers over steps {now[0].step} to {now[-1].step} is {after:.3f}, less than half of "
+            f"the {before:.3f} over steps {best[0].step} to {best[-1].step}, and nearly no group has a signal."
         )
 
     def count(self, step: int, to: int) -> None:
         """A rollback was made."""
         self.history.append(Rollback(step, to))
-        self.rewards = []
+        self.rows = []
+
+    def _before_best(self, end: int) -> int:
+        return (self._best(self.rows[:end]) or self.rows)[0].step - 1
+
+    def _best(self, rows: Sequence[Row]) -> Sequence[Row] | None:
+        best = max(_windows(rows), key=_reward, default=None)
+        return best if best is not None and _reward(best) > 0 else None
 
 
-def _mean(window: Sequence[tuple[int, float]]) -> float:
-    return fmean(reward for _, reward in window)
+def _windows(rows: Sequence[Row]) -> list[Sequence[Row]]:
+    return [rows[end - _WINDOW : end] for end in range(_WINDOW, len(rows) + 1)]
 
 
-def _error(window: Sequence[tuple[int, float]]) -> float:
-    return stdev(reward for _, reward in window) / math.sqrt(len(window))
+def _reward(window: Sequence[Row]) -> float:
+    return fmean(row.reward for row in window)

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Protocol, cast
 
 from evoseek.checkpoints import Checkpoint, list_checkpoints, load_checkpoint
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.errors import CheckpointError
 from evoseek.learner.checkpoint import Part, repeat_checkpoint, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.runs import RunDirectory
@@ -85,16 +88,18 @@ class RunState:
             parts=self.parts,
             position=self._position(),
             keep_last=self.keep_last,
-            keep_before=self.rollbacks.good,
+            keep=[path for step in self.rollbacks.needed for path in self._sources(step)[:1]],
             ranks=self.ranks,
         )
 
-    def roll_back(self, step: int) -> int:
-        """Write a checkpoint of this step with the weights and optimizers of the newest good one; returns its step.
-        Raises CheckpointError."""
-        found = [path for number, path in list_checkpoints(self.run.path) if number <= (self.rollbacks.good or 0)]
-        source = load_checkpoint(found[0])
-        self.rollbacks.count(step, source.step)
+    def roll_back(self, step: int) -> int | None:
+        """Write a checkpoint of this step with the weights and optimizers from before the best steps; returns the step
+        that they are of, or None if there is no such checkpoint. Raises CheckpointError."""
+        source = self._good() if self.ranks.is_first else None
+        to: int | None = self.ranks.gather(source and source.step)[0]
+        if to is None:
+            return None
+        self.rollbacks.count(step, to)
         repeat_checkpoint(
             self.run.path,
             source,
@@ -103,7 +108,18 @@ class RunState:
             keep_last=self.keep_last,
             ranks=self.ranks,
         )
-        return source.step
+        return to
+
+    def _good(self) -> Checkpoint | None:
+        for directory in self._sources(self.rollbacks.good):
+            with suppress(CheckpointError):  # a damaged one
+                return load_checkpoint(directory)
+        return None
+
+    def _sources(self, step: int) -> list[Path]:
+        """The checkpoints of up to this step from which weights may be taken back, newest first."""
+        found = list_checkpoints(self.run.path)
+        return [path for number, path in found if number <= step and self.rollbacks.is_source(number)]
 
     def _position(self) -> dict[str, object]:
         kept = {} if self.state is None else {"system": self.state.state()}

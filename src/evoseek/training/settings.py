@@ -168,8 +168,8 @@ class RunSettings(Section):
         default=0,
         ge=0,
         le=100,
-        description="Maximum number of times that a run whose reward has collapsed goes on with the weights of its "
-        "best steps, each time at half of the learning rate.",
+        description="Maximum number of times that a run that has collapsed goes on with the weights of its best steps, "
+        "each time at half of the learning rate. They are in checkpoints that are kept, too, from step 0 on.",
     )
     record_samples: Literal["no", "advantages", "tokens"] = Field(
         default="advantages",
