@@ -24,10 +24,10 @@ Guards, each alone:
     half       half of the rate from the beginning, the remedy that needs no guard
 
     python bench/guards.py --directory runs/guards --seeds 0 1 2 3
-    python bench/guards.py --directory runs/guards --signs      which signs come before a collapse, in all runs there
+    python bench/guards.py --directory runs/guards --signs      which signs come before a collapse, without a guard
 
-A run has collapsed if its held-out score ends more than .1 below its start. Results are kept (result.json in each run's folder) and
-not computed again, so that several processes may share the work with --only; --table prints what there is.
+A run has collapsed if its held-out score ends more than .1 below its start. Results are kept (result.json in each run's
+folder) and not computed again, so that several processes may share the work with --only; --table prints what there is.
 """
 
 import argparse
@@ -309,6 +309,8 @@ def show_signs(directory: Path, console: Console) -> None:
     collapsed: list[dict[str, int]] = []
     sound: list[dict[str, int]] = []
     for path in sorted(directory.glob("*/result.json")):
+        if path.parent.name.rsplit("-", 2)[1] != "none":
+            continue
         result, found = json.loads(path.read_text()), signs_of(RunDirectory(path.parent / "run"))
         if result["end"] >= result["start"] - LOST:
             sound.append(found)
