@@ -11,6 +11,7 @@ from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollbacks import Rollback, Rollbacks, Row
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.run_state import RunState
+from evoseek.training.settings import StageSettings
 from evoseek.training.stages import Began, Stages
 from evoseek.types import Invalid, StopReason
 
@@ -183,6 +184,13 @@ def test_a_step_that_failed_is_no_reason():
     recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1), failing=(10,))
     assert recorder.run() == (11, True)
     assert recorder.events == [("save", 0), ("save", 5), ("roll back", 11)]
+
+
+def test_a_stage_does_not_end_with_the_same_step():
+    stages = Stages((StageSettings(name="a", steps=10), StageSettings(name="b")), [Began("a", 1, "")])
+    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1))
+    assert recorder.run(stages=stages) == (10, True)
+    assert [began.name for began in stages.history] == ["a"]
 
 
 def test_all_processes_roll_back_together():
