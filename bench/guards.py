@@ -25,6 +25,7 @@ Guards, each alone:
 
     python bench/guards.py --directory runs/guards --seeds 0 1 2 3
     python bench/guards.py --directory runs/guards --signs      which signs come before a collapse, without a guard
+    python bench/guards.py --simulate                           how often chance alone would roll a run back
 
 A run has collapsed if its held-out score ends more than .1 below its start. Results are kept (result.json in each run's
 folder) and not computed again, so that several processes may share the work with --only; --table prints what there is.
@@ -34,6 +35,7 @@ import argparse
 import asyncio
 import json
 import math
+import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -60,6 +62,7 @@ from evoseek.runs import RunDirectory
 from evoseek.training.context import Objects
 from evoseek.training.given import load_settings
 from evoseek.training.loop import Progress, TrainingLoop
+from evoseek.training.rollbacks import Rollbacks
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Scored, TrainingSample, Trajectory
 
@@ -336,6 +339,32 @@ def show_signs(directory: Path, console: Console) -> None:
     console.print(table)
 
 
+def simulate(right: float, questions: int, steps: int, falls: int, runs: int) -> tuple[int, int]:
+    """Of so many runs whose rollouts are right with this probability, half of its variance between questions, and with
+    a tenth of it from step `falls` on: how many are rolled back before that step, and how many after it."""
+    rng, early, late = random.Random(0), 0, 0
+    for _ in range(runs):
+        watched = Rollbacks(limit=1)
+        for step in range(1, steps + 1):
+            now = right if step < falls else right / 10
+            chances = [rng.betavariate(now, 1 - now) for _ in range(questions)]
+            rewards = [sum(rng.random() < chance for _ in range(8)) / 8 for chance in chances]
+            share = fmean(reward in (0.0, 1.0) for reward in rewards)
+            watched.observe(step, {"answer_reward": fmean(rewards), "frac_reward_zero_std": share})
+            if watched.collapsed():
+                early, late = early + (step < falls), late + (step >= falls)
+                break
+    return early, late
+
+
+def show_simulated(console: Console) -> None:
+    table = Table("right", "questions", "flat steps", "rolled back, of 100", "found within 20 steps of a fall")
+    for right, questions, steps in ((0.1, 20, 200), (0.2, 20, 200), (0.3, 10, 200), (0.5, 6, 200), (0.7, 6, 200)):
+        early, late = simulate(right, questions, steps + 20, steps + 1, 100)
+        table.add_row(f"{right}", str(questions), str(steps), str(early), f"{late} of {100 - early}")
+    console.print(table)
+
+
 def interval(values: list[float]) -> str:
     if len(values) < 2:
         return f"{fmean(values):+.3f}" if values else ""
@@ -352,8 +381,12 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(GUARDS), choices=list(GUARDS), metavar="GUARD")
     parser.add_argument("--table", action="store_true", help="only print what there is")
     parser.add_argument("--signs", action="store_true", help="only show what came before collapses")
+    parser.add_argument("--simulate", action="store_true", help="only simulate rewards that waver by chance")
     options = parser.parse_args()
     console = Console(width=180)
+    if options.simulate:
+        show_simulated(console)
+        return
     if options.signs:
         show_signs(options.directory, console)
         return
