@@ -620,3 +620,9 @@ def test_a_title_without_words_names_nothing_and_brackets_may_hold_brackets():
 def test_a_title_keeps_the_capital_letter_of_its_article():
     found = asked("A Winter in Oro", "A Winter in Oro includes nine songs.")
     assert found["How many songs does A Winter in Oro include?"] == "nine"
+
+
+def test_a_long_identifier_may_be_asked_about_but_not_words_whose_spaces_are_lost():
+    for name, times in (("MarlowItemViewAccessibilityInterface", 1), ("theclassofthetableisreadbyitsowner", 0)):
+        found = asked(name, f"{name} was added in 1907.")
+        assert list(found) == [f"When was {name} added?"] * times

@@ -21,6 +21,7 @@ from evoseek.cold_start.fronting import fronted
         ("The clerk carries ", "what", "", "what does the clerk carry"),
         ("Tall clerks carried ", "what", "", "what did tall clerks carry"),
         ("McKay clerks carried ", "what", "", "what did McKay clerks carry"),
+        ("Danish clerks carried ", "what", "", "what did Danish clerks carry"),
         ("The Oro clerk carried ", "what", "", "what did the Oro clerk carry"),
     ],
 )

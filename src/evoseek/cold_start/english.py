@@ -306,7 +306,7 @@ FIRST_PHRASE = re.compile(
 VERSION = re.compile(r"(?:\b([A-Z]\w+) )?\b[Vv]ersion $")
 """What stands before the number of a version, with the name of what has it."""
 ARTICLE = re.compile(r"(?:The|An?|Each|Every|All|Most|Some|Many) ")
-COMMON = re.compile(rf"{ARTICLE.pattern}|[A-Z][a-z]+ [a-z]")
+COMMON = re.compile(rf"{ARTICLE.pattern}|(?!{NATION.pattern})[A-Z][a-z]+ [a-z]")
 """How a sentence begins whose first word has its capital letter only there: `The `, `Two separate`, `Cache sharing`."""
 NO_SUBJECT = re.compile(
     r"[,;:\"“”]|^(?:In|On|At|For|With|By|From|To|After|Before|During|Since|Under|Of|As|Use|Using|There|What|Which|Who|"
@@ -455,7 +455,7 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 _ASKED_IN_TOKEN = r"what|which|where|when|who"
 BROKEN = re.compile(
     rf"[:./\\_'(\[](?:{_ASKED_IN_TOKEN})\b|\b(?:{_ASKED_IN_TOKEN})[./\\_'\])]\w|\.\.\.|\[ ?\w"
-    r"|[^\d\s]\. ?\d[\d.]*(?:$| if\b| unless\b)|\bone of [\w.]+$|\w (?:The|This|If|It|An) [a-z]|[A-Za-z]{30}"
+    r"|[^\d\s]\. ?\d[\d.]*(?:$| if\b| unless\b)|\bone of [\w.]+$|\w (?:The|This|If|It|An) [a-z]|[a-z]{24}"
 )
 """What a question holds that asks for a part of an identifier, or of a list, or is of a synopsis, before a section's
 number, or behind a heading, or whose spaces are lost."""
