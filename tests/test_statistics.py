@@ -117,6 +117,11 @@ def test_paired_test_counts_sign_flips():
     assert result.n == 6
 
 
+def test_one_pair_alone_shows_nothing():
+    result = paired_test([0], [1])
+    assert (result.difference, result.p_value, result.n) == (1.0, 1.0, 1)
+
+
 def test_paired_test_without_a_difference():
     assert paired_test([1, 0], [1, 0]).p_value == 1.0
     with pytest.raises(ValueError, match="as many"):

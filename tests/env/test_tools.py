@@ -1,11 +1,14 @@
 import asyncio
+import time
 
 import pytest
 
+from evoseek.env.base import ToolContext
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
-from evoseek.errors import ToolError
+from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import SearchEngine
+from evoseek.training.given import load_settings
 from evoseek.types import Passage, Question, ToolCall
 
 MEIRI = Passage("a#0", "a", "Kalo", "Kalo 's mayor is Meri .")
@@ -40,10 +43,17 @@ def call(tool, **arguments):
 
 
 def test_shows_the_passages_and_keeps_them(tool, engine):
+    started = time.perf_counter()
     result = call(tool, query=" mayor \ud800")
     assert (result.text, result.passages) == (MEIRI.text, (MEIRI,))
-    assert result.latency_s > 0
+    assert 0 < result.latency_s < time.perf_counter() - started
     assert engine.asked == [(["mayor \ufffd"], 2)]  # lone surrogates reach no engine
+
+
+def test_it_is_refused_where_there_is_no_engine():
+    context = ToolContext(load_settings(), load_prompts("tiny"), None, shared=None, web=None)
+    with pytest.raises(ConfigError, match="The tool search needs an engine"):
+        SearchTool.build(SearchTool.Settings(), context)
 
 
 def test_an_empty_query_finds_nothing_and_a_wrong_argument_is_told(tool, engine):

@@ -22,6 +22,7 @@ from evoseek.eval.sample import (
     Sample,
     content_digest,
     draw,
+    draw_missing,
     merged,
 )
 from evoseek.eval.support import by_words
@@ -157,3 +158,13 @@ def test_a_row_of_another_kind_is_refused():
 def test_questions_that_hide_different_documents_differ():
     one, other = (Question("q", "who?", (), {"answerable": False, "hidden": hidden}) for hidden in (["a"], ["b"]))
     assert content_digest(one) != content_digest(other)
+
+
+def test_every_missing_sample_is_drawn_once():
+    questions, kept = [QUESTION, Question("r", "what is vesu?", ("tolu",))], []
+
+    async def named(question, number):
+        return question.id, number
+
+    asyncio.run(draw_missing(questions, 2, {("q", 0)}, draw=named, keep=kept.append))
+    assert sorted(kept) == [("q", 1), ("r", 0), ("r", 1)]

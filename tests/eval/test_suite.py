@@ -1,11 +1,13 @@
 """Suites: the catalogue, shapes of rows, and what is refused."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.suite import load_suite, questions_digest
+from evoseek.types import Question
 
 ROWS = [
     {"id": "test_0", "question": "who?", "golden_answers": ["Meri", "The"], "metadata": {"type": "x"}},
@@ -54,6 +56,15 @@ def test_a_suite_of_the_catalogue_from_a_copy(tmp_path):
         "licence": "MIT",
     }
     assert about["sha256"] == questions_digest(suite.questions)
+
+
+def test_questions_of_other_ids_texts_or_golden_answers_or_in_another_order_have_another_digest():
+    one, other = Question("a", "who?", ("Meri",)), Question("b", "where?", ("Kalo",))
+    digest = questions_digest([one, other])
+    assert digest == questions_digest([replace(one, metadata={"hops": 1}), other])
+    changes = ({"id": "c"}, {"text": "whom?"}, {"golden_answers": ("Tolu",)})
+    changed = [[replace(one, **change), other] for change in changes]
+    assert len({digest, *map(questions_digest, [*changed, [other, one], [one]])}) == 6
 
 
 def test_trap_another_number_of_questions_is_not_the_suite(tmp_path):

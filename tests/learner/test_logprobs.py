@@ -93,6 +93,12 @@ def test_a_model_that_sees_the_future_is_refused(seed: int) -> None:
         LogprobModel(bert)
 
 
+def test_a_model_whose_logits_are_all_zero_is_causal() -> None:
+    model = build("llama")
+    model.lm_head.weight.data.zero_()
+    assert LogprobModel(model).applies_head
+
+
 def test_the_head_never_sees_positions_that_predict_no_action(
     model: PreTrainedModel, make_samples: Callable[..., list[TrainingSample]]
 ) -> None:

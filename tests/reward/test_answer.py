@@ -53,6 +53,11 @@ def test_trap_stuffing_many_candidates_wins_the_plain_substring_match_but_not_th
     assert guarded_substring_match(stuffed, ["Paris"]) == 0.0
 
 
+@pytest.mark.parametrize("metric", METRICS.values())
+def test_without_a_golden_answer_nothing_matches(metric) -> None:
+    assert metric("Paris", ()) == 0.0
+
+
 @pytest.mark.parametrize("golden", ["the", "", "  ", "?!", "A.", "an the"])
 def test_trap_a_golden_answer_that_normalises_to_nothing_is_refused(golden: str) -> None:
     assert substring_match("whatever", [golden]) == 1.0  # why it must be refused

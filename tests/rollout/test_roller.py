@@ -171,6 +171,12 @@ def test_the_last_of_a_group_search_in_place_of_their_first_answer(tags):
     assert kinds == ["prompt", "action", "observation", "action"]
 
 
+def test_no_answer_is_put_off_unless_it_is_asked_for(tags):
+    roller = Roller(**tags.setting(answers_at_once(tags)))
+    group = asyncio.run(roller.group(QUESTION, size=2, reward=Matches(), key="k"))
+    assert [one.tool_results for one in group.trajectories] == [(), ()]
+
+
 @pytest.mark.parametrize("limits", [{"max_tool_calls": 0}, {"max_turns": 1}])
 def test_an_answer_is_not_put_off_where_no_call_is_left(tags, limits):
     sampler = tags.sampler({"k/0": ["<answer> Meri </answer>"]})

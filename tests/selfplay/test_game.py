@@ -135,9 +135,9 @@ def places(tmp_path_factory):
     }
 
 
-def loop_of(system, directory, options, **more):
+def loop_of(system, directory, options, *, notify=[].append, **more):
     run, settings = RunDirectory(directory), load_settings(system=system, options=options)
-    with run.locked(), training_loop(settings, run, notify=[].append, objects=Objects(**more)) as loop:
+    with run.locked(), training_loop(settings, run, notify=notify, objects=Objects(**more)) as loop:
         return loop
 
 
@@ -266,6 +266,15 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     assert proposing.learner is solving.learner is update.learner
     assert system.play.solver.sampler is system.play.proposer.sampler
     assert ssp.checkpoints.parts.keys() == {"policy"}
+
+
+def test_what_is_left_out_for_the_test_set_is_told_where_there_is_one(places, tmp_path):
+    for name, reviewed in (("with", places["evaluation.reviewed"]), ("without", "")):
+        said = []
+        options = {"search.index": places["search.index"], "evaluation.reviewed": reviewed}
+        loop_of("ssp", tmp_path / name, options, notify=said.append)
+        told = [text for text in said if "the test set" in text]
+        assert told == ([f"1 questions of {reviewed}, the test set, are left out."] if reviewed else [])
 
 
 def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):

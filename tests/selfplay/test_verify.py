@@ -249,6 +249,7 @@ def test_readings_differ_in_order_and_noise_and_so_do_seeds_and_questions() -> N
     one = shown()
     assert len(set(one)) == 8
     assert len({frozenset(passages) for passages in one}) > 1
+    assert len({passages.index(OWN[0]) for passages in one}) > 1  # its place does not give the evidence away
     assert one != shown(seed=1)
     assert one != shown(key="l")
 

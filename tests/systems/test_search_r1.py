@@ -11,16 +11,21 @@ from pydantic import TypeAdapter
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
+from evoseek.corpus.questions import save_questions
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
 from evoseek.env.tools import SearchTool
-from evoseek.errors import TrainingError
+from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.distributed import Ranks
+from evoseek.runs import RunDirectory
+from evoseek.search.lexical import LexicalIndex
 from evoseek.selfplay.episode import relabel
 from evoseek.systems.search_r1 import SearchR1
+from evoseek.train import training_loop
+from evoseek.training.given import load_settings
 from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollouts import Ahead
-from evoseek.types import Invalid, Scored, TrajectoryGroup
+from evoseek.types import Invalid, Passage, Scored, TrajectoryGroup
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
 
@@ -51,6 +56,15 @@ def test_rollouts_are_scored_and_handed_to_the_update_and_then_the_new_policy_is
     assert report.metrics["loss"] == 0.25
     assert report.metrics["rollout/num"] == 4
     assert report.num_rollouts == 4
+
+
+def test_too_few_questions_are_refused_before_the_first_step(questions, tmp_path):
+    LexicalIndex.build(tmp_path / "index", [Passage("0#0", "0", "kiwi", "kiwi")])
+    save_questions(tmp_path / "q.jsonl", questions)
+    options = {"search.index": str(tmp_path / "index"), "questions.path": str(tmp_path / "q.jsonl")}
+    settings, run = load_settings(options=options | {"questions.per_step": 5}), RunDirectory(tmp_path / "run")
+    with pytest.raises(ConfigError, match="only 4"), training_loop(settings, run, notify=print):
+        pass
 
 
 def test_a_label_may_score_the_groups_anew(scripted, questions):

@@ -1,7 +1,13 @@
-import pytest
+from types import SimpleNamespace
 
-from evoseek.checkpoints import Checkpoint
+import pytest
+from tests.doubles.learners import learner_of
+from torch import nn
+
+from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.errors import RunError
+from evoseek.learner.checkpoint import Part
+from evoseek.loss.clipped import ClippedLoss
 from evoseek.runs import RunDirectory
 from evoseek.training.run_state import RunState, cut_logs, log_positions
 
@@ -94,3 +100,16 @@ def test_what_a_system_keeps_is_restored(tmp_path, position, expected):
     checkpoint = Checkpoint(tmp_path, 4, position, {}, "")
     assert RunState(RunDirectory(tmp_path), {}, 1, state=kept).resume(checkpoint) == 4
     assert kept.restored == [expected]
+
+
+def test_the_learner_of_each_model_goes_on_where_it_was(tmp_path):
+    def parts():
+        forwards = {name: SimpleNamespace(model=nn.Linear(2, 1)) for name in ("policy", "critic")}
+        learners = {name: learner_of(forward, loss=ClippedLoss()) for name, forward in forwards.items()}
+        return {name: Part(lambda path: path.mkdir(), learner) for name, learner in learners.items()}
+
+    begun, resumed = parts(), parts()
+    begun["policy"].learner.step, begun["critic"].learner.step = 3, 5
+    RunState(RunDirectory(tmp_path), begun, 1).save(5)
+    assert RunState(RunDirectory(tmp_path), resumed, 1).resume(latest_checkpoint(tmp_path)) == 5
+    assert (resumed["policy"].learner.step, resumed["critic"].learner.step) == (3, 5)

@@ -48,10 +48,10 @@ class Rejection(StrEnum):
     MIXED = "mixed_languages"  # it changes its language or script, or has another one than the passages
     NOT_A_QUESTION = "not_a_question"  # it asks nothing
     TWO_QUESTIONS = "two_questions"  # it asks more than one thing
-    SENTENCE = "answer_is_sentence"  # the answer is a statement
     CUT_OFF = "cut_off"  # it ends before its end
     VAGUE = "vague"  # it names nothing to look for, or only a pronoun does
     TIME_DEPENDENT = "time_dependent"  # the answer changes with the day on which it is asked
+    SENTENCE = "answer_is_sentence"  # the answer is a statement
     MISFIT = "answer_misfits"  # yes or no to more than that, or none of the alternatives
     UNSUPPORTED = "unsupported"  # no passage that the proposer saw contains the answer
 

@@ -140,8 +140,10 @@ class GameSettings(TrainingSettings, ABC):
         """In self-play a reward also says what share of answers is right, and is of the game's own questions."""
         why = "In self-play a reward also says what share of answers is right."
         own = "In self-play the questions change, so that lower rewards need not be a collapse."
-        return *super().effects(), Needs("run.rollbacks", "", (), own), *(
-            Needs(f"reward.{name}", "", (), why) for name in ("overlong_max", "unanswered_penalty", "wrong_penalty")
+        return (
+            *super().effects(),
+            Needs("run.rollbacks", "", (), own),
+            *(Needs(f"reward.{name}", "", (), why) for name in ("overlong_max", "unanswered_penalty", "wrong_penalty")),
         )
 
     def problems(self) -> Iterator[str]:

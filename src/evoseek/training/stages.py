@@ -195,7 +195,7 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
             f"The stage {stage.name} has credit.name = {names[0]}, and the run {names[1]}: {critics[0]} trains a "
             "critic beside the policy, which cannot begin or end during a run. Use it in all stages, or in none."
         )
-    if staged.evaluation.temperature is None and staged.evaluation.path:
+    if staged.evaluation.path:
         staged = with_setting(staged, "evaluation.temperature", settings.held_out_temperature)
     check_settings(staged)
     check_effect(staged, keys)
