@@ -21,7 +21,7 @@ def data(tmp_path):
     """Documents of a generated world, with labelled questions, one of which they do not answer."""
     folder, world = tmp_path / "data", World.generate(0, 200, "train")
     folder.mkdir()
-    passages = list(islice(world.passages(), 40))
+    passages = list(islice(world.passages(), 12))
     rows = ({"id": one.document_id, "title": one.title, "text": one.text} for one in passages)
     (folder / "corpus.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     asked = world.questions(4, seed=1, hops=(1, 2))
