@@ -13,6 +13,12 @@ A seed has one cold start (`demonstrations`), from which each arm trains an adap
     short       10 steps of those, then 34 of all
     all         40 steps of all questions
 
+And one in which both roles of Dr. Zero learn demonstrations (`roles`), from which there are 12 steps of the solver in
+
+    self-play   dr-zero/documents with dr-zero/evidence: the proposer learns in 4 steps, then writes the questions
+    frozen      the same, but the proposer does not learn
+    rules       no proposer: the solver learns from the questions of the cold start
+
     python bench/cold_start.py FOLDER OUT --seeds 0               everything
     python bench/cold_start.py FOLDER OUT --only stages           an arm
 
@@ -26,6 +32,7 @@ import random
 import subprocess
 import sys
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -39,14 +46,35 @@ from evoseek.run import Run
 MODEL = "smollm2-135m"
 ONE_HOP, TWO_HOPS, HIDDEN = 120, 80, 40
 RECIPES = ("search-r1/smollm2", "search-r1/documents")
+SELF_PLAY = ("dr-zero/smollm2", "dr-zero/documents", "dr-zero/evidence")
+STARTS = {"demonstrations": RECIPES, "roles": SELF_PLAY}
+ADAPTER = "[lora]\nrank = 32\n\n[learner]\nlearning_rate = 3e-4\n\n"  # as in search-r1/smollm2
+
+
+@dataclass(frozen=True)
+class Arm:
+    """Recipes, and what is set over them, from one of the STARTS."""
+
+    over: str = ""
+    recipes: tuple[str, ...] = RECIPES
+    start: str = "demonstrations"
+
+
 ARMS = {
-    "stages": "",
-    "answerable": '[[stages]]\nname = "answerable"\nsteps = 32\nquestions.where = {answerable = true}\n\n'
-    '[[stages]]\nname = "all"\n',
-    "short": "[run]\nsteps = 44\n\n"
-    '[[stages]]\nname = "answerable"\nsteps = 10\nquestions.where = {answerable = true}\n\n'
-    '[[stages]]\nname = "all"\n',
-    "all": "stages = []\n",
+    "stages": Arm(),
+    "answerable": Arm(
+        '[[stages]]\nname = "answerable"\nsteps = 32\nquestions.where = {answerable = true}\n\n'
+        '[[stages]]\nname = "all"\n'
+    ),
+    "short": Arm(
+        "[run]\nsteps = 44\n\n"
+        '[[stages]]\nname = "answerable"\nsteps = 10\nquestions.where = {answerable = true}\n\n'
+        '[[stages]]\nname = "all"\n'
+    ),
+    "all": Arm("stages = []\n"),
+    "self-play": Arm(ADAPTER, SELF_PLAY, "roles"),
+    "frozen": Arm(ADAPTER + "[proposer]\nfrozen_after = 0\n", SELF_PLAY, "roles"),
+    "rules": Arm("stages = []\n\n[run]\nsteps = 12\n", start="roles"),
 }
 
 
@@ -90,32 +118,52 @@ def as_model(model: object) -> tuple[object, ...]:
     return "--model", model, "--config", RECIPES[0]
 
 
-def cold_start(folder: Path, settings: dict[str, object]) -> bool:
-    return Run(directory=folder, config=RECIPES, settings=settings).cold_start()
+def cold_start(folder: Path, recipes: tuple[str, ...], settings: dict[str, object]) -> bool:
+    return Run(directory=folder, config=recipes, settings=settings).cold_start()
 
 
-def run(data: Path, out: Path, seed: int, arms: list[str]) -> None:
-    """The cold start of a seed, and these arms from there."""
-    index, folder = out / "index", out / f"seed{seed}"
-    settings = {"policy.model": MODEL, "search.index": str(index), "run.seed": seed}
-    if not index.exists():
-        build_index(data / "corpus.jsonl", index, IndexPlan(max_words=40), console=Console())
-    write_questions(data, out / "questions.jsonl")
+def begin(out: Path, folder: Path, start: str, settings: dict[str, object]) -> ColdStart:
+    """The cold start of a seed, made and scored unless it is."""
     with ProcessPoolExecutor(1, get_context("spawn")) as alone:  # whose memory is free for the arms
-        is_done = alone.submit(cold_start, folder, settings).result()
+        is_done = alone.submit(cold_start, folder, STARTS[start], settings).result()
     if not is_done:
         sys.exit("Ended early; the same command resumes.")
     files = ColdStart(folder / FOLDER)
-    examine(out, f"{seed}-demonstrations", *as_model(files.model))
-    for arm in arms:
-        over = folder / f"{arm}.toml"
-        write_atomic(over, ARMS[arm])
-        configs = (word for name in (*RECIPES, over) for word in ("--config", name))
-        sets = {"policy.model": files.model, "questions.path": files.questions, "cold_start.questions": 0}
-        given = (word for key, value in sets.items() for word in ("--set", f"{key}={value}"))
-        call("train", "search-r1", *configs, "--index", index, "--seed", seed, *given, "--run-dir", folder / arm)
-        examine(out, f"{seed}-{arm}", "--run-dir", folder / arm)
-        examine(out, f"{seed}-{arm}-rag", "--run-dir", folder / arm, "--baseline", "rag")
+    examine(out, f"{settings['run.seed']}-{start}", *as_model(files.model))
+    return files
+
+
+def run(data: Path, out: Path, seed: int, arms: list[str]) -> None:
+    """The cold starts of a seed, and these arms from there."""
+    index, folder = out / "index", out / f"seed{seed}"
+    settings: dict[str, object] = {"policy.model": MODEL, "search.index": str(index), "run.seed": seed}
+    if not index.exists():
+        build_index(data / "corpus.jsonl", index, IndexPlan(max_words=40), console=Console())
+    write_questions(data, out / "questions.jsonl")
+    for start in STARTS:
+        chosen = {name: ARMS[name] for name in arms if ARMS[name].start == start}
+        if not chosen:
+            continue
+        files = begin(out, folder if start == "demonstrations" else folder / start, start, settings)
+        for name, arm in chosen.items():
+            train(index, folder, files, name, arm, seed)
+            examine(out, f"{seed}-{name}", "--run-dir", folder / name)
+            if start == "demonstrations":
+                examine(out, f"{seed}-{name}-rag", "--run-dir", folder / name, "--baseline", "rag")
+
+
+def train(index: Path, folder: Path, files: ColdStart, name: str, arm: Arm, seed: int) -> None:
+    """An arm, from its cold start."""
+    over = folder / f"{name}.toml"
+    write_atomic(over, arm.over)
+    configs = (word for recipe in (*arm.recipes, over) for word in ("--config", recipe))
+    is_game = arm.recipes == SELF_PLAY
+    sets: dict[str, object] = {"policy.model": files.model, "cold_start.questions": 0}
+    if not is_game:
+        sets["questions.path"] = files.questions
+    system, searched = ("dr-zero", "--corpus") if is_game else ("search-r1", "--index")
+    given = (word for key, value in sets.items() for word in ("--set", f"{key}={value}"))
+    call("train", system, *configs, searched, index, "--seed", seed, *given, "--run-dir", folder / name)
 
 
 def main() -> None:
@@ -128,8 +176,9 @@ def main() -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     for seed in options.seeds:
         run(options.folder, options.out, seed, options.only)
-    examine(options.out, "untouched", *as_model(MODEL))
-    examine(options.out, "untouched-rag", *as_model(MODEL), "--baseline", "rag")
+    if any(ARMS[name].start == "demonstrations" for name in options.only):
+        examine(options.out, "untouched", *as_model(MODEL))
+        examine(options.out, "untouched-rag", *as_model(MODEL), "--baseline", "rag")
 
 
 if __name__ == "__main__":
