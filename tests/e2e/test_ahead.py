@@ -4,6 +4,7 @@ import json
 import math
 import signal
 from collections import Counter, defaultdict
+from statistics import fmean
 
 import pytest
 import torch
@@ -70,8 +71,8 @@ def test_every_token_is_of_weights_that_are_recent_enough_and_is_corrected_to_th
 ):
     """With all checkpoints kept, each token's recorded logprob is found under one of the versions that its step allows,
     its turn's first under the version that the turn names; and the metric of the importance weights is what the weights
-    before the step make of them: mean |min(2, exp(logprob - recorded)) - 1| over all tokens, where a group without a
-    signal counts 0."""
+    before the step make of them: mean |min(2, exp(logprob - recorded)) - 1| over all tokens, where a rollout that is
+    worth its group's mean counts 0."""
     run, n = tmp_path / "run", 2
     words = setting.train(run, *AHEAD, "--set", f"rollout.max_staleness={n}", "--set", "run.keep_checkpoints=9")
     command = processes.start(*words)
@@ -94,14 +95,14 @@ def test_every_token_is_of_weights_that_are_recent_enough_and_is_corrected_to_th
     assert max(seen) > 0
     metrics = {row["step"]: row for row in map(json.loads, (run / "metrics.jsonl").read_text().splitlines())}
     for step, records in steps.items():
-        rewards = defaultdict(set)
+        rewards = defaultdict(list)
         for record in records:
-            rewards[record.group].add(record.outcome.reward)
+            rewards[record.group].append(record.outcome.reward)
         off, tokens = 0.0, 0
         for record in records:
             rollout = record.trajectory
             tokens += sum(rollout.loss_mask)
-            if len(rewards[record.group]) > 1:
+            if record.outcome.reward != pytest.approx(fmean(rewards[record.group])):
                 now = logprobs_of(models[step - 1], rollout.token_ids)
                 rows = zip(now, rollout.rollout_logprobs, rollout.loss_mask, strict=True)
                 off += sum(abs(min(2.0, math.exp(own - recorded)) - 1) for own, recorded, acts in rows if acts)
