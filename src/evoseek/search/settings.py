@@ -18,8 +18,8 @@ class SearchSettings(PartSettings):
     """Whether that index needs vectors."""
     name: str = Field(
         default="auto",
-        description="Name of the engine: auto (the one that the index was built for), lexical, dense, hybrid, or "
-        "package.module:Name of your own.",
+        description="Name of the engine: auto (the one that the index was built for), lexical, dense, hybrid, "
+        "remote (a retrieval server), or package.module:Name of your own.",
     )
     index: str = Field(
         default="", description="Directory of an index made by `evoseek index`. In self-play it is also the corpus."

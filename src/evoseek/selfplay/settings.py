@@ -91,7 +91,7 @@ class VerificationSettings(Section):
     )
     passages: Literal["retrieved", "supporting"] = Field(
         default="retrieved",
-        description="Passages that the reader is shown: all that the proposer found (all), or those that it wrote "
+        description="Passages that the reader is shown: all that the proposer found (retrieved), or those that it wrote "
         "about (supporting).",
     )
     noise_passages: int = Field(
