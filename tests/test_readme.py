@@ -1,6 +1,7 @@
 """What README and the other pages say: commands, settings, code, files and links are those of the project, and the
 generated pages are those of the code."""
 
+import argparse
 import ast
 import json
 import re
@@ -107,10 +108,13 @@ def test_commands_of_a_page_are_ones_that_exist(page):
                 assert target in TARGETS, target
             case ["pip", *_]:
                 check_extras(words)
-            case ["python", script, *options] if re.search(r"/.*\.py$", script):  # others are of other programs
+            case ["python", script, *options]:
                 check_script(script, options)
-    for words in page_of.mentioned(page.text):
-        read_command(words[1:], is_whole=False)
+    for program, *words in page_of.mentioned(page.text):
+        if program == "evoseek":
+            read_command(words, is_whole=False)
+        else:
+            check_script(words[0], words[1:])
     assert set(re.findall(r"`make ([\w-]+)", page.text)) <= TARGETS
 
 
@@ -160,11 +164,46 @@ def check_extras(words):
         assert set(names.split(",")) <= EXTRAS.keys(), names
 
 
+class Parser(argparse.ArgumentParser):
+    def error(self, message):
+        raise AssertionError(message)
+
+
 def check_script(script, options):
+    """Parse the options as the script does, by the arguments that stand in it, without running it. Scripts without a
+    folder are others' programs, or a reader's."""
+    if not re.search(r"/.*\.py$", script):
+        return
     text = (ROOT / script).read_text()
-    for option in options:
-        name = option.partition("=")[0]
-        assert not name.startswith("--") or f'"{name}"' in text, f"{script} has no {name}"
+    calls = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call)]
+    calls = [node for node in calls if isinstance(node.func, ast.Attribute)]
+    if has_commands := any(call.func.attr == "add_parser" for call in calls):
+        command, *options = options or ["none"]
+        assert f'"{command}"' in text, f"{script} has no command {command!r}"
+    elif "argparse" not in text:
+        return
+    parser = Parser(script, add_help=False, allow_abbrev=False)
+    for call in (call for call in calls if call.func.attr == "add_argument"):
+        names = [name.value for name in call.args]
+        known = {word.arg: word.value.value for word in call.keywords if isinstance(word.value, ast.Constant)}
+        if not has_commands or names[0].startswith("-"):
+            parser.add_argument(*names, **{key: known[key] for key in ("nargs", "action", "required") if key in known})
+    parser.parse_args([word for word in options if word != "..."])
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "bench/retrieval_quality.py FOLDER",
+        "bench/retrieval_quality.py CORPUS QUESTIONS --encoder static",
+        "bench/staleness.py",
+        "bench/staleness.py speeds",
+        "bench/claims.py runs/claims",
+    ],
+)
+def test_a_script_with_other_arguments_is_found(line):
+    with pytest.raises(AssertionError):
+        check_script(line.split()[0], line.split()[1:])
 
 
 @pytest.mark.parametrize(

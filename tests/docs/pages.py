@@ -60,9 +60,9 @@ def _commands(line: str) -> Iterator[list[str]]:
 
 
 def mentioned(page: str) -> Iterator[list[str]]:
-    """The words of each `evoseek ...` in the sentences and tables of a page."""
+    """The words of each `evoseek ...` and `python ...` in the sentences and tables of a page."""
     prose = re.sub(r"^ *```.*?^ *```", "", page, flags=re.M | re.S)
-    for text in re.findall(r"`(evoseek [^`]+)`", prose):
+    for text in re.findall(r"`((?:evoseek|python) [^`]+)`", prose):
         yield shlex.split(" ".join(text.replace("\\|", "|").split()), comments=True)
 
 
