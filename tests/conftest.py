@@ -99,6 +99,10 @@ class Recorder:
     def __init__(self):
         self.batches, self.losses = [], []
 
+    @property
+    def step(self):
+        return len(self.batches)
+
     def update(self, samples, loss=None):
         self.batches.append(list(samples))
         self.losses.append(loss)

@@ -17,6 +17,7 @@ from evoseek.report.view.source import Source
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.limits import Limits
+from evoseek.run import Run
 from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.web.stored import Recording
@@ -293,3 +294,11 @@ def test_the_time_limit_counts_the_steps_before_a_resume(tmp_path):
     run.timings.write_text("".join(json.dumps({"step": n, "step/seconds": 10.0 + n}) + "\n" for n in (1, 2)))
     assert seconds_left(load_settings(options={"run.max_minutes": 0.5}), run) == pytest.approx(30 - 23)
     assert seconds_left(load_settings(), run) == math.inf
+
+
+def test_an_evaluation_without_questions_or_at_a_temperature_that_is_not_used_is_refused(places):
+    with pytest.raises(ConfigError, match="no questions to evaluate on"):
+        Run(settings=places).evaluate([])
+    asked = places | {"answerer.model": "m", "answerer.base_url": "http://127.0.0.1:9/v1"}
+    with pytest.raises(ConfigError, match=r"temperature is 0\.5, .* answerer\.temperature"):
+        Run(settings=asked).evaluate(temperature=0.5)

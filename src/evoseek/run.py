@@ -150,6 +150,13 @@ class Run:
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)
             questions = read_questions(path, setting="evaluation.path")[: self.settings.evaluation.limit]
+        if not questions:
+            raise ConfigError("There are no questions to evaluate on. Give at least one.")
+        if temperature is not None and uses_chat_model(self.settings):
+            raise ConfigError(
+                f"temperature is {temperature:g}, but the model of [answerer] answers, at its own. Set "
+                "answerer.temperature."
+            )
         with self.context() as context:
             if temperature is not None:
                 context.settings = with_setting(context.settings, "evaluation.temperature", temperature)

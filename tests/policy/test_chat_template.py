@@ -107,11 +107,19 @@ def test_a_json_call_is_the_whole_turn():
         ('{"name": "search", "arguments": "mayor"}', "not an object"),
         ("[" * 100_000, "not valid JSON"),
         ("{'name': 'search'}", "not valid JSON"),
+        ('{"name": "search", "arguments": {"query": NaN}}', "NaN"),
+        ('{"name": "search", "arguments": {"k": -Infinity}}', "Infinity"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_words(body, problem):
     with pytest.raises(ValueError, match=problem):
         parse_hermes(f"<tool_call>{body}</tool_call>")
+
+
+def test_half_a_character_is_replaced_wherever_it_stands():
+    body = r'{"name": "s\ud83d", "arguments": {"q\ud83d": ["a\udc00", {"b": "\ud83d\ude00"}], "k": 3}}'
+    expected = ToolCall("s\ufffd", {"q\ufffd": ["a\ufffd", {"b": "\U0001f600"}], "k": 3})
+    assert parse_hermes(f"<tool_call>{body}</tool_call>") == (expected,)
 
 
 def test_an_open_call_and_trailing_text_are_problems():

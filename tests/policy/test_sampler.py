@@ -491,6 +491,26 @@ def test_a_cancelled_caller_frees_its_slot_at_once():
     asyncio.run(main())
 
 
+def test_a_cancelled_turn_that_waits_for_the_others_is_forgotten():
+    """Of a trajectory that has a slot, while another one's tool works."""
+
+    async def main() -> None:
+        sampler = TorchSampler(policy(), slots=2, max_length=64, lockstep=True)
+        requests = [SampleRequest(name, 0, (1,), 4, 1.0, NO_STOP, 0) for name in "ab"]
+        first, other = await asyncio.gather(*map(sampler.sample, requests))
+        waiting = asyncio.create_task(sampler.sample(SampleRequest("a", 1, (1, *first.token_ids), 4, 1.0, NO_STOP, 0)))
+        await asyncio.sleep(0.01)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        second = SampleRequest("b", 1, (1, *other.token_ids), 8, 1.0, NO_STOP, 0)
+        assert len((await asyncio.wait_for(sampler.sample(second), 5)).token_ids) == 8
+        sampler.release("b")
+        assert sampler.stats.action_tokens == 4 + 4 + 8
+
+    asyncio.run(main())
+
+
 def test_a_deadline_ends_a_turn():
     async def main() -> None:
         sampler = TorchSampler(policy(), slots=1, max_length=512)

@@ -11,6 +11,7 @@ from evoseek.eval.results import Results, Score
 from evoseek.eval.sample import Sample
 from evoseek.report.evaluation import (
     grids,
+    held_out_score,
     markdown,
     note,
     results_json,
@@ -19,7 +20,7 @@ from evoseek.report.evaluation import (
 )
 from evoseek.report.printable import printable
 from evoseek.report.progress import TrainingProgress, curve
-from evoseek.statistics import Interval
+from evoseek.statistics import Interval, wilson_interval
 from evoseek.training.loop import Progress
 
 
@@ -166,3 +167,9 @@ def test_the_held_out_curve_shows_the_last_scores():
     assert curve([0.0, 0.5, 1.0]) == "▁▅█"
     assert curve([-1.0, 2.0]) == "▁█"
     assert curve([0.0] * 20 + [1.0]) == "▁" * 11 + "█"
+
+
+@pytest.mark.parametrize(("mean", "right"), [(-0.8, 0), (1.5, 50), (0.5, 25)])
+def test_a_held_out_score_outside_0_and_1_is_no_error(mean, right):
+    score = held_out_score({"step": 3, "eval/reward": mean, "eval/n": 50})
+    assert (score.mean, score.interval) == (mean, wilson_interval(right, 50))

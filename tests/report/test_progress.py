@@ -8,7 +8,8 @@ import pytest
 from rich.console import Console
 
 from evoseek.report import progress
-from evoseek.report.progress import CountProgress
+from evoseek.report.progress import CountProgress, TrainingProgress
+from evoseek.training.loop import Progress
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, *reports: tuple[float, int, int]) -> list[str]:
@@ -38,4 +39,18 @@ def test_there_is_one_after_a_minute_without_any(monkeypatch: pytest.MonkeyPatch
     assert lines(monkeypatch, *((second, 1 + second, 10_000) for second in seconds)) == [
         "read 61/10000",
         "read 122/10000",
+    ]
+
+
+def test_a_held_out_score_that_is_none_is_left_out() -> None:
+    """NaN, where all rollouts were Invalid."""
+    told = TrainingProgress(Console(file=(shown := io.StringIO()), width=200))
+    for step, score in enumerate((0.5, float("nan"), 0.75)):
+        told(Progress(step, 9, {"eval/reward": score}, {}))
+    lines = shown.getvalue().splitlines()
+    assert ["0.500" in lines[0], "nan" in lines[1], "0.500" in lines[1], "0.750" in lines[2]] == [
+        True,
+        False,
+        True,
+        True,
     ]

@@ -1,6 +1,7 @@
 """A roller hands all that it has to its rollouts: of a question one, or a group, scored and refilled."""
 
 import asyncio
+from dataclasses import replace
 
 import pytest
 
@@ -9,7 +10,7 @@ from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory
-from evoseek.types import Invalid, Question, Scored, StopReason
+from evoseek.types import Invalid, Question, SampleRequest, Scored, StopConditions, StopReason
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))
 SAID = {
@@ -202,6 +203,34 @@ def test_an_answer_is_not_put_off_where_no_room_is_left_for_another_turn(tags):
         roller = Roller(**{**tags.setting(sampler), "limits": limits})
         asked = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1)).trajectories[0]
         assert bool(asked.tool_results) is is_put_off
+
+
+@pytest.mark.parametrize(("tokens", "is_put_off"), [(35, False), (36, True)])
+def test_an_answer_is_not_put_off_where_its_thought_takes_more_than_half_of_the_turn(tags, tokens, is_put_off):
+    """The search begins with the thought."""
+
+    def script(request):
+        begins = tags.tokenizer.decode(request.begins) if request.begins else ""
+        return f"{begins} mayor </search>" if begins else "the mayor is Meri , as I know <answer> Meri </answer>"
+
+    request = SampleRequest("t", 0, (), 9, 1.0, StopConditions(), 0)
+    answer = tags.tokenizer.encode(script(request), add_special_tokens=False)
+    assert len(tags.renderer.put_off(answer)) == 18
+    roller = Roller(**{**tags.setting(tags.sampler(script)), "limits": Limits(max_tokens_per_turn=tokens)})
+    asked = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1)).trajectories[0]
+    assert bool(asked.tool_results) is is_put_off
+
+
+def test_an_answer_is_not_put_off_when_its_time_is_over(tags):
+    class Slow(type(answers_at_once(tags))):
+        async def sample(self, request):
+            return replace(await super().sample(request), seconds=2.0)
+
+    sampler = answers_at_once(tags)
+    sampler.__class__ = Slow
+    roller = Roller(**{**tags.setting(sampler), "limits": Limits(deadline_s=1.0)})
+    asked = asyncio.run(roller.group(QUESTION, size=1, reward=Matches(), key="k", put_off=1)).trajectories[0]
+    assert (asked.answer, asked.tool_results) == ("Meri", ())
 
 
 def test_an_answer_is_put_off_again_where_the_rollout_is_repeated(tags):

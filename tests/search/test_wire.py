@@ -22,6 +22,15 @@ def test_a_result_is_read_as_it_was_sent() -> None:
     assert read == [[Passage("a#1", "a", "Kalo (town)", "Kalo is\na town.", 0, 15, score=0.5)], []]
 
 
+def test_half_a_character_is_replaced() -> None:
+    """JSON can name one, and no file or reply can hold it."""
+    document = {"id": "a\ud83d", "document_id": "\udc00", "contents": "Kalo\ud83d\na \ud83d", "title": "K\ud83d"}
+    place = {"file": "f\ud83d", "start": 2, "end": 5, "heading": "\ud83dh"}
+    (passage,) = read_result({"result": [[document | place]]}, queries=1, k=1)[0]
+    texts = (passage.id, passage.document_id, passage.title, passage.text, passage.file, passage.heading)
+    assert texts == ("a\ufffd", "\ufffd", "K\ufffd", "a \ufffd", "f\ufffd", "\ufffdh")
+
+
 def test_results_of_other_servers() -> None:
     """Search-R1's corpus has titles in quotation marks, its web servers send no ids, and without scores there is no
     `document`."""

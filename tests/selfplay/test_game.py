@@ -604,3 +604,15 @@ def test_a_run_that_was_begun_otherwise_is_not_gone_on_with(places, tmp_path):
     loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"]}).checkpoints.save(1)
     with pytest.raises(ConfigError, match=r"proposer\.attempts was 5, now 4"):
         loop_of("dr-zero", tmp_path / "run", {"search.index": places["search.index"], "proposer.attempts": 4})
+
+
+def test_a_majority_is_not_scored_by_a_reward_of_ones_own(places, tmp_path):
+    class Own:
+        lowest = 0.0
+
+        def __call__(self, trajectory):
+            return Scored(1.0, {})
+
+    options = places | {"selfplay.label": "majority"}
+    with pytest.raises(ConfigError, match=r"the reward is an object of your own, but votes .* one of exact_match"):
+        loop_of("ssp", tmp_path / "run", options, reward=Own())

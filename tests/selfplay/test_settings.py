@@ -34,7 +34,16 @@ def check(system, options):
         ),
         ("ssp", {"proposer.credit.name": "gae"}, r"proposer\.credit\.name is gae, but self-play .*whitened or raw"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
-        ("ssp", {"reward.name": "judge", "selfplay.label": "majority"}, r"votes are counted .*name to exact_match"),
+        (
+            "ssp",
+            {"reward.name": "judge", "selfplay.label": "majority"},
+            r"votes are counted .* one of exact_match",
+        ),
+        (
+            "ssp",
+            {"reward.name": "fan_out", "selfplay.label": "majority"},
+            r"fan_out, but votes .* one of exact_match",
+        ),
         ("ssp", {"reward.name": "format_f1"}, r"reward\.name is format_f1, which goes down to -1.*name to f1"),
         ("ssp", ALONE, r"never learns\. Set proposer\.per_task to 2 or more"),
         ("ssp", {**ALONE, "ssp.train": "proposer", "proposer.credit.singleton": "drop"}, "never learns"),

@@ -163,3 +163,16 @@ def test_what_was_begun_of_later_steps_is_dropped_in_the_end_and_before_a_pause(
     with pytest.raises(TrainingError):
         run(recorder, drop=drop)
     assert recorder.events[-1] == ("drop",)
+
+
+def test_weights_are_not_probed_in_a_step_whose_rollouts_fail():
+    """The servers that the probe would ask are down: the run waits for them."""
+    recorder, probed = Recorder({2: 10, 3: 10}), []
+
+    async def probe(step):
+        probed.append(step)
+        return {"probed": 1.0}
+
+    last, _ = run(recorder, probe=probe, probe_every=1)
+    assert (last, probed) == (5, [0, 1, 4, 5])
+    assert [step for step, row in recorder.rows.items() if "probed" in row] == [1, 4, 5]

@@ -67,12 +67,18 @@ def test_a_penalty_is_taken_off_each_token(groups_of, recorder, critic):
 
 def test_the_critic_learns_alone_at_first(groups_of, recorder, critic):
     groups = groups_of(TEXTS)
-    metrics = update(recorder, critic, groups, step=3, critic_warmup_steps=3)
+    metrics = update(recorder, critic, groups, step=1, critic_warmup_steps=1, mini_batches=2)
     assert metrics.keys() == {"critic/loss", "critic/learner/skipped_no_signal"}
-    assert (len(recorder.batches), len(critic.batches)) == (0, 1)
-    metrics = update(recorder, critic, groups, step=4, critic_warmup_steps=3, mini_batches=2)
-    assert (len(recorder.batches), len(critic.batches)) == (2, 3)
+    assert (len(recorder.batches), len(critic.batches)) == (0, 2)
+    metrics = update(recorder, critic, groups, step=2, critic_warmup_steps=1, mini_batches=2)
+    assert (len(recorder.batches), len(critic.batches)) == (2, 4)
     assert metrics["loss"] == 0.375
+
+
+def test_a_critic_of_a_rollback_learns_alone_again(groups_of, recorder, critic):
+    """The step's number goes on; the critic is that of the first step."""
+    update(recorder, critic, groups_of(TEXTS), step=16, critic_warmup_steps=10)
+    assert (len(recorder.batches), len(critic.batches)) == (0, 1)
 
 
 def test_failed_rollouts_are_no_part_of_it(groups_of, recorder, critic):

@@ -25,7 +25,7 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import lowest_value, value_of
 from evoseek.eval.sample import Sample
-from evoseek.statistics import CONFIDENCE, RESAMPLES, Interval, paired_test, score_interval
+from evoseek.statistics import BATCH, CONFIDENCE, RESAMPLES, Interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))
 _POWER = float(stats.norm.ppf(0.8))
@@ -200,6 +200,7 @@ def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
         np.mean,
         confidence_level=CONFIDENCE,
         n_resamples=RESAMPLES,
+        batch=BATCH,
         method="percentile",
         rng=np.random.default_rng(0),
     ).confidence_interval

@@ -61,7 +61,7 @@ def questions_of(rows: Iterable[Row]) -> list[Question]:
     for number, row in enumerate(rows, 1):
         try:
             questions.append(parse_question(_plain(row), str(number)))
-        except (DataError, LookupError, TypeError) as error:
+        except (DataError, LookupError, TypeError, AttributeError) as error:
             raise DataError(f"Row {number} is no question: {error}") from error
     return questions
 

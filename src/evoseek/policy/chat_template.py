@@ -14,12 +14,12 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 from jinja2 import TemplateError
 
 from evoseek.errors import PolicyError
-from evoseek.policy.encoding import Encoder, is_control, split_trusted
+from evoseek.policy.encoding import Encoder, is_control, split_trusted, well_formed
 from evoseek.types import Message, ToolCall
 
 if TYPE_CHECKING:
@@ -198,9 +198,26 @@ def _hermes_call(found: re.Match[str]) -> ToolCall:
 
 def _decode(text: str) -> Any:
     try:
-        return json.loads(text)
+        return _proper(json.loads(text, parse_constant=_refuse))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a tool call is not valid JSON ({error})") from error
+
+
+def _refuse(constant: str) -> object:
+    raise ValueError(f"{constant} is no value of JSON")
+
+
+def _proper(value: Any) -> Any:
+    """A value of JSON whose texts can be written: an escape such as "\\ud83d" by itself is half a character."""
+    match value:
+        case str():
+            return well_formed(value)
+        case list():
+            return [_proper(item) for item in cast("list[object]", value)]
+        case dict():
+            return {well_formed(name): _proper(item) for name, item in cast("dict[str, object]", value).items()}
+        case _:
+            return value
 
 
 def _call(value: Any, argument_keys: tuple[str, ...]) -> ToolCall:

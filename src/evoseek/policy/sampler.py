@@ -162,7 +162,7 @@ class TorchSampler:
         row = self._rows.pop(trajectory_id, None)
         if row is not None:
             self._slots[row.slot] = None
-        elif turn is not None:
+        if turn in self._queue:  # also of a trajectory that has a slot
             self._queue.remove(turn)
         if turn is not None and not turn.future.done():
             turn.future.set_exception(SamplerError(f"trajectory '{trajectory_id}' was released while sampling."))

@@ -245,6 +245,6 @@ def interval_text(mean: float, low: float, high: float) -> str:
 
 def held_out_score(row: MetricRow) -> Score:
     """The held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which of
-    graded ones is an upper bound."""
+    graded ones is an upper bound. Of a mean outside [0, 1] the interval says nothing."""
     mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
-    return Score(mean, wilson_interval(round(mean * n), n), n, 0)
+    return Score(mean, wilson_interval(min(max(round(mean * n), 0), n), n), n, 0)

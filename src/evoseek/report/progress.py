@@ -72,8 +72,8 @@ class TrainingProgress(LiveProgress):
         if "step/seconds" in progress.timings:
             self._seconds += progress.timings["step/seconds"]
             self._steps += 1
-        if "eval/reward" in progress.metrics:
-            self._held_out.append(progress.metrics["eval/reward"])
+        if math.isfinite(score := progress.metrics.get("eval/reward", math.nan)):  # NaN: all rollouts were Invalid
+            self._held_out.append(score)
         self.show(progress.step, progress.steps, self.describe(progress))
 
     def describe(self, progress: Progress) -> str:

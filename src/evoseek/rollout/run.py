@@ -178,7 +178,8 @@ class _Policy:
             self._puts_off = False
             begins = self._renderer.put_off(completion.token_ids) if may_call else None
             left = self._limits.max_total_tokens - len(self._request.token_ids)
-            if begins is not None and left >= 2 * self._limits.max_tokens_per_turn:
+            has_room = left >= 2 * self._limits.max_tokens_per_turn and len(begins or ()) <= room // 2
+            if begins is not None and has_room and not self._clock.is_over:
                 completion = await self._clock.sample(self._sampler, replace(request, begins=begins))
                 action = self._renderer.parse(completion.token_ids)
         if len(completion.logprobs) != len(completion.token_ids):

@@ -155,12 +155,13 @@ def _passage(item: object) -> Passage:
     contents = fields.get("contents")
     if not isinstance(contents, str):
         raise ToolError(f"there is the document {_shown(item)}. Expected one with a text `contents`.")
-    title, _, text = contents.partition("\n")
+    title, _, text = proper(contents).partition("\n")
     if len(title) > 1 and title[0] == title[-1] == '"':  # as in Search-R1's corpus
         title = title[1:-1]
     own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
-    passage_id = str(fields.get("id", own))
-    passage = Passage(passage_id, str(fields.get("document_id", passage_id)), title, text, 0, len(text), score=score)
+    passage_id = proper(str(fields.get("id", own)))
+    document_id = proper(str(fields.get("document_id", passage_id)))
+    passage = Passage(passage_id, document_id, title, text, 0, len(text), score=score)
     return _cited(passage, fields)
 
 
@@ -171,12 +172,12 @@ def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
             page, heading, title = (fields.get(key) for key in ("page", "heading", "title"))
             return replace(
                 passage,
-                title=title if isinstance(title, str) else passage.title,
+                title=proper(title) if isinstance(title, str) else passage.title,
                 start=start,
                 end=end,
-                file=file,
+                file=proper(file),
                 page=page if type(page) is int else None,
-                heading=heading if isinstance(heading, str) else None,
+                heading=proper(heading) if isinstance(heading, str) else None,
             )
         case _:
             return passage

@@ -14,7 +14,7 @@ from evoseek.loss.terms import WithTerms
 from evoseek.policy.policy import Policy
 from evoseek.protocols import RewardFn
 from evoseek.registry import build
-from evoseek.reward.answer import GRADED
+from evoseek.reward.answer import GRADED, METRICS
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay, relabel
@@ -36,7 +36,13 @@ from evoseek.world.world import Oracle, load_world
 def _play(
     settings: GameSettings, context: TrainingContext, proposer: Agent, env: type[AnswerProposerEnv | PassageProposerEnv]
 ) -> SelfPlay:
-    """Episodes between the proposer and the context's agent, who search the context's engine."""
+    """Episodes between the proposer and the context's agent, who search the context's engine. Raises ConfigError for a
+    reward of one's own that cannot compare answers with a majority."""
+    if settings.selfplay.label == "majority" and context.metric not in METRICS:
+        raise ConfigError(
+            "selfplay.label is majority, and the reward is an object of your own, but votes are compared by an answer "
+            f"metric. Set reward.name to one of {', '.join(METRICS)} in its place, or selfplay.label to proposer."
+        )
     tools = context.tools(proposer.prompts, context.engine)
     own, filters, game = settings.proposer, settings.filters, settings.selfplay
     limits = replace(proposer.limits, max_turns=own.max_turns, max_tokens_per_turn=own.max_tokens_per_turn)

@@ -11,6 +11,7 @@ from pydantic import AfterValidator, Field
 from evoseek.credit.advantages import CreditPart, credits_with_critic, needs_critic
 from evoseek.loss.settings import LossPart
 from evoseek.registry import KINDS, find
+from evoseek.reward.answer import METRICS
 from evoseek.reward.functions import lowest_of
 from evoseek.settings import MANY, Count, Needs, Section, Share, Temperature, part, table
 from evoseek.training.settings import TrainingSettings
@@ -91,8 +92,8 @@ class VerificationSettings(Section):
     )
     passages: Literal["retrieved", "supporting"] = Field(
         default="retrieved",
-        description="Passages that the reader is shown: all that the proposer found (retrieved), or those that it wrote "
-        "about (supporting).",
+        description="Passages that the reader is shown: all that the proposer found (retrieved), or those that it "
+        "wrote about (supporting).",
     )
     noise_passages: int = Field(
         default=4, ge=0, le=1000, description="Number of noise passages, from other proposals, that are mixed in."
@@ -191,10 +192,10 @@ class GameSettings(TrainingSettings, ABC):
                 f"reward.name is {name}, which goes down to {lowest:g}, but a proposer is paid by shares of right "
                 "answers. Set reward.name to f1 or exact_match."
             )
-        if self.selfplay.label == "majority" and (name == "judge" or ":" in name):
+        if self.selfplay.label == "majority" and name not in METRICS:
             yield (
                 f"selfplay.label is majority and reward.name is {name}, but votes are counted and compared by an "
-                "answer metric. Set reward.name to exact_match or another one, or selfplay.label to proposer."
+                f"answer metric. Set reward.name to one of {', '.join(METRICS)}, or selfplay.label to proposer."
             )
 
     def _estimators(self) -> Iterator[str]:

@@ -121,14 +121,14 @@ class TrainingLoop:
             started = perf_counter()
             report = await self.system.step(step)
             metrics = dict(report.metrics)
-            if self.probe is not None and self.probe_every > 0 and step % self.probe_every == 0:
+            failed = surely_more(len(report.failures), report.num_rollouts, self.max_invalid)
+            if self.probe is not None and self.probe_every > 0 and step % self.probe_every == 0 and not failed:
                 metrics |= await self.probe(step)
             if self.evaluate is not None and self._is_due(step, self.evaluate_every):
                 metrics |= await self.evaluate(step)
             seconds = perf_counter() - started
             spent += seconds
             self._log(step, metrics, {**report.timings, "step/seconds": seconds})
-            failed = surely_more(len(report.failures), report.num_rollouts, self.max_invalid)
             failing = failing + 1 if failed else 0
             if failing == _INVALID_STEPS or (failing and step == self.steps):
                 raise TrainingError(_too_many_failures(step, report, failing))

@@ -86,8 +86,8 @@ class ColdStartSettings(Section):
         ge=0,
         le=1_000_000,
         description="Maximum number of questions that are written about the documents of the index. The policy first "
-        "learns 960 demonstrations of them (where there are fewer, each up to four times), and is then trained on all but "
-        "the held-out ones. 0: no cold start.",
+        "learns 960 demonstrations of them (where there are fewer, each up to four times), and is then trained on all "
+        "but the held-out ones. 0: no cold start.",
     )
 
 

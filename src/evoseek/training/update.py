@@ -225,18 +225,20 @@ class TwoRoleUpdate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PPOUpdate(GroupUpdate):
     """A step of PPO. The last of the `transforms` fills in the samples' `values`, and `credit` makes advantages and
-    returns of a rollout's rewards and values. The policy is not updated in the first `critic_warmup_steps` steps.
-    Metrics of the critic are named critic/..."""
+    returns of a rollout's rewards and values. The policy is not updated before the critic has made
+    `critic_warmup_steps` steps, as it has not after a rollback to one of them. Metrics of the critic are named
+    critic/..."""
 
     critic: LearnerBase[ValueInputs]
     critic_warmup_steps: int = 0
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Values, advantages, then the mini-batches."""
+        is_warm = self.critic.step >= self.critic_warmup_steps * self.mini_batches
         batches = self.batches(step, groups)
         critic = mean_metrics([self.critic.update(batch) for batch in batches])
         metrics = {f"critic/{name.removeprefix('critic/')}": value for name, value in critic.items()}
-        if step > self.critic_warmup_steps:
+        if is_warm:
             metrics |= mean_metrics([self.learner.update(batch) for batch in batches])
         return metrics
 

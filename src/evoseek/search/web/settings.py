@@ -30,7 +30,10 @@ class WebSettings(Section):
     )
     rate_per_s: float = Field(default=10.0, gt=0, le=1e6, description="Maximum number of requests per second.")
     concurrency: int = Field(default=32, ge=1, le=10_000, description="Maximum number of concurrent requests.")
-    budget: Count | None = Field(default=None, description="Maximum number of requests. Default: no limit.")
+    budget: Count | None = Field(
+        default=None,
+        description="Maximum number of requests. A resumed run, and each stage, counts anew. Default: no limit.",
+    )
     cache: str = Field(
         default="", description="SQLite file that caches results for seven days. Default: results are not cached."
     )
