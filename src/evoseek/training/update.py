@@ -234,7 +234,7 @@ class PPOUpdate(GroupUpdate):
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Values, advantages, then the mini-batches."""
-        is_warm = self.critic.step >= self.critic_warmup_steps * self.mini_batches
+        is_warm = step > self.critic_warmup_steps <= self.critic.step
         batches = self.batches(step, groups)
         critic = mean_metrics([self.critic.update(batch) for batch in batches])
         metrics = {f"critic/{name.removeprefix('critic/')}": value for name, value in critic.items()}
