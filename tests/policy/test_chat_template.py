@@ -109,6 +109,7 @@ def test_a_json_call_is_the_whole_turn():
         ("{'name': 'search'}", "not valid JSON"),
         ('{"name": "search", "arguments": {"query": NaN}}', "NaN"),
         ('{"name": "search", "arguments": {"k": -Infinity}}', "Infinity"),
+        ('{"name": "search", "arguments": {"k": 1e999}}', "1e999"),
     ],
 )
 def test_what_cannot_be_read_is_said_in_words(body, problem):

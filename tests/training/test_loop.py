@@ -3,7 +3,7 @@ from time import perf_counter
 
 import pytest
 
-from evoseek.errors import TrainingError
+from evoseek.errors import SamplerError, TrainingError
 from evoseek.training import loop as training
 from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollout_metrics import StepReport
@@ -165,14 +165,16 @@ def test_what_was_begun_of_later_steps_is_dropped_in_the_end_and_before_a_pause(
     assert recorder.events[-1] == ("drop",)
 
 
-def test_weights_are_not_probed_in_a_step_whose_rollouts_fail():
+def test_a_probe_without_servers_is_no_error_in_a_step_whose_rollouts_fail():
     """The servers that the probe would ask are down: the run waits for them."""
     recorder, probed = Recorder({2: 10, 3: 10}), []
 
     async def probe(step):
         probed.append(step)
+        if step in (2, 3):
+            raise SamplerError("no server")
         return {"probed": 1.0}
 
     last, _ = run(recorder, probe=probe, probe_every=1)
-    assert (last, probed) == (5, [0, 1, 4, 5])
+    assert (last, probed) == (5, [0, 1, 2, 3, 4, 5])
     assert [step for step, row in recorder.rows.items() if "probed" in row] == [1, 4, 5]

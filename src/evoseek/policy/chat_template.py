@@ -11,10 +11,11 @@ json     the whole turn is {"name": ..., "parameters": {...}} (Llama 3)
 from __future__ import annotations
 
 import json
+import math
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from jinja2 import TemplateError
 
@@ -198,13 +199,17 @@ def _hermes_call(found: re.Match[str]) -> ToolCall:
 
 def _decode(text: str) -> Any:
     try:
-        return _proper(json.loads(text, parse_constant=_refuse))
+        return _proper(json.loads(text, parse_constant=_refuse, parse_float=_finite))
     except (ValueError, RecursionError) as error:
         raise ValueError(f"a tool call is not valid JSON ({error})") from error
 
 
-def _refuse(constant: str) -> object:
+def _refuse(constant: str) -> NoReturn:
     raise ValueError(f"{constant} is no value of JSON")
+
+
+def _finite(text: str) -> float:
+    return number if math.isfinite(number := float(text)) else _refuse(text)
 
 
 def _proper(value: Any) -> Any:

@@ -171,7 +171,7 @@ class RunStatus:
 
     def _score(self, row: MetricRow) -> str:
         score = held_out_score(row)
-        has_interval = score.n and lowest_of(find("reward", self.settings.reward.name)) == 0
+        has_interval = score.n and 0 <= score.mean <= 1 and lowest_of(find("reward", self.settings.reward.name)) == 0
         return f"{score_text(score) if has_interval else f'{score.mean:.3f}'} at step {row['step']:.0f}"
 
     def _roles(self) -> Iterator[Line]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from time import perf_counter
 from typing import TYPE_CHECKING, Protocol
 
-from evoseek.errors import TrainingError
+from evoseek.errors import SamplerError, TrainingError
 from evoseek.protocols import MetricSink
 from evoseek.statistics import surely_more
 from evoseek.training.rollbacks import Rollbacks
@@ -122,8 +122,12 @@ class TrainingLoop:
             report = await self.system.step(step)
             metrics = dict(report.metrics)
             failed = surely_more(len(report.failures), report.num_rollouts, self.max_invalid)
-            if self.probe is not None and self.probe_every > 0 and step % self.probe_every == 0 and not failed:
-                metrics |= await self.probe(step)
+            if self.probe is not None and self.probe_every > 0 and step % self.probe_every == 0:
+                try:
+                    metrics |= await self.probe(step)
+                except SamplerError:  # servers that are down; what the step counts decides
+                    if not failed:
+                        raise
             if self.evaluate is not None and self._is_due(step, self.evaluate_every):
                 metrics |= await self.evaluate(step)
             seconds = perf_counter() - started
