@@ -1,9 +1,12 @@
 """Self-play of a real model on real text, on two CPU cores: SmolLM2-135M-Instruct and Dr. Zero, without a question.
 
 The folder is what `bench/wiki2_demonstrations.py` describes. A seed has a warm start of both roles on demonstrations by
-patterns (`bench/wiki2_proposals.py`, sft/smollm2) and from it one iteration of dr-zero/smollm2 for each arm:
+patterns (`bench/wiki2_proposals.py`, sft/smollm2) and from it, for each arm, one iteration of dr-zero/smollm2:
 
-    trained   the proposer learns in its phase          frozen   it does not; all else is the same
+    trained   the proposer learns in its phase
+    frozen    it does not; all else is the same
+    gold      there is none: search-r1/smollm2 has as many steps on the questions of train.jsonl, as many of one hop as
+              of two, and searches all articles. Settings given by --set are its own, too, but for those of the game.
 
 No article that a question of dev.jsonl needs is demonstrated or played with: the game has a corpus of its own, of those
 passages about films and their directors that state what `bench/wiki2_facts.py` knows. (--whole, with an OUT of its
@@ -53,7 +56,8 @@ from real_learning import call, rows_of, run
 from wiki2_facts import Facts, Verdict, key, parse
 from wiki2_proposals import evidence, questions
 
-ARMS: Mapping[str, tuple[str, ...]] = {"trained": (), "frozen": ("proposer.frozen_after=0",)}
+ARMS: Mapping[str, tuple[str, ...]] = {"trained": (), "frozen": ("proposer.frozen_after=0",), "gold": ()}
+GAME = ("dr_zero.", "selfplay.", "proposer.")  # settings without a meaning for gold
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "unknown", "other")
 BY_HAND = 50  # proposals
 WORDS = 40  # of a passage
@@ -91,11 +95,17 @@ class Bench:
         return self._train("sft", "sft", "--config", "sft/smollm2", *given)
 
     def play(self, arm: str) -> Path:
-        """The run of self-play."""
-        start, corpus = self.warm_start(), self.index if self.options.whole else self._game()
-        sets = [part for one in (*ARMS[arm], *self.options.sets) for part in ("--set", one)]
-        given = ("--config", "dr-zero/smollm2", "--model", start, "--corpus", corpus)
-        return self._train(arm, "train", "dr-zero", *given, *sets)
+        """The run of an arm."""
+        start = self.warm_start()
+        if arm == "gold":
+            sets = gold_settings(self.options.sets)
+            questions = ("--index", self.index, "--questions", self.data / "train.jsonl")
+            command = ("search-r1", "--config", "search-r1/smollm2", *questions)
+        else:
+            sets = [*ARMS[arm], *self.options.sets]
+            corpus = self.index if self.options.whole else self._game()
+            command = ("dr-zero", "--config", "dr-zero/smollm2", "--corpus", corpus)
+        return self._train(arm, "train", *command, "--model", start, *options(sets))
 
     def _game(self) -> Path:
         """The index of the passages that are played with."""
@@ -136,7 +146,7 @@ class Bench:
         with Context(load_settings(Path("search-r1/smollm2"), options=given)) as context:
             scores = measure(context, held_out)
         found: dict[str, object] = {"scores": {kind: rows_of(evaluation) for kind, evaluation in scores.items()}}
-        if name != "sft":
+        if name not in ("sft", "gold"):
             found |= self._judged(RunDirectory(directory), name)
         seconds = sum(row.get("step/seconds") or 0.0 for row in read_metrics(RunDirectory(directory).timings))
         write_atomic(done, json.dumps({**found, "minutes": seconds / 60}))
@@ -155,6 +165,19 @@ class Bench:
         kept = ("phase", "step", "requested", "hops", "rejected", "by_rules")
         few = [{name: row[name] for name in kept} for row in proposals]
         return {"proposals": few, "written": [question.text for question in load_questions(directory.questions)]}
+
+
+def options(sets: Sequence[str]) -> list[str]:
+    """These settings on a command line."""
+    return [part for one in sets for part in ("--set", one)]
+
+
+def gold_settings(sets: Sequence[str]) -> list[str]:
+    """Those that are not of the game, and as many steps as the solver has in self-play."""
+    phases = load_settings(Path("dr-zero/smollm2"), sets=tuple(sets)).dr_zero
+    own = [one for one in sets if not one.startswith(GAME)]
+    steps = f"run.steps={phases.iterations * phases.solver_steps}"
+    return [*own, steps, "questions.balance_by=hops", "questions.shares={1=1, 2=1}"]
 
 
 def write_game(index: LexicalIndex, facts: Facts, left_out: set[str], out: Path) -> None:
