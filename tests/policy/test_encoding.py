@@ -4,8 +4,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import PolicyError
-from evoseek.policy.encoding import Encoder, harmless, is_control, outside, plain, split_trusted, trusted, well_formed
+from evoseek.policy.encoding import Encoder, harmless, is_control, outside, plain, split_trusted, trusted
 
 TAGS = ("search", "information", "think", "answer", "question", "tool_call", "tool_response")
 NAMES = ("qwen", "llama", "base", "wordpiece", "words", "sentencepiece")

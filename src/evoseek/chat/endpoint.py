@@ -9,10 +9,11 @@ from collections.abc import Collection, Mapping, Sequence
 
 import httpx2
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
 from evoseek.http.limits import Retry
 from evoseek.http.server import Reply, Server, check_url, error_message, json_of, redacted
-from evoseek.policy.encoding import harmless, split_trusted, well_formed
+from evoseek.policy.encoding import harmless, split_trusted
 from evoseek.types import Message
 
 _BAD_REQUEST = frozenset({400, 422})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
-import re
 import stat
 import zlib
 from collections.abc import Iterator
@@ -14,6 +13,7 @@ from typing import BinaryIO, cast
 
 import charset_normalizer
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ConfigError, DataError
 
 # UTF-32 stands before UTF-16, whose little-endian mark is a prefix of its own.
@@ -24,7 +24,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_SURROGATE = re.compile("[\ud800-\udfff]")
 _SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
 
 
@@ -74,11 +73,6 @@ def check_regular(path: Path) -> None:
         raise DataError("not a regular file")
 
 
-def proper(text: str) -> str:
-    """The text with the replacement character for half a surrogate pair, which no encoding can write."""
-    return text if text.isascii() else _SURROGATE.sub("\ufffd", text)
-
-
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the one that
     charset-normalizer finds most likely; and the name of the last one, "" if it was not used.
@@ -103,7 +97,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
             raise DataError(f"encoding not recognised{f': begins as {guessed} but is not' if guessed else ''}")
     if "\0" in text:
         raise DataError("binary: holds NUL characters")
-    return proper(text).replace("\r\n", "\n").replace("\r", "\n"), guessed
+    return well_formed(text).replace("\r\n", "\n").replace("\r", "\n"), guessed
 
 
 def _text(data: bytes, encoding: str) -> str | None:

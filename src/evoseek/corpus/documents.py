@@ -17,10 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import cast
 
-from evoseek.corpus.decoding import bounded_lines, check_encoding, check_regular, opened, proper, read_bytes, too_large
+from evoseek.corpus.decoding import bounded_lines, check_encoding, check_regular, opened, read_bytes, too_large
 from evoseek.corpus.formats import messages
 from evoseek.corpus.parsing import PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
+from evoseek.corpus.scripts import well_formed
 from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, EmptyCorpusError
 from evoseek.files import nearest
@@ -202,11 +203,11 @@ def _tidy(document: Document, file: str) -> Document:
     start = len(document.text) - len(document.text.lstrip())
     return replace(
         document,
-        title=proper(" ".join(document.title.split())),
-        text=proper(document.text.strip()),
+        title=well_formed(" ".join(document.title.split())),
+        text=well_formed(document.text.strip()),
         file=file,
         marks=tuple(
-            replace(mark, start=max(0, mark.start - start), heading=mark.heading and proper(mark.heading))
+            replace(mark, start=max(0, mark.start - start), heading=mark.heading and well_formed(mark.heading))
             for mark in document.marks
         ),
     )
@@ -244,7 +245,7 @@ def _parse_line(line: bytes) -> Document:
 def _identifier(value: object) -> str:
     if isinstance(value, bool) or not isinstance(value, str | int) or value == "":
         raise DataError("wrong type: `id` must be a text or a whole number" if value is not None else "no `id`")
-    identifier = proper(str(value))
+    identifier = well_formed(str(value))
     if len(identifier) > _MAX_ID_CHARACTERS:
         raise DataError(f"`id` is too long: more than {_MAX_ID_CHARACTERS:,} characters")
     return identifier
@@ -258,4 +259,4 @@ def _string(fields: Mapping[str, object], key: str, default: str | None = None) 
         raise DataError(f"wrong type: `{key}` must be a text, not {type(value).__name__}")
     if "\0" in value:
         raise DataError("binary: holds NUL characters")
-    return proper(value)
+    return well_formed(value)

@@ -15,7 +15,8 @@ from typing import Any, BinaryIO, NamedTuple, cast
 import trafilatura
 import yaml
 
-from evoseek.corpus.decoding import bounded_lines, check_encoding, decode, proper
+from evoseek.corpus.decoding import bounded_lines, check_encoding, decode
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ConfigError, DataError
 from evoseek.types import TERM, Mark
 
@@ -340,7 +341,7 @@ def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
     except (LookupError, UnicodeDecodeError):  # declared wrongly: as a file without a declaration
         declared = encoding
     parsed = (parse_html if body.get_content_subtype() == "html" else parse_plain)(
-        payload if declared is None else proper(payload.decode(declared)).encode(), encoding
+        payload if declared is None else well_formed(payload.decode(declared)).encode(), encoding
     )
     return parsed.text, parsed.guessed
 

@@ -21,6 +21,11 @@ _ACCENTS = re.compile("[\u0300-\u036f\u0591-\u05c7\u064b-\u0652\u0670\u0640]")
 _DIGIT_GROUPS = re.compile(r"(?<=\d)[,.\u00a0\u202f](?=\d{3}(?!\d))")
 
 
+def well_formed(text: str) -> str:
+    """The text with U+FFFD for half a surrogate pair, which UTF-8 and tokenizers refuse."""
+    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+
+
 @lru_cache(maxsize=1 << 16)
 def script(character: str) -> str:
     """The script of a letter, such as LATIN, CYRILLIC, HAN, KANA or THAI; "" for what is no letter."""

@@ -9,10 +9,10 @@ from copy import copy
 
 from pydantic import Field
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.env.base import ToolContext, ToolSettings
 from evoseek.env.prompts import PromptTemplate
 from evoseek.errors import ConfigError, ToolError
-from evoseek.policy.encoding import well_formed
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.search.engines import retried, search_others
 from evoseek.types import Passage, Question, ToolCall, ToolResult

@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.env.base import ToolContext, ToolSettings
 from evoseek.env.prompts import PromptTemplate
 from evoseek.env.reading import beginning_of
 from evoseek.errors import PageError, ToolError
-from evoseek.policy.encoding import well_formed
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.search.engines import all_of, search
 from evoseek.types import Passage, Question, ToolCall, ToolResult

@@ -19,8 +19,9 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 
 from jinja2 import TemplateError
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import PolicyError
-from evoseek.policy.encoding import Encoder, is_control, split_trusted, well_formed
+from evoseek.policy.encoding import Encoder, is_control, split_trusted
 from evoseek.types import Message, ToolCall
 
 if TYPE_CHECKING:

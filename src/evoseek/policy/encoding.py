@@ -17,6 +17,7 @@ from itertools import groupby, pairwise
 from operator import itemgetter
 from typing import TYPE_CHECKING
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import PolicyError
 
 if TYPE_CHECKING:
@@ -60,11 +61,6 @@ def split_trusted(text: str) -> Iterator[tuple[bool, str]]:
     cut = [(index % 2 == 1, plain(piece)) for index, piece in enumerate(_TRUSTED.split(text))]
     for is_template, pieces in groupby((item for item in cut if item[1]), key=itemgetter(0)):
         yield is_template, "".join(piece for _, piece in pieces)
-
-
-def well_formed(text: str) -> str:
-    """The text with lone surrogates (which UTF-8 and tokenizers refuse) replaced by U+FFFD."""
-    return text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 def is_control(token: AddedToken) -> bool:

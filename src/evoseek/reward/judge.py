@@ -13,9 +13,10 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.env.prompts import PromptSet
 from evoseek.errors import ToolError
-from evoseek.policy.encoding import harmless, well_formed
+from evoseek.policy.encoding import harmless
 from evoseek.protocols import Chat
 from evoseek.reward.functions import RewardSettings
 from evoseek.types import Invalid, Message, Outcome, Question, Scored, StopReason, Trajectory

@@ -10,6 +10,7 @@ from typing import Literal, Self, Unpack
 
 from pydantic import Field
 
+from evoseek.corpus.scripts import well_formed
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord
@@ -77,7 +78,7 @@ class DenseIndex(LexicalIndex):
         is read."""
         if not queries:
             return []
-        texts = [query.encode(errors="replace").decode() for query in queries]  # a tokenizer refuses lone surrogates
+        texts = [well_formed(query) for query in queries]
         return self._vectors.nearest(self._encoder.queries(texts), k)
 
     def at(self, place: int) -> Passage:

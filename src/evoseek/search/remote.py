@@ -20,7 +20,7 @@ from typing import Annotated, Any, cast
 import httpx2
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from evoseek.corpus.decoding import proper
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ToolError
 from evoseek.http.limits import Retry
 from evoseek.http.server import Server, check_url, json_of, key_of
@@ -106,7 +106,7 @@ class RemoteEngine:
 
 
 def _proper(query: object) -> object:
-    return proper(query) if isinstance(query, str) else query  # with half a surrogate pair it would be no text
+    return well_formed(query) if isinstance(query, str) else query  # with half a surrogate pair it would be no text
 
 
 class Request(BaseModel):
@@ -155,12 +155,12 @@ def _passage(item: object) -> Passage:
     contents = fields.get("contents")
     if not isinstance(contents, str):
         raise ToolError(f"there is the document {_shown(item)}. Expected one with a text `contents`.")
-    title, _, text = proper(contents).partition("\n")
+    title, _, text = well_formed(contents).partition("\n")
     if len(title) > 1 and title[0] == title[-1] == '"':  # as in Search-R1's corpus
         title = title[1:-1]
     own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
-    passage_id = proper(str(fields.get("id", own)))
-    document_id = proper(str(fields.get("document_id", passage_id)))
+    passage_id = well_formed(str(fields.get("id", own)))
+    document_id = well_formed(str(fields.get("document_id", passage_id)))
     passage = Passage(passage_id, document_id, title, text, 0, len(text), score=score)
     return _cited(passage, fields)
 
@@ -172,12 +172,12 @@ def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
             page, heading, title = (fields.get(key) for key in ("page", "heading", "title"))
             return replace(
                 passage,
-                title=proper(title) if isinstance(title, str) else passage.title,
+                title=well_formed(title) if isinstance(title, str) else passage.title,
                 start=start,
                 end=end,
-                file=proper(file),
+                file=well_formed(file),
                 page=page if type(page) is int else None,
-                heading=proper(heading) if isinstance(heading, str) else None,
+                heading=well_formed(heading) if isinstance(heading, str) else None,
             )
         case _:
             return passage

@@ -33,8 +33,8 @@ from starlette.routing import BaseRoute, Route
 
 from evoseek.answer import Answered, Answerer
 from evoseek.corpus.feedback import Feedback, FeedbackFile
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import DataError, RunError
-from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin

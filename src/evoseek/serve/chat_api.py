@@ -36,9 +36,9 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.answer import Answered
 from evoseek.corpus.feedback import MAX_ANSWER, MAX_NOTE, Feedback
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import DataError, first_problem
 from evoseek.eval.support import NOT_FOUND
-from evoseek.policy.encoding import well_formed
 from evoseek.report.answers import citations
 from evoseek.serve.answer_queue import PendingAnswer
 from evoseek.serve.connection import error_body, status_of

@@ -15,10 +15,10 @@ from rich.console import Console
 
 from evoseek.corpus.questions import parse_question, question_row
 from evoseek.corpus.rows import read_rows
+from evoseek.corpus.scripts import well_formed
 from evoseek.data.batches import BatchWork, Made
 from evoseek.errors import DataError, EvoseekError, first_problem
 from evoseek.files import write_atomic
-from evoseek.policy.encoding import well_formed
 from evoseek.protocols import SearchEngine
 from evoseek.report.printable import say, say_left_out
 from evoseek.rollout.roller import Roller

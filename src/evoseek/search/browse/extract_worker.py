@@ -7,8 +7,8 @@ from contextlib import suppress
 
 from protego import Protego
 
-from evoseek.corpus.decoding import proper
 from evoseek.corpus.formats import Parsed, parse_html, parse_pdf, parse_plain
+from evoseek.corpus.scripts import well_formed
 from evoseek.errors import DataError
 
 MAX_TEXT = 2_000_000
@@ -29,7 +29,7 @@ def page(header: Mapping[str, str], body: bytes) -> dict[str, object]:
         with suppress(LookupError, ValueError):  # unknown or wrong encoding: it is guessed
             body = body.decode(charset).encode()
     title, text = _PARSERS[header["kind"]](body)[:2]
-    return {"title": proper(" ".join(title.split())[:_MAX_TITLE]), "text": proper(text[:MAX_TEXT].strip())}
+    return {"title": well_formed(" ".join(title.split())[:_MAX_TITLE]), "text": well_formed(text[:MAX_TEXT].strip())}
 
 
 def robots(header: Mapping[str, str], body: bytes) -> dict[str, object]:
