@@ -152,9 +152,9 @@ class Run:
             questions = read_questions(path, setting="evaluation.path")[: self.settings.evaluation.limit]
         if not questions:
             raise ConfigError("There are no questions to evaluate on. Give at least one.")
-        if temperature is not None and uses_chat_model(self.settings):
+        if uses_chat_model(self.settings) and temperature not in (None, own := self.settings.answerer.temperature):
             raise ConfigError(
-                f"temperature is {temperature:g}, but the model of [answerer] answers, at its own. Set "
+                f"temperature is {temperature:g}, but the model of [answerer] answers, at its own: {own:g}. Set "
                 "answerer.temperature."
             )
         with self.context() as context:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import pytest
 
 from evoseek.errors import ToolError
@@ -29,6 +31,13 @@ def test_half_a_character_is_replaced() -> None:
     (passage,) = read_result({"result": [[document | place]]}, queries=1, k=1)[0]
     texts = (passage.id, passage.document_id, passage.title, passage.text, passage.file, passage.heading)
     assert texts == ("a\ufffd", "\ufffd", "K\ufffd", "a \ufffd", "f\ufffd", "\ufffdh")
+
+
+@pytest.mark.parametrize("score", [math.nan, math.inf, -math.inf, 10**400, "1", None])
+def test_what_is_no_score_is_none(score: object) -> None:
+    body = {"result": [[{"document": {"contents": "Kalo\na town"}, "score": score}]]}
+    ((passage,),) = read_result(body, queries=1, k=1)
+    assert (passage.title, passage.score) == ("Kalo", None)
 
 
 def test_results_of_other_servers() -> None:

@@ -116,7 +116,7 @@ def evaluate(
     stop_if_dry([f"Ask {answerer_name(given, run_dir)} {len(asked) + len(wrong)} questions{times}", where], settings)
     say(console, f"Asking {len(asked)} of {len(every)} questions{times}.")
     run = Run(directory=run_dir, settings=settings, console=console)
-    scored = partial(run.evaluate, samples=samples, search=searches, baseline=baseline)
+    scored = partial(run.evaluate, samples=samples, temperature=temperature, search=searches, baseline=baseline)
     values: dict[str, object] = {}
     if asked:
         evaluated = scored(asked, suite=suite, out=out)

@@ -15,6 +15,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from sys import float_info
 from typing import Annotated, Any, cast
 
 import httpx2
@@ -145,7 +146,7 @@ def _passages(items: object) -> list[Passage]:
 def _passage(item: object) -> Passage:
     """A document as a passage, with its score if there is one. Raises ToolError for what is none."""
     match item:
-        case {"document": dict(document), "score": int(score) | float(score)}:
+        case {"document": dict(document), "score": int(score) | float(score)} if abs(score) <= float_info.max:
             pass
         case {"document": dict(document)} | dict(document):
             score = None
