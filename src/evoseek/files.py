@@ -149,7 +149,7 @@ def replace_directory(target: Path) -> Generator[Path]:
     with _temporary(target, folder=True) as temporary:
         try:
             yield temporary
-            _sync_tree(temporary)
+            sync_tree(temporary)
             if target.exists():
                 os.replace(target, replaced)
             os.replace(temporary, target)
@@ -225,7 +225,8 @@ def _temporary_name(path: Path) -> Path:
     return path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}.tmp")
 
 
-def _sync_tree(directory: Path) -> None:
+def sync_tree(directory: Path) -> None:
+    """Make sure that all files reach the disk, with the permissions of a new file."""
     usual = directory.stat().st_mode & 0o666  # of a new folder, and so of a new file: what the umask leaves
     for folder, _, names in os.walk(directory, topdown=False):
         for name in names:

@@ -118,6 +118,16 @@ class Passage:
         """The field's common shape: title (and heading), newline, text."""
         return f"{self.label}\n{self.text}"
 
+    @staticmethod
+    def parse_contents(contents: str) -> tuple[str, str]:
+        """Title and text of this shape. One line alone is a text without a title."""
+        title, _, text = contents.partition("\n")
+        title = title.strip()
+        if not text:
+            return "", title
+        is_quoted = len(title) > 1 and title[0] == title[-1] == '"'  # as in Search-R1's corpus
+        return title[1:-1] if is_quoted else title, text
+
     @property
     def place(self) -> dict[str, object]:
         """Where to find it, as JSON values: the file, with page and heading if there are any. Empty for a passage that

@@ -16,6 +16,7 @@ import pytest
 from tests.corpus.reading import read_corpus
 
 from evoseek.corpus import formats
+from evoseek.corpus.decoding import decode
 from evoseek.corpus.documents import ReadReport, find_files, read_documents
 from evoseek.corpus.parse_process import ParseProcess
 from evoseek.corpus.parsing import Reading
@@ -99,6 +100,23 @@ def test_html_keeps_the_main_text_and_drops_scripts(tmp_path: Path) -> None:
 def test_other_encodings_are_read(tmp_path: Path, encoding: str, text: str) -> None:
     documents, _ = read(write(tmp_path, a__txt=text.encode(encoding)))
     assert documents["a.txt"].text == text.strip()
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+@pytest.mark.parametrize(
+    ("encoding", "line"),
+    [
+        ("shift_jis", "東京は日本の首都であり、世界最大の都市の一つです。"),
+        ("euc_kr", "서울은 대한민국의 수도이자 최대 도시이다."),
+        ("gb18030", "北京是中华人民共和国的首都，也是全国的政治中心。"),
+    ],
+)
+def test_the_encoding_of_a_long_file_is_guessed_wherever_its_sample_ends(
+    monkeypatch: pytest.MonkeyPatch, encoding: str, line: str, before: str
+) -> None:
+    monkeypatch.setattr("evoseek.corpus.decoding._SAMPLE", 2_000)
+    text = before + "\n".join([line] * 60)
+    assert decode(text.encode(encoding))[0] == text
 
 
 def test_a_large_file_with_little_text_is_read_and_the_limits_are_told_with_the_option(tmp_path: Path) -> None:

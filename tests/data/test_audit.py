@@ -42,6 +42,14 @@ def test_a_golden_answer_in_some_passage_as_whole_words(golden, held):
     assert (found.gold, found.is_answerable) == (held, held)
 
 
+def test_a_golden_answer_of_a_script_without_spaces_in_some_passage():
+    passage = Passage("p", "p", "", "中国的首都是北京，也是最大的城市之一。")
+    for answer, held in (("北京", True), ("上海", False)):
+        one = question("中国的首都是哪里？", answer)
+        found = audit(one, CorpusAnswers([one], [passage]), [passage])
+        assert (found.gold, found.found, found.is_answerable) == (held, held, held)
+
+
 def test_found_is_about_the_engines_passages_and_gold_about_the_corpus():
     found = audited(question("who made Vesu?", "Lina Oro"), PASSAGES[:1])
     assert (found.gold, found.found, found.is_answerable) == (True, False, True)

@@ -13,9 +13,10 @@ import pytest
 from rich.console import Console
 from tests.search.spelling import LetterEncoder
 
+from evoseek.corpus.parse_process import ParseProcess
 from evoseek.corpus.read_report import ReadReport
 from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_corpus
-from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError
+from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError, ToolError
 from evoseek.files import file_digest
 from evoseek.search import sources
 from evoseek.search.analyser import Analyser
@@ -91,6 +92,41 @@ def test_the_report_of_files_that_are_not_read_again_is_kept(folder: Path) -> No
         "d.txt": "Vesu is new.",
         "z.txt": "Kalo is a city.",
     }
+
+
+def test_a_file_that_the_machine_was_too_busy_for_is_read_by_the_next_update(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def busy(*_: object) -> None:
+        raise ToolError("the machine is busy")
+
+    (folder / "corpus" / "d.html").write_text("<p>Vesu is new.</p>")
+    with monkeypatch.context() as patch:
+        patch.setattr(ParseProcess, "parse", busy)
+        assert "the machine is busy" in update(folder)
+    assert "d.html" not in texts(folder)
+    update(folder)
+    assert texts(folder)["d.html"] == "Vesu is new."
+    assert "is up to date" in update(folder)
+
+
+def test_a_report_in_the_corpus_is_refused(folder: Path) -> None:
+    report = folder / "corpus" / "report.txt"
+    with pytest.raises(SearchIndexError, match=r"The report .* lies in the corpus"):
+        update_index(folder / "corpus", folder / "index", device=None, console=console(), report_file=report)
+
+
+def test_the_origins_of_a_corpus_that_may_not_be_seen_are_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert sources.files_of(folder / "index")["a.txt"].is_unchanged
+    is_file = Path.is_file
+
+    def refused(path: Path) -> bool:
+        if path.name == "corpus":
+            raise PermissionError(path)
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", refused)
+    assert sources.files_of(folder / "index") == {}
 
 
 def test_reading_shows_its_progress_on_a_terminal_and_in_lines(folder: Path) -> None:

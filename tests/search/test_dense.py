@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +16,7 @@ from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.registry import build
 from evoseek.search.dense import Dense, DenseIndex
 from evoseek.search.lexical import LexicalIndex, check_index
+from evoseek.search.manifest import Manifest
 from evoseek.search.opening import open_built
 from evoseek.search.settings import SearchSettings
 from evoseek.search.vectors import CHUNK, MadeVectors
@@ -96,6 +99,34 @@ def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pyt
     for one, other in ((index, whole), (whole, index)):
         assert one.manifest.files["vectors.bin"] == other.manifest.files["vectors.bin"]
     assert [path.name for path in (tmp_path / "i").glob("embedding*")] == []
+
+
+def test_a_build_that_was_killed_at_its_very_end_leaves_the_index_to_later_ones(tmp_path: Path) -> None:
+    """Its vectors are then a link to those of the index."""
+    index = DenseIndex.build(tmp_path / "i", passages(TEXTS), LetterEncoder())
+    vectors = tmp_path / "i" / index.manifest.data / "vectors.bin"
+    os.link(vectors, tmp_path / "i" / "embedding.bin")
+    before = vectors.read_bytes()
+    with pytest.raises(KeyboardInterrupt):
+        DenseIndex.build(tmp_path / "i", passages({"new": "ab"}), LetterEncoder(limit=0), key="k")
+    assert vectors.read_bytes() == before
+    assert len(DenseIndex.open(tmp_path / "i")) == len(TEXTS)
+
+
+@pytest.mark.parametrize("cls", [LexicalIndex, DenseIndex])
+def test_an_index_that_is_replaced_while_it_is_opened_is_the_new_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cls: type[LexicalIndex]
+) -> None:
+    build, check, left = partial(DenseIndex.build, tmp_path / "i"), Manifest.check_files, [{"a": "new"}, {"b": "newer"}]
+
+    def replaced(manifest: Manifest, directory: Path) -> None:
+        if left:
+            build(passages(left.pop(0)), LetterEncoder())
+        check(manifest, directory)
+
+    build(passages(TEXTS), LetterEncoder())
+    monkeypatch.setattr(Manifest, "check_files", replaced)
+    assert [passage.text for passage in cls.open(tmp_path / "i").passages()] == ["newer"]
 
 
 @pytest.mark.parametrize("state", ["[1]", '{"rows": 1}', "{", '{"key": "x", "rows": 512}'])

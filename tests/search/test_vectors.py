@@ -67,6 +67,12 @@ def test_scores_are_inner_products_and_ties_keep_the_order(tmp_path: Path, exact
     assert len(files.nearest(vectors[:1], 9)[0][0]) == 4
 
 
+def test_of_many_equal_scores_the_first_are_found(tmp_path: Path) -> None:
+    vectors = unit(np.array([[1, 0], [0, 1], [0, 1]] * 100, np.float32))
+    rows, scores = files_of(tmp_path / "data", vectors).nearest(vectors[:1], 5)[0]
+    assert (rows, scores) == ([0, 3, 6, 9, 12], [1] * 5)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 def test_binary_codes_with_rescoring_find_what_exact_search_finds(tmp_path: Path, dtype: str) -> None:
     """Clustered vectors, as texts have them, and queries near some of them: recall@3 against exact."""

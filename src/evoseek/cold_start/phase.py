@@ -62,12 +62,6 @@ class ColdStart:
             folder / f"{name}.jsonl" for name in ("demonstrations", "questions", "held_out")
         )
 
-    @property
-    def writing_seconds(self) -> float:
-        """Seconds that writing the questions took. Raises RunError for a damaged report."""
-        seconds = _read(self.report).get("seconds")
-        return seconds if isinstance(seconds, float) else 0.0
-
 
 def cold_start(
     settings: TrainingSettings,
@@ -106,13 +100,15 @@ def cold_start(
 def _write_once(settings: TrainingSettings, files: ColdStart, number: int, console: Console) -> None:
     """Write the questions, unless they are there."""
     index = inputs_of(settings)["search.index"].sha256
-    identity = json_digest([index, number, settings.run.seed, settings.search.top_k])
+    search, proposes = settings.search, lookup(settings, "proposer.show_source") is not None
+    identity = json_digest([index, number, settings.run.seed, search.name, search.top_k, proposes])
     if files.report.is_file():
         report = _read(files.report)
         if report.get("identity") != identity:
             raise ConfigError(
-                f"{files.folder} was written about another index, or with another number of questions, seed or "
-                "search.top_k. Restore these settings, remove that folder, or give another --run-dir."
+                f"{files.folder} was written about another index, for another system, or with another number of "
+                "questions, seed, search.name or search.top_k. Restore these settings, remove that folder, or give "
+                "another --run-dir."
             )
         return
     begun = perf_counter()
@@ -123,7 +119,7 @@ def _write_once(settings: TrainingSettings, files: ColdStart, number: int, conso
             "learn, one to hold out. Add documents, or give questions of your own (questions.path)."
         )
     about = {"identity": identity, "counts": written.counts, "seconds": perf_counter() - begun}
-    _save(files, written, about, proposes=lookup(settings, "proposer.show_source") is not None)
+    _save(files, written, about, proposes=proposes)
 
 
 def write_questions(settings: TrainingSettings, out: Path, number: int, *, console: Console) -> None:

@@ -25,6 +25,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
+_LATER_BYTES = bytes(range(0x30, 0x100))  # of which a character of several bytes has its second and later ones
 
 
 def read_bytes(path: Path, limit: int) -> bytes:
@@ -90,7 +91,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
         if text is None:
             raise DataError(f"encoding not recognised: neither UTF-8 nor {encoding}")
     if text is None:
-        guess = charset_normalizer.from_bytes(data[:_SAMPLE]).best()
+        guess = charset_normalizer.from_bytes(_sample(data)).best()
         guessed = guess.encoding if guess else ""
         text = _text(data, guessed) if guessed else None
         if text is None:
@@ -98,6 +99,11 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     if "\0" in text:
         raise DataError("binary: holds NUL characters")
     return well_formed(text).replace("\r\n", "\n").replace("\r", "\n"), guessed
+
+
+def _sample(data: bytes) -> bytes:
+    """The beginning, without half a character at its end."""
+    return data if len(data) <= _SAMPLE else data[:_SAMPLE].rstrip(_LATER_BYTES) or data[:_SAMPLE]
 
 
 def _text(data: bytes, encoding: str) -> str | None:

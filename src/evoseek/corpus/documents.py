@@ -23,9 +23,9 @@ from evoseek.corpus.parsing import PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
 from evoseek.corpus.scripts import well_formed
 from evoseek.corpus.text_set import TextSet
-from evoseek.errors import DataError, EmptyCorpusError
+from evoseek.errors import DataError, EmptyCorpusError, ToolError
 from evoseek.files import nearest
-from evoseek.types import Document, Mark
+from evoseek.types import Document, Mark, Passage
 
 _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 """What a file of many documents is divided into."""
@@ -150,11 +150,17 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
             for document in _parsed(file, file.id, file.suffix, read_bytes(file.path, limit), report, how):
                 yield document, None
     except DataError as error:
-        report.skipped.add(file.path, str(error))
+        _skip(file, error, report)
     except OSError as error:
         report.skipped.add(file.path, f"cannot be read: {error.strerror or error}")
+        report.is_passing = True
     except (EOFError, zlib.error) as error:  # of what is compressed
         report.skipped.add(file.path, f"cannot be read: {error}")
+
+
+def _skip(file: CorpusFile, error: DataError, report: ReadReport, line: int | None = None) -> None:
+    report.skipped.add(file.path, str(error), line)
+    report.is_passing |= isinstance(error.__cause__, ToolError)  # of the process that parses
 
 
 def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int]]:
@@ -176,7 +182,7 @@ def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading)
                 elif piece.strip():
                     yield _parse_line(piece), line
             except DataError as error:
-                report.skipped.add(file.path, str(error), line)
+                _skip(file, error, report, line)
     if noun == "message" and not number:
         raise DataError("no mail: it does not begin as a mailbox, with a line `From ...`")
 
@@ -232,13 +238,7 @@ def _parse_line(line: bytes) -> Document:
     fields = cast(Mapping[str, object], record)
     identifier = _identifier(fields.get("id"))
     if "contents" in fields:
-        title, _, text = _string(fields, "contents").partition("\n")
-        if not text:  # one line alone is a text without a title
-            title, text = "", title
-        title = title.strip()
-        if len(title) > 1 and title[0] == title[-1] == '"':  # which some corpora put around it
-            title = title[1:-1]
-        return Document(identifier, title, text)
+        return Document(identifier, *Passage.parse_contents(_string(fields, "contents")))
     return Document(identifier, _string(fields, "title", ""), _string(fields, "text"))
 
 

@@ -63,13 +63,15 @@ class Notes(list[Note]):
 @dataclass(slots=True)
 class ReadReport:
     """Filled while a corpus is read: how many documents were read, what was skipped and why, the encodings that were
-    guessed, the warnings of the libraries that read files, and how many files no reader is for, by suffix."""
+    guessed, the warnings of the libraries that read files, and how many files no reader is for, by suffix. What was
+    skipped for a reason that may pass (`is_passing`), such as a busy machine, is worth another try."""
 
     read: int = 0
     skipped: Notes = field(default_factory=Notes)
     guessed: Notes = field(default_factory=Notes)
     warnings: Notes = field(default_factory=Notes)
     other_types: Counter[str] = field(default_factory=Counter[str])
+    is_passing: bool = False
     position: int = 0  # bytes that were read of the file of lines or messages that is being read
 
     @property

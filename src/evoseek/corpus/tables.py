@@ -28,6 +28,7 @@ _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*\bref=[\"']([A-Z]{1,3}[1-9]\d*
 _CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
 _FILLING = re.compile(r'_.|\*.|\[[^\]]*\]|["\\]')  # white space, colours, quotes
 _DIGITS = re.compile(r"[#0?,]*[#0?](?:\.[#0?]{1,10})?")
+_MORE_DIGITS = re.compile(r"[#0?]|(?<=[#0?]),")  # further groups, as of a telephone number; thousands that are left out
 _EXACT = 1e12  # above it not every decimal is kept
 
 _Cells = list[str]
@@ -96,6 +97,8 @@ def number_text(value: float, form: str) -> str:
     form = _FILLING.sub("", _CURRENCY.sub(r"\1", form.partition(";")[0]))
     digits = _DIGITS.search(form)
     if digits is None or form == "General" or "E" in form or "/" in form or not abs(value) < _EXACT:
+        return plain
+    if _MORE_DIGITS.search(form, digits.end()):
         return plain
     whole, _, decimals = digits[0].partition(".")
     scaled = Decimal(plain) * (100 if "%" in form else 1)

@@ -1,6 +1,6 @@
 """Which questions a corpus can answer at all, and which golden answers say nothing.
 
-    gold          a golden answer is in some passage, as whole words in SQuAD's normal form
+    gold          a golden answer is in some passage, as whole words (of a script with spaces) in SQuAD's normal form
     found         it is in the engine's first passages (100) for the question itself
     evidence      every document that the question's evidence names, by title or id, is in the corpus (None: unknown)
     vague         no golden answer says anything: of each nothing is left in the normal form, or stop words alone
@@ -25,6 +25,7 @@ from rich.table import Table
 
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import evidence_of, folded, load_questions, missing, names_of, save_questions
+from evoseek.corpus.scripts import is_unspaced
 from evoseek.data.contamination import runs
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.files import check_new_file, write_atomic
@@ -63,14 +64,18 @@ class CorpusAnswers:
     one look-up for each run of words as long as some golden answer, however many questions there are."""
 
     def __init__(self, questions: Sequence[Question], passages: Iterable[Passage]) -> None:
-        golden = {answer for question in questions for answer in _golden(question)}
+        every = {answer for question in questions for answer in _golden(question)}
+        unspaced = {answer for answer in every if is_unspaced(answer)}
+        golden, sizes = every - unspaced, {len(answer) for answer in unspaced}
         lengths = {answer.count(" ") + 1 for answer in golden}
         wanted = {folded(name) for question in questions for name in evidence_of(question)}
         self.golden, self.names = set[str](), set[str]()
         for passage in passages:
             self.names |= wanted & names_of([passage]) if wanted else set()
-            words = normalise(passage.contents).split()
-            self.golden.update(run for length in lengths for run in runs(words, length) if run in golden)
+            text = normalise(passage.contents)
+            self.golden.update(run for length in lengths for run in runs(text.split(), length) if run in golden)
+            pieces = (text[start : start + size] for size in sizes for start in range(len(text) - size + 1))
+            self.golden.update(unspaced.intersection(pieces))
 
 
 def audit(question: Question, corpus: CorpusAnswers, first: Iterable[Passage]) -> Audited:
@@ -95,7 +100,7 @@ def _golden(question: Question) -> set[str]:
 
 
 def _stands_in(form: str, text: str) -> bool:
-    return f" {form} " in f" {normalise(text)} "
+    return form in normalise(text) if is_unspaced(form) else f" {form} " in f" {normalise(text)} "
 
 
 def shares(audited: Sequence[Audited]) -> Mapping[str, tuple[int, int]]:

@@ -13,7 +13,7 @@ from pydantic import Field
 from evoseek.corpus.scripts import well_formed
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
-from evoseek.search.manifest import Manifest, VectorsRecord
+from evoseek.search.manifest import Manifest, VectorsRecord, opened
 from evoseek.search.settings import IndexSettings
 from evoseek.search.vectors import KnownVectors, VectorFiles, embed_passages
 from evoseek.types import Passage
@@ -59,13 +59,15 @@ class DenseIndex(LexicalIndex):
         Raises as `LexicalIndex.open`; SearchIndexError if there are no vectors or they are another encoder's;
         ConfigError if the encoder cannot be loaded.
         """
-        manifest = Manifest.read(directory)
-        record = manifest.vectors_for("dense", directory).encoder
-        if encoder is None:
-            encoder = encoder_of(record, directory)
-        check_encoder(encoder, record)
-        manifest.check_files(directory)
-        return cls(directory, manifest, encoder)
+
+        def opens(manifest: Manifest) -> Self:
+            record = manifest.vectors_for("dense", directory).encoder
+            own = encoder or encoder_of(record, directory)
+            check_encoder(own, record)
+            manifest.check_files(directory)
+            return cls(directory, manifest, own)
+
+        return opened(directory, opens)
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         return [

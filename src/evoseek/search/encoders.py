@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -33,7 +34,7 @@ Vectors = NDArray[np.float32]
 _INSTRUCTED = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"  # as on its card
 )
-_PROMPTS = (("qwen3-embedding", _INSTRUCTED, ""), ("e5-", "query: ", "passage: "))
+_PROMPTS = ((r"qwen3-embedding", _INSTRUCTED, ""), (r"(^|[-_])e5-", "query: ", "passage: "))
 _READ = ("*.json", "*.safetensors", "*.txt", "*.model")  # of a model on the hub: nothing that is unpickled
 _EXAMPLES = {"CrossEncoder": "cross-encoder/ms-marco-MiniLM-L6-v2", "SentenceTransformer": "intfloat/e5-small-v2"}
 _UNPICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt")
@@ -194,7 +195,10 @@ class SentenceEncoder:
                 "No model was given for the encoder sentence-transformers. Give a directory or a name on the Hugging "
                 f"Face hub, such as {_EXAMPLES['SentenceTransformer']}."
             )
-        return cls(model_folder(settings.model), settings)
+        folder = model_folder(settings.model)
+        if folder == expanded(settings.model):  # a directory, and the index is searched from anywhere
+            settings = settings.model_copy(update={"model": str(folder.absolute())})
+        return cls(folder, settings)
 
     def __init__(self, folder: Path, settings: SentenceSettings) -> None:
         """`folder` holds the model that `settings` name."""
@@ -295,7 +299,8 @@ def _loaded(kind: str, folder: Path, device: str) -> Any:
 
 def prompts(model: str, own: dict[str, str]) -> tuple[str, str]:
     """The prompts before queries and passages: the model's own, else those of its family."""
-    family = next(((query, passage) for part, query, passage in _PROMPTS if part in model.lower()), ("", ""))
+    name = Path(model).name.lower()
+    family = next(((query, passage) for begins, query, passage in _PROMPTS if re.search(begins, name)), ("", ""))
     return own.get("query") or family[0], own.get("document") or own.get("passage") or family[1]
 
 

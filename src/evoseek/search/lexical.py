@@ -7,6 +7,7 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
@@ -26,6 +27,7 @@ from evoseek.search.manifest import (
     change,
     install,
     linked,
+    opened,
     record_file,
 )
 from evoseek.search.settings import IndexSettings, SearchSettings
@@ -99,7 +101,10 @@ class LexicalIndex:
     @classmethod
     def open(cls, directory: Path) -> Self:
         """Open for searching. SearchIndexError if there is no index, it is damaged or of another version."""
-        manifest = Manifest.read(directory)
+        return opened(directory, partial(cls._checked, directory))
+
+    @classmethod
+    def _checked(cls, directory: Path, manifest: Manifest) -> Self:
         manifest.check_files(directory)
         return cls(directory, manifest)
 

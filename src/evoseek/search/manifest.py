@@ -16,18 +16,20 @@ from __future__ import annotations
 import json
 import secrets
 import shutil
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from evoseek.corpus.resumable_jsonl import held
-from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem
-from evoseek.files import file_digest, json_digest, nearest, remove_leftovers, write_atomic
+from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem, is_of_disk
+from evoseek.files import file_digest, json_digest, nearest, remove_leftovers, sync_tree, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
+
+_T = TypeVar("_T")
 
 NAME = "manifest.json"
 REMEDY = "Build it again with `evoseek index`."
@@ -136,6 +138,8 @@ class Manifest(_Record):
                 f"{what} Expected a folder that `evoseek index` made: build one from your documents, or check the path."
             ) from error
         except (OSError, ValueError) as error:
+            if is_of_disk(error):
+                raise SearchIndexError(disk_text(error, f"The manifest {path} cannot be read")) from error
             raise SearchIndexError(
                 f"The manifest {path} is damaged or of another format than 2: {first_problem(error)}. {REMEDY}"
             ) from error
@@ -166,6 +170,8 @@ class Manifest(_Record):
                 is_hashed = size == expected.size <= _HASHED
                 found = record_file(path) if is_hashed else FileRecord(size=size, sha256=expected.sha256)
             except OSError as error:
+                if is_of_disk(error):
+                    raise SearchIndexError(disk_text(error, f"{path} cannot be read")) from error
                 raise SearchIndexError(
                     f"The search index in {directory} is damaged: {path} cannot be read ({error.strerror}). {REMEDY}"
                 ) from error
@@ -175,6 +181,20 @@ class Manifest(_Record):
                     f"{expected.size:,} were written{'' if found.size != expected.size else ', with other contents'}. "
                     f"{REMEDY}"
                 )
+
+
+def opened(directory: Path, opens: Callable[[Manifest], _T]) -> _T:
+    """What `opens` makes of an index with this manifest. Where the index is replaced meanwhile, so that files are gone,
+    it is called again with the new one. Raises as `Manifest.read` and `opens`."""
+    manifest = Manifest.read(directory)
+    while True:
+        try:
+            return opens(manifest)
+        except (SearchIndexError, OSError):
+            now = Manifest.read(directory)
+            if now.data == manifest.data:
+                raise
+            manifest = now
 
 
 def record_file(path: Path) -> FileRecord:
@@ -217,6 +237,7 @@ def change(directory: Path, key: str | None = None) -> Generator[Path]:
 def install(building: Path, manifest: Manifest) -> None:
     """Make the folder of `change` that of the index, with the manifest that names it, and remove all others."""
     directory = building.parent
+    sync_tree(building)  # tantivy's files are otherwise for this user alone
     data = building.rename(directory / manifest.data)
     manifest.write(directory)
     for folder in directory.glob("data-*"):

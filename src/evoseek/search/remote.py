@@ -156,11 +156,9 @@ def _passage(item: object) -> Passage:
     contents = fields.get("contents")
     if not isinstance(contents, str):
         raise ToolError(f"there is the document {_shown(item)}. Expected one with a text `contents`.")
-    title, _, text = well_formed(contents).partition("\n")
-    if len(title) > 1 and title[0] == title[-1] == '"':  # as in Search-R1's corpus
-        title = title[1:-1]
+    title, text = Passage.parse_contents(well_formed(contents))
     own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
-    passage_id = well_formed(str(fields.get("id", own)))
+    passage_id = well_formed(str(own if (given := fields.get("id")) is None else given))
     document_id = well_formed(str(fields.get("document_id", passage_id)))
     passage = Passage(passage_id, document_id, title, text, 0, len(text), score=score)
     return _cited(passage, fields)

@@ -29,9 +29,12 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.types import Passage
 
-_FORMATS = 6  # raised when the same file gives another text than before
+_FORMATS = 7  # raised when the same file gives another text than before
 _TOLD = 500  # passages between two calls of `progress` in one file
-_READERS = ("evoseek", "trafilatura", "charset-normalizer", "pypdf", "markitdown", "mammoth", "python-pptx", "openpyxl")
+_READERS = (
+    *("evoseek", "trafilatura", "charset-normalizer", "pypdf", "cryptography"),
+    *("markitdown", "mammoth", "python-pptx", "openpyxl"),
+)
 
 _DEFAULT_READING = Reading()
 
@@ -99,11 +102,11 @@ def files_of(directory: Path) -> dict[str, FileOrigin]:
     try:
         path = directory / Manifest.read(directory).data / SOURCES
         sources = Sources.model_validate_json(path.read_bytes())
-    except (OSError, ValidationError):
-        return {}
-    root = Path(sources.corpus)
-    is_file = root.is_file()
-    if not sources.corpus or not root.exists():
+        root = Path(sources.corpus)
+        is_file = root.is_file()
+        if not sources.corpus or not root.exists():
+            return {}
+    except (OSError, ValidationError):  # also of a corpus that this user may not see
         return {}
     read = [source for source in sources.files if source.passages]
     return {source.file: FileOrigin(root if is_file else root / source.file, source.sha256) for source in read}
@@ -237,6 +240,8 @@ class CorpusPassages:
                 seen.add(passage.document_id)
                 yield passage
             _record(source, report)
+            if report.is_passing:
+                source.sha256 = ""  # so that an update tries again
             self._report.add(report)
             progress(number + 1, len(self._files), f"{count:,} passages")
         check_read(self._corpus, self._report)

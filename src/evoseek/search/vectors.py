@@ -43,7 +43,7 @@ _SCORE_DIGITS = 5  # sums of products differ in the last bits with the number of
 CHUNK = 256  # passages that are encoded at a time
 CHECKED = 8  # passages whose known vectors are checked
 _SAVE_S = 2.0  # seconds between two times that new vectors are made safe
-_MORE = 8  # rows beyond k that are scored again, so that rounding does not decide which are among the best
+_ROUNDED = 2 * 10**-_SCORE_DIGITS  # scores that differ by less may be equal when they are rounded
 
 Rows = NDArray[np.int64]
 
@@ -89,15 +89,15 @@ class VectorFiles:
         ]
 
     def _compared(self, queries: Vectors, k: int) -> list[Rows]:
-        """For each query rows among which the k best are: those of each block."""
+        """For each query rows among which the k best are, and all that are as good: those of each block."""
         found: list[list[Rows]] = [[] for _ in queries]
         for number, block in enumerate(self.blocks()):
             scores = queries @ block.astype(np.float32, copy=False).T
-            kept = min(k + _MORE, len(block))
-            best = np.argpartition(-scores, kept - 1, axis=1)[:, :kept] + number * _BLOCK
-            for rows, more in zip(found, best, strict=True):
-                rows.append(more)
-        return [np.sort(np.concatenate(rows)) for rows in found]
+            kept = min(k, len(block))
+            least = np.partition(scores, -kept, axis=1)[:, -kept] - _ROUNDED
+            for rows, own, bound in zip(found, scores, least, strict=True):
+                rows.append(np.flatnonzero(own >= bound) + number * _BLOCK)
+        return [np.concatenate(rows) for rows in found]
 
     def _near(self, query: Vectors, k: int) -> Rows:
         """Of the rows whose codes differ in the fewest bits from the query's, those whose signs have the greatest inner
@@ -327,6 +327,10 @@ class _Collected:
 
     def opened(self) -> BinaryIO:
         """The file, to be written to after the rows that are in it."""
+        if not self.rows:
+            self._file.unlink(
+                missing_ok=True
+            )  # a build that was killed when it was complete left a link to the vectors
         file = self._file.open("r+b" if self.rows else "wb")
         file.truncate(self.rows * self._row_bytes)
         file.seek(0, os.SEEK_END)

@@ -76,7 +76,7 @@ class FilterSettings(Section):
         ge=0,
         le=1,
         description="Likeness to another question (Jaccard, MinHash) from which a question is rejected as a "
-        "duplicate; 0 accepts all.",
+        "duplicate; 0 accepts all, but none is written twice.",
     )
 
 

@@ -60,6 +60,8 @@ def test_types_and_charsets(extractor):
         "",
         "Kalo has a mayor",
     )
+    page = pdf(b"BT /F 12 Tf 50 700 Td (Kalo has a mayor) Tj ET % \x93")
+    assert read(extractor, page, "application/pdf", "windows-1252") == ("", "Kalo has a mayor")
 
 
 @pytest.mark.parametrize(

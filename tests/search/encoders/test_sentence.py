@@ -20,6 +20,8 @@ from evoseek.search.encoders import check_safe, make_encoder, prompts
         ("Qwen/Qwen3-Embedding-0.6B", {"query": "Instruct: x\nQuery:", "document": ""}, ("Instruct: x\nQuery:", "")),
         ("some/model", {"query": "q ", "passage": "p "}, ("q ", "p ")),
         ("some/model", {}, ("", "")),
+        ("/mnt/node5-data/all-MiniLM-L6-v2", {}, ("", "")),
+        ("some/node5-model", {}, ("", "")),
     ],
 )
 def test_prompts_are_the_models_own_or_its_familys(model: str, own: dict[str, str], expected: tuple[str, str]) -> None:

@@ -25,7 +25,8 @@ _PARSERS: Mapping[str, Callable[[bytes], Parsed]] = {
 
 def page(header: Mapping[str, str], body: bytes) -> dict[str, object]:
     """Title and text of a page of the type `kind`, in the `charset` that its server named, if that fits."""
-    if charset := header.get("charset"):
+    charset = header.get("charset")
+    if charset and header["kind"] != "application/pdf":
         with suppress(LookupError, ValueError):  # unknown or wrong encoding: it is guessed
             body = body.decode(charset).encode()
     title, text = _PARSERS[header["kind"]](body)[:2]
