@@ -117,9 +117,11 @@ class ScriptedPlay:
 
     def __init__(self, says):
         self.says, self.calls, self.solved, self.checked = says, [], [], False
+        self.earlier = []
 
-    async def __call__(self, tasks, key, *, solve=True, stages=None):
+    async def __call__(self, tasks, key, *, solve=True, stages=None, earlier=()):
         self.calls.append((key, list(tasks), solve))
+        self.earlier.append(len(earlier))
         return [await self._episode(task, key, solve) for task in tasks]
 
     async def solve(self, question, key):

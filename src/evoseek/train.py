@@ -230,8 +230,7 @@ def training_loop(
             checkpoint_every=settings.run.checkpoint_every,
             evaluate=evaluation,
             probe=WeightsProbe(
-                plan.eval_roller.at(settings.learnt_temperature),
-                context.trainer.own_logprobs(),
+                [(plan.eval_roller.at(own.learnt_temperature), context.trainer.own_logprobs()), *plan.others],
                 probe_bound(own),
                 ranks,
             ),

@@ -81,6 +81,7 @@ def test_a_cold_start_that_was_made_is_made_no_second_time(index: Path, tmp_path
     assert after is not None
     assert cold_start(after, run, console=QUIET, learn=learner) == after
     assert len(learner.given) == 2
+    assert ColdStart(run.path / "cold_start").writing_seconds > 0
 
 
 def test_of_two_questions_one_is_learnt_and_one_is_held_out(tmp_path: Path):

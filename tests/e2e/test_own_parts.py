@@ -5,15 +5,21 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.credit.advantages import CriticCredit
 from evoseek.demo import make_world
+from evoseek.env.prompts import load_prompts
+from evoseek.env.simulated import SimulatedEngine
 from evoseek.env.tools import SearchTool
 from evoseek.errors import ConfigError, TrainingError
+from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.registry import find
 from evoseek.run import Run
 from evoseek.search.engines import search
 from evoseek.search.lexical import LexicalIndex
+from evoseek.training.context import Context, Objects
+from evoseek.training.given import load_settings
 from evoseek.types import Passage, ToolResult
 
 QUIET = Console(quiet=True)
@@ -37,6 +43,13 @@ def run_of(world, directory, *, steps=1, settings=None, **objects):
         **(settings or {}),
     }
     return Run("search-r1", directory, settings=given, console=QUIET, **objects)
+
+
+class Unbound:
+    is_local = True
+
+    async def search(self, queries, k):
+        return [[] for _ in queries]
 
 
 def half(trajectory):
@@ -111,6 +124,33 @@ def test_objects_are_checked_when_they_are_given(world, tmp_path):
         run_of(world, tmp_path / "run", search=object())
     with pytest.raises(ConfigError, match="given as loss, but it has no contributes"):
         run_of(world, tmp_path / "run", loss=lambda inputs, totals: None)
+
+
+@pytest.mark.parametrize(
+    ("system", "settings", "objects", "said"),
+    [
+        ("ssp", {}, {"credit": CriticCredit()}, "CriticCredit, needs a critic, which ssp does not train"),
+        ("dspo", {}, {"credit": CriticCredit()}, "CriticCredit, needs a critic, which dspo does not train"),
+        ("dspo", {}, {"loss": ReinforceLoss()}, r"the loss is ReinforceLoss, .* algorithm\.mini_batches is 4"),
+        ("zerosearch", {"search.index": ""}, {"search": Unbound()}, "Unbound, is no simulator"),
+        ("deepresearcher", {"search.index": ""}, {"search": Unbound()}, "deepresearcher searches the web"),
+    ],
+)
+def test_an_object_that_a_system_cannot_use_is_refused(world, tmp_path, system, settings, objects, said):
+    places = {"search.index": str(world / "index"), "questions.path": str(world / "questions.jsonl"), **settings}
+    if system == "ssp":
+        del places["questions.path"]
+    with pytest.raises(ConfigError, match=said):
+        Run(system, tmp_path / "run", settings=places, console=QUIET, **objects).train()
+
+
+def test_held_out_questions_of_zerosearch_are_never_answered_by_the_simulator(world):
+    simulator = SimulatedEngine(ScriptedChat(lambda *_: "Document 1: meri"), load_prompts("tiny"), max_words=20, seed=0)
+    index = str(world / "index")
+    for own in ({"search.index": index}, {"search.index": index, "evaluation.index": index}):
+        settings = load_settings(system="zerosearch", options=own)
+        with Context(settings, objects=Objects(search=simulator)) as context:
+            assert isinstance(context.held_out_engine, LexicalIndex)
 
 
 def test_another_index_for_evaluation_needs_an_engine_by_name(world, tmp_path):

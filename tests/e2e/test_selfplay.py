@@ -184,7 +184,14 @@ def test_ssp_killed_in_a_step_that_replays_equals_a_run_that_was_not(config, tmp
 
 def test_two_adapters_over_one_base_are_trained_killed_and_resumed(config, tmp_path):
     dr_zero = config(
-        "dr-zero", {**ITERATION, "dr_zero.iterations": 1, "lora.rank": 2, "algorithm.entropy_coefficient": 0.05}
+        "dr-zero",
+        {
+            **ITERATION,
+            "dr_zero.iterations": 1,
+            "lora.rank": 2,
+            "algorithm.entropy_coefficient": 0.05,
+            "sampler.probe_every": 1,  # of both
+        },
     )
     train(dr_zero, tmp_path / "whole")
     train_killed_in((2, 5), dr_zero, tmp_path / "killed")  # of each adapter's steps, the last

@@ -39,7 +39,12 @@ def train(setting, tmp_path):
     rows = [{**row, "hops": 1 + number % 2} for number, row in enumerate(lines)]
     (tmp_path / "hops.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     (tmp_path / "staged.toml").write_text(STAGES)
-    given = {"questions.path": tmp_path / "hops.jsonl", "evaluation.path": "", "evaluation.every": 10}
+    given = {
+        "questions.path": tmp_path / "hops.jsonl",
+        "evaluation.path": "",
+        "evaluation.every": 10,
+        "sampler.probe_every": 1,
+    }
     files = [setting.config, tmp_path / "staged.toml"]
 
     def train(directory, steps):

@@ -195,6 +195,20 @@ def test_noise_is_what_the_other_proposers_found(stage):
     assert ids == [["kalo#0", "nida#0", name, "tolu#0"] for name in ("p0", "p1")]
 
 
+def test_proposals_of_an_earlier_round_are_noise_and_make_duplicates(stage):
+    table = {f"proposals/t{n}": proposing(name) for n, name in enumerate(("kalo", "nida"))}
+    table |= {f"t{n}/{name}": [MERI] for n in range(2) for name in ("reading-0", 0, 1)}
+    play = stage(table, verify={}, near_duplicates=0.0)
+    (earlier,) = asyncio.run(play([task(0)], "k"))
+    asyncio.run(play([task(1)], "k", earlier=[earlier]))
+    assert [sorted(passage.id for passage in passages) for passages in stage.shown] == [
+        ["kalo#0", "p0"],
+        ["kalo#0", "nida#0", "p1"],
+    ]
+    (again,) = asyncio.run(stage(table)([task(1)], "k", earlier=[earlier]))
+    assert again.rejected == "duplicate"
+
+
 def test_noise_is_nothing_that_a_proposer_of_the_same_task_found(stage):
     """It may be what this question is about, and not be noise."""
     table = {f"proposals/t{number}": proposing(name) for number, name in enumerate(("kalo", "nida", "tolu"))}

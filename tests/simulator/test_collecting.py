@@ -142,6 +142,24 @@ def test_the_first_page_is_given_and_all_are_kept():
     assert engine.is_local
 
 
+def test_pages_are_without_what_was_hidden_and_as_large_as_the_first():
+    engine = PagingEngine(Hiding(), 2)
+    tool = SearchTool(engine, 2, template=PROMPTS["observation"])
+    own = tool.for_question(Question("q", "?", ("x",), {"hidden": ["d1", "d3"]}), "q/0")
+    result = asyncio.run(own(ToolCall("search", {"query": "a"})))
+    pages = engine.pages_of("a", ("d1", "d3"))
+    assert [ids(page) for page in (result.passages, *pages)] == [["a2", "a4"], ["a2", "a4"], ["a5", "a6"]]
+
+
+class Hiding:
+    """Finds passages 1, 2, ... of documents of their own."""
+
+    is_local = True
+
+    async def search(self, queries, k):
+        return [[Passage(f"{query}{i}", f"d{i}", "", "") for i in range(1, k + 1)] for query in queries]
+
+
 def test_an_engine_that_fails_is_passed_on_and_nothing_is_kept():
     engine = PagingEngine(Engine(), 2)
     with pytest.raises(ToolError):

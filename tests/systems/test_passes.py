@@ -106,7 +106,7 @@ def of_answers(_system):
     system = SSP(None, tasks, None, None, None, None, 0, 4, fill="resample")
     given = []
 
-    async def play(drawn, key, stages):
+    async def play(drawn, key, stages, earlier):
         given.extend(task.text for task in drawn)
         return [SimpleNamespace(question=task if int(task.id[-1]) % 2 else None) for task in drawn]
 

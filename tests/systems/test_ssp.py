@@ -208,6 +208,7 @@ def test_resampling_draws_what_is_missing_until_the_batch_is_full(ssp):
     assert [len(tasks) for _, tasks, _ in system.play.calls] == [4, 2, 1]
     assert len(system.update.groups[1]["solver"]) == 4
     assert len(system.update.groups[1]["proposer"]) == 7
+    assert system.play.earlier == [0, 4, 6]
     answers = [task.text for _, tasks, _ in system.play.calls for task in tasks]
     assert len(set(answers)) == 7
 

@@ -2,14 +2,16 @@
 
 import asyncio
 
+import pytest
 import torch
 
+from evoseek.errors import TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_scores
 from evoseek.policy.load import load_policy
 from evoseek.training.agent import Agent
 from evoseek.training.given import load_settings
-from evoseek.training.probe import QUESTIONS, TOKENS, WeightsProbe
+from evoseek.training.probe import EXACT, QUESTIONS, TOKENS, WeightsProbe
 
 
 def probe(settings=None):
@@ -23,7 +25,7 @@ def probe(settings=None):
             "old_logprobs", samples, forward=LogprobModel(trained.model, temperature=1.0), token_budget=512
         )
 
-    return WeightsProbe(agent.solver([]), score), agent, trained
+    return WeightsProbe([(agent.solver([]), score)]), agent, trained
 
 
 def test_equal_weights_differ_by_rounding():
@@ -39,6 +41,17 @@ def test_a_sampler_that_missed_new_weights_is_seen_and_one_that_takes_them_is_no
     assert asyncio.run(check(1))["sampling/probe_difference"] > 0.01
     agent.sampler.update_weights(1, trained.model.state_dict())
     assert asyncio.run(check(2))["sampling/probe_difference"] < 1e-4
+
+
+def test_of_several_policies_each_is_compared():
+    (sound, _, _), (late, _, trained) = probe(), probe()
+    with torch.no_grad():
+        for parameter in trained.model.parameters():
+            parameter.mul_(1.05)
+    both = WeightsProbe([*sound.policies, *late.policies])
+    assert asyncio.run(both(1)) == asyncio.run(late(1))
+    with pytest.raises(TrainingError, match="does not compute the policy that is trained"):
+        asyncio.run(WeightsProbe(both.policies, EXACT)(1))
 
 
 def test_it_samples_a_few_tokens_with_the_rollouts_temperature_and_gives_its_slot_back():

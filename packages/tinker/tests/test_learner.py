@@ -187,6 +187,21 @@ def test_a_loss_that_is_not_finite_is_never_sent_back(make_samples, tmp_path):
     assert (tmp_path / "dump.json").exists()
 
 
+class OneSlope(ReinforceLoss):
+    """A finite loss, of which one token's slope is none."""
+
+    def __call__(self, inputs, totals):
+        result = super().__call__(inputs, totals)
+        last = inputs.logprobs[inputs.loss_mask][-1]
+        return Loss(result.loss + 0.0 * (last - last.detach()).sqrt(), {})
+
+
+def test_a_slope_that_is_not_finite_is_never_sent_back(make_samples):
+    policy, service = remote()
+    assert learner_of(policy, OneSlope()).update(make_samples(2))["learner/skipped_non_finite"] == 1
+    assert "forward_backward" not in service.calls
+
+
 @pytest.mark.parametrize("name", ["forward", "forward_backward", "optim_step", "create_lora_training_client"])
 def test_a_failure_of_the_service_stops_training_and_never_names_the_key(name, make_samples):
     def fails(call):

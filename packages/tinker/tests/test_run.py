@@ -96,6 +96,13 @@ def states_of(run):
     ]
 
 
+def test_rollouts_ahead_of_training_are_of_the_one_adapter_that_is_trained(service, places, tmp_path):
+    run = run_of("search-r1", places, tmp_path / "run", **{**FEW, "rollout.max_staleness": 1, "run.steps": 3})
+    assert run.train() == 3
+    assert len(service.trainings) == 1
+    assert all(row["sampling/probe_difference"] < 3e-4 for row in read_metrics(run.directory.metrics))
+
+
 def test_a_run_is_trained_sampled_and_resumed_at_the_service(service, places, tmp_path):
     run = run_of("search-r1", places, tmp_path / "run")
     assert run.train() == 2

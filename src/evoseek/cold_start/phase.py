@@ -62,6 +62,12 @@ class ColdStart:
             folder / f"{name}.jsonl" for name in ("demonstrations", "questions", "held_out")
         )
 
+    @property
+    def writing_seconds(self) -> float:
+        """Seconds that writing the questions took. Raises RunError for a damaged report."""
+        seconds = _read(self.report).get("seconds")
+        return seconds if isinstance(seconds, float) else 0.0
+
 
 def cold_start(
     settings: TrainingSettings,

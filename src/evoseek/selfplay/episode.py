@@ -80,15 +80,22 @@ class SelfPlay:
     ranks: Ranks | None = None
 
     async def __call__(
-        self, tasks: Sequence[Question], key: str, *, solve: bool = True, stages: Stages | None = None
+        self,
+        tasks: Sequence[Question],
+        key: str,
+        *,
+        solve: bool = True,
+        stages: Stages | None = None,
+        earlier: Sequence[Episode] = (),
     ) -> list[Episode]:
         """One episode per task, in the tasks' order. Ids and random streams are determined by `key` and the tasks' ids.
 
-        Without `solve` the questions are only proposed, filtered and verified.
+        Without `solve` the questions are only proposed, filtered and verified. The proposals of `earlier` episodes, of
+        other tasks, count as of the same batch.
         """
         numbered = list(enumerate(tasks))
         own = numbered if self.ranks is None else self.ranks.share(numbered)
-        batch = _Batch(self, len(own), solve)
+        batch = _Batch(self, len(own), solve, [episode.proposer for episode in earlier])
         batch.passed("propose")
         started = batch.ended["propose"]
         if not own:
@@ -172,6 +179,10 @@ def _failed_if_nothing_found(episodes: list[Episode]) -> list[Episode]:
     return [replace(episode, solvers=episode.solvers and as_failed(episode.solvers, failure)) for episode in failed]
 
 
+def _text(proposal: Trajectory) -> str:
+    return proposal.actions[-1].question or ""
+
+
 @dataclass(slots=True)
 class _Batch:
     """The state that the episodes of a batch share. `size` of them are played in this process."""
@@ -179,6 +190,7 @@ class _Batch:
     play: SelfPlay
     size: int
     solve: bool
+    earlier: Sequence[Trajectory] = ()
     ended: dict[str, float] = field(default_factory=dict[str, float])
     _proposals: dict[int, Trajectory] = field(default_factory=dict[int, Trajectory])
     _complete: asyncio.Event = field(default_factory=asyncio.Event)
@@ -213,25 +225,29 @@ class _Batch:
 
     def _find_duplicates(self) -> set[int]:
         texts: dict[object, dict[int, str]] = {}
-        for number, proposal in sorted(self._proposals.items()):
-            if not proposal.stop_reason.is_failure and self.play.rules(proposal) is None:
-                texts.setdefault(self._task(number), {})[number] = proposal.actions[-1].question or ""
         seen, found = NearDuplicates(self.play.near_duplicates), set[int]()
+        for proposal in filter(self._asks, self.earlier):
+            seen.is_new(_text(proposal))
+        for number, proposal in sorted(self._proposals.items()):
+            if self._asks(proposal):
+                texts.setdefault(self._task(number), {})[number] = _text(proposal)
         for own in texts.values():
             found |= {number for number, text in own.items() if not seen.is_new(text, remember=False)}
             for text in own.values():
                 seen.is_new(text)
         return found
 
+    def _asks(self, proposal: Trajectory) -> bool:
+        return not proposal.stop_reason.is_failure and self.play.rules(proposal) is None
+
     async def passages_of_others(self, index: int) -> list[tuple[Passage, ...]]:
         """The passages found by each proposer of the batch's other tasks, in the tasks' order. Proposers of the same
         task are excluded: they may have found the passages that this question is about."""
         await self._complete.wait()
-        return [
-            retrieved_passages(proposal)
-            for number, proposal in sorted(self._proposals.items())
-            if self._task(number) != self._task(index)
-        ]
+        others = (
+            proposal for number, proposal in sorted(self._proposals.items()) if self._task(number) != self._task(index)
+        )
+        return [retrieved_passages(proposal) for proposal in (*self.earlier, *others)]
 
     def _task(self, index: int) -> object:
         """The id of the task that the proposals of nested sampling share."""

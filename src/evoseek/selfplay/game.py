@@ -157,7 +157,8 @@ class Game:
 
     def proposer_update(self) -> GroupUpdate:
         """The update that trains the proposer: one optimizer step on a batch."""
-        return self.proposer_trainer.update_by(self._objective())
+        masked = self.settings.algorithm.mask_observations
+        return self.proposer_trainer.update_by(self._objective(), mask_observations=masked)
 
     def update(self) -> TwoRoleUpdate:
         """Both roles of one policy in the same optimizer steps."""
@@ -181,7 +182,10 @@ class Game:
             (passage.text for passage in context.corpus.passages()), what="the passages of the index"
         )
         parts = {**context.trainer.parts, **self.proposer_trainer.parts}
-        return replace(context.plan(system, self.play.solver, state=state), parts=parts, is_game=True)
+        made = context.plan(system, self.play.solver, state=state)
+        asked = replace(self.play.solver, sampler=self.proposer.sampler).at(self.settings.proposer.temperature)
+        others = [] if self.has_one_policy else [(asked, self.proposer_trainer.own_logprobs())]
+        return replace(made, parts=parts, is_game=True, others=others)
 
 
 def load_players(

@@ -131,6 +131,7 @@ class SelfPlaySettings(Section):
 class GameSettings(TrainingSettings, ABC):
     """Settings of every self-play system."""
 
+    has_critic = False
     proposer: ProposerSettings = table()
     filters: FilterSettings = FilterSettings()
     verification: VerificationSettings = VerificationSettings()

@@ -41,7 +41,6 @@ _ODD_SHARE, _UNIQUE_SHARE, _MANY_WORDS = 0.12, 0.55, 8
 _SURE_HITS = 3
 _NEAR = 0.67  # share of the highest count of function words from which another language is possible, too
 _NAMELIKE = re.compile(r"[A-Z][\w.&'-]*|[a-z]{1,3}|[a-z]?[A-Z]\w*|\w*\d\w*")
-_LATIN_WORD = re.compile(r"[A-Za-z\u00c0-\u024f][\w.&'’-]*")
 
 
 def instructs(text: str) -> bool:

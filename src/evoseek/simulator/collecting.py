@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -17,7 +17,7 @@ from evoseek.corpus.questions import parse_question, question_row
 from evoseek.corpus.rows import read_rows
 from evoseek.corpus.scripts import well_formed
 from evoseek.data.batches import BatchWork, Made
-from evoseek.errors import DataError, EvoseekError, first_problem
+from evoseek.errors import ConfigError, DataError, EvoseekError, first_problem
 from evoseek.files import write_atomic
 from evoseek.protocols import SearchEngine
 from evoseek.report.printable import say, say_left_out
@@ -167,6 +167,11 @@ def collect_searches(
     search came of it.
     """
     settings = context.settings
+    if any(getattr(tool, "context", 0) for tool in settings.tools):
+        raise ConfigError(
+            "The tool search asks with words before the query (context), which a simulator is not shown. Collect "
+            "searches without: set its context to 0 in tools."
+        )
     engine = PagingEngine(cast("SearchEngine", context.engine), pages)
     path, reward = lookup(settings, "questions.path") or "", settings.reward.name
     questions = read_questions(path, setting="questions.path", reward=reward)[:limit]
@@ -201,7 +206,7 @@ def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRec
         if not isinstance(asked, str) or not (query := well_formed(asked).strip()):  # the tool searched for nothing
             continue
         if result.passages:
-            for number, page in enumerate(engine.pages_of(query), start=1):
+            for number, page in enumerate(engine.pages_of(query, trajectory.question.hidden), start=1):
                 yield SearchRecord(
                     trajectory.question,
                     query,
@@ -216,20 +221,24 @@ def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRec
 class PagingEngine:
     """Asks `engine` for `pages` pages of results at once, gives the first of them and keeps all.
 
-    `pages_of` gives what was found for a query, page by page.
+    `pages_of` gives what was found for a query, page by page. Where documents are hidden, a query is asked again for
+    more.
     """
 
     def __init__(self, engine: SearchEngine, pages: int) -> None:
         self._engine, self._pages, self.is_local = engine, pages, engine.is_local
-        self._found: dict[str, list[list[Passage]]] = {}
+        self._found: dict[str, tuple[int, list[Passage]]] = {}  # the size of a page, and all that was found
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """The first page, of k passages. Raises ToolError."""
         results = await self._engine.search(queries, k * self._pages)
         for query, found in zip(queries, results, strict=True):
-            self._found[query] = [found[start : start + k] for start in range(0, len(found), k)]
+            size, most = self._found.get(query, (k, []))
+            self._found[query] = (min(size, k), max(most, found, key=len))
         return [found[:k] for found in results]
 
-    def pages_of(self, query: str) -> list[list[Passage]]:
-        """The pages of a query that was searched for, without empty ones."""
-        return self._found[query]
+    def pages_of(self, query: str, hidden: Collection[str] = ()) -> list[list[Passage]]:
+        """The pages of a query that was searched for, without empty ones and without documents that are `hidden`."""
+        size, found = self._found[query]
+        shown = [passage for passage in found if passage.document_id not in hidden][: size * self._pages]
+        return [shown[start : start + size] for start in range(0, len(shown), size)]

@@ -107,6 +107,7 @@ class DSPO(SearchR1):
     class Settings(SearchR1.Settings):
         """Settings of DSPO."""
 
+        has_critic = False  # which must see every group
         run: RunSettings = RunSettings(system="dspo")
         reward: RewardPart = part("guarded_substring_match")
         loss: LossPart = part("sequence", clip_low=3e-4, clip_high=4e-4)

@@ -23,6 +23,7 @@ from pydantic import Field
 
 from evoseek.chat.settings import SimulatorSettings
 from evoseek.credit.advantages import CreditPart
+from evoseek.errors import ConfigError
 from evoseek.loss.settings import LossPart
 from evoseek.reward.functions import RewardPart
 from evoseek.search.settings import SearchPart
@@ -75,6 +76,11 @@ class ZeroSearch(SearchR1):
         """From settings: the engine is the simulator, unless the caller brings one."""
         given = context.objects.search
         engine = context.simulated() if given is None else given
+        if not hasattr(engine, "simulating"):
+            raise ConfigError(
+                f"The search engine given to zerosearch, a {type(engine).__name__}, is no simulator: it has no method "
+                "simulating (see SimulatedEngine). Give one, or leave search out and set [simulator]."
+            )
         own, steps = settings.zerosearch, settings.run.steps
         noise = partial(noise_probability, total_steps=steps, start=own.noise_start, end=own.noise_end)
         return cls.plan(settings, context, engine, engine=engine, noise=noise)

@@ -78,7 +78,8 @@ class Context:
     """The context from which the parts that answer and score questions are built; nothing that trains is
     imported. It closes at the end of its `with` block everything that was opened.
 
-    `checkpoint` is the one whose policy is used, `notify` receives messages for the user.
+    `checkpoint` is the one whose policy is used, `notify` receives messages for the user. Raises ConfigError for an
+    object without a use.
     """
 
     def __init__(
@@ -91,6 +92,10 @@ class Context:
     ) -> None:
         self.settings, self.checkpoint, self.notify = settings, checkpoint, notify
         self.objects, self.closing = objects or Objects(), ExitStack()
+        if self.objects.search is not None and not settings.has_engine:
+            raise ConfigError(
+                f"A search engine was given, but {settings.run.system} searches the web. Leave search out, or give web."
+            )
         self._shared: dict[str, Any] = {}
 
     def __enter__(self) -> Self:
@@ -124,7 +129,7 @@ class Context:
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
         """The engine of the search tool."""
-        given = self.objects.search
+        given = self.objects.search if self.settings.searches_engine else None
         return build("search", self.settings.search, self) if given is None else given  # one may have a length of 0
 
     @cached_property

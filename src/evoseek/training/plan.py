@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
 from evoseek.checkpoints import Checkpoint
+from evoseek.credit.advantages import needs_critic
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.loss.likelihood import CrossEntropyLoss
+from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import RewardFn
@@ -24,6 +25,7 @@ from evoseek.training.agent import Agent
 from evoseek.training.context import Context, Objects
 from evoseek.training.inputs import ReviewedQuestions, training_questions
 from evoseek.training.loop import Evaluate, System, do_nothing
+from evoseek.training.probe import Probed
 from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import TrainingSettings
@@ -40,7 +42,8 @@ class TrainingPlan:
     evaluation `is_due` (step 0: before training); otherwise the settings do. `is_game` says that the policy is rewarded
     by a game that it plays itself, whose reward may rise while the policy gets worse: the held-out score is then
     watched for that. `state` is what checkpoints keep of the system besides the parts, and `measure` gives its own
-    held-out numbers, at every evaluation. `drop` drops what the system has begun of later steps.
+    held-out numbers, at every evaluation. `drop` drops what the system has begun of later steps. `others` are policies
+    that are trained beside the run's own, to be probed.
     """
 
     system: System
@@ -53,6 +56,7 @@ class TrainingPlan:
     state: State | None = None
     measure: Evaluate | None = None
     drop: Callable[[], Awaitable[None]] = do_nothing
+    others: Sequence[Probed] = ()
 
 
 class TrainingContext(Context):
@@ -123,8 +127,15 @@ class TrainingContext(Context):
     @cached_property
     def trainer(self) -> Trainer:
         """The trainer of the run's own policy."""
-        objective = Objective.of(self.settings, self.objects.loss, self.objects.credit)
-        return self.trainer_of(self.agent, objective)
+        settings, loss, credit = self.settings, self.objects.loss, self.objects.credit
+        if needs_critic(credit) and not settings.has_critic:
+            raise ConfigError(
+                f"The credit given, a {type(credit).__name__}, needs a critic, which {settings.run.system} does not "
+                "train. Give another one, or train search-r1."
+            )
+        if isinstance(loss, ReinforceLoss) and (problem := next(settings.off_policy("the loss is ReinforceLoss"), "")):
+            raise ConfigError(problem)
+        return self.trainer_of(self.agent, Objective.of(settings, loss, credit))
 
     def learn_supervised(self, total_steps: int) -> Trainer:
         """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -26,6 +27,7 @@ from evoseek.types import Completion, Question, SampleRequest, TrainingSample
 TOKENS = 16  # of each sample
 QUESTIONS = ("What comes next, and why?", "Who wrote it, and when?", "Which city lies by the longest river?")
 Drawn = tuple[str, list[TrainingSample], str]  # a sampler's name, its samples, and an error where there are none
+_LOST = "sampling/servers_lost"
 EXACT, ROUNDED = 3e-4, 0.1  # the bounds in float32 and in other types of number
 
 
@@ -37,10 +39,14 @@ def probe_bound(settings: TrainingSettings) -> float:
     return EXACT if is_exact else ROUNDED
 
 
+Probed = tuple[Roller, SampleTransform]
+"""What samples from a policy, and what puts the learner's own logprobs into `old_logprobs`."""
+
+
 @dataclass(frozen=True, slots=True)
 class WeightsProbe:
-    """Compares the logprobs of sampler and learner; of a sampler with `replicas`, those of each. `score` puts the
-    learner's own into `old_logprobs`.
+    """Compares the logprobs of sampler and learner, of each policy that is trained; of a sampler with `replicas`, those
+    of each.
 
     With several `ranks` each draws from its own servers, and all compare what all have drawn.
 
@@ -48,30 +54,34 @@ class WeightsProbe:
     for a sampler with replicas, `sampling/servers_lost`, the number of those that could not be compared.
     """
 
-    roller: Roller
-    score: SampleTransform
+    policies: Sequence[Probed]
     bound: float = math.inf
     ranks: Ranks = ALONE
 
     async def __call__(self, step: int) -> Mapping[str, float]:
         """The differences with the weights of a step. Raises TrainingError if a mean is beyond the bound, SamplerError
         if nothing could be sampled."""
-        sampler: Any = self.roller.sampler
+        found = [await self._probed(roller, score, step) for roller, score in self.policies]
+        sums = sum((Counter(row) for row in found), Counter[str]())
+        return {name: sums[name] if name == _LOST else max(row[name] for row in found) for name in found[0]}
+
+    async def _probed(self, roller: Roller, score: SampleTransform, step: int) -> Mapping[str, float]:
+        sampler: Any = roller.sampler
         replicas: Sequence[Any] | None = getattr(sampler, "replicas", None)
-        draws = (self._draw(one, step, number) for number, one in enumerate(replicas or [sampler]))
+        draws = (self._draw(roller, one, step, number) for number, one in enumerate(replicas or [sampler]))
         rows = await asyncio.gather(*draws)
         if replicas is not None:
             rows = [row for share in gathered(self.ranks, rows, list[Drawn]) for row in share]
-        found = [self._compared(samples, step, name) for name, samples, _ in rows if samples]
+        found = [self._compared(score(samples), step, name) for name, samples, _ in rows if samples]
         if not found:
             raise SamplerError(rows[0][2])
-        lost = {} if replicas is None else {"sampling/servers_lost": float(len(rows) - len(found))}
+        lost = {} if replicas is None else {_LOST: float(len(rows) - len(found))}
         numbers = {"difference": max(map(max, found)), "mean": max(map(fmean, found))}
         return {f"sampling/probe_{name}": number for name, number in numbers.items()} | lost
 
-    async def _draw(self, sampler: Sampler, step: int, number: int) -> Drawn:
+    async def _draw(self, roller: Roller, sampler: Sampler, step: int, number: int) -> Drawn:
         """One sample for each question."""
-        name, roller = str(getattr(sampler, "name", "the sampler")), self.roller
+        name = str(getattr(sampler, "name", "the sampler"))
         request = SampleRequest("", 0, (), TOKENS, roller.temperature or 1.0, roller.renderer.stop, roller.seed)
 
         async def sampled(place: int, text: str) -> TrainingSample:
@@ -88,10 +98,10 @@ class WeightsProbe:
         except SamplerError as error:
             return name, [], str(error)
 
-    def _compared(self, samples: Sequence[TrainingSample], step: int, name: str) -> list[float]:
+    def _compared(self, scored: Sequence[TrainingSample], step: int, name: str) -> list[float]:
         differences = [
             abs(own - other)
-            for sample in self.score(samples)
+            for sample in scored
             for own, other, is_action in zip(
                 sample.rollout_logprobs, sample.old_logprobs or (), sample.loss_mask, strict=True
             )

@@ -201,6 +201,8 @@ class TrainingSettings(Section):
     """Whether training searches the engine of [search] (else: a simulator, or the web)."""
     has_engine: ClassVar[bool] = True
     """Whether a policy that is asked or examined searches an engine (else: the web)."""
+    has_critic: ClassVar[bool] = True
+    """Whether a credit may ask for a critic."""
     run: RunSettings = RunSettings()
     policy: PolicySettings = PolicySettings()
     lora: LoraSettings = LoraSettings()
@@ -242,9 +244,12 @@ class TrainingSettings(Section):
                 f"evaluation.index is {self.evaluation.index}, but search.name is remote, which searches "
                 "no index of evoseek's. Leave evaluation.index out."
             )
-        if self.loss.name != "reinforce":
-            return
-        why = "loss.name is reinforce, whose gradient is right for tokens of the current policy alone, but"
+        if self.loss.name == "reinforce":
+            yield from self.off_policy("loss.name is reinforce")
+
+    def off_policy(self, loss: str) -> Iterator[str]:
+        """What is wrong with a plain policy gradient where tokens are of an older policy."""
+        why = f"{loss}, whose gradient is right for tokens of the current policy alone, but"
         if (batches := self.algorithm.mini_batches) > 1:
             yield f"{why} algorithm.mini_batches is {batches}. Set it to 1, or loss.name to clipped."
         if self.max_staleness and self.algorithm.importance == "none":

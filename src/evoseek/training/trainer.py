@@ -242,7 +242,7 @@ class Trainer:
 
 def samples_apart(settings: TrainingSettings, ranks: Ranks) -> bool:
     """Whether the sampler computes in this process with a whole copy of the policy, beside what is trained."""
-    served = isinstance(settings.sampler, EngineSettings)
+    served = isinstance(settings.sampler, EngineSettings) or settings.learner.is_remote
     return not served and (ranks.size > 1 or settings.max_staleness > 0)
 
 

@@ -57,7 +57,7 @@ def run(policy, directory, what, *, server=None):
             sampler = VLLMSampler(policy, [Link(url, own, attempts=2, wait_s=0.001)], max_length=256, files=files)
             agent = Agent.of(load_settings(), policy)
             solver = Agent(agent.settings, policy, sampler, agent.prompts, agent.limits).solver([])
-            return await what(sampler, server, WeightsProbe(solver, score, EXACT))
+            return await what(sampler, server, WeightsProbe([(solver, score)], EXACT))
 
     return asyncio.run(within())
 

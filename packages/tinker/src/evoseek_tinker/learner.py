@@ -137,7 +137,8 @@ class TinkerLearner(LearnerBase[LossInputs]):
             terms = [self._differentiate(batch) if batch.samples else None for batch in batches]
             made = [term for term in terms if term]
             loss = sum(term.metrics["loss"] for term in made)
-            largest = max(abs(slope) for term in made for row in term.slopes for slope in row)
+            every = [abs(slope) for term in made for row in term.slopes for slope in row]
+            largest = max(every) if all(map(math.isfinite, every)) else math.nan  # max overlooks what is not a number
             if not (math.isfinite(loss) and math.isfinite(largest)):
                 self.skip_non_finite([sample for batch in batches for sample in batch.samples], loss, largest)
                 return {"learning_rate": rate}, [{} for _ in batches]

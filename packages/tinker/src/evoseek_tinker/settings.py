@@ -105,6 +105,6 @@ def _unsupported(settings: Section) -> Iterator[str]:
     for key in ("rollout.temperature", "proposer.temperature"):
         if (value := lookup(settings, key)) not in (None, 1.0):
             yield f"{service}reports and trains logprobs of temperature 1, but {key} is {value}. Set it to 1."
-    for key in ("evaluation.temperature", "dr_zero.writing_temperature", "verification.temperature"):
+    for key in ("evaluation.temperature", "dr_zero.writing_temperature"):
         if (value := lookup(settings, key)) not in (None, 0.0, 1.0):
             yield f"{service}samples at temperature 1, or greedily at 0, but {key} is {value}. Set it to one of them."

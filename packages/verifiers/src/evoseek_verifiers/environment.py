@@ -103,7 +103,7 @@ def _opened(arguments_json: str) -> Opened:
         index = settings.evaluation.index or settings.search.index
         check_index(index, setting="index (evaluation.index)", engine=settings.search)
     context = closing.enter_context(Context(settings))
-    questions = read_questions(evaluation_path(settings), setting="questions (evaluation.path)")
+    questions = read_questions(evaluation_path(settings), setting="evaluation.path (questions)")
     prompts = load_prompts("default" if settings.policy.prompts == "auto" else settings.policy.prompts)
     env, limits = chat_environment(context, prompts, context.held_out_engine if settings.has_engine else None)
     asked = questions[: settings.evaluation.limit]

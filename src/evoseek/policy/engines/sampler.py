@@ -4,7 +4,6 @@ trajectory stays with one server, whose cache holds its beginning."""
 from __future__ import annotations
 
 import hashlib
-import os
 import shutil
 import uuid
 from collections.abc import Generator, Mapping, Sequence
@@ -20,6 +19,7 @@ from transformers import PreTrainedModel
 
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
 from evoseek.files import remove_directory, replace_directory
+from evoseek.http.server import key_of
 from evoseek.policy.engines.launch import HOST, Command, Model, free_ports, launch
 from evoseek.policy.engines.link import Link, check_address
 from evoseek.policy.engines.vllm import VLLM, Weights
@@ -49,7 +49,7 @@ class VLLMSampler:
     @classmethod
     def build(cls, settings: EngineSettings, context: SamplerContext) -> VLLMSampler:
         """From settings. Raises ConfigError."""
-        policy, run, key = context.policy, context.run, _key(settings.api_key_env)
+        policy, run, key = context.policy, context.run, key_of(settings.api_key_env, setting="sampler.api_key_env")
         _check_processes(settings, run.processes)
         _check_sharing(policy, run)
         run.policies.append(policy)
@@ -76,7 +76,7 @@ class VLLMSampler:
         none if it is given addresses. Raises ConfigError for so many processes, for an address that is none, and
         without the API key."""
         _check_processes(settings, processes)
-        _key(settings.api_key_env)
+        key_of(settings.api_key_env, setting="sampler.api_key_env")
         for url in settings.urls:
             check_address(url)
         if settings.urls:
@@ -187,17 +187,6 @@ def _check_sharing(policy: Policy, run: SamplerRun) -> None:
 
 def _rank(url: str, trajectory_id: str) -> bytes:
     return hashlib.sha256(f"{url} {trajectory_id}".encode()).digest()
-
-
-def _key(variable: str) -> str:
-    if not variable:
-        return ""
-    if not (key := os.environ.get(variable, "")):
-        raise ConfigError(
-            f"sampler.api_key_env names the environment variable {variable}, which is not set. Set it to the servers' "
-            "API key, or leave the setting out if they need none."
-        )
-    return key
 
 
 class WeightFiles:
