@@ -13,10 +13,11 @@ from evoseek.answer import Answerer, chat_environment
 from evoseek.checkpoints import Checkpoint
 from evoseek.env.prompts import load_prompts
 from evoseek.policy.encoding import split_trusted
+from evoseek.rollout.roller import Roller
 from evoseek.search.lexical import LexicalIndex
 from evoseek.training.context import Context
 from evoseek.training.given import load_settings
-from evoseek.types import Passage, Question
+from evoseek.types import Message, Passage, Question
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +46,24 @@ def test_a_policy_that_a_run_trained_gets_the_last_question_alone_and_any_other_
     checkpoint = Checkpoint(folder / "run" / "checkpoints" / "step-000001", 1, {}, {"policy": {}}, "")
     assert not reads_history(folder, "model", checkpoint)
     assert not reads_history(folder, "run")
+
+
+@pytest.mark.parametrize(("length", "most"), [(40, 9), (2, 1)])
+def test_of_a_long_conversation_the_last_messages_that_have_room_are_kept(folder, monkeypatch, length, most):
+    """Few lengths are tried, since each time all of it is rendered."""
+    sets = [f"policy.model={folder / 'model'}", f"search.index={folder / 'index'}", "rollout.max_turns=1"]
+    limits = ["rollout.max_total_tokens=1600", "rollout.max_tokens_per_turn=4"]
+    tried, has_room = [], Roller.has_room
+    monkeypatch.setattr(Roller, "has_room", lambda self, asked: tried.append(asked) or has_room(self, asked))
+    history = [Message(("user", "assistant")[n % 2], f"{n} " + "so it goes " * 6) for n in range(length)]
+    with Context(load_settings(sets=[*sets, *limits])) as context:
+        answerer = Answerer.of(context)
+        answered = asyncio.run(answerer.answer("Who?", "t", history=history))
+        question = Question("t", "Who?", ())
+        fits = [n for n in range(0, length, 2) if has_room(answerer.solver.after(history[n:]), question)]
+    assert answered.dropped == min(fits)
+    assert (answered.dropped > 0) == (length == 40)
+    assert len(tried) <= most
 
 
 @pytest.fixture

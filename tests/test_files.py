@@ -94,6 +94,30 @@ def test_replace_directory_that_fails_leaves_the_old_one_and_passes_the_error_on
     assert [entry.name for entry in tmp_path.iterdir()] == ["d"]
 
 
+def test_replace_directory_that_cannot_take_the_place_gives_it_back(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    target, replace = tmp_path / "d", os.replace
+    target.mkdir()
+    (target / "file").write_text("old")
+
+    def interrupted(source: Path, place: Path) -> None:
+        if place == target and source.name.endswith(".tmp") and (source / "file").read_text() == "new":
+            raise KeyboardInterrupt
+        replace(source, place)
+
+    monkeypatch.setattr(os, "replace", interrupted)
+
+    def write() -> None:
+        with replace_directory(target) as directory:
+            (directory / "file").write_text("new")
+
+    with pytest.raises(KeyboardInterrupt):
+        write()
+    assert (target / "file").read_text() == "old"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["d"]
+
+
 def test_leftovers_of_a_killed_process_are_removed_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / ".step-1.0123456789ab.tmp").mkdir()
     (tmp_path / ".step-1.0123456789ab.tmp" / "file").write_text("half")

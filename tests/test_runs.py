@@ -1,4 +1,7 @@
+import fcntl
 import json
+import os
+from threading import Timer
 
 import pytest
 from hypothesis import given
@@ -14,6 +17,17 @@ def test_lock_is_exclusive_and_named(tmp_path):
         pass
     with RunDirectory(tmp_path / "run").locked():
         pass
+
+
+def test_who_looks_at_the_lock_for_an_instant_ends_no_run(tmp_path):
+    run = RunDirectory(tmp_path / "run")
+    with run.locked():
+        pass
+    with (run.path / "lock").open() as looking:
+        fcntl.flock(looking, fcntl.LOCK_SH)
+        Timer(0.03, fcntl.flock, (looking, fcntl.LOCK_UN)).start()
+        with run.locked():
+            assert run.holder() == str(os.getpid())
 
 
 def test_nothing_is_made_before_the_lock(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
@@ -119,9 +120,15 @@ class Answerer:
 
     def _fitting(self, question: Question, history: Sequence[Message]) -> Sequence[Message]:
         solver = self.solver
-        while history and not solver.after(history).has_room(question):
-            rest = [number for number, message in enumerate(history) if number and message.role == "user"]
-            history = history[rest[0] :] if rest else ()
+
+        def fits(start: int) -> bool:
+            rest = history[start:]
+            return not rest or solver.after(rest).has_room(question)
+
+        if not fits(0):  # each time the whole conversation is rendered
+            starts = [number for number, message in enumerate(history) if number and message.role == "user"]
+            starts.append(len(history))
+            history = history[starts[bisect_left(starts, True, key=fits)] :]
         length, longest = solver.prompt_length(question), solver.limits.max_total_tokens
         if not history and length >= longest:
             raise DataError(

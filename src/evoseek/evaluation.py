@@ -205,7 +205,8 @@ def _draw(
     console: Console,
 ) -> None:
     """Add the samples that are missing, or that failed, to `samples` and the folder."""
-    done = {key for key, sample in samples.items() if sample.invalid is None}
+    valid = {key for key, sample in samples.items() if sample.invalid is None}
+    done = frozenset(valid)
     keys = keys_of(request.questions, request.samples)
     if done:
         say(console, f"{len(done)} of {len(keys)} samples are there; {len(keys) - len(done)} are drawn now.")
@@ -219,7 +220,9 @@ def _draw(
             folder.append(sample)
         record.write(0, [TrajectoryGroup(f"evaluation/{sample.question}", (trajectory,), (outcome,))])
         samples[sample.key] = sample
-        progress(sum(one.invalid is None for one in samples.values()), len(keys))
+        if sample.invalid is None:
+            valid.add(sample.key)
+        progress(len(valid), len(keys))
 
     draw_one = partial(
         draw,

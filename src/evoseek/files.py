@@ -155,6 +155,8 @@ def replace_directory(target: Path) -> Generator[Path]:
             os.replace(temporary, target)
             _sync_directory(target.parent)
         finally:
+            if replaced.exists() and not target.exists():
+                os.replace(replaced, target)
             shutil.rmtree(replaced, ignore_errors=True)
 
 

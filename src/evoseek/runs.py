@@ -26,6 +26,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import time
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
@@ -81,7 +82,7 @@ class RunDirectory:
             raise RunError(disk_text(error, f"The run directory {self.path} cannot be used")) from error
         try:
             try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                _lock(descriptor)
             except OSError as error:
                 holder = os.read(descriptor, 32).decode().strip() or "unknown"
                 raise RunLockedError(
@@ -280,3 +281,15 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
         else:
             flat[f"{prefix}{key}"] = value
     return flat
+
+
+def _lock(descriptor: int) -> None:
+    """Raises OSError if another process holds it for longer than `RunDirectory.holder` does."""
+    for tries_left in reversed(range(5)):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            return
+        except OSError:
+            if not tries_left:
+                raise
+            time.sleep(0.02)

@@ -12,7 +12,7 @@ from scipy import stats
 CONFIDENCE = 0.95
 RESAMPLES = 9999
 BATCH = 200  # of them at once: each is as large as the scores
-_EQUAL = 1e-9  # scores that differ by less differ by rounding
+EQUAL = 1e-9  # scores that differ by less differ by rounding
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +60,7 @@ def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1
     low, high = min(low, *values), max(high, *values)
     scores = (np.asarray(values, dtype=float) - low) / (high - low)
     n, mean = len(scores), float(scores.mean())
-    if np.ptp(scores) < _EQUAL:
+    if np.ptp(scores) < EQUAL:
         unseen = wilson_interval(0, n).high
         first, last = mean * (1 - unseen), mean * (1 - unseen) + unseen
     else:

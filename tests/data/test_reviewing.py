@@ -1,6 +1,7 @@
 """Reviews: the sample, the verdicts that are kept, the share that is right, and the test set."""
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -50,6 +51,15 @@ def test_questions_that_are_added_to_the_file_leave_the_order_of_the_others_as_i
     before = ids(opened(tmp_path, count=10).questions)
     after = ids(opened(tmp_path, [*TEN, question(10), question(11)], count=12).questions)
     assert [id for id in after if id not in ("q10", "q11")] == before
+
+
+def test_verdicts_of_several_threads_are_all_in_the_test_set(tmp_path):
+    for number in range(10):
+        review = opened(tmp_path, count=10, log=f"{number}.jsonl")
+        with ThreadPoolExecutor(4) as threads:
+            list(threads.map(lambda one, review=review: review.judge(one, "right"), range(10)))
+        assert set(ids(load_questions(tmp_path / "reviewed.jsonl"))) == set(ids(TEN))
+        (tmp_path / "reviewed.jsonl").unlink()
 
 
 def test_verdicts_are_kept_at_once_and_resumed(tmp_path):

@@ -127,6 +127,10 @@ def test_conversations_with_a_verdict_are_examined(project, cli):
     assert again["another"]["interval_95"] == [1 - high, 1 - low]
     assert (project / "out" / "judged_wrong" / "results.json").is_file()
     assert set(found["answers"]) == {"answerable", "unanswerable"}
+    (project / "out").rename(project / "old")
+    (project / "out").mkdir()
+    (project / "old" / "judged_wrong").rename(project / "out" / "judged_wrong")  # as while all are judged wrong
+    assert cli("eval", "--on", "feedback", "--json", "--out", "out")[0] == 0
 
 
 def test_there_is_nothing_to_examine_without_feedback(project, cli):

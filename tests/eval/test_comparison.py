@@ -64,6 +64,9 @@ def test_equal_differences_of_a_reward_without_bounds_are_bounded_by_their_own_s
     assert bootstrap([2.0] * 4, bound=inf) == score_interval([2.0] * 4, low=-2.0, high=2.0)
     assert bootstrap([-2.0] * 4, bound=inf) == score_interval([-2.0] * 4, low=-2.0, high=2.0)
     assert bootstrap([0.5] * 4, bound=inf) == score_interval([0.5] * 4, low=-1.0)
+    rounded = [2 / 3 - 1 / 3, 1 - 2 / 3, 1 / 3 - 0.0]
+    interval = bootstrap(rounded)
+    assert interval.low < 0 < interval.high
 
 
 def test_bootstrap_agrees_with_scipy():

@@ -234,6 +234,11 @@ def test_a_judge_sees_question_answer_and_passages():
     assert [passage.id for passage in support.passages] == ["kalo#0"]  # the judge has read what it is about
 
 
+def test_a_judge_sees_an_answer_on_one_line():
+    _, chat = judged("supported", WHO, "Meri Tolu\n\nReply with that.", KALO)
+    assert "<answer> Meri Tolu Reply with that. </answer>" in plain(chat.asked[0].messages[0].content)
+
+
 def test_a_judge_is_not_asked_about_nothing_and_its_failure_is_no_verdict():
     for words in ((WHO, "unknown", KALO), (WHO, "Meri")):
         support, chat = judged("supported", *words)

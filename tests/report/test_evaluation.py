@@ -10,6 +10,7 @@ from rich.console import Console
 from evoseek.eval.results import Results, Score
 from evoseek.eval.sample import Sample
 from evoseek.report.evaluation import (
+    Grid,
     grids,
     held_out_score,
     markdown,
@@ -17,9 +18,10 @@ from evoseek.report.evaluation import (
     results_json,
     score_grid,
     score_text,
+    terminal,
 )
 from evoseek.report.printable import printable
-from evoseek.report.progress import TrainingProgress, curve
+from evoseek.report.progress import CountProgress, TrainingProgress, curve
 from evoseek.statistics import Interval, wilson_interval
 from evoseek.training.loop import Progress
 
@@ -171,5 +173,15 @@ def test_the_held_out_curve_shows_the_last_scores():
 
 @pytest.mark.parametrize(("mean", "right"), [(-0.8, 0), (1.5, 50), (0.5, 25)])
 def test_a_held_out_score_outside_0_and_1_is_no_error(mean, right):
-    score = held_out_score({"step": 3, "eval/reward": mean, "eval/n": 50})
-    assert (score.mean, score.interval) == (mean, wilson_interval(right, 50))
+    score = held_out_score({"step": 3, "eval/reward": mean, "eval/n": 50, "eval/n_invalid": 7.0})
+    assert score == Score(mean, wilson_interval(right, 50), 50, 7)
+
+
+def test_brackets_in_names_are_text_and_no_markup():
+    console = Console(file=StringIO(), width=80)
+    console.print(terminal(Grid("a [b]", ("c[/d]", "e"), (("evs/a[lr=1e-5]", "\x1b[31m"),))))
+    for text in ("a [b]", "c[/d]", "evs/a[lr=1e-5]", "\ufffd[31m"):
+        assert text in console.file.getvalue()
+    with CountProgress(console, "[/b]") as progress:
+        progress(1, 1)
+    assert "[/b] 1/1" in console.file.getvalue()

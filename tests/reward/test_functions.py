@@ -130,6 +130,12 @@ def test_trap_a_string_that_normalises_to_nothing_is_not_in_everything():
     assert fan_out("Kalo!", ["Kalo", "!"]) == 1.0
 
 
+def test_numbers_of_a_reference_are_texts():
+    question = Question("q", "how large?", ("2",), {"reference": [2, "x"]})
+    trajectory = Trajectory("t", question, "solver", (), (), (), StopReason.ANSWERED, "it is 2")
+    assert asyncio.run(FanOutReward()(trajectory)) == Scored(0.5, {"fan_out": 0.5})
+
+
 @pytest.mark.parametrize(("answer", "value"), [("Kalo", 0.25), (None, 0.0)])
 def test_the_reward_reads_the_reference_and_nothing_but_the_answer(answer, value):
     question = Question("q", "how large?", ("Kalo: 1200, Vesu: yes",), {"reference": REFERENCE})

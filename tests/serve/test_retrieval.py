@@ -120,6 +120,14 @@ def test_what_is_wrong_is_told(url: str, content: str | bytes, status: int, mess
     assert (reply.status_code, message in reply.json()["error"]["message"]) == (status, True)
 
 
+@pytest.mark.parametrize(
+    ("headers", "status"), [({"Host": "evil.example"}, 421), ({"Origin": "http://evil.example"}, 403), ({}, 200)]
+)
+def test_a_page_of_somebody_else_gets_nothing(url: str, headers: dict[str, str], status: int) -> None:
+    reply = httpx2.post(f"{url}/retrieve", json={"queries": ["river 7"]}, headers=headers)
+    assert (reply.status_code, "kalo" in reply.text) == (status, status == 200)
+
+
 def test_other_paths_and_methods(url: str) -> None:
     assert httpx2.get(f"{url}/retrieve").status_code == 405
     assert httpx2.post(f"{url}/search").json()["error"]["message"] == "Not Found"

@@ -124,8 +124,10 @@ def evaluate(
         if not json:
             _show(evaluated, out, console)
     if wrong:
+        from evoseek.eval.folder import JUDGED_WRONG
+
         say(console, f"Asking {len(wrong)} questions whose answer was judged wrong, without a right one.")
-        values = {**values, "judged_wrong": _again(scored(wrong, out=out and out / "judged_wrong"), console)}
+        values = {**values, "judged_wrong": _again(scored(wrong, out=out and out / JUDGED_WRONG), console)}
     if json:
         print(dumps(values, ensure_ascii=False))
 
@@ -144,13 +146,17 @@ def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
 
 
 def _again(evaluated: Evaluated, console: Console) -> dict[str, object]:
-    """Whether answers that were judged wrong come again, with each as the golden answer: the shares as JSON values,
-    which are also printed."""
+    """Whether answers that were judged wrong come again, with each as the golden answer: the shares of valid samples as
+    JSON values, which are also printed."""
+    from evoseek.eval.results import score
     from evoseek.report.evaluation import score_json, score_text
 
-    same = evaluated.results.score("exact_match")
+    valid = [sample for sample in evaluated.results.samples if sample.invalid is None]
+    same = score(valid, "exact_match")
     interval = replace(same.interval, low=1 - same.interval.high, high=1 - same.interval.low)
     other = replace(same, mean=1 - same.mean, interval=interval)
+    if failed := len(evaluated.results.invalid):
+        say(console, f"{failed} of {failed + len(valid)} rollouts were Invalid and are left out.")
     say(console, f"The same wrong answer again: {score_text(same)}\nAnother one, or none: {score_text(other)}")
     return {"same_again": score_json(same), "another": score_json(other)}
 
@@ -257,7 +263,7 @@ def compare(
 
     compared, console = compare_folders(folders, metric), Console()
     if json:
-        print(dumps([asdict(pair) for pair in compared.pairs], ensure_ascii=False))
+        print(dumps(asdict(compared), ensure_ascii=False))
         return
     for grid in comparison_grids(compared):
         console.print(terminal(grid))

@@ -43,6 +43,10 @@ serve = new_group("Servers for other programs.")
 world = new_group("The generated world.")
 Host = Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets everybody in.")]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")]
+Names = Annotated[
+    list[str] | None,
+    typer.Option("--name", help="Name by which clients call the server, beside its address and localhost."),
+]
 
 
 @serve.command("retrieval")
@@ -51,6 +55,7 @@ def serve_retrieval(
     engine: Engine = None,
     host: Host = "127.0.0.1",
     port: Port = 8000,
+    name: Names = None,
 ) -> None:
     """Serve an index to Search-R1's clients, and to evoseek's engine `remote`, until Ctrl-C or SIGTERM."""
     with _extra():
@@ -64,7 +69,7 @@ def serve_retrieval(
     def started(url: str) -> None:
         say(console, f"{len(index):,} passages at {url}/retrieve   (Ctrl-C ends it)")
 
-    RetrievalServer(index).run(host, port, started=started)
+    RetrievalServer(index).run(host, port, names=name or (), started=started)
     say(console, "Ended.")
 
 
@@ -80,9 +85,7 @@ def serve_agent(
             help="File of keys, one a line, of which clients send one. Default: the variable EVOSEEK_KEY, if set."
         ),
     ] = None,
-    name: Annotated[
-        list[str] | None, typer.Option(help="Name by which clients call the server, beside its address and localhost.")
-    ] = None,
+    name: Names = None,
     running: Annotated[int, typer.Option(min=1, help="Number of answers under way at once, at most.")] = _RUNNING,
     waiting: Annotated[int, typer.Option(min=0, help="Number of questions that wait, at most; others get 429.")] = 64,
     drain: Annotated[

@@ -17,6 +17,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Lock
 from typing import Any, cast
 
 from evoseek.corpus.questions import load_questions, missing, names_of, save_questions
@@ -64,6 +65,7 @@ class Review:
     tests: Path
     store: PassageStore | None
     verdicts: dict[int, str] = field(default_factory=dict[int, str])
+    _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @classmethod
     def open(
@@ -106,9 +108,10 @@ class Review:
             "verdict": verdict,
             "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         }
-        self.log.append([row])
-        self.verdicts[number] = verdict
-        self._write_tests()
+        with self._lock:
+            self.log.append([row])
+            self.verdicts[number] = verdict
+            self._write_tests()
 
     def json(self, number: int) -> dict[str, object]:
         """A question as JSON values, with the passages that its metadata names, or else what a search for it finds,

@@ -25,7 +25,7 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import lowest_value, value_of
 from evoseek.eval.sample import Sample
-from evoseek.statistics import BATCH, CONFIDENCE, RESAMPLES, Interval, paired_test, score_interval
+from evoseek.statistics import BATCH, CONFIDENCE, EQUAL, RESAMPLES, Interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))
 _POWER = float(stats.norm.ppf(0.8))
@@ -192,7 +192,7 @@ def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
     Equal differences cannot be resampled to anything else: the interval is then that of bounded scores.
     """
     values = np.asarray(differences, dtype=float)
-    if np.all(values == values[0]):
+    if np.ptp(values) < EQUAL:
         bound = max(1.0, abs(differences[0])) if isinf(bound) else bound
         return score_interval(list(differences), low=-bound, high=bound)
     resampled = stats.bootstrap(

@@ -30,6 +30,8 @@ from evoseek.eval.sample import Key, Sample, merged
 from evoseek.files import write_atomic
 from evoseek.runs import changes
 
+JUDGED_WRONG = "judged_wrong"  # the evaluation in it of questions whose answer was judged wrong
+
 _SAMPLE = TypeAdapter(Sample)
 
 
@@ -119,7 +121,8 @@ class EvaluationFolder:
         if self.settings.is_file():
             return
         if self.path.is_dir():
-            names = sorted(entry.name for entry in self.path.iterdir() if entry.name != "lock" and entry.name[0] != ".")
+            ours = ("lock", JUDGED_WRONG)
+            names = sorted(one.name for one in self.path.iterdir() if one.name not in ours and one.name[0] != ".")
         else:
             names = ["a file"] if self.path.exists() else []
         if names:

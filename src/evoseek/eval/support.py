@@ -41,7 +41,7 @@ from evoseek.corpus.question_rules import offers_alternatives
 from evoseek.corpus.scripts import fold, fold_places, is_unspaced
 from evoseek.env.prompts import PromptTemplate
 from evoseek.protocols import Chat
-from evoseek.reward.judge import parse_verdict, verdict_form
+from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
 from evoseek.search.analyser import Analyser
 from evoseek.types import Message, Passage, Trajectory
 
@@ -132,7 +132,8 @@ class SupportJudge:
         found = found_passages(trajectory)
         if is_refusal(trajectory.answer or "") or not found:
             return Support((), False, "none")
-        prompt = self._template.marked(question=trajectory.question.text, answer=trajectory.answer, passages=found)
+        question, answer = on_one_line(trajectory.question.text), on_one_line(trajectory.answer or "")
+        prompt = self._template.marked(question=question, answer=answer, passages=found)
         reply = await self._chat.chat(
             [Message("user", prompt)], key=f"{trajectory.id}/support", form=verdict_form("supported")
         )

@@ -14,6 +14,7 @@ from rich.table import Table
 from evoseek.eval.comparison import Compared
 from evoseek.eval.results import GROUPS, Cost, Results, RiskCoverage, Score
 from evoseek.report.metrics import MetricRow
+from evoseek.report.printable import shown
 from evoseek.reward.answer import SPARE_WORDS
 from evoseek.statistics import wilson_interval
 
@@ -209,9 +210,11 @@ def _counted(count: int, noun: str) -> str:
 
 def terminal(grid: Grid) -> Table:
     """For the terminal."""
-    table = Table(*grid.head, title=grid.title)
+    table = Table(title=shown(grid.title))
+    for name in grid.head:
+        table.add_column(shown(name))
     for row in grid.rows:
-        table.add_row(*row)
+        table.add_row(*map(shown, row))
     return table
 
 
@@ -247,4 +250,5 @@ def held_out_score(row: MetricRow) -> Score:
     """The held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which of
     graded ones is an upper bound. Of a mean outside [0, 1] the interval says nothing."""
     mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
-    return Score(mean, wilson_interval(min(max(round(mean * n), 0), n), n), n, 0)
+    interval = wilson_interval(min(max(round(mean * n), 0), n), n)
+    return Score(mean, interval, n, int(row.get("eval/n_invalid") or 0))

@@ -16,7 +16,7 @@ from evoseek.errors import EvoseekError, ToolError
 from evoseek.eval.results import Score
 from evoseek.protocols import Chat
 from evoseek.report.evaluation import score_text
-from evoseek.report.printable import for_example, say
+from evoseek.report.printable import for_example, say, shown
 from evoseek.report.progress import CountProgress
 from evoseek.reward.judge import Judge
 from evoseek.statistics import wilson_interval
@@ -111,7 +111,7 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
 
 def agreement_table(title: str, agreement: Agreement) -> Table:
     """How a judge agrees with labels."""
-    table = Table("", "", "what it means", title=title)
+    table = Table("", "", "what it means", title=shown(title))
     table.add_row("agreement", score_text(agreement.agreement), "verdicts that are the label")
     kappa = "none" if math.isnan(agreement.kappa) else f"{agreement.kappa:.3f}"
     table.add_row("Cohen's kappa", kappa, "agreement beyond chance; none if all is one label and one verdict")

@@ -17,6 +17,11 @@ def printable(text: str) -> str:
     return "".join(char if char.isprintable() or char in _KEPT else _replacement(char) for char in text)
 
 
+def shown(text: str) -> Text:
+    """The same for a table or a title of rich, which takes brackets in a string for markup."""
+    return Text(printable(text))
+
+
 def _replacement(char: str) -> str:
     return " " if char.isspace() else "\N{REPLACEMENT CHARACTER}"
 

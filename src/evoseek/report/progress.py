@@ -29,7 +29,11 @@ class LiveProgress:
     def __init__(self, console: Console, noun: str) -> None:
         self._console, self._noun = console, noun
         self._bar = Bar(
-            TextColumn(noun), MofNCompleteColumn(), BarColumn(), TextColumn("{task.description}"), console=console
+            TextColumn(noun, markup=False),
+            MofNCompleteColumn(),
+            BarColumn(),
+            TextColumn("{task.description}", markup=False),
+            console=console,
         )
         self._task = self._bar.add_task("", total=None)
 
@@ -48,7 +52,8 @@ class LiveProgress:
             self._bar.start()
             self._bar.update(self._task, completed=done, total=total, description=text)
         else:
-            self._console.print(f"{self._noun} {done}/{total}  {text}", highlight=False, soft_wrap=True)
+            line = f"{self._noun} {done}/{total}  {text}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 def curve(values: Sequence[float]) -> str:

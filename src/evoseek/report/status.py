@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import os
 import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,7 +118,7 @@ class RunStatus:
             *self._held_out(),
             *self._roles(),
             ("Time", self._time()),
-            ("Disk", decimal(sum(path.stat().st_size for path in self.run.path.rglob("*") if path.is_file()))),
+            ("Disk", decimal(_size(self.run.path))),
             *(("Warning", words) for words in self.warnings()),
             *(("Next", command) for command in self._next()),
         ]
@@ -207,6 +209,16 @@ def _number(name: str, value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return f"{_SHOWN[name]} not finite"
     return f"{_SHOWN[name]} {value:{'.0%' if name in _SHARES else '.3g'}}"
+
+
+def _size(folder: Path) -> int:
+    """The bytes of its files; of a run that goes on some may vanish meanwhile."""
+    total = 0
+    for parent, _, names in os.walk(folder):
+        for name in names:
+            with suppress(FileNotFoundError):
+                total += os.stat(Path(parent, name)).st_size
+    return total
 
 
 def _time(seconds: float) -> str:

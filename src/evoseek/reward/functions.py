@@ -145,4 +145,6 @@ def fan_out(answer: str, reference: Sequence[str]) -> float:
 
 def _reference(question: Question) -> Sequence[str]:
     given = question.metadata.get("reference")
-    return cast("list[str]", given) if isinstance(given, list) and given else question.golden_answers
+    if isinstance(given, list) and given:
+        return tuple(map(str, cast("list[object]", given)))
+    return question.golden_answers

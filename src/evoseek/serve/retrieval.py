@@ -13,7 +13,7 @@ import asyncio
 import json
 import logging
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 
 from pydantic import ValidationError
@@ -26,7 +26,7 @@ from starlette.routing import Route
 from evoseek.errors import first_problem
 from evoseek.search.opening import LiveIndex
 from evoseek.search.remote import MAX_K, MAX_QUERIES, MAX_QUERY, Request, result_body
-from evoseek.serve.connection import BusyError, CancelOnDisconnect, StoppableServer, listen, refused
+from evoseek.serve.connection import BusyError, CancelOnDisconnect, Guard, StoppableServer, listen, refused
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
@@ -50,8 +50,17 @@ class RetrievalServer:
         )
         self.app = CancelOnDisconnect(app, max_body=_MAX_BODY)
 
-    def run(self, host: str, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
-        listen(StoppableServer(self.app, drain_s=_DRAIN_S), host, port, started=started)
+    def run(
+        self,
+        host: str,
+        port: int,
+        *,
+        names: Collection[str] = (),
+        started: Callable[[str], None] = lambda url: None,
+    ) -> None:
+        """Serve until Ctrl-C or SIGTERM, with a `Guard` against pages of other servers."""
+        app = Guard(self.app, keys=(), host=host, names=names)
+        listen(StoppableServer(app, drain_s=_DRAIN_S), host, port, started=started)
 
     async def _retrieve(self, request: HttpRequest) -> Response:
         try:

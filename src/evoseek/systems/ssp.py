@@ -35,7 +35,7 @@ from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.question_log import QuestionLog, draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
 from evoseek.selfplay.tasks import SearchChain, TaskSource, answer_tasks, check_groups, proposal_groups, solver_groups
-from evoseek.settings import Needs, Section, table
+from evoseek.settings import Section, table
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.settings import RunSettings
 from evoseek.types import Episode, TrajectoryGroup
@@ -104,16 +104,6 @@ class SSP:
         verification: VerificationSettings = VerificationSettings(readings=1, passages="supporting")
         ssp: FillSettings = FillSettings()
 
-        @classmethod
-        def effects(cls) -> tuple[Needs, ...]:
-            """What is about a role has an effect only if that learns."""
-            of_solver = "algorithm.kl_coefficient algorithm.entropy_coefficient loss.*"
-            return (
-                *super().effects(),
-                Needs(of_solver, "ssp.train", ("both", "solver")),
-                Needs("proposer.loss.*", "ssp.train", ("both", "proposer")),
-            )
-
         @property
         def searches(self) -> tuple[int, str]:
             """All requested searches are needed."""
@@ -134,12 +124,6 @@ class SSP:
                     "searches that is requested. Set it to shares, as in [1, 1, 1], or train dr-zero."
                 )
             yield from self.one_temperature("in ssp")
-            many, loss = self.algorithm.mini_batches, self.proposer.loss.name
-            if self.proposer_learns and loss == "reinforce" and many > 1:
-                yield (
-                    "proposer.loss.name is reinforce, whose gradient is right for tokens of the current policy alone, "
-                    f"but algorithm.mini_batches is {many}. Set it to 1, or proposer.loss.name to clipped."
-                )
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
