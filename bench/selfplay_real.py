@@ -141,6 +141,7 @@ class Bench:
             "search.index": str(self.index),
             "questions.path": str(self.data / "dev.jsonl"),
             "policy.model": str(directory),
+            "lora.rank": 0,  # an arm may have trained an adapter, which no other goes over
             "run.seed": self.seed,
         }
         with Context(load_settings(Path("search-r1/smollm2"), options=given)) as context:
