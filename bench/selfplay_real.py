@@ -57,7 +57,7 @@ from wiki2_facts import Facts, Verdict, key, parse
 from wiki2_proposals import evidence, questions
 
 ARMS: Mapping[str, tuple[str, ...]] = {"trained": (), "frozen": ("proposer.frozen_after=0",), "gold": ()}
-GAME = ("dr_zero.", "selfplay.", "proposer.")  # settings without a meaning for gold
+GAME = ("dr_zero.", "selfplay.", "proposer.", "filters.", "verification.")  # settings without a meaning for gold
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "unknown", "other")
 BY_HAND = 50  # proposals
 WORDS = 40  # of a passage

@@ -81,7 +81,8 @@ def test_the_game_has_films_whose_director_is_known_and_these_people_but_nothing
 
 
 def test_gold_has_the_steps_of_the_solver_and_the_settings_that_are_not_of_the_game(bench):
-    sets = ("dr_zero.solver_steps=7", "selfplay.proposals_per_step=2", "proposer.attempts=3", "lora.rank=8")
+    of_game = ("dr_zero.solver_steps=7", "selfplay.proposals_per_step=2", "proposer.attempts=3")
+    sets = (*of_game, "verification.readings=1", "filters.min_searches=1", "lora.rank=8")
     balanced = ["questions.balance_by=hops", "questions.shares={1=1, 2=1}"]
     assert bench.gold_settings(sets) == ["lora.rank=8", "run.steps=7", *balanced]
 

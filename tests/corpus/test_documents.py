@@ -102,7 +102,8 @@ def test_other_encodings_are_read(tmp_path: Path, encoding: str, text: str) -> N
     assert documents["a.txt"].text == text.strip()
 
 
-@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc", "Title one\n"])
+@pytest.mark.parametrize("between", ["\n", "。"])  # the latter without any white space
 @pytest.mark.parametrize(
     ("encoding", "line"),
     [
@@ -112,10 +113,10 @@ def test_other_encodings_are_read(tmp_path: Path, encoding: str, text: str) -> N
     ],
 )
 def test_the_encoding_of_a_long_file_is_guessed_wherever_its_sample_ends(
-    monkeypatch: pytest.MonkeyPatch, encoding: str, line: str, before: str
+    monkeypatch: pytest.MonkeyPatch, encoding: str, line: str, between: str, before: str
 ) -> None:
     monkeypatch.setattr("evoseek.corpus.decoding._SAMPLE", 2_000)
-    text = before + "\n".join([line] * 60)
+    text = before + between.join([line] * 60)
     assert decode(text.encode(encoding))[0] == text
 
 

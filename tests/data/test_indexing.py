@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import time
@@ -105,9 +106,25 @@ def test_a_file_that_the_machine_was_too_busy_for_is_read_by_the_next_update(
         patch.setattr(ParseProcess, "parse", busy)
         assert "the machine is busy" in update(folder)
     assert "d.html" not in texts(folder)
+    (folder / "corpus" / "e.jsonl.gz").write_bytes(b"broken")  # which stays as it is
     update(folder)
     assert texts(folder)["d.html"] == "Vesu is new."
     assert "is up to date" in update(folder)
+
+
+def test_a_file_that_a_broken_disk_did_not_give_is_read_by_the_next_update(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+    with monkeypatch.context() as patch:
+        patch.setattr("evoseek.corpus.decoding.opened", broken)
+        update(folder)
+    assert "d.txt" not in texts(folder)
+    update(folder)
+    assert texts(folder)["d.txt"] == "Vesu is new."
 
 
 def test_a_report_in_the_corpus_is_refused(folder: Path) -> None:

@@ -151,6 +151,9 @@ def test_held_out_questions_of_zerosearch_are_never_answered_by_the_simulator(wo
         settings = load_settings(system="zerosearch", options=own)
         with Context(settings, objects=Objects(search=simulator)) as context:
             assert isinstance(context.held_out_engine, LexicalIndex)
+    own = Unbound()
+    with Context(load_settings(system="zerosearch"), objects=Objects(search=own)) as context:
+        assert context.engine is own  # which answers, and does not train
 
 
 def test_another_index_for_evaluation_needs_an_engine_by_name(world, tmp_path):

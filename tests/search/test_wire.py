@@ -47,7 +47,7 @@ def test_results_of_other_servers() -> None:
     (first, second) = read_result(body, queries=1, k=5)[0]
     assert (first.id, first.document_id, first.title, first.text, first.score) == ("7", "7", "Kalo", "a town", 1)
     assert (second.title, second.text, second.score, len(second.id)) == ("", "Meri", None, 16)
-    several = {"result": [[{"id": None, "contents": name} for name in ("Kalo", "Meri")]]}
+    several = {"result": [[{"id": None, "document_id": None, "contents": name} for name in ("Kalo", "Meri")]]}
     assert len({passage.document_id for passage in read_result(several, queries=1, k=2)[0]}) == 2
     assert read_result(body, queries=1, k=1) == [[first]]
 

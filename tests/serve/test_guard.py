@@ -83,6 +83,7 @@ def test_at_an_open_address_every_address_may_be_the_host_but_no_strange_name():
         True,
         False,
     ]
+    assert Guard(None, keys=KEYS, host="0.0.0.0", names=None)._is_own("evil.example")
 
 
 def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):

@@ -108,9 +108,10 @@ def _write_once(settings: TrainingSettings, files: ColdStart, number: int, conso
     index = inputs_of(settings)["search.index"].sha256
     search, proposes = settings.search, lookup(settings, "proposer.show_source") is not None
     identity = json_digest([index, number, settings.run.seed, search.name, search.top_k, proposes])
+    earlier = json_digest([index, number, settings.run.seed, search.top_k])  # as releases before wrote it
     if files.report.is_file():
         report = _read(files.report)
-        if report.get("identity") != identity:
+        if report.get("identity") not in (identity, earlier):
             raise ConfigError(
                 f"{files.folder} was written about another index, for another system, or with another number of "
                 "questions, seed, search.name or search.top_k. Restore these settings, remove that folder, or give "

@@ -7,7 +7,7 @@ import gzip
 import os
 import stat
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO, cast
 
@@ -91,8 +91,8 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
         if text is None:
             raise DataError(f"encoding not recognised: neither UTF-8 nor {encoding}")
     if text is None:
-        guess = charset_normalizer.from_bytes(_sample(data)).best()
-        guessed = guess.encoding if guess else ""
+        guesses = (charset_normalizer.from_bytes(sample).best() for sample in _samples(data))
+        guessed = next((guess.encoding for guess in guesses if guess), "")
         text = _text(data, guessed) if guessed else None
         if text is None:
             raise DataError(f"encoding not recognised{f': begins as {guessed} but is not' if guessed else ''}")
@@ -101,9 +101,12 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     return well_formed(text).replace("\r\n", "\n").replace("\r", "\n"), guessed
 
 
-def _sample(data: bytes) -> bytes:
-    """The beginning, without half a character at its end."""
-    return data if len(data) <= _SAMPLE else data[:_SAMPLE].rstrip(_LATER_BYTES) or data[:_SAMPLE]
+def _samples(data: bytes) -> Sequence[bytes]:
+    """The beginning, without half a character at its end; without white space there, by trial."""
+    if len(data) <= _SAMPLE:
+        return [data]
+    whole = data[:_SAMPLE].rstrip(_LATER_BYTES)
+    return [whole] if len(whole) > _SAMPLE // 2 else [data[: _SAMPLE - cut] for cut in range(4)]
 
 
 def _text(data: bytes, encoding: str) -> str | None:

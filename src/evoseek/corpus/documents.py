@@ -9,6 +9,7 @@ ids read so far.
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import zlib
@@ -151,16 +152,17 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
                 yield document, None
     except DataError as error:
         _skip(file, error, report)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:  # of what is compressed
+        report.skipped.add(file.path, f"cannot be read: {error}")
     except OSError as error:
         report.skipped.add(file.path, f"cannot be read: {error.strerror or error}")
         report.is_passing = True
-    except (EOFError, zlib.error) as error:  # of what is compressed
-        report.skipped.add(file.path, f"cannot be read: {error}")
 
 
 def _skip(file: CorpusFile, error: DataError, report: ReadReport, line: int | None = None) -> None:
     report.skipped.add(file.path, str(error), line)
-    report.is_passing |= isinstance(error.__cause__, ToolError)  # of the process that parses
+    cause = error.__cause__  # ToolError: of the process that parses
+    report.is_passing |= isinstance(cause, ToolError | OSError) and not isinstance(cause, gzip.BadGzipFile)
 
 
 def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int]]:

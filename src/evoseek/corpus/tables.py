@@ -28,6 +28,7 @@ _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*\bref=[\"']([A-Z]{1,3}[1-9]\d*
 _CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
 _FILLING = re.compile(r'_.|\*.|\[[^\]]*\]|["\\]')  # white space, colours, quotes
 _DIGITS = re.compile(r"[#0?,]*[#0?](?:\.[#0?]{1,10})?")
+_LITERAL = re.compile(r'"[^"]*"|\\.')
 _MORE_DIGITS = re.compile(r"[#0?]|(?<=[#0?]),")  # further groups, as of a telephone number; thousands that are left out
 _EXACT = 1e12  # above it not every decimal is kept
 
@@ -94,11 +95,13 @@ def number_text(value: float, form: str) -> str:
     """A number in a spreadsheet's format: its decimals, leading zeros, per cent and unit. Nothing separates thousands,
     so that a search for the number finds it, and what else a format may ask for is left out."""
     plain = format(value, ".15g") if isinstance(value, float) else str(value)
-    form = _FILLING.sub("", _CURRENCY.sub(r"\1", form.partition(";")[0]))
+    form = form.partition(";")[0]
+    bare = _FILLING.sub("", _LITERAL.sub("", form))
+    form = _FILLING.sub("", _CURRENCY.sub(r"\1", form))
     digits = _DIGITS.search(form)
     if digits is None or form == "General" or "E" in form or "/" in form or not abs(value) < _EXACT:
         return plain
-    if _MORE_DIGITS.search(form, digits.end()):
+    if (own := _DIGITS.search(bare)) is None or _MORE_DIGITS.search(bare, own.end()):
         return plain
     whole, _, decimals = digits[0].partition(".")
     scaled = Decimal(plain) * (100 if "%" in form else 1)

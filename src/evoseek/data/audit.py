@@ -30,7 +30,7 @@ from evoseek.data.contamination import runs
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.files import check_new_file, write_atomic
 from evoseek.protocols import QuestionEngine
-from evoseek.report.printable import say
+from evoseek.report.printable import say, shown
 from evoseek.reward.answer import normalise
 from evoseek.search.engines import search
 from evoseek.training.context import Context
@@ -128,7 +128,7 @@ def audit_questions(context: Context, source: Path, out: Path, *, console: Conso
     questions = load_questions(source)
     audited = asyncio.run(_audit_all(context, questions))
     write_atomic(findings, "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in audited))
-    table = Table("", "questions", "share", title=f"{len(questions)} questions of {source.name}")
+    table = Table("", "questions", "share", title=shown(f"{len(questions)} questions of {source.name}"))
     for name, (count, known_of) in shares(audited).items():
         table.add_row(name, f"{count} of {known_of}", f"{count / known_of:.1%}")
     console.print(table)

@@ -98,6 +98,9 @@ def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") 
 def check_encoder(encoder: Encoder, record: EncoderRecord) -> None:
     """SearchIndexError if the encoder is not the one of an index, which has this record."""
     ours, theirs = encoder.record.model_dump(), record.model_dump()
+    if record.weights and ours["weights"] == theirs["weights"]:  # the same model, wherever it lies
+        ours["settings"]["model"] = theirs["settings"].get("model")
+        theirs["settings"]["model"] = ours["settings"]["model"]
     if changed := [key for key in theirs if ours[key] != theirs[key]]:
         shown = "; ".join(f"{key} is {ours[key]!r} here and {theirs[key]!r} in the index" for key in changed)
         raise SearchIndexError(
@@ -299,8 +302,9 @@ def _loaded(kind: str, folder: Path, device: str) -> Any:
 
 def prompts(model: str, own: dict[str, str]) -> tuple[str, str]:
     """The prompts before queries and passages: the model's own, else those of its family."""
-    name = Path(model).name.lower()
-    family = next(((query, passage) for begins, query, passage in _PROMPTS if re.search(begins, name)), ("", ""))
+    parts = Path(model.lower()).parts
+    families = (own for own in _PROMPTS if any(re.search(own[0], part) for part in parts))
+    family = next(families, ("", "", ""))[1:]
     return own.get("query") or family[0], own.get("document") or own.get("passage") or family[1]
 
 

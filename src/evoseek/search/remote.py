@@ -159,7 +159,7 @@ def _passage(item: object) -> Passage:
     title, text = Passage.parse_contents(well_formed(contents))
     own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
     passage_id = well_formed(str(own if (given := fields.get("id")) is None else given))
-    document_id = well_formed(str(fields.get("document_id", passage_id)))
+    document_id = well_formed(str(passage_id if (named := fields.get("document_id")) is None else named))
     passage = Passage(passage_id, document_id, title, text, 0, len(text), score=score)
     return _cited(passage, fields)
 

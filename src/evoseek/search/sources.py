@@ -54,6 +54,7 @@ class Source(BaseModel):
     guessed: list[str] = []
     guesses: dict[str, int] = {}
     warnings: list[str] = []
+    is_passing: bool = False
 
     @property
     def has_duplicates(self) -> bool:
@@ -137,7 +138,7 @@ class Recorded:
         if (number := self._by_file.get(source.file)) is None:
             return None
         earlier = self.sources.files[number]
-        is_same = earlier.sha256 == source.sha256 != "" and not earlier.has_duplicates
+        is_same = earlier.sha256 == source.sha256 != "" and not (earlier.has_duplicates or earlier.is_passing)
         return earlier if is_same and self._places[number] >= self._taken else None
 
     def passages(self, file: str) -> Iterator[Passage]:
@@ -192,6 +193,8 @@ class CorpusPassages:
         now = [(file.id, digest) for file, digest in self._files]
         if self._before is None or now != list(self._earlier.items()):
             return False
+        if any(source.is_passing for source in self._before.sources.files):
+            return False
         for (file, _), source in zip(self._files, self._before.sources.files, strict=True):
             self._report.add(source.report(file.path))
         self.sources.files = self._before.sources.files
@@ -240,8 +243,6 @@ class CorpusPassages:
                 seen.add(passage.document_id)
                 yield passage
             _record(source, report)
-            if report.is_passing:
-                source.sha256 = ""  # so that an update tries again
             self._report.add(report)
             progress(number + 1, len(self._files), f"{count:,} passages")
         check_read(self._corpus, self._report)
@@ -254,7 +255,7 @@ class CorpusPassages:
 
 
 def _record(source: Source, report: ReadReport) -> None:
-    source.read = report.read
+    source.read, source.is_passing = report.read, report.is_passing
     source.reasons, source.guesses = dict(report.skipped.counts), dict(report.guessed.counts)
     source.skipped = [(note.line, note.text) for note in report.skipped]
     source.warnings, source.guessed = [note.text for note in report.warnings], [note.text for note in report.guessed]

@@ -188,12 +188,12 @@ class Guard:
     server's, and `Host` must be an address or a name of this server.
 
     keys: the valid keys, of which one is required (without any, none is) beyond the chat page, /health and /ready.
-    host: the address that the server listens at. names: other names by which clients may call it.
+    host: the address that the server listens at. names: other names by which clients may call it (None: any).
     """
 
-    def __init__(self, app: ASGIApp, *, keys: Sequence[str], host: str, names: Collection[str] = ()) -> None:
-        self._app, self._keys = app, [key.encode() for key in keys]
-        self._names = {"localhost", host.lower(), *(name.lower() for name in names)}
+    def __init__(self, app: ASGIApp, *, keys: Sequence[str], host: str, names: Collection[str] | None = ()) -> None:
+        self._app, self._keys, self._has_any_name = app, [key.encode() for key in keys], names is None
+        self._names = {"localhost", host.lower(), *(name.lower() for name in names or ())}
         self._only_loopback = is_loopback(host)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -222,7 +222,7 @@ class Guard:
     def _is_own(self, host: str) -> bool:
         """Whether a Host header is one of the server's names, or an address: of this machine, if only that may ask."""
         name = host.lower().rpartition("]")[0].removeprefix("[") or host.lower().partition(":")[0]
-        if name in self._names:
+        if self._has_any_name or name in self._names:
             return True
         try:
             return ip_address(name).is_loopback or not self._only_loopback

@@ -26,7 +26,7 @@ from starlette.routing import Route
 from evoseek.errors import first_problem
 from evoseek.search.opening import LiveIndex
 from evoseek.search.remote import MAX_K, MAX_QUERIES, MAX_QUERY, Request, result_body
-from evoseek.serve.connection import BusyError, CancelOnDisconnect, Guard, StoppableServer, listen, refused
+from evoseek.serve.connection import BusyError, CancelOnDisconnect, Guard, StoppableServer, is_loopback, listen, refused
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
@@ -58,8 +58,9 @@ class RetrievalServer:
         names: Collection[str] = (),
         started: Callable[[str], None] = lambda url: None,
     ) -> None:
-        """Serve until Ctrl-C or SIGTERM, with a `Guard` against pages of other servers."""
-        app = Guard(self.app, keys=(), host=host, names=names)
+        """Serve until Ctrl-C or SIGTERM, with a `Guard` against pages of other servers. At an address of other machines
+        any name is right, unless `names` are given."""
+        app = Guard(self.app, keys=(), host=host, names=names or (() if is_loopback(host) else None))
         listen(StoppableServer(app, drain_s=_DRAIN_S), host, port, started=started)
 
     async def _retrieve(self, request: HttpRequest) -> Response:

@@ -126,10 +126,16 @@ class Context:
         """Where samplers keep what they write, and what closes them at the end."""
         return SamplerRun(closing=self.closing)
 
+    @property
+    def _given_engine(self) -> SearchEngine | QuestionEngine | None:
+        """The caller's engine, unless it is a simulator, which is shown the golden answers: that only trains."""
+        given = self.objects.search
+        return None if hasattr(given, "simulating") and not self.settings.searches_engine else given
+
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
         """The engine of the search tool."""
-        given = self.objects.search if self.settings.searches_engine else None
+        given = self._given_engine
         return build("search", self.settings.search, self) if given is None else given  # one may have a length of 0
 
     @cached_property
@@ -138,7 +144,7 @@ class Context:
         index = self.settings.evaluation.index
         if not index:
             return self.engine
-        if self.objects.search is not None and self.settings.searches_engine:
+        if self._given_engine is not None:
             raise ConfigError(
                 f"evaluation.index is {index}, but the search engine was given as an object, which cannot be opened on "
                 "another index. Leave evaluation.index out, or name the engine in the settings (search.name)."

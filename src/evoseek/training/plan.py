@@ -133,8 +133,9 @@ class TrainingContext(Context):
                 f"The credit given, a {type(credit).__name__}, needs a critic, which {settings.run.system} does not "
                 "train. Give another one, or train search-r1."
             )
-        if isinstance(loss, ReinforceLoss) and (problem := next(settings.off_policy("the loss is ReinforceLoss"), "")):
-            raise ConfigError(problem)
+        if isinstance(loss, ReinforceLoss):
+            for problem in settings.off_policy("the loss is ReinforceLoss", "the loss to another one"):
+                raise ConfigError(problem)
         return self.trainer_of(self.agent, Objective.of(settings, loss, credit))
 
     def learn_supervised(self, total_steps: int) -> Trainer:

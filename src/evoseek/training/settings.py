@@ -245,17 +245,17 @@ class TrainingSettings(Section):
                 "no index of evoseek's. Leave evaluation.index out."
             )
         if self.loss.name == "reinforce":
-            yield from self.off_policy("loss.name is reinforce")
+            yield from self.off_policy("loss.name is reinforce", "loss.name to clipped")
 
-    def off_policy(self, loss: str) -> Iterator[str]:
-        """What is wrong with a plain policy gradient where tokens are of an older policy."""
+    def off_policy(self, loss: str, other: str) -> Iterator[str]:
+        """What is wrong with a plain policy gradient where tokens are of an older policy. `other` is a remedy."""
         why = f"{loss}, whose gradient is right for tokens of the current policy alone, but"
         if (batches := self.algorithm.mini_batches) > 1:
-            yield f"{why} algorithm.mini_batches is {batches}. Set it to 1, or loss.name to clipped."
+            yield f"{why} algorithm.mini_batches is {batches}. Set it to 1, or {other}."
         if self.max_staleness and self.algorithm.importance == "none":
             yield (
                 f"{why} with rollout.max_staleness = {self.max_staleness} older policies write them, and "
-                "algorithm.importance is none. Set algorithm.importance to truncate, or loss.name to clipped."
+                f"algorithm.importance is none. Set algorithm.importance to truncate, or {other}."
             )
 
     @property

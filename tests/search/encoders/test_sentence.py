@@ -21,6 +21,7 @@ from evoseek.search.encoders import check_safe, make_encoder, prompts
         ("some/model", {"query": "q ", "passage": "p "}, ("q ", "p ")),
         ("some/model", {}, ("", "")),
         ("/mnt/node5-data/all-MiniLM-L6-v2", {}, ("", "")),
+        ("hub/models--intfloat--e5-small-v2/snapshots/0123", {}, ("query: ", "passage: ")),
         ("some/node5-model", {}, ("", "")),
     ],
 )
