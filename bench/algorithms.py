@@ -119,9 +119,14 @@ def count_rollouts(run: RunDirectory) -> int:
     return int(sum(row.get("rollout/num") or 0 for row in read_metrics(run.metrics)))
 
 
+def count_quiet(run: RunDirectory) -> int:
+    """In how many steps no group had a signal."""
+    return sum(row.get("frac_reward_zero_std") == 1.0 for row in read_metrics(run.metrics))
+
+
 def show(results: dict[str, dict[int, dict]], console: Console) -> None:
     table = Table("algorithm", "held-out EM", "by seed, with 95 % intervals", "lowest on a curve after its best")
-    for column in ("3-4 hops", "steps", "rollouts", "seconds"):
+    for column in ("3-4 hops", "steps", "no signal", "rollouts", "seconds"):
         table.add_column(column, justify="right")
     for name, by_seed in results.items():
         found = [by_seed[seed] for seed in sorted(by_seed)]
@@ -132,6 +137,7 @@ def show(results: dict[str, dict[int, dict]], console: Console) -> None:
             "  ".join(f"{fall(result['curve']):.2f}" for result in found),
             f"{mean((result['by_hops']['3'] + result['by_hops']['4']) / 2 for result in found):.3f}",
             f"{mean(result['steps'] for result in found):.0f}",
+            str(sum(result["no_signal"] for result in found)),
             f"{mean(result['rollouts'] for result in found):.0f}",
             f"{mean(result['seconds'] for result in found):.0f}",
         )
@@ -178,7 +184,8 @@ def main() -> None:
         for seed in options.seeds:
             path = options.directory / f"{name.replace(', ', '-').replace(' ', '-')}-{seed}" / "result.json"
             if path.exists():
-                results.setdefault(name, {})[seed] = json.loads(path.read_text())
+                quiet = count_quiet(RunDirectory(path.parent / "run"))
+                results.setdefault(name, {})[seed] = {**json.loads(path.read_text()), "no_signal": quiet}
     show(results, console)
 
 

@@ -49,12 +49,12 @@ def describe(seed: int, learnt: Learnt) -> None:
 def describe_steps(seed: int, directory: Path) -> None:
     """How many steps had no signal at all, and what share of all groups had none; and when the held-out score reached
     .80, in minutes of steps, held-out questions included."""
-    _, shares = curve(read_metrics(RunDirectory(directory / "run").metrics), "frac_reward_zero_std")
+    run = RunDirectory(directory / "run")
+    _, shares = curve(read_metrics(run.metrics), "frac_reward_zero_std")
     without = sum(share == 1.0 for share in shares)
     print(
         f"seed {seed}  {without} of {len(shares)} steps without a signal; of the groups {mean(shares):.2f}", flush=True
     )
-    run = RunDirectory(directory / "run")
     steps, seconds = curve(read_metrics(run.timings), "step/seconds")
     scores = zip(*curve(read_metrics(run.metrics), "eval/reward"), strict=True)
     reached = next((step for step, score in scores if score >= REACHED), None)

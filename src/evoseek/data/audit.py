@@ -73,7 +73,8 @@ class CorpusAnswers:
         for passage in passages:
             self.names |= wanted & names_of([passage]) if wanted else set()
             text = normalise(passage.contents)
-            self.golden.update(run for length in lengths for run in runs(text.split(), length) if run in golden)
+            words = text.split()
+            self.golden.update(run for length in lengths for run in runs(words, length) if run in golden)
             pieces = (text[start : start + size] for size in sizes for start in range(len(text) - size + 1))
             self.golden.update(unspaced.intersection(pieces))
 

@@ -98,9 +98,9 @@ def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") 
 def check_encoder(encoder: Encoder, record: EncoderRecord) -> None:
     """SearchIndexError if the encoder is not the one of an index, which has this record."""
     ours, theirs = encoder.record.model_dump(), record.model_dump()
-    if record.weights and ours["weights"] == theirs["weights"]:  # the same model, wherever it lies
-        ours["settings"]["model"] = theirs["settings"].get("model")
-        theirs["settings"]["model"] = ours["settings"]["model"]
+    if record.weights and ours["weights"] == theirs["weights"]:
+        for settings in (ours["settings"], theirs["settings"]):
+            settings.pop("model", None)  # the same one, wherever it lies
     if changed := [key for key in theirs if ours[key] != theirs[key]]:
         shown = "; ".join(f"{key} is {ours[key]!r} here and {theirs[key]!r} in the index" for key in changed)
         raise SearchIndexError(
@@ -303,9 +303,9 @@ def _loaded(kind: str, folder: Path, device: str) -> Any:
 def prompts(model: str, own: dict[str, str]) -> tuple[str, str]:
     """The prompts before queries and passages: the model's own, else those of its family."""
     parts = Path(model.lower()).parts
-    families = (own for own in _PROMPTS if any(re.search(own[0], part) for part in parts))
-    family = next(families, ("", "", ""))[1:]
-    return own.get("query") or family[0], own.get("document") or own.get("passage") or family[1]
+    families = (family for family in _PROMPTS if any(re.search(family[0], part) for part in parts))
+    _, query, passage = next(families, ("", "", ""))
+    return own.get("query") or query, own.get("document") or own.get("passage") or passage
 
 
 class Reranker:

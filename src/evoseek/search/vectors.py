@@ -327,10 +327,8 @@ class _Collected:
 
     def opened(self) -> BinaryIO:
         """The file, to be written to after the rows that are in it."""
-        if not self.rows:
-            self._file.unlink(
-                missing_ok=True
-            )  # a build that was killed when it was complete left a link to the vectors
+        if not self.rows:  # a build that was killed at its very end left a link to the index's vectors
+            self._file.unlink(missing_ok=True)
         file = self._file.open("r+b" if self.rows else "wb")
         file.truncate(self.rows * self._row_bytes)
         file.seek(0, os.SEEK_END)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
@@ -62,8 +61,7 @@ class WeightsProbe:
         """The differences with the weights of a step. Raises TrainingError if a mean is beyond the bound, SamplerError
         if nothing could be sampled."""
         found = [await self._probed(roller, score, step) for roller, score in self.policies]
-        sums = sum((Counter(row) for row in found), Counter[str]())
-        return {name: sums[name] if name == _LOST else max(row[name] for row in found) for name in found[0]}
+        return {name: (sum if name == _LOST else max)(row[name] for row in found) for name in found[0]}
 
     async def _probed(self, roller: Roller, score: SampleTransform, step: int) -> Mapping[str, float]:
         sampler: Any = roller.sampler
