@@ -17,7 +17,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from evoseek.errors import AddedFileError, CheckpointError, OtherVersionError
+from evoseek.errors import AddedFileError, CheckpointError, OtherVersionError, UnreadableFileError
 from evoseek.files import file_digest, json_digest
 
 FORMAT = 2
@@ -47,13 +47,14 @@ class Checkpoint:
 
 def load_checkpoint(directory: Path) -> Checkpoint:
     """Read and verify one checkpoint. Raises CheckpointError if anything in it is missing or altered; its subclasses
-    are OtherVersionError, for another format, and AddedFileError, for a checkpoint with additional files."""
+    are OtherVersionError, for another format, AddedFileError, for a checkpoint with additional files, and
+    UnreadableFileError, for one that may be sound."""
     checkpoint, files = read_state(directory)
     for name, expected in files.items():
         try:
             found = file_digest(directory / name)
         except OSError as error:
-            raise _damaged(directory, str(error)) from error
+            raise _unread(directory, error) from error
         if found != expected:
             raise _damaged(directory, f"{name} does not match its checksum")
     _refuse_added(directory, files.keys() | {STATE})
@@ -77,13 +78,14 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
     """The newest checkpoint of a run that is whole, or None if the run has none.
 
     A damaged one is skipped with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or one
-    was made by another version or had files added: these are not damaged, and training on would overwrite them.
+    was made by another version, had files added, or cannot be read: these are not damaged, and training on would
+    overwrite them.
     """
     found = list_checkpoints(run_directory)
     for _, directory in found:
         try:
             return load_checkpoint(directory)
-        except (OtherVersionError, AddedFileError):
+        except (OtherVersionError, AddedFileError, UnreadableFileError):
             raise
         except CheckpointError as error:
             warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=2)
@@ -108,7 +110,9 @@ def read_state(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
                 f"reads {FORMAT}). Nothing was changed; use that version, or another --run-dir for a new run."
             )
         return Checkpoint(directory, body["step"], body["position"], body["learners"], checksum), body["files"]
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except OSError as error:
+        raise _unread(directory, error) from error
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise _damaged(directory, str(error)) from error
 
 
@@ -117,6 +121,16 @@ def list_checkpoints(run_directory: Path) -> list[tuple[int, Path]]:
     paths = (run_directory / "checkpoints").glob("step-*")
     numbered = [(int(path.name[5:]), path) for path in paths if path.name[5:].isdecimal()]
     return sorted(numbered, reverse=True)
+
+
+def _unread(directory: Path, error: OSError) -> CheckpointError:
+    """A file that is not there is damage. One that cannot be read for another reason may be sound."""
+    if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
+        return _damaged(directory, str(error))
+    return UnreadableFileError(
+        f"The checkpoint {directory} cannot be read: {error}. Nothing was changed. Make it readable (its owner, or the "
+        "disk), or move it away to resume from the checkpoint before it."
+    )
 
 
 def _damaged(directory: Path, why: str) -> CheckpointError:

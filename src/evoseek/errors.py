@@ -91,6 +91,10 @@ class AddedFileError(CheckpointError):
     """A checkpoint is whole, but holds a file that was not saved with it and might be loaded in place of one."""
 
 
+class UnreadableFileError(CheckpointError):
+    """A file of a checkpoint is there, but the disk or its owner do not let it be read."""
+
+
 class TrainingError(EvoseekError):
     """Training cannot continue (for example after three non-finite steps in a row)."""
 

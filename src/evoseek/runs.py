@@ -26,6 +26,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import shutil
 import time
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
@@ -33,6 +34,7 @@ from dataclasses import asdict, dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
 
+from evoseek.checkpoints import list_checkpoints
 from evoseek.errors import ConfigError, RunError, RunLockedError, disk_text
 from evoseek.files import json_digest, remove_leftovers, write_atomic
 
@@ -134,7 +136,12 @@ class RunDirectory:
     @property
     def is_begun(self) -> bool:
         """Whether there is anything that was trained with the settings that are saved here."""
-        return self.config.exists() and any(self.path.glob("checkpoints/step-*"))
+        return self.config.exists() and bool(list_checkpoints(self.path))
+
+    def forget_trackers(self) -> None:
+        """Let trackers take the steps of a run that begins anew, as another one."""
+        shutil.rmtree(self.path / "trackers", ignore_errors=True)
+        (self.path / "wandb_id.txt").unlink(missing_ok=True)
 
     def claim(
         self,

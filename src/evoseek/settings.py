@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fnmatch import fnmatch
-from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast
+from typing import Annotated, Any, ClassVar, Literal, TypeVar, cast, get_origin
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -154,11 +154,14 @@ def table(**settings: object) -> Any:
 def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = "") -> _Model:
     """Settings of the model: its defaults, and over these the trees of given values, the later before the earlier.
 
-    A part's table that names another part than the default starts from that part's own defaults. `source` names the
-    files in errors. Raises ConfigError with all mistakes.
+    A part's table that names another part than the default starts from that part's own defaults. A setting that is
+    itself a table, such as questions.where, is replaced as a whole. `source` names the files in errors. Raises
+    ConfigError with all mistakes.
     """
     given: Tree = {}
     for tree in trees:
+        for path in _mappings(model):
+            given = _without(given, tree, path)
         given = merge(given, tree)
     reader = _Reader(model)
     settings = reader.section(model, None, given, "")
@@ -169,6 +172,26 @@ def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = 
             "every setting with its default."
         )
     return cast(_Model, settings)
+
+
+def _mappings(model: type[Section]) -> Iterator[tuple[str, ...]]:
+    """The settings that are tables themselves, as paths; not those of parts."""
+    for key, info in model.model_fields.items():
+        if get_origin(info.annotation) is dict:
+            yield (key,)
+        elif isinstance(info.annotation, type) and issubclass(info.annotation, Section):
+            yield from ((key, *path) for path in _mappings(info.annotation))
+
+
+def _without(tree: Tree, over: Mapping[str, Any], path: Sequence[str]) -> Tree:
+    """The tree without the table at this path, if `over` has one there, too."""
+    key, *rest = path
+    below, above = tree.get(key), over.get(key)
+    if not isinstance(below, Mapping) or not isinstance(above, Mapping):
+        return tree
+    others = {name: value for name, value in tree.items() if name != key}
+    tables = cast("tuple[Tree, Mapping[str, Any]]", (below, above))
+    return {**others, key: _without(*tables, rest)} if rest else others
 
 
 def check_settings(settings: Section) -> None:

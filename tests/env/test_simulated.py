@@ -45,6 +45,13 @@ def test_it_asks_with_question_answer_query_and_kind_and_gives_the_documents_as_
     assert engine.counts == {"queries": 1, "noisy": 0}
 
 
+def test_endless_queries_do_not_outgrow_the_simulator():
+    engine = engine_of(lambda messages, key: GOOD)
+    search(engine, "Koto " * 5_000, "Lovezo")
+    for asked in engine.chat.asked:
+        assert 400 <= len(plain(asked.messages[0].content)) < 1_000
+
+
 def test_of_an_unanswerable_question_no_document_is_useful():
     engine = engine_of(lambda messages, key: GOOD)
     search(engine, "Koto", "Koto's employer", question=Question("q1", "Who is Koto?", (), {"answerable": False}))

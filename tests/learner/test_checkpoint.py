@@ -1,6 +1,7 @@
 import copy
 import errno
 import json
+import os
 import resource
 import shutil
 import signal
@@ -16,7 +17,7 @@ from tests.doubles.learners import learner_of
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from evoseek.checkpoints import latest_checkpoint, load_checkpoint
-from evoseek.errors import CheckpointError, TrainingError
+from evoseek.errors import CheckpointError, TrainingError, UnreadableFileError
 from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
@@ -204,6 +205,23 @@ def test_what_a_killed_save_left_is_cleared_by_the_next(model: PreTrainedModel, 
     assert latest_checkpoint(tmp_path) is None
     save(tmp_path, make_learner(model), 1)
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["step-000001"]
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("error", [errno.EIO, errno.EACCES, errno.EMFILE])
+def test_a_checkpoint_that_cannot_be_read_now_is_neither_called_damaged_nor_passed_over(
+    model: PreTrainedModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: int
+) -> None:
+    """Otherwise the run would be resumed from the one before, and this one would be removed later."""
+    save(tmp_path, make_learner(model), 1)
+    save(tmp_path, make_learner(model), 2)
+
+    def refuse(path: Path) -> str:
+        raise OSError(error, os.strerror(error), str(path))
+
+    monkeypatch.setattr("evoseek.checkpoints.file_digest", refuse)
+    with pytest.raises(UnreadableFileError, match=r"step-000002 cannot be read: .*Nothing was changed"):
+        latest_checkpoint(tmp_path)
 
 
 @pytest.mark.filterwarnings("error")

@@ -108,6 +108,7 @@ def qwen_thinking() -> PreTrainedTokenizerFast:
 
 def llama() -> PreTrainedTokenizerFast:
     names = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
+    names.append("<|eom_id|>")  # which only the model's generation settings name
     made = byte_level(names, [], bos_token=names[0], eos_token=names[1])
     made.chat_template = LLAMA_TEMPLATE
     return made

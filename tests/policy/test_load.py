@@ -235,6 +235,8 @@ def test_of_a_run_directory_the_policy_of_the_last_checkpoint_is_loaded(tmp_path
     for step in ("step-000020", "step-1000000"):
         save_policy(made("llama" if step == "step-000020" else "qwen2"), run / "checkpoints" / step / "policy")
     assert find_policy(str(run)) == str(run / "checkpoints/step-1000000/policy")
+    (run / "checkpoints/step-1000000-best/policy").mkdir(parents=True)  # a copy that somebody made by hand
+    assert find_policy(str(run)) == str(run / "checkpoints/step-1000000/policy")
     loaded = load_policy(str(run))
     assert (loaded.name, type(loaded.model)) == (str(run), Qwen2ForCausalLM)
     assert read_config(str(run))["model_type"] == "qwen2"

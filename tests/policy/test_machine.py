@@ -29,6 +29,16 @@ def test_freed_memory_is_used_again():
     assert int(result.stdout) < 8
 
 
+def test_files_that_a_container_only_caches_take_no_memory(tmp_path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("evoseek.policy.machine._CGROUP", tmp_path)
+    contents = {"max": "1000", "current": "900", "stat": "anon 200\ninactive_file 600\nactive_file 100\n"}
+    for name, text in contents.items():
+        (tmp_path / f"memory.{name}").write_text(text)
+    assert find_machine("cpu").free_bytes == 700
+    (tmp_path / "memory.max").write_text("max")
+    assert find_machine("cpu").free_bytes > 1000
+
+
 @pytest.mark.parametrize(("amx", "avx512"), [(False, False), (True, False), (False, True)])
 def test_a_cpu_multiplies_bfloat16_if_it_has_the_instructions(monkeypatch: pytest.MonkeyPatch, amx: bool, avx512: bool):
     monkeypatch.setattr("torch.cpu._is_amx_tile_supported", lambda: amx)

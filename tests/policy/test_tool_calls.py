@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from evoseek.errors import PolicyError
 from evoseek.policy.encoding import outside, trusted
-from evoseek.policy.tool_calls import ToolCallRenderer
+from evoseek.policy.tool_calls import ToolCallRenderer, make_renderer
 from evoseek.types import Message, ToolCall
 
 SCHEMA = {
@@ -147,6 +147,17 @@ def test_trap_text_from_outside_opens_no_turn_no_call_and_no_answer(made, render
         renderer.render_prompt([Message("user", trusted(f"who is {outside(value)} ?"))]) for value in ("x", text)
     )
     assert controls(hostile_prompt) == controls(prompt)
+
+
+def test_trap_a_turn_ends_at_any_token_at_which_the_model_s_generation_ends(made):
+    """Llama 3 ends a call with <|eom_id|>, and Qwen an answer with <|endoftext|>, now and then."""
+    for name, end, written in (("llama", "<|eom_id|>", WRITTEN["llama"]), ("qwen", "<|endoftext|>", "Paris<|im_end|>")):
+        ends = [made(name).convert_tokens_to_ids(end)]
+        renderer = make_renderer(made(name), "tools", [SCHEMA], ends)
+        assert ends[0] in renderer.stop.token_ids
+        action = renderer.parse(encode(made, name, written.replace(END[name], end)))
+        assert (action.tool_calls, action.answer) == (((CALL,), None) if name == "llama" else ((), "Paris"))
+        assert action.problem is None
 
 
 def test_a_prompt_that_the_template_cannot_show_is_refused(made):

@@ -40,6 +40,8 @@ def test_metrics_equal_the_reference_implementations_bit_for_bit(case: dict) -> 
         ("one two three four five six seven eight nine ten Paris", "Paris", 1.0),  # ten words more: the most allowed
         ("one two three four five six seven eight nine ten eleven Paris", "Paris", 0.0),
         ("", "Paris", 0.0),
+        ("yes, both", "yes", 1.0),
+        ("No or yes", "no", 0.0),  # right whatever is asked
         ("anything", "the", 0.0),  # a golden answer of nothing matches nothing
     ],
 )

@@ -72,8 +72,8 @@ def test_trap_a_judge_that_fails_is_no_reward() -> None:
     assert outcome == Invalid(StopReason.REWARD_FAILED, "The endpoint is down.")
 
 
-@pytest.mark.parametrize("answer", [None, "", " \n", "\x00\x1b"])
-def test_no_answer_is_wrong_and_nobody_is_asked(answer: str | None) -> None:
+@pytest.mark.parametrize("answer", [None, "", " \n", "\x00\x1b", "Herbert " * 300, "<" * 600])
+def test_no_answer_or_an_endless_one_is_wrong_and_nobody_is_asked(answer: str | None) -> None:
     outcome, chat = judged('{"correct": true}', answer)
     assert outcome == Scored(0.0, {"judge": 0.0})
     assert chat.asked == []

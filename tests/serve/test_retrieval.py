@@ -92,6 +92,7 @@ def test_evoseek_as_a_client_finds_what_is_found_in_process(url: str, index: Lex
     ]
     assert there[-1] == []
     assert search(url, []) == search(url, ["a"], 0)[1:] == []
+    assert search(url, ["river " * 10_000]) == search(url, ["river"])  # cut to what a server takes
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,11 @@ PASS = {"activations": 2048 * (20 * 4 + 5 * 12)}
                 "freed memory": (4 * CACHE + 2048 * 140) // 4,  # of 140 bytes a token in PASS
             },
         ),
+        (
+            SMALL | {"credit.name": "gae"},
+            2,
+            {"learner": 8_000, "critic": 8_000, "sampler": 4_000, "keys and values": 4 * CACHE},
+        ),
         (SERVED, 2, {"learner": 8_000}),
         (SERVED | {"rollout.max_staleness": 1}, 1, {"learner": 16_000}),
     ],
@@ -70,6 +75,8 @@ def test_keys_and_values_are_those_of_the_rollouts_that_run_at_once_and_not_of_e
     assert held(**{"rollout.max_staleness": 1}) == 12
     assert held(**{"evaluation.path": "q.jsonl", "evaluation.limit": 40}) == 40
     assert held(**{"evaluation.path": "q.jsonl"}) == 160
+    four = memory_needs(load_settings(options=a_step), SHAPE, 4)["keys and values"] // one
+    assert four == 2  # six, shared by four processes
 
 
 def test_an_agent_that_only_answers_needs_its_weights_and_the_rollouts_of_its_questions():

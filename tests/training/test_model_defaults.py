@@ -176,6 +176,28 @@ def test_slots_are_what_weights_masters_gradients_and_moments_leave(dtype, weigh
     assert slots(settings, Machine("cpu", needed - 1), shape) == 2
 
 
+def test_processes_on_a_cpu_share_its_memory_and_the_rollouts():
+    shape, options = ModelShape(1000, 10, None), {"rollout.max_total_tokens": 100}
+    settings = load_settings(options=options | {"questions.per_step": 4, "rollout.group_size": 4})
+    each = (450 << 20) + 1000 * 16 // 2 + 1000 * 4 + 4 * 4 * 10 * 100 * 4
+    assert slots(settings, Machine("cpu", 2 * each, processes=2), shape) == 4
+    assert slots(settings, Machine("cpu", 2 * each - 2, processes=2), shape) == 2
+    assert slots(settings, Machine("cpu", 99 * each, processes=2), shape) == 8
+
+
+def test_an_adapter_that_is_trained_further_is_one(model, tmp_path):
+    base = model("small").partition("=")[2]
+    adapter = tmp_path / "adapter"
+    adapter.mkdir()
+    (adapter / "adapter_config.json").write_text(json.dumps({"base_model_name_or_path": base, "r": 16}))
+    config = load_settings(sets=[f"policy.model={adapter}"])
+    followed, _, _ = chosen(config, on("cpu", 22))
+    fresh, _, _ = chosen(load_settings(sets=[f"policy.model={base}", "lora.rank=16"]), on("cpu", 22))
+    assert followed.learner.learning_rate == fresh.learner.learning_rate == 1.5e-4
+    assert followed.trained == fresh.trained == "an adapter of rank 16"
+    assert followed.sampler.slots == fresh.sampler.slots
+
+
 def test_what_a_system_sets_stays(model):
     followed, _, _ = chosen(load_settings(system="deepresearcher", sets=[model("small")]), on("cuda", 78))
     assert (followed.rollout.max_turns, followed.rollout.max_malformed) == (12, 0)

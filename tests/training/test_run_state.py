@@ -50,6 +50,17 @@ def test_a_run_without_a_checkpoint_begins_with_empty_logs(run):
     assert run.metrics.read_text() == run.trajectories.read_text() == ""
 
 
+def test_trackers_take_all_steps_of_a_run_that_begins_anew(run):
+    taken = run.path / "trackers" / "1-mine.step"
+    taken.parent.mkdir()
+    taken.write_text("8")
+    (run.path / "wandb_id.txt").write_text("ab")
+    state = RunState(run, {}, 1)
+    assert state.resume(None) == 0
+    assert not taken.exists()
+    assert not (run.path / "wandb_id.txt").exists()
+
+
 def test_a_checkpoint_of_before_digests_were_recorded_is_known_by_lengths(run):
     cut_logs(run, {"logs": {"metrics.jsonl": 2, "trajectories.jsonl": 13}})
     assert run.metrics.read_text() == "on"

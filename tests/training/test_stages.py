@@ -101,6 +101,16 @@ def test_an_evaluation_before_the_first_step_belongs_to_no_stage():
     assert watched.ended(0) is None
 
 
+def test_a_stage_asks_what_it_says_whatever_the_run_asks():
+    """A table of the run's is replaced, not filled up: other questions would be asked."""
+    own = {"questions": {"where": {}, "balance_by": "hops", "shares": {"3": 1}}}
+    asked = {"questions__where": {"kind": "a"}, "questions__balance_by": "hops", "questions__shares": {"1": 1, "2": 2}}
+    run = settings(TWO | own, LAST, **asked)
+    staged, last = (settings_in(run, stage).questions for stage in run.stages)
+    assert (staged.where, staged.shares) == ({}, {"3": 1})
+    assert (last.where, last.shares) == ({"kind": "a"}, {"1": 1, "2": 2})
+
+
 def test_a_metric_that_no_step_reports_is_told_with_the_nearest_name():
     watched = stages({"name": "two", "until": "reward/hop_2 > 0", "over": 2}, LAST)
     passed(watched, 0.5)

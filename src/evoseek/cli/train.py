@@ -206,7 +206,7 @@ def _servers(settings: TrainingSettings, run: RunDirectory, processes: int) -> l
     sampler = find("sampler", settings.sampler.name)
     if not hasattr(sampler, "planned"):
         return []
-    longest, rank = settings.rollout.max_total_tokens, settings.lora.rank
+    longest, rank = settings.rollout.max_total_tokens, settings.adapter_rank
     commands: Mapping[str, object] = sampler.planned(
         settings.sampler, run.path / "sampler", longest, settings.policy.dtype, rank, processes
     )

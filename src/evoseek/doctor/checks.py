@@ -55,7 +55,7 @@ def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
     """Versions, and the optional packages that no other check loads."""
     versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
     yield fine("environment", f"evoseek {__version__}, Python {platform.python_version()}, {versions}")
-    needed = {"peft": "lora"} if context.settings.lora.rank > 0 else {}
+    needed = {"peft": "lora"} if context.settings.adapter_rank else {}
     needed |= {tracker.name: "track" for tracker in context.settings.trackers if ":" not in tracker.name}
     for module, extra in needed.items():
         if find_spec(module) is None:
@@ -125,7 +125,7 @@ def _run_bytes(context: DoctorContext) -> float:
         return _LOGS
     number = 4 if settings.policy.dtype == "float32" else 2
     parts = 2 if lookup(settings, "dr_zero") is not None else 1
-    adapted = settings.lora.rank > 0
+    adapted = settings.adapter_rank > 0
     each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * parts
     return each * (settings.run.keep_checkpoints + 1) + _LOGS
 

@@ -33,6 +33,7 @@ _MARKER_OF_LINE = re.compile(rf"^[-*_#> \t]*{_NUMBERED}", re.IGNORECASE | re.MUL
 _SIMULATING: ContextVar[tuple[float, Counter[str]] | None] = ContextVar("simulating", default=None)
 CARD = "simulator.json"
 """The card beside the weights of a tuned simulator: how many documents its replies have, and how long they are."""
+_LONGEST_QUERY = 400  # characters, as search engines of the web take
 _CHARACTERS = 12  # of a word with its space, at most, on average
 
 
@@ -47,12 +48,12 @@ def simulator_messages(
     max_words: int,
 ) -> list[Message]:
     """The prompt of a simulator, by the files simulator_useful.jinja and simulator_noisy.jinja. `earlier` are the other
-    queries that the same rollout has made before."""
+    queries that the same rollout has made before. Of each its first 400 characters are shown."""
     text = prompts["simulator_useful" if useful else "simulator_noisy"].marked(
         question=question.text,
         answers=question.golden_answers,
-        query=query,
-        earlier=tuple(earlier),
+        query=query[:_LONGEST_QUERY],
+        earlier=tuple(one[:_LONGEST_QUERY] for one in earlier),
         documents=documents,
         max_words=max_words,
     )

@@ -48,9 +48,12 @@ def placeholder(index: int) -> str:
     return f"EVOSEEK{index}OUTSIDE"
 
 
-def end_ids(tokenizer: PreTrainedTokenizerBase, end_of_turn: int | None) -> tuple[int, ...]:
-    """The ids at which a turn ends: the chat template's closing token and the end of text, if they exist."""
-    return tuple(dict.fromkeys(i for i in (end_of_turn, tokenizer.eos_token_id) if isinstance(i, int)))
+def end_ids(
+    tokenizer: PreTrainedTokenizerBase, end_of_turn: int | None, eos_ids: Sequence[int] = ()
+) -> tuple[int, ...]:
+    """The ids at which a turn ends: the chat template's closing token and the end of text, if they exist, and the
+    model's own, `eos_ids`."""
+    return tuple(dict.fromkeys(i for i in (end_of_turn, tokenizer.eos_token_id, *eos_ids) if isinstance(i, int)))
 
 
 def dummy_turn(tool: str, *results: str) -> list[dict[str, Any]]:

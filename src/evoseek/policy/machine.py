@@ -85,6 +85,8 @@ def _free_memory() -> int:
         free = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     try:
         limit, used = (int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
-    except (OSError, ValueError):  # no limit ("max"), or no such container
+        lines = (_CGROUP / "memory.stat").read_text(encoding="ascii").splitlines()
+        cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))  # given back at once
+    except (OSError, ValueError, IndexError):  # no limit ("max"), or no such container
         return free
-    return min(free, max(0, limit - used))
+    return min(free, max(0, limit - used + cached))

@@ -7,7 +7,8 @@ import re
 from importlib.util import find_spec
 from pathlib import Path
 
-from evoseek.errors import ConfigError, PolicyError, RunError
+from evoseek.checkpoints import list_checkpoints
+from evoseek.errors import ConfigError, EvoseekError, PolicyError, RunError
 from evoseek.files import expanded, nearest
 from evoseek.runs import RunDirectory
 
@@ -75,8 +76,8 @@ def check_policy(name_or_dir: str, *, setting: str) -> None:
 
 def saved_policy(directory: Path) -> Path | None:
     """The policy in the last checkpoint of a run directory; None if there is none."""
-    saved = directory.glob("checkpoints/step-*/policy")
-    return max(saved, key=lambda path: (len(path.parent.name), path), default=None)
+    saved = (checkpoint / "policy" for _, checkpoint in list_checkpoints(directory))
+    return next((path for path in saved if path.is_dir()), None)
 
 
 def origin(name_or_dir: str) -> str:
@@ -150,6 +151,15 @@ def _smollm2_files() -> list[Path]:
 def is_adapter(directory: Path) -> bool:
     """Whether a directory holds an adapter."""
     return (directory / ADAPTER).is_file()
+
+
+def adapter_rank(name_or_dir: str) -> int:
+    """The rank of the adapter that a policy is; 0 for a whole model, and for what cannot be read."""
+    try:
+        rank = json.loads((expanded(find_policy(name_or_dir)) / ADAPTER).read_text(encoding="utf-8"))["r"]
+    except (EvoseekError, OSError, ValueError, KeyError, TypeError, RecursionError):
+        return 0
+    return rank if isinstance(rank, int) else 0
 
 
 def base_name(directory: Path) -> str:

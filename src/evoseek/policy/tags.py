@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 TAGS = ("search", "information", "think", "answer", "question")
 OBSERVATION = ("\n\n<information>\n", "\n</information>\n\n")
+_ANSWER = re.compile(r"<answer>(?:(?!<answer>).)*?</answer>", re.DOTALL)  # that `read_action` reads
 
 
 class TagCall(NamedTuple):
@@ -86,16 +87,18 @@ def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
 class TagRenderer:
     """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only.
 
-    `calls` maps each tag to what it calls.
+    `calls` maps each tag to what it calls; `eos_ids` are the model's own (`policy.eos_ids`).
     """
 
     format: Literal["tags"] = "tags"
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, calls: Mapping[str, TagCall] = SEARCH) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, calls: Mapping[str, TagCall] = SEARCH, eos_ids: Sequence[int] = ()
+    ) -> None:
         self._tokenizer, self._calls = tokenizer, calls
         self._encoder = Encoder(tokenizer, tuple(dict.fromkeys((*TAGS, *calls))))
         self._end_of_turn = check_template(tokenizer).end_of_turn
-        ends = end_ids(tokenizer, self._end_of_turn)
+        ends = end_ids(tokenizer, self._end_of_turn, eos_ids)
         self._stop = StopConditions(stop_strings(calls), ends)
         self._opening, self._closing = map(self._encoder.template, OBSERVATION)
 
@@ -122,7 +125,9 @@ class TagRenderer:
         """Ids of the turn up to its answer, and the tag that opens a search instead; None without a search."""
         if "search" not in self._calls:
             return None
-        before, _, _ = self._encoder.decode(token_ids).partition("<answer>")
+        written = self._encoder.decode(token_ids)
+        answer = _ANSWER.search(written)
+        before = written[: answer.start()] if answer else written
         texts = (self._encoder.decode(token_ids[:kept]) for kept in range(len(token_ids), -1, -1))
         kept, text = next((len(token_ids) - cut, text) for cut, text in enumerate(texts) if before.startswith(text))
         return (*token_ids[:kept], *self._encoder.template(f"{before[len(text) :]}<search>"))

@@ -42,18 +42,21 @@ class ToolCallRenderer:
     """Renders and parses tool calls. Raises PolicyError for a model whose chat template has none.
 
     A turn without a call is the answer: the text in its last <answer>, or else all of it but the reasoning. Where the
-    template itself opens the reasoning, a turn begins inside it.
+    template itself opens the reasoning, a turn begins inside it. `eos_ids` are the model's own (`policy.eos_ids`), such
+    as Llama's `<|eom_id|>` after a call: a turn ends at any of them.
     """
 
     format: Literal["tools"] = "tools"
 
-    def __init__(self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Schema]) -> None:
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, tools: Sequence[Schema], eos_ids: Sequence[int] = ()
+    ) -> None:
         self.report = check_template(tokenizer, "tools")
         self._tokenizer, self._tools = tokenizer, tuple(tools)
         self._encoder = Encoder(tokenizer, _TAGS)
         self._parse_calls = CALL_FORMATS[str(self.report.call_format)]
         self._end_of_turn = int(self.report.end_of_turn or 0)
-        self._stop = StopConditions((), end_ids(tokenizer, self._end_of_turn))
+        self._stop = StopConditions((), end_ids(tokenizer, self._end_of_turn, eos_ids))
         self._opening = "<think>" if render_chat(tokenizer, [USER], tools).rstrip().endswith("<think>") else ""
         self._suffixes: dict[int, str] = {}
         self._tool = next((name for tool in tools if (name := tool_name(tool))), "tool")
@@ -146,16 +149,22 @@ class ToolCallRenderer:
 
 
 def make_renderer(
-    tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"] = "auto", tools: Sequence[Schema] = ()
+    tokenizer: PreTrainedTokenizerBase,
+    format: Literal["auto", "tags", "tools"] = "auto",
+    tools: Sequence[Schema] = (),
+    eos_ids: Sequence[int] = (),
 ) -> TagRenderer | ToolCallRenderer:
     """The renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
 
     `tools` are the schemas of the tools: the tool-call format shows them, the tag format has a tag for each that it
-    knows. The renderer's `format` says which one was chosen. Raises PolicyError if the model does not fit.
+    knows. A turn also ends at any of `eos_ids`. The renderer's `format` says which one was chosen. Raises PolicyError
+    if the model does not fit.
     """
     if format == "auto":
         format = "tools" if check_template(tokenizer).call_format else "tags"
-    return TagRenderer(tokenizer, tag_calls(tools)) if format == "tags" else ToolCallRenderer(tokenizer, tools)
+    if format == "tags":
+        return TagRenderer(tokenizer, tag_calls(tools), eos_ids)
+    return ToolCallRenderer(tokenizer, tools, eos_ids)
 
 
 def _closed(tag: re.Pattern[str], text: str) -> list[str]:

@@ -24,6 +24,8 @@ _ARTICLES = re.compile(r"\b(a|an|the)\b")
 
 SPARE_WORDS = 10  # how many words more than the golden answer a guarded match may have
 
+_YES_NO = {"yes", "no"}
+
 RIGHT_FROM = 0.7
 """The default value of a graded metric from which a solver's answer counts as right: an answer of three words with two
 more (0.75), not a name of two words with another first name (0.5), nor a date of three with another day (0.67).
@@ -58,9 +60,12 @@ def substring_match(prediction: str, golden_answers: Sequence[str]) -> float:
 def guarded_substring_match(prediction: str, golden_answers: Sequence[str]) -> float:
     """1 if a golden answer occurs as whole words in a prediction at most `SPARE_WORDS` words longer than it.
 
-    Words are what spaces separate, so in scripts written without spaces this asks for an exact match.
+    Words are what spaces separate, so in scripts written without spaces this asks for an exact match. An answer that
+    says both yes and no matches neither.
     """
     predicted = normalise(prediction).split()
+    if set(predicted) >= _YES_NO:
+        golden_answers = [golden for golden in golden_answers if normalise(golden) not in _YES_NO]
     return float(any(_contains_words(predicted, normalise(golden).split()) for golden in golden_answers))
 
 

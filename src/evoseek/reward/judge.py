@@ -25,6 +25,7 @@ _SPACE = " \t\r\n"
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\r?\n(.*)\n```\Z", re.DOTALL)
 _REASONS = frozenset({"reason", "reasoning", "rationale", "explanation"})
 
+_LONGEST_ANSWER = 2_000  # characters; an endless answer must not be a judge's failure, which teaches nothing
 _LONGEST = 100  # characters of a verdict in words, with its heading
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`|\"|')(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
 _HEADING = r"(?:(?:the|my|final|overall) )*(?:verdict|judge?ment)(?:[ ]*:[ \t\r\n]*| [-–—] |[ ]*\r?\n[ \t\r\n]*)"
@@ -138,8 +139,9 @@ FORM = verdict_form("correct")
 class Judge:
     """A RewardFn: 1 if a model judges that the trajectory's answer is right, else 0; the part `judge` is the same.
 
-    An answer that is missing or blank is wrong, and the model is not called. Otherwise it is called once. If it does
-    not reply with exactly one verdict, the outcome is Invalid. Raises ConfigError if the prompt set has no judge.jinja.
+    An answer that is missing or blank, or has more than 2,000 characters, is wrong, and the model is not called.
+    Otherwise it is called once. If it does not reply with exactly one verdict, the outcome is Invalid. Raises
+    ConfigError if the prompt set has no judge.jinja.
     """
 
     @classmethod
@@ -160,7 +162,7 @@ class Judge:
 
     async def verdict(self, question: Question, answer: str, *, key: str) -> bool:
         """Whether an answer to a question is right. Raises ToolError."""
-        if not (given := on_one_line(answer)):
+        if not (given := on_one_line(answer)) or len(given) > _LONGEST_ANSWER:
             return False
         golden = [on_one_line(golden) for golden in question.golden_answers]
         content = self._template.marked(question=on_one_line(question.text), golden_answers=golden, answer=given)

@@ -95,7 +95,8 @@ class RemoteEngine:
 
     async def _part(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         async def attempt(client: httpx2.AsyncClient) -> list[list[Passage]]:
-            body = json.dumps({"queries": [*queries], "topk": k, "return_scores": True})  # ASCII, whatever the text
+            asked = [query[:MAX_QUERY] for query in queries]
+            body = json.dumps({"queries": asked, "topk": k, "return_scores": True})  # ASCII, whatever the text
             reply = await self._server.send(
                 client, "POST", self._url, content=body, headers={"Content-Type": "application/json"}
             )

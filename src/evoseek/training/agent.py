@@ -12,7 +12,7 @@ from evoseek.env.prompts import PromptSet, load_prompts
 from evoseek.errors import ConfigError
 from evoseek.policy.chat_template import check_template
 from evoseek.policy.load import prepare_process
-from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, prompts_of
+from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, eos_ids, prompts_of
 from evoseek.policy.tags import TagRenderer
 from evoseek.policy.tool_calls import ToolCallRenderer, make_renderer
 from evoseek.protocols import Environment, Renderer, Sampler, Tool
@@ -55,7 +55,7 @@ class Agent:
     def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
         """The renderer for the model, in the format of the settings."""
         schemas = [tool.schema for tool in tools]
-        return make_renderer(self.policy.tokenizer, self.settings.policy.format, schemas)
+        return make_renderer(self.policy.tokenizer, self.settings.policy.format, schemas, eos_ids(self.policy))
 
     def roller(
         self, env: Environment, renderer: Renderer, *, limits: Limits | None = None, temperature: float | None = None

@@ -145,6 +145,11 @@ class TrainingLoop:
             stopping = self.agree(self.should_stop() or spent >= self.max_seconds) or self.has_turned
             if not (failing or rolled_back) and (stopping or self._is_due(step, self.checkpoint_every)):
                 self.checkpoints.save(step)
+            elif failing and stopping:
+                self.notify(
+                    f"Step {step} is not kept, with so many of its rollouts invalid: the run is resumed from its last "
+                    "checkpoint."
+                )
         return step
 
     def _roll_back(self, step: int) -> bool:

@@ -4,6 +4,7 @@
     learner          weights, gradients and AdamW's moments: 16 bytes a parameter in float32, 18 in bfloat16 (with
                      float32 masters); with an adapter, the adapter's beside the base's weights. Several processes
                      share them
+    critic           PPO's: its own weights, gradients and moments, in float32
     weights          of a policy that is not trained
     activations      what `learner.token_budget` tokens leave for the backward pass, and their logits
     sampler          a whole copy of the policy, where the sampler computes in the process and cannot use the learner's
@@ -21,13 +22,16 @@ its rows alone, unless an adapter is trained or the model comes from a GGUF file
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Mapping
 
+from evoseek.credit.advantages import needs_critic
 from evoseek.learner.settings import MAX_LOGITS, LearnerSettings
 from evoseek.policy.machine import Machine
 from evoseek.policy.settings import CPU_PREFILL_TOKENS, GPU_PREFILL_TOKENS, EngineSettings
 from evoseek.policy.shape import ModelShape
+from evoseek.registry import find
 from evoseek.settings import lookup, with_setting
 from evoseek.training.settings import TrainingSettings
 
@@ -57,21 +61,24 @@ def memory_needs(
 
 def training_needs(settings: TrainingSettings, shape: ModelShape, processes: int = 1) -> Mapping[str, int]:
     """The same while the run trains, after its cold start."""
-    number, adapted = _BYTES[settings.policy.dtype], settings.lora.rank > 0
+    number, rank = _BYTES[settings.policy.dtype], settings.adapter_rank
+    adapted = rank > 0
     whole = shape.parameters * number
     served = isinstance(settings.sampler, EngineSettings)
     two = settings.run.system == "dr-zero" and not lookup(settings, "dr_zero.one_policy")
     players = 2 if two and not adapted else 1
-    adapter = settings.lora.rank * shape.adapted * _TRAINED
+    adapter = rank * shape.adapted * _TRAINED
     each = whole + adapter if adapted else _all_weights(settings, shape)
     copies = int(not served and (processes > 1 or settings.max_staleness > 0))
+    rollouts = math.ceil(_max_rollouts(settings) / processes)
     referred = settings.algorithm.kl_coefficient > 0 and not adapted
     needs = {
         "learner": players * each // processes,
+        "critic": shape.parameters * _TRAINED * needs_critic(find("credit", settings.credit.name)) // processes,
         "activations": _activations(settings, shape),
         "sampler": players * whole * copies,
         "reference": whole * referred,
-        "keys and values": players * _held(settings, _max_rollouts(settings)) * rollout_bytes(settings, shape),
+        "keys and values": players * _held(settings, rollouts) * rollout_bytes(settings, shape),
     }
     return _in_process(settings, needs)
 
@@ -145,7 +152,7 @@ def _activations(settings: TrainingSettings, shape: ModelShape) -> int:
     learner = settings.learner
     if learner.is_remote:
         return 0
-    kept = shape.activations * (_ADAPTED if settings.lora.rank else 1)
+    kept = shape.activations * (_ADAPTED if settings.adapter_rank else 1)
     if lookup(settings, "learner.gradient_checkpointing"):
         kept /= _RECOMPUTED
     most = MAX_LOGITS.get(settings.policy.device.partition(":")[0], MAX_LOGITS["cpu"])

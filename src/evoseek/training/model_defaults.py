@@ -37,6 +37,7 @@ What a service trains counts as on an accelerator, and the settings of this mach
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
@@ -100,12 +101,15 @@ def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -
 
 def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape, answers: int = 0) -> int:
     """How many rollouts' keys and values are held at once; `answers` as in `apply_model_defaults`."""
-    needs = memory_needs(settings, shape, answers=answers) if answers else training_needs(settings, shape)
-    left = machine.free_bytes - sum(size for name, size in needs.items() if name not in _LATER)
+    number = 1 if answers else machine.processes
+    needs = memory_needs(settings, shape, answers=answers) if answers else training_needs(settings, shape, number)
+    free = machine.free_bytes // (number if machine.is_cpu else 1)
+    left = free - sum(size for name, size in needs.items() if name not in _LATER)
     fit = int((_ANSWERING_SHARE if answers else _SHARE) * left / rollout_bytes(settings, shape))
     if answers:
         return max(1, min(fit, answers))
-    return 1 << (max(1, min(fit, _MOST_SLOTS, step_rollouts(settings) or _MOST_SLOTS)).bit_length() - 1)
+    most = math.ceil(step_rollouts(settings) / number) or _MOST_SLOTS
+    return 1 << (max(1, min(fit, _MOST_SLOTS, most)).bit_length() - 1)
 
 
 @dataclass(slots=True)
@@ -130,7 +134,7 @@ class _Choice:
 
 def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers: int = 0) -> None:
     """The rules, in an order in which each may follow from those before it."""
-    adapter, settings = choose.settings.lora.rank > 0, choose.settings
+    adapter, settings = choose.settings.adapter_rank > 0, choose.settings
     remote = settings.learner.is_remote
     cpu = machine.is_cpu and not remote
     longest = (shape.longest if shape else None) or 4096

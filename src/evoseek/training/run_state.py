@@ -72,6 +72,8 @@ class RunState:
         """
         if self.ranks.is_first:
             cut_logs(self.run, checkpoint.position if checkpoint else {})
+            if checkpoint is None:
+                self.run.forget_trackers()
         if checkpoint is None:
             return 0
         for name, part in self.parts.items():

@@ -13,6 +13,7 @@ from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
+from evoseek.policy.source import adapter_rank
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import RolloutSettings
 from evoseek.search.settings import SearchPart
@@ -276,7 +277,12 @@ class TrainingSettings(Section):
     @property
     def trained(self) -> str:
         """What is trained of the model, in words."""
-        return f"an adapter of rank {self.lora.rank}" if self.lora.rank else "all weights"
+        return f"an adapter of rank {rank}" if (rank := self.adapter_rank) else "all weights"
+
+    @property
+    def adapter_rank(self) -> int:
+        """The rank of the adapter that is trained: a new one, or one that was trained before; 0: all weights are."""
+        return self.lora.rank or adapter_rank(self.policy.model)
 
     @property
     def searches_index(self) -> bool:

@@ -5,10 +5,10 @@
     POST /collective_rpc reload_weights  all weights, from a directory (VLLM_SERVER_DEV_MODE=1)
 
 What is known to go wrong, and how it is met here: keys and values of older weights stay in the prefix cache (every
-request has the policy's version as `cache_salt`); an adapter loaded again from the same path keeps old blocks (every
-version has a name and a path of its own); `reload_weights` without a path reads the old weights, and leaves a tied head
-as it was (weights are written untied); a model's own generation settings are defaults of requests (each request names
-all of them); a seed for each request has ended the CPU's engine (none is sent).
+request has the name of the weights' own directory as `cache_salt`); an adapter loaded again from the same path keeps
+old blocks (every version has a name and a path of its own); `reload_weights` without a path reads the old weights, and
+leaves a tied head as it was (weights are written untied); a model's own generation settings are defaults of requests
+(each request names all of them); a seed for each request has ended the CPU's engine (none is sent).
 """
 
 from __future__ import annotations
@@ -289,7 +289,7 @@ def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weig
         "ignore_eos": True,
         "skip_special_tokens": False,
         "spaces_between_special_tokens": False,
-        "cache_salt": str(weights.version if weights else 0),
+        "cache_salt": weights.directory.name if weights else "0",
         **_UNFILTERED,
     }
 

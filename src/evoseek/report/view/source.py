@@ -12,6 +12,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
+from evoseek.checkpoints import list_checkpoints
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.credit.advantages import CreditSettings, is_relative
 from evoseek.errors import ConfigError, PolicyError, RunError
@@ -176,7 +177,7 @@ class Source:
 
     def tokenizer_file(self) -> Path | None:
         """The tokenizer of the policy: of the last checkpoint, or of the model that the run began with."""
-        saved = sorted(self.directory.glob("checkpoints/step-*/policy/tokenizer.json"))
+        saved = [path / "policy" / "tokenizer.json" for _, path in list_checkpoints(self.directory)]
         begun: list[Path] = []
         try:
             inputs = json.loads(self.run.inputs.read_text(encoding="utf-8"))["inputs"]
@@ -185,7 +186,7 @@ class Source:
             pass
         with suppress(PolicyError, OSError):
             begun.append(Path(find_policy(self.model)) / "tokenizer.json")
-        return next((path for path in (*reversed(saved), *begun) if path.is_file()), None)
+        return next((path for path in (*saved, *begun) if path.is_file()), None)
 
 
 def _score(found: Any) -> Score:
