@@ -131,6 +131,14 @@ def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_
     assert re.search(r"\d of 10 samples held an answer", text)
 
 
+def test_questions_without_an_answer_are_examined_too(source, tmp_path):
+    save_questions(source, [*QUESTIONS, Question("none", "Who rules Tolu ?", (), {"answerable": False})])
+    options = {"words": 13, "likeness": 1.0, "evaluation": [tmp_path / "dev.jsonl"], "samples": 0}
+    save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
+    assert said(find_contamination, about(), source, tmp_path / "clean.jsonl", **options)[0]
+    assert "none" in ids(tmp_path / "clean.jsonl")
+
+
 def test_a_mixture_is_written_and_what_is_missing_is_said(source, tmp_path):
     save_questions(tmp_path / "nq.jsonl", [Question(str(n), f"what is {n} ?", ("x",)) for n in range(9)])
     sources = {source: 3.0, tmp_path / "nq.jsonl": 1.0}

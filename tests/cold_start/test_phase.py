@@ -97,6 +97,27 @@ def test_of_two_questions_one_is_learnt_and_one_is_held_out(tmp_path: Path):
     assert len(load_demonstrations(files.demonstrations)) == TIMES
 
 
+def test_questions_of_one_passage_are_not_parted_by_the_hold_out(index: Path, tmp_path: Path):
+    """One of them says the answer of the other."""
+    cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+    files = ColdStart(tmp_path / "cold_start")
+    held, trained = (
+        {passage for question in load_questions(path) for passage in question.metadata.get("evidence", ())}
+        for path in (files.held_out, files.questions)
+    )
+    assert held
+    assert not held & trained
+
+
+def test_a_stage_that_finds_no_question_is_told_before_anything_is_learnt(index: Path, tmp_path: Path):
+    stage = {"name": "odd", "steps": 1, "questions": {"balance_by": "kind", "shares": {"nothing": 1}}}
+    stages = [stage, {"name": "all"}]
+    learner = Learner()
+    with pytest.raises(ConfigError, match="In the stage odd: A step draws"):
+        cold_start(settings(index, stages=stages), RunDirectory(tmp_path), console=QUIET, learn=learner)
+    assert learner.given == []
+
+
 def test_one_question_is_too_few(tmp_path: Path):
     one = index_of(tmp_path / "index", "Marlow was founded by Ines Oduya.")
     with pytest.raises(DataError, match=r"gave one question.*at least two"):

@@ -122,7 +122,7 @@ def test_a_corpus_that_is_too_small_gives_what_it_has(tmp_path: Path):
 
 
 def test_documents_without_statements_are_refused_with_the_remedy(tmp_path: Path):
-    nothing = [Document(str(number), f"table {number}", "12 13 14\n\n15 16 17") for number in range(9)]
+    nothing = [Document(str(number), f"table {number}", f"{number} 13 14\n\n15 16 17") for number in range(9)]
     with pytest.raises(DataError, match=r"No question could be written about the 9 documents.*questions.path"):
         written(index(tmp_path, nothing), 10)
 
@@ -220,11 +220,26 @@ def test_what_is_not_answered_keeps_its_share_where_little_is_written(tmp_path: 
 
 def test_what_another_document_says_too_is_not_refused(tmp_path: Path):
     documents = pages(30)
-    again = [Document(f"note-{n}", f"note {n}", d.text.replace("He ", f"{d.title} ")) for n, d in enumerate(documents)]
+    again = [
+        Document(f"note-{n}", f"note {n}", f"Noted: {d.text}".replace("He ", f"{d.title} "))
+        for n, d in enumerate(documents)
+    ]
     corpus = index(tmp_path, [*documents, *again])
     made = asyncio.run(write(corpus, corpus, 80, k=10, seed=0))
     assert of_kind(made.items, "chain")
     assert of_kind(made.items, "unanswerable") == []
+
+
+def test_copies_of_documents_are_one_document(tmp_path: Path):
+    """Hidden together, or a search would find the answer in the copy."""
+    documents = pages(30)
+    copies = [Document(f"backup/{d.id}", d.title, d.text) for d in documents]
+    corpus = index(tmp_path, [*documents, *copies])
+    made = written(corpus, 80)
+    assert (made.counts["documents"], made.counts["copies"]) == (len(documents), len(copies))
+    assert of_kind(made.items, "chain")
+    assert (hidden := of_kind(made.items, "unanswerable"))
+    assert all(len(item.question.hidden) == 2 for item in hidden)
 
 
 def test_a_chain_that_its_first_search_answers_is_not_refused(tmp_path: Path):

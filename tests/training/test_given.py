@@ -21,6 +21,13 @@ def test_later_sources_win(tmp_path):
     assert (settings.run.steps, settings.run.seed, settings.policy.model) == (3, 1, "b")
 
 
+def test_a_setting_that_is_a_table_is_replaced_as_a_whole(tmp_path):
+    file = tmp_path / "c.toml"
+    file.write_text("[questions]\nbalance_by = 'hops'\nshares = {1 = 1, 2 = 2}\nwhere = {kind = 'a'}\n")
+    asked = load_settings(file, sets=["questions.shares.3=1", "questions.shares.4=2", "questions.where={}"]).questions
+    assert (asked.balance_by, asked.shares, asked.where) == ("hops", {"3": 1, "4": 2}, {})
+
+
 def test_a_text_that_is_a_list_becomes_what_the_setting_is():
     assert load_settings(system="dr-zero", sets=["proposer.ratio=[1, 2]"]).proposer.ratio == (1, 2)
 

@@ -66,10 +66,12 @@ def chained(first: Cloze, second: Cloze) -> Chain | None:
     """The question of both hops, or None where it would name the bridge, or give its answer away."""
     bridge = subject(second.title)
     described = description(first)
-    is_person = re.search(r"\b[Ww]ho\b", first.question) is not None
-    if described is None or second.kind == "subject" or not second.query or (is_person and not second.of_person):
+    if described is None or second.kind == "subject" or not second.query:
         return None
-    ends = r"(?![\w-])" if described.startswith(f"{first.query}'s") else r"(?![\w'’-])"  # not "the one who wrote X's"
+    is_own = described.startswith(f"{first.query}'s")  # "Marlow's director", who has one name
+    if re.search(r"\b[Ww]ho\b", first.question) and not (second.of_person or is_own):
+        return None
+    ends = r"(?![\w-])" if is_own else r"(?![\w'’-])"  # not "the one who wrote X's"
     named = rf"(?P<kind>\b[Tt]he [a-z]* ?)?(?<!\w){re.escape(bridge)}{ends}"  # "the class Tree" too
     if not (found := re.search(named, second.question)) or not described.startswith((found["kind"] or "").lower()):
         return None  # "the film Tree" of a person

@@ -74,6 +74,7 @@ from evoseek.cold_start.english import (
     VERB,
     VERSION,
     WHO_OR_WHAT,
+    WHOLE,
     WHOLE_END,
 )
 from evoseek.cold_start.fronting import fronted, is_finite
@@ -81,8 +82,8 @@ from evoseek.corpus.language import STOP_WORDS, grammar_hits, languages_of, word
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
-_SITE_MARK = re.compile(r" (\||::|—|·) ")  # "5. Fields — The Manual"
-_SITE = re.compile(r"\b(?:documentation|docs?|manual|wiki\w*|handbook|guide|reference)\b", re.IGNORECASE)
+_SITE_MARK = re.compile(r" (\||::|[—–·-]) ")  # "5. Fields — The Manual"
+_SITE = re.compile(r"\b(?:documentation|docs?|manual|wiki\w*|handbook|guide|reference|book)\b", re.IGNORECASE)
 _SECTION = re.compile(r"^\d+(?:\.\d+)*\. ")
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
 _LEAST_LETTERS = 0.8  # share of letters and spaces in a statement: less is code, a table or a formula
@@ -95,7 +96,8 @@ _NAMES = re.compile(
 _TERM, _LONGEST_TERM = re.compile(r"[A-Za-z]\w*[_.][\w.]*\w"), 100
 _SIGNS = 9  # that may stand before and after a heading
 _LANGUAGE_PASSAGES = 5  # from which a document's language is told
-_SENTENCES = 1_000  # of a document
+_SENTENCES = 20_000  # of a document
+_WORDS_OF_INTRODUCTION = 6  # that name a person
 _LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
 _WORDS_OF_SUBJECT = 8
 _WORDS_OF_SUBJECT_QUESTION = range(6, 23)
@@ -176,16 +178,17 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
         return
     name = name if 0 < len(words(name)) <= _WORDS_OF_SUBJECT else ""
     found = list(_sentences(passages))
+    introduction = next((sentence for sentence, _ in found if WHOLE.search(sentence)), "")  # headings are no sentences
     somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
     of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
-        somebody is not None and _has_lived(found[0][0])
+        somebody is not None and _has_lived(introduction)
     )
     for sentence, held in found:
         other = SOMEBODY.match(sentence)
         if other and somebody and bool(other["he"]) != bool(somebody["he"]):
             continue  # "She" of somebody else than the document's "he"
         sentence = _with_term(_condition_last(sentence), held[0])
-        told = _with_subject(sentence, name, found[0][0], of_person=of_person)
+        told = _with_subject(sentence, name, introduction, of_person=of_person)
         if told is None or (POINTS.match(told) and not (name and told.startswith(name))):
             continue
         text, brackets = _without_brackets(told, name)
@@ -268,16 +271,22 @@ def _is_prose(sentence: str, name: str) -> bool:
 
 def _with_subject(sentence: str, name: str, introduction: str, *, of_person: bool) -> str | None:
     """The sentence with the subject's name in place of the pronoun that it begins with. None if that is of something
-    else: `it` of a person, or `the film` where the first sentence speaks of none."""
+    else: `it` of a person, `he` where the first sentence does not begin with somebody of that name, or `the film` where
+    it does not say that the subject is one."""
     found = PRONOUN.match(sentence)
     if found is None:
         return sentence
     if not name or EXPLETIVE.match(sentence):
         return None
-    titled = words(ARTICLE.sub("", name, count=1))
-    is_titled = words(ARTICLE.sub("", introduction, count=1))[: len(titled)] == titled
-    is_other = found[0] in ("It ", "Its ", "They ", "Their ") and (of_person or not is_titled)
-    if is_other or (found["noun"] and found["noun"] not in words(introduction)):
+    titled, said = (words(ARTICLE.sub("", text, count=1)) for text in (name, introduction))
+    is_titled = said[: len(titled)] == titled
+    if found["noun"]:
+        is_subject = is_titled and found["noun"] in said[len(titled) :]
+    elif found[0] in ("It ", "Its ", "They ", "Their "):
+        is_subject = is_titled and not of_person
+    else:
+        is_subject = not set(titled).isdisjoint(said[:_WORDS_OF_INTRODUCTION])
+    if not is_subject:
         return None
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
 
@@ -439,7 +448,8 @@ def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
         return True
     if SPLIT.search(before) or (re.search(r"\b[A-Z]$", answer) and re.match(r"\. [A-Z]", rest)):
         return True  # the first word of a sentence, or a part of a name with initials
-    if OPEN_QUOTE.search(before) and not rest.lstrip(" .,").startswith(('"', "”")):
+    is_opened, is_closed = OPEN_QUOTE.search(before) is not None, rest.lstrip(" .,").startswith(('"', "”"))
+    if is_opened > is_closed or (before.count('"') % 2 and not is_opened):
         return True  # a part of a title
     if re.match(r"['’]s\b|-? ?[-–—‘]|[\[/]|\.? \d", rest):
         return True  # an owner, a part of a compound, or before the number of a section

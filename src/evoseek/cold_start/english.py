@@ -98,6 +98,8 @@ REFERS = re.compile(
 _ABBREVIATIONS = rf"{_TITLES}|[A-Z]|Jr|vs|No|Mt|Inc|e\.g|i\.e|ca"
 _NO_ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in _ABBREVIATIONS.split("|"))
 SENTENCE_END = re.compile(rf"(?<=[.!?]){_NO_ABBREVIATION}\s+(?=[A-Z\"'`])|\n\s*\n|\f|§(?! ?\d)|\s(?:-|•|→)\s(?!\d)")
+WHOLE = re.compile(r"[.!?][\"'”’)]*$")
+"""How a sentence ends that is no heading."""
 HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILINE)
 """A line without an end, before one that begins a sentence."""
 DEPENDS = re.compile(
@@ -119,7 +121,7 @@ _COMMA = r",(?!(?<=\d,) \d{4}\b)"  # not that of a date
 _STATEMENT = rf"(?:it|they|then|(?:(?:the |no )?\S+ )?\S+ {VERB})\b"
 WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| but |(?: and| or)(?= {_STATEMENT})")
 """Where a clause ends with all that restricts it."""
-CLAUSE_END = re.compile(rf"{WHOLE_END.pattern}| and | or | who | which | where | that | when | for | with ")
+CLAUSE_END = re.compile(rf"{WHOLE_END.pattern}| and | or | who | which | where | that | when ")
 CONTINUES = re.compile(rf" (?:and|or) (?!(?:it|they|then|{VERB[3:-1]})\b)|, either |, [\w-]+(?: [\w-]+)?,? (?:and|or) ")
 """How a phrase goes on that is cut: ` and feature enhancements`, `, deleted, or modified`."""
 RELATIVE = re.compile(" (?:that|which|who|whose|where|when|and|or)\\b")
@@ -174,7 +176,12 @@ _WORK = (
     "actor|actress|singer|poet|writer|author|painter|(?!(?:play|check)?list )[a-z]+ist|composer|director|producer|"
     "king|queen|emperor"
 )
+_OFFICE = (
+    "(?:chief )?executive(?: officer)?|C[A-Z]O|head|manager|owner|founder|chair(?:man|woman|person)?|president|deputy|"
+    "secretary|treasurer|minister|chancellor|mayor|governor|captain|leader|editor|director|officer|lead"
+)
 PERSON = re.compile(
+    rf"\b(?:{_OFFICE})(?: (?:of|for) (?:[\w'’-]+ ){{1,6}}| )(?:is|was) $|"
     rf"\b(?:by|with|(?:grand|half-|step)?(?:{_KIN}|housekeeper|pupil|student) (?:of|to)|mother|father|{_WORK}|"
     r"starring|stars|married(?: to)?|(?:engaged|lady-in-waiting) to) $"
 )

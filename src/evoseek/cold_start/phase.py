@@ -16,7 +16,8 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
@@ -25,7 +26,7 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cold_start.writing import Written, write
+from evoseek.cold_start.writing import Item, Written, write
 from evoseek.corpus.demonstrations import demonstration_row
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, DataError, RunError
@@ -37,6 +38,7 @@ from evoseek.settings import lookup, with_setting
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of, questions_to_write
 from evoseek.training.settings import TrainingSettings
+from evoseek.training.stages import check_stages
 
 DEMONSTRATIONS, TIMES = 960, 4
 """So many are learnt, in 57 steps of 16; where there are fewer, each again, but not more than so many times. Epochs are
@@ -99,6 +101,7 @@ def cold_start(
     load_tokenizer(settings.policy.model)  # a name that is wrong, before minutes of writing
     with run.locked():
         _write_once(settings, files, number, console)
+        check_stages(after)  # before minutes of learning: no question may be left for a share of a stage
         say(console, f"Cold start: learning {files.demonstrations.name} ...")
         return after if learn(files.model, _warm(settings, files)) else None
 
@@ -155,8 +158,7 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
 
 def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:
     """The report, which is `about` it, last: what it stands beside is complete."""
-    held = max(1, round(HELD_OUT * len(written.items)))
-    trained, held_out = written.items[held:], written.items[:held]
+    trained, held_out = _apart(written.items, max(1, round(HELD_OUT * len(written.items))))
     shown = list(islice(cycle(trained), min(DEMONSTRATIONS, TIMES * len(trained))))
     proposed = [item.proposed for item in shown if item.proposed] if proposes else []
     demonstrations = [*(item.solved for item in shown), *proposed[: len(shown) // 2]]
@@ -166,6 +168,30 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
     save_questions(files.questions, [item.question for item in trained])
     save_questions(files.held_out, [item.question for item in held_out])
     write_atomic(files.report, json.dumps(about, indent=2) + "\n")
+
+
+def _apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
+    """The items, and `number` of them that are held out. Items with a passage in common as evidence stay together where
+    that can be: of one statement there are several questions, each of which says the other's answer."""
+    parents, of_passage = list(range(len(items))), dict[str, int]()
+
+    def root(place: int) -> int:
+        while parents[place] != place:
+            parents[place] = place = parents[parents[place]]
+        return place
+
+    for place, item in enumerate(items):
+        for passage in item.evidence:
+            parents[root(place)] = root(of_passage.setdefault(passage, place))
+    groups = [root(place) for place in range(len(items))]
+    sizes, room, chosen = Counter(groups), number, set[int]()
+    for one in dict.fromkeys(groups):
+        if sizes[one] <= room:
+            chosen.add(one)
+            room -= sizes[one]
+    held = [item for one, item in zip(groups, items, strict=True) if one in chosen]
+    trained = [item for one, item in zip(groups, items, strict=True) if one not in chosen]
+    return trained[room:], held + trained[:room]  # where too much hangs together
 
 
 def _read(report: Path) -> Mapping[str, object]:
@@ -199,7 +225,8 @@ def counts_table(counts: Mapping[str, int]) -> Table:
     for kind in dict.fromkeys(kinds):
         made = counts.get(f"made/{kind}")
         table.add_row(kind, "" if made is None else str(made), str(counts.get(f"kept/{kind}", 0)))
-    left_out = ("not found", "duplicate")
-    for reason in left_out:
+    for reason in ("not found", "duplicate"):
         table.add_row(f"left out: {reason}", str(counts.get(reason, 0)), "")
+    if copies := counts.get("copies"):
+        table.add_row("copies of documents", str(copies), "")
     return table

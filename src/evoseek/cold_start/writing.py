@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil
-from typing import TypeVar
+from typing import TypeVar, cast
 
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
 from evoseek.cold_start.clozes import Cloze, clozes, is_natural, subject, words
@@ -68,6 +68,11 @@ class Item:
     def question(self) -> Question:
         return self.solved.question
 
+    @property
+    def evidence(self) -> list[str]:
+        """Ids of the passages that state the answer."""
+        return cast("list[str]", self.question.metadata.get("evidence", []))
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
@@ -85,6 +90,9 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     for passage in corpus.passages():
         titles.setdefault(passage.document_id, passage.title)
     documents = _documents(corpus, rng.sample(sorted(titles), min(len(titles), _DOCUMENTS)))
+    copies = _copies(documents)
+    for id in set(documents) - set(copies):
+        del documents[id], titles[id]
     by_document = _of_one_answer({id: list(clozes(passages)) for id, passages in documents.items()}, titles)
     linked = list(chains(by_document, titles))
     rng.shuffle(linked)
@@ -94,8 +102,11 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     natural, in_place = (_in_order(by_document, in_front) for in_front in (True, False))
     made = sum(map(len, natural.values()))
     number = min(number, max(made, min(_ENOUGH, sum(map(len, by_document.values())))))
-    writer = _Writer(engine, k, documents)
-    writer.counts.update(documents=len(documents), **{"made/chain": len(linked), "made/comparison": len(compared)})
+    writer = _Writer(engine, k, documents, copies)
+    copied = sum(map(len, copies.values())) - len(copies)
+    writer.counts.update(
+        documents=len(documents), copies=copied, **{"made/chain": len(linked), "made/comparison": len(compared)}
+    )
     writer.counts.update(f"made/{cloze.kind}" for found in by_document.values() for cloze in found)
     two = await writer.of_two_hops(compared, "comparison", round(COMPARISONS * number))
     two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
@@ -124,6 +135,14 @@ def _documents(corpus: PassageStore, drawn: Sequence[str]) -> dict[str, list[Pas
         if passage.document_id in found:
             found[passage.document_id].append(passage)
     return {id: sorted(passages, key=lambda passage: passage.start) for id, passages in found.items()}
+
+
+def _copies(documents: Mapping[str, Sequence[Passage]]) -> dict[str, list[str]]:
+    """Of documents with the same text the first, with the ids of all of them."""
+    of_text: dict[str, list[str]] = {}
+    for id in sorted(documents):
+        of_text.setdefault(" ".join(" ".join(passage.text for passage in documents[id]).split()), []).append(id)
+    return {ids[0]: ids for ids in of_text.values()}
 
 
 def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[str, str]) -> dict[str, list[Cloze]]:
@@ -172,6 +191,7 @@ class _Writer:
     engine: SearchEngine
     k: int
     documents: Mapping[str, Sequence[Passage]]
+    copies: Mapping[str, Sequence[str]]
     counts: Counter[str] = field(default_factory=Counter[str])
     seen: NearDuplicates = field(default_factory=lambda: NearDuplicates(_LIKENESS))
 
@@ -223,7 +243,7 @@ class _Writer:
             without = await self._without([chain.second for chain in batch], others)
             for chain, query, lacks in zip(batch, first, without, strict=True):
                 if len(kept) < number and query and lacks and self._is_new(chain.question):
-                    kept.append(_refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
+                    kept.append(self._refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
             if len(kept) >= number:
                 break
         return self._counted(kept)
@@ -240,7 +260,7 @@ class _Writer:
             lacks = dict(zip(tried, await self._without(tried, [()] * len(tried)), strict=True))
             for cloze, item in batch:
                 if lacks.get(cloze) and room[_form(cloze)] and len(none) < number:
-                    none.append(_refusal(cloze.question, cloze, [cloze.query or cloze.question]))
+                    none.append(self._refusal(cloze.question, cloze, [cloze.query or cloze.question]))
                     room[_form(cloze)] -= 1
                 else:
                     one.append(item)
@@ -267,7 +287,7 @@ class _Writer:
             for cloze, more in zip(clozes, others, strict=True)
         ]
         distinct = list(dict.fromkeys(pair for pairs in searched for pair in pairs))
-        queries, hidden = [query for query, _ in distinct], [{document} for _, document in distinct]
+        queries, hidden = [query for query, _ in distinct], [{*self.copies[document]} for _, document in distinct]
         found = await search_others(self.engine, queries, hidden, _DEPTH * self.k)
         left = dict(zip(distinct, found, strict=True))
 
@@ -292,6 +312,12 @@ class _Writer:
         held = self.documents[source.document_id]
         passage = next(passage for passage in held if passage.id == source.evidence[0])
         return Item(solved, ProposerDemonstration("", passage, len(hops), stated))
+
+    def _refusal(self, question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
+        """The question as if its document, and every copy of it, were not there."""
+        about = {"kind": "unanswerable", "answerable": False, "hidden": [*self.copies[cloze.document_id]]}
+        turns = (*map(_search, queries), DemonstratedTurn(answer=REFUSAL))
+        return Item(Demonstration(Question("", question, (), about), turns))
 
     def _is_new(self, question: str) -> bool:
         is_new = self.seen.is_new(question)
@@ -338,12 +364,6 @@ def _is_about(passage: Passage, cloze: Cloze) -> bool:
 def _unsaid(said: set[str], passage: Passage) -> float:
     """The share of these words that a passage has not; 1 if there are none."""
     return 1 - len(said & {*words(passage.contents)}) / max(1, len(said))
-
-
-def _refusal(question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
-    about = {"kind": "unanswerable", "answerable": False, "hidden": [cloze.document_id]}
-    turns = (*map(_search, queries), DemonstratedTurn(answer=REFUSAL))
-    return Item(Demonstration(Question("", question, (), about), turns))
 
 
 def _search(query: str) -> DemonstratedTurn:

@@ -19,6 +19,7 @@ from evoseek.corpus.rows import csv_rows
 from evoseek.errors import DataError
 
 _LOOKED_AT = 100  # rows below one that may be the column headings
+_AMOUNT = re.compile(r"[\d.,]+ \S{1,4}|[A-Z]{3} [\d.,]+")  # "450 EUR", "35 kg"
 _LONGEST_NAME = 100  # characters of a column heading, or of a value that names a row
 _MOST = 0.9  # share of the rows that what is said of a column must hold for
 _YEAR = re.compile(r"(?:19|20)\d\d")
@@ -252,9 +253,10 @@ def _naming_column(rows: list[_Cells]) -> int | None:
 
 
 def _is_name(cell: str) -> bool:
-    """Whether a value is mostly letters, and no sentence or address."""
+    """Whether a value is mostly letters, and no sentence, amount or address."""
     is_mostly_letters = 2 * sum(map(str.isalpha, cell)) >= len(cell.replace(" ", ""))
-    return _is_code(cell) and is_mostly_letters and "://" not in cell and "@" not in cell
+    is_amount = _AMOUNT.fullmatch(cell) is not None
+    return _is_code(cell) and is_mostly_letters and not is_amount and "://" not in cell and "@" not in cell
 
 
 def _is_code(cell: str) -> bool:

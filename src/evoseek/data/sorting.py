@@ -15,7 +15,7 @@ from typing import Any
 
 from rich.console import Console
 
-from evoseek.corpus.questions import parse_question, question_row, save_questions
+from evoseek.corpus.questions import load_questions, parse_question, question_row, save_questions
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.data.batches import BatchWork, Made
 from evoseek.env.prompts import PromptSet
@@ -23,10 +23,11 @@ from evoseek.errors import EvoseekError, ToolError
 from evoseek.files import check_new_file, file_digest
 from evoseek.protocols import Chat
 from evoseek.report.printable import say, say_left_out
+from evoseek.reward.answer import evaluable_question
 from evoseek.reward.judge import label_form, on_one_line, parse_label
 from evoseek.runs import with_digests
 from evoseek.training.context import Context
-from evoseek.training.inputs import inputs_of, read_questions
+from evoseek.training.inputs import inputs_of
 from evoseek.types import Message, Question
 
 LABELS = ("good", "harmful", "time-sensitive", "subjective")
@@ -98,7 +99,7 @@ def sort_questions(
     if not verdicts.exists() or not verdicts.stat().st_size:  # an error before the first batch leaves an empty file
         for path in _files(out):
             check_new_file(path)
-    questions = read_questions(str(source), setting="the file of questions")
+    questions = load_questions(source, check=evaluable_question)
     work = checking(make_check(), max_undecided=max_undecided)
     if work.run(questions, verdicts, {"questions": file_digest(source), **settings}, console) is None:
         return False

@@ -122,13 +122,21 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
 
 
 def trained_on(run: RunDirectory) -> NearDuplicates:
-    """The questions that the solver of a run has answered; those of the same words are no new ones."""
+    """The questions that the solver of a run has answered, or was shown by its cold start; those of the same words are
+    no new ones."""
     met = NearDuplicates()
+    shown = run.held_out.with_name("demonstrations.jsonl")
+    for text in ResumableJsonl(shown).rows(_demonstrated, "demonstration"):
+        met.remember(text)
     rollouts = ResumableJsonl(run.trajectories).rows(_role_and_question, "rollout with a role and a question")
     for role, text in rollouts:
         if role == "solver":
             met.remember(text)
     return met
+
+
+def _demonstrated(row: Any) -> str:
+    return str(row.get("question", ""))  # of a proposer's there is none
 
 
 def _role_and_question(row: Any) -> tuple[str, str]:
