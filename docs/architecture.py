@@ -14,8 +14,8 @@ PICTURE = Path(__file__).with_suffix(".svg")
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 # One box: nearly everything imports them.
 FOUNDATION = (
-    "types, protocols, errors, files, runs, http, registry, settings, settings_tree, recipes, templates, "
-    "trust, statistics"
+    "types, protocols, errors, files, checkpoints, runs, http, registry, settings, settings_tree, recipes, "
+    "templates, trust, statistics"
 )
 
 Graph = Mapping[str, set[str]]
