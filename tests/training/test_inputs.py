@@ -166,16 +166,6 @@ def test_what_a_cold_start_held_out_is_not_trained_on_because_people_judged_it(s
     assert len(training_questions(load_settings(system="search-r1", options=paths), run)[0]) == 3
 
 
-def test_questions_that_are_trained_on_and_scored_are_told(tmp_path):
-    path, dev = tmp_path / "q.jsonl", tmp_path / "dev.jsonl"
-    save_questions(path, [Question("a", "Who rules Kalo?", ("Meri",)), Question("b", "Who rules Vesu?", ("Tor",))])
-    save_questions(dev, [Question("c", "who rules vesu", ("Tor",))])
-    options = {"questions.path": str(path), "evaluation.path": str(dev)}
-    asked, said = training_questions(load_settings(system="search-r1", options=options))
-    assert len(asked) == 2
-    assert "1 are held out, too (evaluation.path)" in said
-
-
 def test_the_right_answer_that_a_person_names_takes_the_place_of_a_label(tmp_path):
     def said(id, question, answer, verdict, right_answer=""):
         file.add(Feedback(id, "2026-01-01T00:00:00Z", question, answer, verdict, right_answer))

@@ -192,9 +192,6 @@ def training_questions(
         words.append(
             f"{left_out} of {path} are left out, since they are in the test set {settings.evaluation.reviewed}"
         )
-    scored = {normalise(question.text) for question in held_out or ()}
-    if both := sum(normalise(question.text) in scored for question in trained):
-        words.append(f"{both} are held out, too (evaluation.path), so that their score is of what is trained on")
     if judged:
         words.append(f"{len(added)} are added from the feedback in {lookup(settings, 'questions.feedback')}")
     if corrected:
