@@ -159,8 +159,9 @@ def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = 
     ConfigError with all mistakes.
     """
     given: Tree = {}
+    mappings = list(_mappings(model))
     for tree in trees:
-        for path in _mappings(model):
+        for path in mappings:
             given = _without(given, tree, path)
         given = merge(given, tree)
     reader = _Reader(model)

@@ -85,6 +85,7 @@ def test_each_row_is_a_document_of_its_own(tmp_path: Path) -> None:
         ("id,mail,name,city\n1,a@b.org,Meri,Tartu\n2,c@d.org,Kai,Tartu\n3,e@f.org,Tor,Tartu\n", ["Meri", "Kai", "Tor"]),
         ("sku,kind,price\nSKU-1,pump,3\nSKU-2,pump,4\n", ["SKU-1", "SKU-2"]),  # a code, where there is no name
         ("order,date,who\n1,2024-05-01,Meri\n2,2024-05-02,Meri\n", ["", ""]),  # neither numbers nor dates
+        ("price,name\n450 EUR,P100\n35 EUR,P200\n", ["P100", "P200"]),  # nor amounts
         ("text,n\nThe pump may run dry.,1\nIt may not run.,2\n", ["", ""]),  # nor sentences
         (
             "question,answer\nWho repairs it?,Any workshop\nMay it run dry?,No.\n",

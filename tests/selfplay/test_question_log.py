@@ -4,7 +4,8 @@ import pytest
 
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import DataError, RunError
-from evoseek.selfplay.question_log import QuestionLog
+from evoseek.runs import RunDirectory
+from evoseek.selfplay.question_log import QuestionLog, trained_on
 from evoseek.types import Question
 
 
@@ -34,6 +35,14 @@ def test_questions_come_back_by_the_steps_that_wrote_them(log):
     assert log.read(5, 11) == []
     assert log.read(4, 1) == []
     assert log.read(0, 10**9) == load_questions(log.path)
+
+
+def test_what_a_cold_start_demonstrated_counts_as_trained_on(tmp_path):
+    run = RunDirectory(tmp_path)
+    shown = run.held_out.with_name("demonstrations.jsonl")
+    shown.parent.mkdir()
+    shown.write_text('{"id": "a", "question": "Who is Meri?", "turns": []}\n{"role": "proposer", "id": "b"}\n')
+    assert [trained_on(run).is_new(text) for text in ("who is meri", "Who is Tor?")] == [False, True]
 
 
 def test_a_line_is_a_question_as_any_question_file_has_it(log):

@@ -46,6 +46,13 @@ def test_without_tools_the_prompt_is_that_of_a_closed_book_and_with_them_it_stat
     assert plain(alone[0].content) == plain(searching[0].content) == "solve : who ?"
 
 
+def test_a_turn_ends_where_the_model_s_generation_settings_end_it():
+    policy = load_policy("tiny")
+    policy.model.generation_config.eos_token_id = [3, 7]
+    agent = Agent.of(load_settings(options={"policy.model": "tiny"}), policy)
+    assert {3, 7} <= {*agent.renderer([]).stop.token_ids}
+
+
 def test_settings_of_rollouts_reach_the_agent_and_its_rollers():
     options = {
         "rollout.max_turns": 4,

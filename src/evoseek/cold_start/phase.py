@@ -23,12 +23,15 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
 
 from evoseek.cold_start.writing import Item, Written, write
 from evoseek.corpus.demonstrations import demonstration_row
-from evoseek.corpus.questions import save_questions
+from evoseek.corpus.questions import evidence_of, save_questions
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.files import json_digest, write_atomic
 from evoseek.policy.load import load_tokenizer
@@ -173,17 +176,15 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
 def _apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
     """The items, and `number` of them that are held out. Items with a passage in common as evidence stay together where
     that can be: of one statement there are several questions, each of which says the other's answer."""
-    parents, of_passage = list(range(len(items))), dict[str, int]()
-
-    def root(place: int) -> int:
-        while parents[place] != place:
-            parents[place] = place = parents[parents[place]]
-        return place
-
-    for place, item in enumerate(items):
-        for passage in item.evidence:
-            parents[root(place)] = root(of_passage.setdefault(passage, place))
-    groups = [root(place) for place in range(len(items))]
+    of_passage: dict[str, int] = {}  # the first item with it
+    pairs = [
+        (place, of_passage.setdefault(passage, place))
+        for place, item in enumerate(items)
+        for passage in evidence_of(item.question)
+    ]
+    rows, columns = zip(*pairs, strict=True) if pairs else ((), ())
+    links = coo_array((np.ones(len(pairs), dtype=bool), (rows, columns)), shape=(len(items), len(items)))
+    groups: list[int] = connected_components(links, directed=False)[1].tolist()
     sizes, room, chosen = Counter(groups), number, set[int]()
     for one in dict.fromkeys(groups):
         if sizes[one] <= room:

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import ceil
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
 from evoseek.cold_start.clozes import Cloze, clozes, is_natural, subject, words
@@ -67,11 +67,6 @@ class Item:
     @property
     def question(self) -> Question:
         return self.solved.question
-
-    @property
-    def evidence(self) -> list[str]:
-        """Ids of the passages that state the answer."""
-        return cast("list[str]", self.question.metadata.get("evidence", []))
 
 
 @dataclass(frozen=True, slots=True)

@@ -255,10 +255,10 @@ def _naming_column(rows: list[_Cells]) -> int | None:
 def _is_name(cell: str) -> bool:
     """Whether a value is mostly letters, and no sentence, amount or address."""
     is_mostly_letters = 2 * sum(map(str.isalpha, cell)) >= len(cell.replace(" ", ""))
-    is_amount = _AMOUNT.fullmatch(cell) is not None
-    return _is_code(cell) and is_mostly_letters and not is_amount and "://" not in cell and "@" not in cell
+    return _is_code(cell) and is_mostly_letters and "://" not in cell and "@" not in cell
 
 
 def _is_code(cell: str) -> bool:
     is_sentence = cell.endswith((".", "!")) and " " in cell
-    return len(cell) <= _LONGEST_NAME and any(map(str.isalpha, cell)) and not is_sentence
+    is_long = len(cell) > _LONGEST_NAME
+    return any(map(str.isalpha, cell)) and not (is_sentence or is_long or _AMOUNT.fullmatch(cell))

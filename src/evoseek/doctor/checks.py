@@ -40,6 +40,7 @@ _TIGHT = 0.8  # of the free memory
 _MEMORY_REMEDIES = {
     "process": "Give fewer --processes, or end what else runs.",
     "learner": "Train an adapter (lora.rank=16), or give a smaller model.",
+    "critic": "Take a credit without a critic (credit.name=group), or give a smaller model.",
     "activations": "Lower learner.token_budget, or set learner.gradient_checkpointing.",
     "sampler": "Sample with a server (sampler.name=vllm), or give a smaller model.",
     "reference": "Train an adapter (lora.rank=16), whose base is the reference, or give a smaller model.",
