@@ -61,6 +61,8 @@ GAME = ("dr_zero.", "selfplay.", "proposer.", "filters.", "verification.")  # se
 VERDICTS: tuple[Verdict, ...] = ("right", "wrong", "unknown", "other")
 BY_HAND = 50  # proposals
 WORDS = 40  # of a passage
+HOPS: Mapping[int | None, str] = {None: "all", 1: "1 hop", 2: "2 hops"}
+Scores = Mapping[str, Sequence[Mapping[str, float]]]  # the rows of each way to answer
 HERE = Path(__file__).parent
 
 
@@ -231,10 +233,17 @@ def gain(before: Sequence[Mapping[str, float]], after: Sequence[Mapping[str, flo
     return f"{test.difference:+.3f}, p = {test.p_value:.1g}"
 
 
+def against(before: Scores, after: Scores, kind: str) -> str:
+    """The paired differences of two arms, of all questions and by hops."""
+    pairs = {
+        hops: [[row for row in arm[kind] if hops in (None, row["hops"])] for arm in (before, after)] for hops in HOPS
+    }
+    return kind + ", " + ", ".join(f"{name} {gain(*pairs[hops])}" for hops, name in HOPS.items() if pairs[hops][0])
+
+
 def scores_table(files: Mapping[tuple[str, str], Mapping[str, object]]) -> Table:
     """Held-out scores, and the paired difference of the sampled ones to the warm start."""
-    ways = ("all", "1 hop", "2 hops")
-    names = [f"{kind}, {way}" for kind in ("sampled", "greedy") for way in ways]
+    names = [f"{kind}, {way}" for kind in ("sampled", "greedy") for way in HOPS.values()]
     table = Table("policy", "seed", *names, "no search", "searches 1 / 2 hops", "gain", "of dev", "min")
     for (seed, name), found in files.items():
         sampled, greedy, alone = found["scores"].values()
@@ -246,7 +255,7 @@ def scores_table(files: Mapping[tuple[str, str], Mapping[str, object]]) -> Table
         table.add_row(
             name,
             seed,
-            *(score(rows, hops) for rows in (sampled, greedy) for hops in (None, 1, 2)),
+            *(score(rows, hops) for rows in (sampled, greedy) for hops in HOPS),
             score(alone).split()[0],
             " / ".join(searches),
             gain(start["scores"]["sampled"], sampled) if start and name != "sft" else "-",
@@ -299,6 +308,10 @@ def show(out: Path, console: Console) -> None:
         if (folder / f"{name}.json").exists()
     }
     console.print(scores_table(files))
+    for (seed, name), found in files.items():
+        if name not in ("sft", "trained") and (trained := files.get((seed, "trained"))):
+            told = (against(found["scores"], trained["scores"], kind) for kind in ("sampled", "greedy"))
+            console.print(f"seed {seed}, trained - {name}: {'; '.join(told)}")
     console.print(proposals_table(files))
     for path in sorted(out.glob("seed*/*-proposals.jsonl")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
