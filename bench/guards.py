@@ -102,7 +102,7 @@ class GuardedLoss(PolicyLoss):
     entropy: float
 
     def contributes(self, sample: TrainingSample) -> bool:
-        return self.kl > 0 or self.entropy > 0 or self.loss.contributes(sample)
+        return self.likelihood > 0 or self.kl > 0 or self.entropy > 0 or self.loss.contributes(sample)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
         found = self.loss(inputs, totals)

@@ -215,7 +215,8 @@ def training_loop(
             rows = read_metrics(run.metrics)
             rollbacks.restore_rows(rows, stages)
             if stages is not None:
-                stages.restore_rows(rows)
+                since = rollbacks.history[-1].step if rollbacks.history else -1  # earlier ones are of other weights
+                stages.restore_rows([row for row in rows if (row["step"] or 0) > since])
         rollbacks.rows = [Row(*row) for row in ranks.gather(rollbacks.rows)[0]]
         ranks.barrier()  # none waits below for weights from one that has failed above
         plan.resumed(start)

@@ -43,7 +43,9 @@ def train(setting, tmp_path):
 def test_the_weights_before_the_best_steps_are_taken_back_and_it_resumes_to_the_same_bits(train, setting, tmp_path):
     whole, parts = tmp_path / "whole", tmp_path / "parts"
     out = train("whole", 12)
-    assert "over steps 6 to 10 is 0.000, less than half of the 0.500 over steps 1 to 5, and nearly no group" in out
+    assert (
+        "over steps 6 to 10 is 0.000, less than half of the 0.500 over steps 1 to 5, and in nearly no group is" in out
+    )
     assert "The weights are again those of step 0, and the learning rate is halved (run.rollbacks: 1 left)." in out
     assert "Resuming" not in out
     rows = [json.loads(line) for line in (whole / "metrics.jsonl").read_text().splitlines()]
@@ -65,6 +67,27 @@ def test_the_weights_before_the_best_steps_are_taken_back_and_it_resumes_to_the_
     assert (whole / "metrics.jsonl").read_bytes() == (parts / "metrics.jsonl").read_bytes()
     for file in (whole / "checkpoints/step-000012").rglob("*.safetensors"):
         assert file.read_bytes() == (parts / file.relative_to(whole)).read_bytes(), file
+
+
+def test_a_stage_does_not_end_by_what_was_taken_back(setting, tmp_path):
+    """At step 11 five of the last six groups without a signal are of weights that are gone: the stage goes on."""
+    console, stages = (
+        Console(file=StringIO()),
+        [{"name": "a", "until": "frac_reward_zero_std > 0.9", "over": 6}, {"name": "b"}],
+    )
+    given = {
+        "evaluation.path": "",
+        "evaluation.every": 10,
+        "run.rollbacks": 1,
+        "run.checkpoint_every": 5,
+        "run.steps": 12,
+        "stages": stages,
+    }
+    options = {"config": setting.config, "settings": given, "reward": collapsing, "console": console}
+    Run("search-r1", tmp_path / "run", **options).train()
+    out = " ".join(console.file.getvalue().split())
+    assert "The weights are again those of step 0" in out
+    assert "Stage 2" not in out
 
 
 def test_at_half_of_the_rate(setting, tmp_path):

@@ -22,7 +22,7 @@ def curve(games, probes, *, n=400.0):
     rows = []
     for number, (game, probe) in enumerate(zip(games, probes, strict=True)):
         for step in range(number * EVERY + 1, (number + 1) * EVERY + 1):
-            rows.append({"step": float(step), "solver/reward": game + 0.02 * (-1) ** step})
+            rows.append({"step": float(step), "solver/answer_reward": game + 0.02 * (-1) ** step})
         rows[-1] |= {"eval/reward": probe} | ({"eval/n": n, "eval/n_invalid": 0.0} if n else {})
     return rows
 
@@ -42,7 +42,7 @@ def test_no_alarm(rows):
 
 def test_alarm_names_what_happened_and_what_to_do():
     words = hacking_alarm(COLLAPSE)
-    assert "over steps 31 to 60 solver/reward rose to 0.700 (from 0.400 over steps 1 to 30)" in words
+    assert "over steps 31 to 60 solver/answer_reward rose to 0.700 (from 0.400 over steps 1 to 30)" in words
     assert "eval/reward fell to 0.423 (from 0.610), more than the 0.040 that chance explains" in words
     assert "trajectories.jsonl" in words
     assert "verification.readings" in words
@@ -70,21 +70,23 @@ def test_only_the_last_probes_and_as_many_before_count():
 
 def test_a_proposer_that_earns_more_while_the_solver_unlearns_is_told_apart():
     """The solver's reward falls with the held-out score, because nobody can answer what is asked."""
-    rows = [row | {"proposer/reward": 1 - row["solver/reward"]} for row in BOTH_FALL]
+    rows = [row | {"proposer/reward": 1 - row["solver/answer_reward"]} for row in BOTH_FALL]
     words = hacking_alarm(rows)
     assert words.startswith("The proposer may be paid for questions that cannot be answered: over steps 31 to 60")
     assert "proposer/reward rose to 0.600 (from 0.300 over steps 1 to 30)" in words
     assert "failure rewards questions without an answer" in words
     assert hacking_alarm([row | {"eval/reward": 0.6} if "eval/reward" in row else row for row in rows]) is None
-    both = [row | {"proposer/reward": row["solver/reward"]} for row in COLLAPSE]
-    assert hacking_alarm(both).startswith("The roles may be fooling each other: over steps 31 to 60 solver/reward")
+    both = [row | {"proposer/reward": row["solver/answer_reward"]} for row in COLLAPSE]
+    assert hacking_alarm(both).startswith(
+        "The roles may be fooling each other: over steps 31 to 60 solver/answer_reward"
+    )
 
 
 def test_rows_without_a_value_are_passed_over():
     """A probe before any step, a step without a score, and a probe of which nothing could be scored."""
     rows = [{"step": 0.0, "eval/reward": 0.58, "eval/n": 400.0}, *COLLAPSE, {"step": 61.0, "eval/reward": None}]
     assert hacking_alarm(rows) == hacking_alarm(COLLAPSE)
-    assert hacking_alarm([{**row, "solver/reward": float("nan")} for row in COLLAPSE]) is None
+    assert hacking_alarm([{**row, "solver/answer_reward": float("nan")} for row in COLLAPSE]) is None
 
 
 def test_trap_a_frozen_solver_on_fresh_proposals_and_one_that_learns_are_two_games():
@@ -96,7 +98,7 @@ def test_trap_a_frozen_solver_on_fresh_proposals_and_one_that_learns_are_two_gam
     assert hacking_alarm(proposing[:30] + rows[30:]) is None
     assert hacking_alarm([{"step": 0.0, "eval/reward": 0.58, "eval/n": 400.0}, *proposing]) == hacking_alarm(rows)
     mixed = [new if number % 10 < 5 else old for number, (new, old) in enumerate(zip(proposing, COLLAPSE, strict=True))]
-    only = [row if number % 10 >= 5 else row | {"solver/reward": None} for number, row in enumerate(COLLAPSE)]
+    only = [row if number % 10 >= 5 else row | {"solver/answer_reward": None} for number, row in enumerate(COLLAPSE)]
     assert hacking_alarm(mixed)
     assert hacking_alarm(mixed) == hacking_alarm(only)
 
@@ -166,6 +168,9 @@ def test_steps_of_the_solver_lie_between_and_one_valid_proposal_is_enough():
     assert proposal_alarm([proposals(1, 0.0), solved, proposals(3, 0.0)])
     assert proposal_alarm([proposals(1, 0.0), proposals(2, 0.25)]) is None
     assert proposal_alarm([proposals(1, 0.0), solved]) is None
+    down = {"proposer/rollout/invalid_frac": 1.0}  # no server answered: the proposer has proposed nothing
+    assert proposal_alarm([proposals(1, 0.0), proposals(2, 0.0) | down, proposals(3, 0.0) | down]) is None
+    assert proposal_alarm([proposals(1, 0.0), proposals(2, 0.0) | down, proposals(3, 0.0)])
 
 
 def row(zero, *, role="", reward=0.0, answered=0.0, malformed=0.0, cut=0.0):

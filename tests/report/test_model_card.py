@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+from evoseek.checkpoints import FORMAT, STATE
 from evoseek.files import json_digest
 from evoseek.report.model_card import model_card
 
@@ -38,6 +39,16 @@ def test_the_card_of_a_run(tmp_path: Path) -> None:
     ):
         assert line in card
     assert "0.500" not in card
+
+
+def test_what_was_measured_with_weights_that_were_taken_back_is_not_the_score(tmp_path: Path) -> None:
+    """After step 10 the weights were again those of step 4: the score of step 0 is the last that holds."""
+    folder = run(tmp_path) / "checkpoints" / "step-000010"
+    folder.mkdir(parents=True)
+    body = {"format": FORMAT, "step": 10, "position": {"rollbacks": [{"step": 10, "to": 4}]}, "learners": {}}
+    (folder / STATE).write_text(json.dumps({"body": body | {"files": {}}, "sha256": json_digest(body | {"files": {}})}))
+    assert "Measured by the run at step 0" in model_card(str(tmp_path), step=10)
+    assert "Measured by the run at step 10" in model_card(str(tmp_path), step=11)
 
 
 def test_scores_of_an_evaluation_come_first(tmp_path: Path) -> None:

@@ -132,7 +132,7 @@ def test_after_a_step_with_too_many_invalid_rollouts_it_waits_twice_as_long_each
     assert [text.rsplit(" begins in ")[1] for text in said] == ["8 s.", "16 s.", "8 s."]
     assert said[1].startswith(
         "Step 2: 10 of 10 rollouts were invalid. The most frequent reason is tool_failed (10 rollouts): the engine is "
-        "down. Nothing of these rollouts was trained on."
+        "down. Nothing of the invalid ones was trained on."
     )
 
 

@@ -26,11 +26,20 @@ def after(*rewards, no_signal=1.0, limit=1, every=1, history=()):
     return found
 
 
+def test_what_shaping_tells_apart_in_a_group_is_no_better_answer():
+    """Half of the rollouts of every group answer, all wrongly: a penalty for the others makes rewards differ."""
+    told = {"frac_reward_zero_std": 0.0, "frac_answer_reward_zero_std": 1.0}
+    found = Rollbacks(1)
+    for step, reward in enumerate((*GOOD, *BAD), 1):
+        found.observe(step, {"answer_reward": reward, **told})
+    assert found.collapsed() is not None
+
+
 def test_less_than_half_of_the_best_five_steps_and_no_signal_is_a_collapse():
     found = after(*GOOD, *BAD)
     assert found.collapsed() == (
         "The mean reward of answers over steps 6 to 10 is 0.280, less than half of the 0.600 over steps 1 to 5, and "
-        "nearly no group has a signal."
+        "in nearly no group is one answer better than another."
     )
     assert found.good == 0
     assert after(0.1, *GOOD, *BAD).good == 1
@@ -159,8 +168,8 @@ def test_the_loop_ends_with_a_collapse_whose_checkpoint_takes_the_place_of_its_o
     assert recorder.events == [("save", 0), ("save", 5), ("roll back", 10)]
     assert recorder.said == [
         "Step 10: The mean reward of answers over steps 6 to 10 is 0.280, less than half of the 0.600 over steps 1 to "
-        "5, and nearly no group has a signal. The weights are again those of step 3, and the learning rate is halved "
-        "(run.rollbacks: 0 left)."
+        "5, and in nearly no group is one answer better than another. The weights are again those of step 3, and the "
+        "learning rate is halved (run.rollbacks: 0 left)."
     ]
 
 

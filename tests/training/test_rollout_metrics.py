@@ -194,7 +194,11 @@ def test_metrics_of_each_number_of_hops():
 
 def test_what_is_added_to_the_reward_of_an_answer_is_not_in_answer_reward():
     shaped = Scored(0.75, {"unshaped": 1.0, "unanswered": -0.25})
+    same = TrajectoryGroup("a", GROUPS[0].trajectories[:2], (shaped, Scored(1.0)))
+    told = rollout_metrics([same])
+    assert (told["frac_reward_zero_std"], told["frac_answer_reward_zero_std"]) == (0.0, 1.0)
     group = TrajectoryGroup("a", GROUPS[0].trajectories[:2], (shaped, Scored(0.0)))
+    assert rollout_metrics([group])["frac_answer_reward_zero_std"] == 0.0
     metrics = rollout_metrics([group])
     assert (metrics["reward"], metrics["answer_reward"]) == (0.375, 0.5)
 

@@ -33,7 +33,7 @@ _PROBES = 3  # on each side of the comparison
 _PROPOSALS = "selfplay/proposals"
 _REJECTED = "selfplay/rejected/"
 _SUSPICIONS = {
-    "solver/reward": "The roles may be fooling each other",
+    "solver/answer_reward": "The roles may be fooling each other",
     "proposer/reward": "The proposer may be paid for questions that cannot be answered",
 }
 _SILENT_STEPS, _EXAMPLES, _LENGTH = 2, 3, 200  # steps without a proposal, examples, and characters of each
@@ -106,9 +106,14 @@ class AlarmedMetrics:
 
 
 def proposal_alarm(rows: Sequence[MetricRow], trajectories: Path | None = None) -> str | None:
-    """The warning that no proposal of the last two steps with proposals became a question; or None. Examples are those
-    of the last step in the run's record of rollouts."""
-    own = [row for row in rows if _value(row, "selfplay/valid_rate") is not None][-_SILENT_STEPS:]
+    """The warning that no proposal of the last two steps with proposals became a question; or None. Steps whose
+    proposals all failed outside the policy are none. Examples are those of the last step in the run's record of
+    rollouts."""
+    own = [
+        row
+        for row in rows
+        if _value(row, "selfplay/valid_rate") is not None and row.get("proposer/rollout/invalid_frac") != 1.0
+    ][-_SILENT_STEPS:]
     if len(own) < _SILENT_STEPS or any(row["selfplay/valid_rate"] for row in own):
         return None
     shares = {name.removeprefix(_REJECTED): own[-1][name] or 0.0 for name in own[-1] if name.startswith(_REJECTED)}
@@ -142,7 +147,7 @@ def _examples(trajectories: Path, step: int) -> Iterator[str]:
 def hacking_alarm(rows: Sequence[MetricRow]) -> str | None:
     """The warning that a role's reward in the game rises while the held-out score falls; or None, also while there is
     too little to compare: fewer than six probes, or fewer than two rewards on a side."""
-    return next((words for role in _SUSPICIONS if (words := _hacked(rows, role))), None)
+    return next((words for reward in _SUSPICIONS if (words := _hacked(rows, reward))), None)
 
 
 def _hacked(rows: Sequence[MetricRow], reward: str) -> str | None:

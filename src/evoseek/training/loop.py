@@ -186,7 +186,8 @@ class TrainingLoop:
     async def _pause(self, step: int, report: StepReport, seconds: float) -> None:
         failures = describe_failures(report.failures, report.num_rollouts)
         self.notify(
-            f"Step {step}: {failures} Nothing of these rollouts was trained on. The next step begins in {seconds:g} s."
+            f"Step {step}: {failures} Nothing of the invalid ones was trained on. The next step begins in "
+            f"{seconds:g} s."
         )
         end = perf_counter() + seconds
         while (left := end - perf_counter()) > 0 and not self.should_stop():

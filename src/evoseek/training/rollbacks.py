@@ -3,10 +3,11 @@
     now        the mean of answer_reward over the last five steps
     best       its largest mean over five steps before these, in the current stage
     collapsed  now < best / 2; and best - now is more than twice its standard error, by the mean variance within all
-               windows of five steps; and .9 of the groups of the last five steps have no signal
+               windows of five steps; and in .9 of the groups of the last five steps all answers are worth the same
 
 Rewards alone waver: where a tenth of the rollouts is right, chance halves some mean of five steps in nearly every run
-of 200. A policy whose groups have no signal cannot recover by itself.
+of 200. A policy in whose groups no answer is better than another hardly recovers by itself. (Penalties and the share
+for evidence may differ within such a group; they do not count here.)
 
 The weights are those of the newest checkpoint from before the best steps, step 0 included. Steps go on counting, so
 that no rollouts are repeated, and rewards are counted anew. In self-play, whose rewards are of its own questions, there
@@ -38,7 +39,7 @@ class Rollback:
 
 
 class Row(NamedTuple):
-    """A step's mean reward of answers, and its share of groups without a signal."""
+    """A step's mean reward of answers, and its share of groups in which all answers are worth the same."""
 
     step: int
     reward: float
@@ -85,7 +86,8 @@ class Rollbacks:
 
     def observe(self, step: int, metrics: Mapping[str, float | None]) -> None:
         """Take a step's row, if it has a reward."""
-        reward, no_signal = metrics.get("answer_reward"), metrics.get("frac_reward_zero_std")
+        reward = metrics.get("answer_reward")
+        no_signal = metrics.get("frac_answer_reward_zero_std", metrics.get("frac_reward_zero_std"))  # or: earlier rows
         if step > 0 and reward is not None and no_signal is not None and math.isfinite(reward + no_signal):
             self.rows.append(Row(step, reward, no_signal))
 
@@ -118,7 +120,8 @@ class Rollbacks:
             return None
         return (
             f"The mean reward of answers over steps {now[0].step} to {now[-1].step} is {after:.3f}, less than half of "
-            f"the {before:.3f} over steps {best[0].step} to {best[-1].step}, and nearly no group has a signal."
+            f"the {before:.3f} over steps {best[0].step} to {best[-1].step}, and in nearly no group is "
+            "one answer better than another."
         )
 
     def count(self, step: int, to: int) -> None:

@@ -53,6 +53,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     answer_reward             the same without penalties and the share for evidence
     reward_std                mean over groups of the standard deviation within the group (n - 1)
     frac_reward_zero_std      share of groups whose rewards are all equal: they give no signal
+    frac_answer_reward_zero_std  the same of `answer_reward`: no answer of the group is better than another
     completions/mean_length   action tokens a rollout
     tools/call_frequency      tool calls a rollout
     tools/empty_frac          share of searches that found nothing; where all do, the engine has failed
@@ -71,13 +72,15 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     rewards = [[outcome.reward for outcome in group.outcomes if isinstance(outcome, Scored)] for group in groups]
     scored = [reward for group in rewards for reward in group]
     compared = [group for group in rewards if len(group) > 1]
+    answers = [[unshaped(outcome) for outcome in group.outcomes if isinstance(outcome, Scored)] for group in groups]
     metrics: dict[str, float] = {}
     if scored:
         metrics["reward"] = fmean(scored)
-        metrics["answer_reward"] = fmean(unshaped(outcome) for outcome in outcomes if isinstance(outcome, Scored))
+        metrics["answer_reward"] = fmean(reward for group in answers for reward in group)
     if compared:
         metrics["reward_std"] = fmean(stdev(group) for group in compared)
         metrics["frac_reward_zero_std"] = fmean(pstdev(group) == 0.0 for group in compared)
+        metrics["frac_answer_reward_zero_std"] = fmean(len(set(group)) == 1 for group in answers if len(group) > 1)
     metrics["completions/mean_length"] = fmean(trajectory.num_action_tokens for trajectory in trajectories)
     metrics["tools/call_frequency"] = fmean(len(trajectory.tool_results) for trajectory in trajectories)
     if told := sum(

@@ -49,7 +49,12 @@ def test_warnings_are_those_of_training_with_the_step_at_which_they_began(make_r
 
 def test_the_alarm_of_self_play_is_shown(make_run):
     fooled = [
-        {"step": step, "solver/reward": 0.1 * step + 0.01 * (step % 2), "eval/reward": 1.0 - 0.1 * step, "eval/n": 1000}
+        {
+            "step": step,
+            "solver/answer_reward": 0.1 * step + 0.01 * (step % 2),
+            "eval/reward": 1.0 - 0.1 * step,
+            "eval/n": 1000,
+        }
         for step in range(1, 10)
     ]
     warnings = Source.open(make_run(metrics=fooled)).warnings
