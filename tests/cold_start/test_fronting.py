@@ -2,6 +2,7 @@
 
 import pytest
 
+from evoseek.cold_start.english import WHOLE_END
 from evoseek.cold_start.fronting import fronted
 
 
@@ -34,6 +35,7 @@ def test_the_question_word_and_the_verb_come_first(stem: str, asked: str, after:
     [
         ("Marlow was the son of Ada Birk and the nephew of ", "who", ""),  # one of two that are joined
         ("Marlow was king from ", "when", " to 1907"),
+        ("Marlow was founded in 1214 by Ada Birk and was destroyed by fire on ", "when", ""),
         ("Marlow is a town ", "where", ""),
         ("Marlow is the home of the poet ", "who", ""),  # which has a name of its own
         ("Marlow is a film based on a novel by ", "who", ""),
@@ -52,3 +54,8 @@ def test_the_question_word_and_the_verb_come_first(stem: str, asked: str, after:
 )
 def test_what_is_not_safe_stays_as_it_is(stem: str, asked: str, after: str):
     assert fronted("Marlow", stem, asked, after) is None
+
+
+def test_a_comma_within_a_number_ends_no_clause():
+    assert WHOLE_END.search(" at an altitude of 1,930 metres") is None
+    assert WHOLE_END.search(" in 1907, at Oro") is not None

@@ -117,7 +117,7 @@ POINTS = re.compile(
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
-_COMMA = r",(?!(?<=\d,) \d{4}\b)"  # not that of a date
+_COMMA = r",(?!\d|(?<=\d,) \d{4}\b)"  # not that of a number or a date
 _STATEMENT = rf"(?:it|they|then|(?:(?:the |no )?\S+ )?\S+ {VERB})\b"
 WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| but |(?: and| or)(?= {_STATEMENT})")
 """Where a clause ends with all that restricts it."""

@@ -56,7 +56,7 @@ def _by_pattern(name: str, stem: str, asked: str, after: str) -> str | None:
         found = re.match(
             rf" ({VERB}) (?!(?:a|an|the|one|not|its|his|her|their)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$", said
         )
-        return f"{asked} {found[1]} {name} {found[2]}{after}" if found else None
+        return f"{asked} {found[1]} {name} {found[2]}{after}" if found and not COORDINATES.search(found[2]) else None
     if after.strip() or asked not in ("who", "what"):
         return None
     if asked == "who" and (agent := BY_AGENT.match(said)):
