@@ -215,8 +215,7 @@ def training_loop(
             rows = read_metrics(run.metrics)
             rollbacks.restore_rows(rows, stages)
             if stages is not None:
-                since = rollbacks.history[-1].step if rollbacks.history else -1  # earlier ones are of other weights
-                stages.restore_rows([row for row in rows if (row["step"] or 0) > since])
+                stages.restore_rows([row for row in rows if (row["step"] or 0) > rollbacks.since])
         rollbacks.rows = [Row(*row) for row in ranks.gather(rollbacks.rows)[0]]
         ranks.barrier()  # none waits below for weights from one that has failed above
         plan.resumed(start)

@@ -76,10 +76,14 @@ class Rollbacks:
         """What the learning rate is multiplied by."""
         return 0.5 ** len(self.history)
 
+    @property
+    def since(self) -> int:
+        """The step of the last rollback, 0 if there was none: rows up to it are of other weights."""
+        return self.history[-1].step if self.history else 0
+
     def restore_rows(self, rows: Sequence[Mapping[str, float | None]], stages: Stages | None) -> None:
         """Take the rows since the last rollback, and of the current stage, from those of the run."""
-        since = self.history[-1].step if self.history else 0
-        begins = max(since + 1, stages.history[-1].step if stages else 1)
+        begins = max(self.since + 1, stages.history[-1].step if stages else 1)
         for row in rows:
             if (row["step"] or 0) >= begins:
                 self.observe(int(row["step"] or 0), row)

@@ -80,7 +80,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     if compared:
         metrics["reward_std"] = fmean(stdev(group) for group in compared)
         metrics["frac_reward_zero_std"] = fmean(pstdev(group) == 0.0 for group in compared)
-        metrics["frac_answer_reward_zero_std"] = fmean(len(set(group)) == 1 for group in answers if len(group) > 1)
+        metrics["frac_answer_reward_zero_std"] = fmean(pstdev(group) == 0.0 for group in answers if len(group) > 1)
     metrics["completions/mean_length"] = fmean(trajectory.num_action_tokens for trajectory in trajectories)
     metrics["tools/call_frequency"] = fmean(len(trajectory.tool_results) for trajectory in trajectories)
     if told := sum(
