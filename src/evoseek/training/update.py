@@ -43,7 +43,8 @@ from typing import Any
 from evoseek.credit.advantages import whiten
 from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
-from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
+from evoseek.statistics import surely_more
+from evoseek.types import Invalid, Scored, TrainingSample, Trajectory, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
 SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
@@ -60,7 +61,8 @@ class GroupUpdate:
     of a reference policy, or those that replace the sampler's as `old_logprobs`. The KL penalty of `kl_coefficient` is
     subtracted from the rewards. Without `mask_observations` the tokens of tool results are trained on as if the policy
     had written them; this is an ablation. `loss` is the learner's own unless another one is given, where the learner is
-    shared.
+    shared. Nothing is trained on where surely more than `max_invalid` of the attempts failed: those that are left are
+    biased towards few searches. The step is counted all the same.
     """
 
     learner: LearnerBase[LossInputs]
@@ -71,6 +73,7 @@ class GroupUpdate:
     kl_coefficient: float = 0.0
     mask_observations: bool = True
     loss: LossFn[LossInputs] | None = None
+    max_invalid: float = 1.0
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Advantages, mini-batches of whole groups, one optimizer step each."""
@@ -82,7 +85,7 @@ class GroupUpdate:
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """A sample with advantages for each scored rollout that has one by the credit."""
-        samples, rewards = scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
+        samples, rewards = self.scored(groups)
         if self.kl_coefficient:
             costs = (sum(kl_penalties(sample, self.kl_coefficient)) for sample in samples)
             rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
@@ -92,6 +95,13 @@ class GroupUpdate:
             for sample, advantage in zip(samples, advantages, strict=True)
             if advantage is not None
         ]
+
+    def scored(self, groups: Sequence[TrajectoryGroup]) -> tuple[list[TrainingSample], list[float]]:
+        """The samples without advantages, and their rewards; none where too many attempts failed."""
+        outcomes = [outcome for group in groups for _, outcome in group.attempts]
+        if surely_more(sum(isinstance(outcome, Invalid) for outcome in outcomes), len(outcomes), self.max_invalid):
+            return [], []
+        return scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
 
 
 def scored_samples(
@@ -244,7 +254,7 @@ class PPOUpdate(GroupUpdate):
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """The samples with whitened advantages and with the returns, which are the critic's targets."""
-        samples, rewards = scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
+        samples, rewards = self.scored(groups)
         estimates = [self._estimate(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
         advantages = whiten([advantages for advantages, _ in estimates])
         return [
