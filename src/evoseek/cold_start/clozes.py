@@ -29,10 +29,12 @@ from evoseek.cold_start.english import (
     DOES,
     EXPLETIVE,
     FRAGMENT,
+    GOES_ON,
     HALF,
     HEADING,
     HEDGED,
     IN_CONDITION,
+    LANGUAGE,
     LISTED,
     LIVED,
     MADE_BY,
@@ -41,8 +43,10 @@ from evoseek.cold_start.english import (
     NATION,
     NATIONALITY,
     NO_NAMES,
+    NO_PERSON,
     NO_PLACE,
     NOUN,
+    NOUN_GOES_ON,
     NUMBERED,
     OF_KIND,
     OF_PERSON,
@@ -183,15 +187,18 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
         somebody is not None and _has_lived(introduction)
     )
+    before = ""
     for sentence, held in found:
-        other = SOMEBODY.match(sentence)
+        other, last, before = SOMEBODY.match(sentence), before, sentence
         if other and somebody and bool(other["he"]) != bool(somebody["he"]):
             continue  # "She" of somebody else than the document's "he"
+        if other and not _is_of(last, name):
+            continue  # "She" of somebody whom the sentence before names
         sentence = _with_term(_condition_last(sentence), held[0])
         told = _with_subject(sentence, name, introduction, of_person=of_person)
         if told is None or (POINTS.match(told) and not (name and told.startswith(name))):
             continue
-        text, brackets = _without_brackets(told, name)
+        text, brackets = _without_brackets(told, name, is_first=sentence == introduction)
         statement = _Statement(text, name, of_person, held)
         yield from _of_life(brackets, statement)
         yield from _of_introduction(statement)
@@ -241,6 +248,11 @@ def _with_heading_apart(passage: Passage) -> str:
     return re.sub(rf"\A(\W{{0,{_SIGNS}}}{heading})\s(?=\s*[A-Z])", "\\1\f", passage.text) if heading else passage.text
 
 
+def _is_of(sentence: str, name: str) -> bool:
+    """Whether a sentence is of the somebody whom a page is about, so that the next one may begin with a pronoun."""
+    return GOES_ON.match(sentence) is not None or not set(words(name)).isdisjoint(words(sentence))
+
+
 def _has_lived(first: str) -> bool:
     return LIVED.match(first[max(first.find("("), 0) :]) is not None
 
@@ -273,7 +285,7 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
     """The sentence with the subject's name in place of the pronoun that it begins with. None if that is of something
     else: `it` of a person, `he` where the first sentence does not begin with somebody of that name, or `the film` where
     it does not say that the subject is one."""
-    found = PRONOUN.match(sentence)
+    found = None if name and sentence.startswith(name) else PRONOUN.match(sentence)
     if found is None:
         return sentence
     if not name or EXPLETIVE.match(sentence):
@@ -281,11 +293,14 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
     titled, said = (words(ARTICLE.sub("", text, count=1)) for text in (name, introduction))
     is_titled = said[: len(titled)] == titled
     if found["noun"]:
-        is_subject = is_titled and found["noun"] in said[len(titled) :]
+        rest = sentence[found.end() :]
+        is_whole = is_finite(rest.split(" ", 1)[0]) or NOUN_GOES_ON.match(rest) is None
+        is_subject = is_titled and not of_person and found["noun"] in said[len(titled) :] and is_whole
     elif found[0] in ("It ", "Its ", "They ", "Their "):
         is_subject = is_titled and not of_person
     else:
-        is_subject = not set(titled).isdisjoint(said[:_WORDS_OF_INTRODUCTION])
+        is_named = not set(titled).isdisjoint(said[:_WORDS_OF_INTRODUCTION])
+        is_subject = is_named and not (NO_PERSON.search(name) or ARTICLE.match(introduction))
     if not is_subject:
         return None
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
@@ -310,11 +325,14 @@ def _follows(passage: Passage, heading: str, sentence: str) -> bool:
     return re.match(rf"\W{{0,{_SIGNS}}}{heading}\W+{sentence}", " ".join(begins)) is not None
 
 
-def _without_brackets(sentence: str, name: str) -> tuple[str, str]:
-    """The sentence without what stands in brackets, and from the bracket on what follows the subject."""
+def _without_brackets(sentence: str, name: str, *, is_first: bool) -> tuple[str, str]:
+    """The sentence without what stands in brackets, and from the bracket on what follows the subject: its name, a part
+    of it or, in the first sentence, another one."""
     text = re.sub(r"\s+([,;:?!]|\.(?!\w))", r"\1", _BRACKETS.sub("", sentence))
     at = sentence.find("(")
-    opens = at > 0 and (sentence[:at].strip() == name or len(words(sentence[:at])) <= _WORDS_OF_SUBJECT)
+    before = words(sentence[: max(at, 0)])
+    is_named = is_first or not set(before).isdisjoint(words(name))
+    opens = at > 0 and (sentence[:at].strip() == name or (is_named and len(before) <= _WORDS_OF_SUBJECT))
     return text, sentence[at:] if opens else ""
 
 
@@ -495,7 +513,7 @@ def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
         and (not answer.isupper() or MADE_BY.search(before))
     ):
         return "who", before
-    if kind == "name" and PLACE.search(before):
+    if kind == "name" and PLACE.search(before) and not LANGUAGE.search(before):
         return "where", PLACE.sub("", before)
     return "what", before
 

@@ -69,11 +69,15 @@ NO_NAMES = re.compile(
 )
 """Words that open a sentence with a capital letter and name nothing."""
 
+VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
+
 PRONOUN = re.compile(
     r"^(?:(?P<own>Its|His|Her|Their)|He|She|It|They|(?:This|The) (?P<noun>film|album|song|book|novel|"
     r"town|village|city|company|function|method|class|module|command|package|program))\b "
 )
 """How a sentence begins that goes on about the subject of its document."""
+NOUN_GOES_ON = re.compile(rf"(?:[a-z]+(?<!s)(?<!ed)(?<!ly)(?<!\balso)(?<!\bfirst)|[a-z]+s {VERB})\b")
+"""What follows a noun that is only the first part of a name: `the company` car is, `the company` cars are."""
 
 DEFAULT = re.compile(r"^(?:The|Its) default (?:value |setting )?is (?!to\b|that\b)")
 """How a sentence begins that says the default of what it is under."""
@@ -116,7 +120,6 @@ POINTS = re.compile(
 
 OPENING = re.compile(r"(?:who|what|which|when|where|how|the) ")
 QUESTION = re.compile(r"(?:Who|What|Which|When|Where|How) ")
-VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 _COMMA = r",(?!\d|(?<=\d,) \d{4}\b)"  # not that of a number or a date
 _STATEMENT = rf"(?:it|they|then|(?:(?:the |no )?\S+ )?\S+ {VERB})\b"
 WHOLE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| but |(?: and| or)(?= {_STATEMENT})")
@@ -156,6 +159,8 @@ SPLIT = re.compile(r"(?:[.!?:]|\b[A-Z]\.) $")
 ON = re.compile(r"\b(?:on|in)( the)? $")
 TIME = re.compile(r"\b(?:on|in|from|since|until) $")
 PLACE = re.compile(r"\b(?:in|at|near)( the)? $")
+LANGUAGE = re.compile(r"\b(?:written|rewritten|translated|implemented|fluent|available) in $")
+"""What stands before a name that is more often a language than a place."""
 ONE_OF = re.compile(r"\bone of\b")
 NO_PLACE = re.compile(
     rf"[a-z][A-Z]|\b(?!USA?\b|UK\b)[A-Z]{{2}}|[\d_]|\b(?:War|Wars|Battle|Ages?|Revolution|Renaissance|League|Cup|"
@@ -187,6 +192,10 @@ PERSON = re.compile(
 )
 OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(\s*born\b")
 SOMEBODY = re.compile(r"\b(?:(?P<he>[Hh]e|[Hh]is)|[Ss]he|[Hh]er)\b")
+NO_PERSON = re.compile(r"^(?:The|Our) |(?<![\w'’-])[a-z]{4}")  # `van der` has less
+"""What no name of somebody has: an article, or a common word."""
+GOES_ON = re.compile(r"(?!(?:His|Her)\b)(?=.*\b(?:[Hh]e|[Ss]he)\b)")
+"""A sentence about somebody already named, unless it is about somebody of theirs: `Her deputy`."""
 
 BORN = re.compile(rf"^\s*\(\s*(?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
 LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d–—-]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")

@@ -60,11 +60,11 @@ class TrainingLoop:
     checkpoint is kept every `checkpoint_every` steps, after the last, and when it stops early: because `should_stop`
     says so, or because its steps have taken `max_seconds` (their evaluations included, as in `step/seconds`).
 
-    After a step in which surely more than `max_invalid` of the rollouts are Invalid, no checkpoint is saved: what
-    failed may be the policy itself, with weights that cannot be sampled from (training.update trains on nothing then). After three such steps in a row, or one
-    at the end, training stops with TrainingError. Before the next step it waits for `pause_s` seconds, twice as long
-    after the second one, so that the failed service may recover; `notify` is told why. A request to stop ends the
-    pause.
+    After a step in which surely more than `max_invalid` of the rollouts are Invalid, on which nothing is trained, no
+    checkpoint is saved: what failed may be the policy itself, with weights that cannot be sampled from. After three
+    such steps in a row, or one at the end, training stops with TrainingError. Before the next step it waits for
+    `pause_s` seconds, twice as long after the second one, so that the failed service may recover; `notify` is told why.
+    A request to stop ends the pause.
 
     `agree` turns one process's request to stop into the decision of all processes of the run.
 
