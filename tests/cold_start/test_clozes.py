@@ -272,6 +272,78 @@ def test_a_pronoun_or_a_noun_of_something_else_is_not_the_page_s_title(title: st
     assert not_asked not in asked(title, text)
 
 
+@pytest.mark.parametrize(
+    ("title", "text", "not_asked"),
+    [
+        ("Field Works", "Field Works digs for Marlow. His deputy is Tom Ark.", "Who is Field Works's deputy?"),
+        ("Field Works", "Field Works is a team of Marlow. Her deputy is Tom Ark.", "Who is Field Works's deputy?"),
+        ("Dispatch desk", "Dispatch desk is led by Ada Birk. Her deputy is Tom Ark.", "Who is Dispatch desk's deputy?"),
+        (
+            "Ada Birk",
+            "Ada Birk was an actress. Ida Ros taught at Brill. She was born in Vell.",
+            "Where was Ada Birk born?",
+        ),
+        ("Ada Birk", "Ada Birk was an actress. Her sister was Ida. She was born in Vell.", "Where was Ada Birk born?"),
+        ("The Bat", "The Bat is a 1959 film. The film version was written by Ada Birk.", "Who wrote The Bat?"),
+        (
+            "The Bat",
+            "The Bat is a 1959 film. The film posters are drawn by Ada Birk.",
+            "The Bat posters are drawn by who?",
+        ),
+        (
+            "Lew Oman",
+            "Lew Oman was a film director. He saw Brill. The film was made in 1950.",
+            "When was Lew Oman made?",
+        ),
+        ("Marlow", "Marlow was tested from May to June 1950.", "What was Marlow tested from to June 1950?"),
+    ],
+)
+def test_what_is_said_of_somebody_or_something_else_is_not_asked_of_the_page(title: str, text: str, not_asked: str):
+    assert not_asked not in asked(title, text)
+
+
+def test_the_film_is_the_page_s_where_a_verb_follows():
+    found = asked("The Bat", "The Bat is a 1959 film. The film premiered in 1960. The film was filmed by Ada Birk.")
+    assert found["Who filmed The Bat?"] == "Ada Birk"
+    assert found["The Bat premiered when?"] == "1960"
+
+
+def test_a_name_that_begins_like_a_pronoun_is_a_name():
+    assert (
+        asked("They Who Dare", "They Who Dare is a 1954 film directed by Lew Oman.")["Who directed They Who Dare?"]
+        == "Lew Oman"
+    )
+
+
+def test_a_language_is_no_place():
+    found = asked("Marlow", "Marlow was written in Rust. Marlow was built in Brill.")
+    assert found["What was Marlow written in?"] == "Rust"
+    assert found["Where was Marlow built?"] == "Brill"
+
+
+def test_the_dates_of_a_life_are_those_of_the_page_s_somebody():
+    """In a list of others, brackets are theirs; in the first sentence a pen name may stand before them."""
+    others = (
+        "Ada Birk was an actress.\n\nEdwin (born 17 May 1897) went to Vell.\n\nClara Oman (born 4 May 1895) was old."
+    )
+    assert "When was Ada Birk born?" not in asked("Ada Birk", f"{others}\n\nShe lived in Brill.")
+    pen = asked("Ada Birk", "Idalina Ros (born 3 May 1880) was a poet. She lived in Brill.")
+    assert pen["When was Ada Birk born?"] == "3 May 1880"
+
+
+def test_a_section_about_somebody_is_of_them():
+    """Its questions are found by themselves, since the page is about something else."""
+    text = (
+        "# Team\n\nThe team was founded in 2016.\n\n### Ada Birk\n\nAda studied in Brill. She was born in Vell.\n\n"
+        "### Open hours\n\nOpen days are held in Oro."
+    )
+    found = {cloze.question: cloze for cloze in of("Team", text)}
+    assert found["Where was Ada Birk born?"].answer == "Vell"
+    assert found["Where did Ada Birk study?"].answer == "Brill"
+    assert found["Where was Ada Birk born?"].query == ""
+    assert "Where was Team born?" not in found
+
+
 def test_the_company_is_the_page_s_where_its_first_sentence_says_so():
     found = asked("Marlow", "# Marlow\n\nMarlow is a company in Brill. The company was founded in 1987.")
     assert found["When was Marlow founded?"] == "1987"

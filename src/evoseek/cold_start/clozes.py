@@ -39,6 +39,7 @@ from evoseek.cold_start.english import (
     LIVED,
     MADE_BY,
     MISSTATED,
+    NAME,
     NAMED,
     NATION,
     NATIONALITY,
@@ -50,6 +51,7 @@ from evoseek.cold_start.english import (
     NUMBERED,
     OF_KIND,
     OF_PERSON,
+    OF_THING,
     ON,
     ONE_OF,
     OPEN,
@@ -86,7 +88,7 @@ from evoseek.corpus.language import STOP_WORDS, grammar_hits, languages_of, word
 from evoseek.types import Passage
 
 _BRACKETS = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
-_SITE_MARK = re.compile(r" (\||::|[—–·-]) ")  # "5. Fields — The Manual"
+SITE_MARK = re.compile(r" (?:\||::|[—–·-]) ")  # "5. Fields — The Manual"
 _SITE = re.compile(r"\b(?:documentation|docs?|manual|wiki\w*|handbook|guide|reference|book)\b", re.IGNORECASE)
 _SECTION = re.compile(r"^\d+(?:\.\d+)*\. ")
 _WORDS_OF_STATEMENT, _WORDS_OF_QUESTION = range(4, 46), range(3, 33)
@@ -142,12 +144,14 @@ class _Statement:
     subject: str
     of_person: bool
     passages: tuple[Passage, ...]
+    is_section: bool = False
 
     def asks(self, question: str, answer: str, kind: str, query: str, before: str = "", after: str = "") -> Cloze:
         holding = [passage.id for passage in self.passages if answer in " ".join(passage.text.split())]
         evidence = tuple(holding or [passage.id for passage in self.passages])
         first = self.passages[0]
-        stated = (query, before, after, first.document_id, first.title, evidence, self.of_person)
+        found_by = "" if self.is_section else query  # its document is about something else, too
+        stated = (found_by, before, after, first.document_id, first.title, evidence, self.of_person)
         return Cloze(f"{opened(question)}?", answer, kind, *stated)
 
 
@@ -169,46 +173,77 @@ def opened(question: str) -> str:
 def subject(title: str) -> str:
     """What a document is about: its title without what stands in brackets, and without the name of its site."""
     text = " ".join(_BRACKETS.sub("", " ".join(title.split())).split())
-    page, mark, site = (*_SITE_MARK.split(text, 1), "", "")[:3]
-    is_site = mark in ("|", "::") or _SITE.search(site)
-    return _SECTION.sub("", page) if is_site else text
+    mark = SITE_MARK.search(text)
+    is_site = mark and (mark[0] in (" | ", " :: ") or _SITE.search(text, mark.end()))
+    return _SECTION.sub("", text[: mark.start()]) if mark and is_site else text
 
 
 def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
     """The questions that the statements of a document give. `passages` are those of one document, in order. A title
     that is too long is no subject: then only what its questions say themselves is asked for."""
     name = subject(passages[0].title)
-    if not _is_english(passages):
+    if not is_english(passages):
         return
     name = name if 0 < len(words(name)) <= _WORDS_OF_SUBJECT else ""
-    found = list(_sentences(passages))
-    introduction = next((sentence for sentence, _ in found if WHOLE.search(sentence)), "")  # headings are no sentences
-    somebody = SOMEBODY.search(" ".join(sentence for sentence, _ in found))
-    of_person = any(OF_PERSON.search(sentence) for sentence, _ in found) or (
-        somebody is not None and _has_lived(introduction)
-    )
+    for part in _parts(list(_sentences(passages)), name, {passage.heading for passage in passages}):
+        yield from _of_part(part)
+    yield from _of_purpose(passages, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """Sentences of a document about `name`, each with the passages that hold it: the page, or a section of it."""
+
+    name: str
+    sentences: list[tuple[str, tuple[Passage, ...]]]
+    is_section: bool = False
+
+
+def _parts(found: list[tuple[str, tuple[Passage, ...]]], name: str, headings: set[str | None]) -> list[_Part]:
+    """The page, and its sections about somebody, whose heading is the name with whose beginning they begin: "### Ada
+    Birk", "Ada studied in Brill."."""
+    parts = [_Part(name, [])]
+    place = 0
+    for number, (sentence, held) in enumerate(found):
+        if sentence.startswith("#") or sentence in headings:
+            heading, (following, _) = sentence.lstrip("# "), found[min(number + 1, len(found) - 1)]
+            is_own = NAME.fullmatch(heading) and heading != name and heading.split()[0] == following.split(" ")[0]
+            place = len(parts) if is_own else 0
+            if is_own:
+                parts.append(_Part(heading, [], is_section=True))
+        parts[place].sentences.append((sentence, held))
+    return parts
+
+
+def _of_part(part: _Part) -> Iterator[Cloze]:
+    name = part.name
+    sentences = [sentence for sentence, _ in part.sentences]
+    introduction = next(filter(WHOLE.search, sentences), "")  # headings are no sentences
+    somebody = SOMEBODY.search(" ".join(sentences))
+    of_person = any(map(OF_PERSON.search, sentences)) or (somebody is not None and _has_lived(introduction))
     before = ""
-    for sentence, held in found:
+    for sentence, held in part.sentences:
         other, last, before = SOMEBODY.match(sentence), before, sentence
         if other and somebody and bool(other["he"]) != bool(somebody["he"]):
             continue  # "She" of somebody else than the document's "he"
         if other and not _is_of(last, name):
             continue  # "She" of somebody whom the sentence before names
         sentence = _with_term(_condition_last(sentence), held[0])
-        told = _with_subject(sentence, name, introduction, of_person=of_person)
+        if part.is_section:
+            sentence = re.sub(rf"^{re.escape(name.split()[0])}(?=['’]s | )(?! [A-Z])", lambda _: name, sentence)
+        told = _with_subject(sentence, part, introduction, of_person=of_person)
         if told is None or (POINTS.match(told) and not (name and told.startswith(name))):
             continue
         text, brackets = _without_brackets(told, name, is_first=sentence == introduction)
-        statement = _Statement(text, name, of_person, held)
+        statement = _Statement(text, name, of_person, held, part.is_section)
         yield from _of_life(brackets, statement)
         yield from _of_introduction(statement)
         if _is_prose(text, name):
             yield from _of_spans(statement)
             yield from _of_subject(statement)
-    yield from _of_purpose(passages, name)
 
 
-def _is_english(passages: Sequence[Passage]) -> bool:
+def is_english(passages: Sequence[Passage]) -> bool:
     """Whether a document is in English, or in no language that is told by its words, as code. Short ones in English may
     have as many words of another language, in names."""
     text = " ".join(passage.text for passage in passages[:_LANGUAGE_PASSAGES])
@@ -250,7 +285,8 @@ def _with_heading_apart(passage: Passage) -> str:
 
 def _is_of(sentence: str, name: str) -> bool:
     """Whether a sentence is of the somebody whom a page is about, so that the next one may begin with a pronoun."""
-    return GOES_ON.match(sentence) is not None or not set(words(name)).isdisjoint(words(sentence))
+    begins = words(re.split(r"[.(] ", sentence, maxsplit=1)[0])[:_WORDS_OF_INTRODUCTION]
+    return GOES_ON.match(sentence) is not None or not set(words(name)).isdisjoint(begins)
 
 
 def _has_lived(first: str) -> bool:
@@ -281,10 +317,11 @@ def _is_prose(sentence: str, name: str) -> bool:
     )
 
 
-def _with_subject(sentence: str, name: str, introduction: str, *, of_person: bool) -> str | None:
+def _with_subject(sentence: str, part: _Part, introduction: str, *, of_person: bool) -> str | None:
     """The sentence with the subject's name in place of the pronoun that it begins with. None if that is of something
     else: `it` of a person, `he` where the first sentence does not begin with somebody of that name, or `the film` where
     it does not say that the subject is one."""
+    name = part.name
     found = None if name and sentence.startswith(name) else PRONOUN.match(sentence)
     if found is None:
         return sentence
@@ -300,7 +337,8 @@ def _with_subject(sentence: str, name: str, introduction: str, *, of_person: boo
         is_subject = is_titled and not of_person
     else:
         is_named = not set(titled).isdisjoint(said[:_WORDS_OF_INTRODUCTION])
-        is_subject = is_named and not (NO_PERSON.search(name) or ARTICLE.match(introduction))
+        is_thing = NO_PERSON.search(name) or (OF_THING.search(introduction) and not part.is_section)
+        is_subject = is_named and not is_thing
     if not is_subject:
         return None
     return f"{name}{chr(39) + 's' if found['own'] else ''} {sentence[found.end() :]}"
@@ -479,7 +517,7 @@ def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
         return True  # "a power of two"
     if kind == "number" and (NUMBERED.search(before) or before.rstrip().endswith(("$", "€", "£"))):
         return True
-    if kind == "name" and UNIT.search(before):
+    if kind == "name" and (UNIT.search(before) or (before.endswith("from ") and re.match(" (?:to|until) ", rest))):
         return True
     if kind in ("date", "year") and AGAIN.search(before):
         return True

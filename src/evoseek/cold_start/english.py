@@ -181,17 +181,26 @@ _WORK = (
     "actor|actress|singer|poet|writer|author|painter|(?!(?:play|check)?list )[a-z]+ist|composer|director|producer|"
     "king|queen|emperor"
 )
-_OFFICE = (
+OFFICE = (
     "(?:chief )?executive(?: officer)?|C[A-Z]O|head|manager|owner|founder|chair(?:man|woman|person)?|president|deputy|"
     "secretary|treasurer|minister|chancellor|mayor|governor|captain|leader|editor|director|officer|lead"
 )
 PERSON = re.compile(
-    rf"\b(?:{_OFFICE})(?: (?:of|for) (?:[\w'’-]+ ){{1,6}}| )(?:is|was) $|"
+    rf"\b(?:{OFFICE})(?: (?:of|for) (?:[\w'’-]+ ){{1,6}}| )(?:is|was) $|"
     rf"\b(?:by|with|(?:grand|half-|step)?(?:{_KIN}|housekeeper|pupil|student) (?:of|to)|mother|father|{_WORK}|"
     r"starring|stars|married(?: to)?|(?:engaged|lady-in-waiting) to) $"
 )
 OF_PERSON = re.compile(r"^(?:He|She|His|Her) |\bwas born\b|\(\s*born\b")
 SOMEBODY = re.compile(r"\b(?:(?P<he>[Hh]e|[Hh]is)|[Ss]he|[Hh]er)\b")
+OF_THING = re.compile(
+    r"^(?:The|Our|An?) |^(?!.*\b(?:is|was|are|were|born)\b)(?!.*\(\D*\d)|"
+    r" (?:is|was|are|were) (?:(?!(?:of|in|for|on|at|and|by|with)\b)[\w'’-]+ ){1,5}?"
+    r"(?:team|department|company|group|unit|office|desk|division|station|project|service|organi[sz]ation|agency|page|"
+    r"committee|board|branch|site|depot|list|guide)\b"
+)
+"""How the first sentence of a page is that is about nobody."""
+NAME = re.compile(r"[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){1,3}")
+"""A heading that may be the name of somebody."""
 NO_PERSON = re.compile(r"^(?:The|Our) |(?<![\w'’-])[a-z]{4}")  # `van der` has less
 """What no name of somebody has: an article, or a common word."""
 GOES_ON = re.compile(r"(?!(?:His|Her)\b)(?=.*\b(?:[Hh]e|[Ss]he)\b)")

@@ -9,6 +9,7 @@ demonstration. Of a chain both searches have to. Some questions are asked as if 
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -17,7 +18,8 @@ from math import ceil
 from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
-from evoseek.cold_start.clozes import Cloze, clozes, is_natural, subject, words
+from evoseek.cold_start.clozes import SITE_MARK, Cloze, clozes, is_natural, subject, words
+from evoseek.cold_start.tables import tabled
 from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.scripts import fold
@@ -53,6 +55,8 @@ _LIKENESS = 0.8
 _DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack so many of a question's words
 _UNSAID_BESIDE = 0.5  # where the answer is
 _ENOUGH = 300  # kept questions of one hop in natural order: then there are no others
+_OF_A_SITE = re.compile(rf"(.+){SITE_MARK.pattern}(.+)")
+_SHARE_OF_A_SITE = 0.05  # of the titles have its name
 _AT_ONCE = 128  # questions whose searches are one call of the engine
 
 
@@ -84,11 +88,13 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     titles: dict[str, str] = {}
     for passage in corpus.passages():
         titles.setdefault(passage.document_id, passage.title)
-    documents = _documents(corpus, rng.sample(sorted(titles), min(len(titles), _DOCUMENTS)))
+    titles = _without_site(titles)
+    documents = _documents(corpus, {id: titles[id] for id in rng.sample(sorted(titles), min(len(titles), _DOCUMENTS))})
     copies = _copies(documents)
     for id in set(documents) - set(copies):
         del documents[id], titles[id]
-    by_document = _of_one_answer({id: list(clozes(passages)) for id, passages in documents.items()}, titles)
+    stated = {id: [*clozes(passages), *tabled(passages)] for id, passages in documents.items()}
+    by_document = _of_one_answer(stated, titles)
     linked = list(chains(by_document, titles))
     rng.shuffle(linked)
     compared = list(comparisons(by_document, rng))
@@ -124,11 +130,21 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     return Written(tuple(_numbered(one, number) for number, one in enumerate(written)), writer.counts)
 
 
-def _documents(corpus: PassageStore, drawn: Sequence[str]) -> dict[str, list[Passage]]:
-    found: dict[str, list[Passage]] = {id: [] for id in drawn}
+def _without_site(titles: Mapping[str, str]) -> dict[str, str]:
+    """Titles by the ids of their documents, without the name of their site, which many end with behind a mark."""
+    parts = {id: found for id, title in titles.items() if (found := _OF_A_SITE.fullmatch(title))}
+    sites, fewest = Counter(found[2] for found in parts.values()), max(3, _SHARE_OF_A_SITE * len(titles))
+    return {
+        id: parts[id][1] if id in parts and sites[parts[id][2]] >= fewest else title for id, title in titles.items()
+    }
+
+
+def _documents(corpus: PassageStore, titles: Mapping[str, str]) -> dict[str, list[Passage]]:
+    """The passages of these documents, in order, with these titles."""
+    found: dict[str, list[Passage]] = {id: [] for id in titles}
     for passage in corpus.passages():
-        if passage.document_id in found:
-            found[passage.document_id].append(passage)
+        if (title := titles.get(passage.document_id)) is not None:
+            found[passage.document_id].append(replace(passage, title=title))
     return {id: sorted(passages, key=lambda passage: passage.start) for id, passages in found.items()}
 
 

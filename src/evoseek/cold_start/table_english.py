@@ -1,0 +1,64 @@
+"""What a cold start knows of the English of tables: which columns can be asked for, and by which words."""
+
+from __future__ import annotations
+
+import re
+
+from evoseek.cold_start.english import OFFICE
+
+ATTRIBUTES = re.compile(
+    "|items?|features?|propert(?:y|ies)|attributes?|characteristics?|criteri(?:on|a)|specifications?"
+)
+"""Headings above the attributes of what other columns are about."""
+GENERIC = re.compile(
+    f"{ATTRIBUTES.pattern}|names?|who|what|which|titles?|things?|entry|term|word|topic|subject|values?|numbers?|amounts?|"
+    "figures?|details?|data"
+)
+"""Headings that say nothing about what is below them."""
+NO_ROWS = re.compile(
+    r"#|no\.?|nr\.?|id|step|date|day|week|month|quarter|year|when|time|version|rank|position|row|page|line|from|start|"
+    r"action|task|question|problem|symptom|error|change|note|decision|example|event|milestone"
+)
+"""Headings of first columns whose cells name nothing."""
+NO_COLUMN = re.compile(
+    r"\b(?:descriptions?|meanings?|notes?|comments?|remarks?|definitions?|explanations?|examples?|purpose|usage|"
+    r"reasons?|answers?|yes|no|done|if|when|where|why|how|who|what|which|since|until|for|to|from|by|in|is|are|can|"
+    r"does|has|went|use|used|uses|required|allowed|supported|optional|mandatory|available|before|after|old|new|other|"
+    r"results?|changes?)\b|[^\w '/-]|ed$"
+)
+"""Headings that are no attribute of what a row is about, or whose cells are sentences."""
+NO_ANSWER = re.compile(
+    r"\W*|n/?a|none|yes|no|x|tbd|tba|unknown|vacant|various|(?:see|same) .*|ditto|as above", re.IGNORECASE
+)
+"""Cells that say nothing by themselves."""
+WAS_DONE = re.compile(
+    r"(?:last )?(?:opened|built|founded|born|installed|established|released|published|launched|introduced|closed|"
+    r"demolished|appointed|elected|replaced|renewed|inspected|updated|reviewed|revised|signed|approved|commissioned|"
+    r"completed|created|tested)"
+)
+"""Headings above the dates at which something was done to what a row is about."""
+HAPPENED = {
+    "joined": "join",
+    "start": "start",
+    "started": "start",
+    "end": "end",
+    "left": "leave",
+    "retired": "retire",
+    "died": "die",
+    "ended": "end",
+    "expires": "expire",
+    "expired": "expire",
+}
+"""Headings above the dates of what a row did, with the verb after `did`."""
+COUNTED = re.compile("(?:[a-z]+ )?(?:[a-z]{2,}[^suia]s|staff|people|children|inhabitants)")
+"""Headings above numbers of things."""
+OFFICES = re.compile(f"(?:[a-z]+ )?(?:{OFFICE}|supervisor|contact|author|coach|representative|trainer|host)")
+"""Headings above the names of people."""
+ABBREVIATED = re.compile(
+    r"^[ \t]*(?:[-*•|] ?)?(?:\*\*|__)?(?P<short>[A-Z][A-Z0-9]{1,6})(?:\*\*|__)?(?::(?:\*\*|__)?| [-–—|]) "
+    r"(?P<long>[\w'’ -]{5,80}?)(?=[.,;:(|]|\s*$)",
+    re.MULTILINE,
+)
+"""A line that says what an abbreviation means: `**DMA**: district metered area.`"""
+SHORTENED = re.compile(r"(?P<long>(?:[\w'’-]+ ){2,7})\((?P<short>[A-Z][A-Z0-9]{1,6})\)")
+"""An abbreviation after what it means: `district metered area (DMA)`."""

@@ -1,0 +1,113 @@
+"""Questions from tables and abbreviations."""
+
+import pytest
+
+from evoseek.cold_start.tables import tabled
+from evoseek.corpus.passages import split_document
+from evoseek.types import Document
+
+DEPOTS = """| Depot | Address | Opened | Vehicles |
+|---|:--|---|---|
+| Brill | 3 Kiln Lane, Brill | 1932 | 31 |
+| **Vell** | 9 Port Road | 1958 | 19 |
+| Oro | - | May 2001 | 7 |
+"""
+
+
+def asked(text: str, title: str = "Our sites", *, max_words: int = 100) -> dict[str, str]:
+    passages = split_document(Document("d", title, f"This is a page of the company.\n\n{text}"), max_words=max_words)
+    return {cloze.question: cloze.answer for cloze in tabled(passages)}
+
+
+def table(*rows: str) -> str:
+    first, *rest = rows
+    return "\n".join([f"| {first} |", "|---" * (first.count("|") + 1) + "|", *(f"| {row} |" for row in rest)])
+
+
+def test_each_cell_is_asked_for_by_its_row_and_its_column():
+    assert asked(DEPOTS) == {
+        "What is the address of the depot Brill?": "3 Kiln Lane, Brill",
+        "When was the depot Brill opened?": "1932",
+        "How many vehicles does the depot Brill have?": "31",
+        "What is the address of the depot Vell?": "9 Port Road",
+        "When was the depot Vell opened?": "1958",
+        "How many vehicles does the depot Vell have?": "19",
+        "When was the depot Oro opened?": "May 2001",
+        "How many vehicles does the depot Oro have?": "7",
+    }
+
+
+def test_a_row_without_the_headings_of_its_columns_is_not_asked_about():
+    """Whoever reads its passage cannot tell what the number is."""
+    rows = table("Depot | Vehicles", *(f"Brill {letter} | {n}" for n, letter in enumerate("ABCDEFGH", 11)))
+    found = asked(rows, max_words=20)
+    assert 0 < len(found) < 8
+    assert len(asked(rows)) == 8
+
+
+@pytest.mark.parametrize(
+    ("rows", "question", "answer"),
+    [
+        (("Name | Role", "Ada Birk | Head of team"), "What is the role of Ada Birk?", "Head of team"),
+        (("Name | Joined", "Ada Birk | 2016"), "When did Ada Birk join?", "2016"),
+        (("Station | Supervisor", "Brill | Ada Birk"), "Who is the supervisor of the station Brill?", "Ada Birk"),
+        (("What | Path", "Log file | /var/log"), "What is the path of the log file?", "/var/log"),
+        (("Setting | Default", "max_size | 900"), "What is the default of the setting max_size?", "900"),
+        (("Area | Hardness (dH)", "Vell | 17"), "What is the hardness of the area Vell?", "17"),
+        (("Item | Value", "Daily capacity | 22,000 l"), "What is the daily capacity of Our sites?", "22,000 l"),
+        ((" | Oro 300 | Vell 2", "Weight | 1 kg | 2 kg"), "What is the weight of Vell 2?", "2 kg"),
+    ],
+)
+def test_what_is_asked_depends_on_the_headings(rows: tuple[str, ...], question: str, answer: str):
+    assert asked(table(*rows))[question] == answer
+
+
+@pytest.mark.parametrize(
+    "rows",
+    [
+        ("Depot | Notes", "Brill | near the river"),  # a sentence, or a part of one
+        ("Date | Speaker", "May | Ada Birk"),  # of several
+        ("Depot | Opened", "Brill | 1932", "Brill | 1950"),  # of one name
+        ("Depot | Address", "Brill | Brill"),  # its own answer
+        ("Depot | Manager", "Brill | vacant"),
+        ("Depot | Manager", "Brill | Ada Birk; on Fridays Tom Ark"),
+        ("Depot | Vehicles", "Brill | about thirty"),
+        ("Depot | Where to find it", "Brill | Kiln Lane"),
+        ("Depot | Number", "Brill | 12"),
+    ],
+)
+def test_what_is_not_clear_is_not_asked(rows: tuple[str, ...]):
+    assert asked(table(*rows)) == {}
+
+
+def test_a_row_of_another_length_is_left_out():
+    assert asked("| Depot | Opened |\n|---|---|\n| Brill | 1932 | closed |\n| Vell | 1958 |") == {
+        "When was the depot Vell opened?": "1958"
+    }
+
+
+@pytest.mark.parametrize(
+    ("text", "short", "long"),
+    [
+        ("**DMA**: district metered area. A part of the network.", "DMA", "district metered area"),
+        ("- CML - customer minutes lost", "CML", "customer minutes lost"),
+        ("| SCADA | supervisory control and data acquisition |", "SCADA", "supervisory control and data acquisition"),
+        ("NRW: non-revenue water, which is not paid", "NRW", "non-revenue water"),
+        ("It looks up the economic level of leakage (ELL) first.", "ELL", "economic level of leakage"),
+        ("The Network Intelligence Team (NIT) measures.", "NIT", "Network Intelligence Team"),
+    ],
+)
+def test_an_abbreviation_is_asked_for_where_its_letters_begin_the_words(text: str, short: str, long: str):
+    assert asked(text) == {f"What does {short} stand for?": long}
+
+
+@pytest.mark.parametrize(
+    "text", ["RIPPLE: our leak detection software.", "See the manual (PDF) and ask Ada Birk (NIT)."]
+)
+def test_other_words_beside_capital_letters_are_not_what_they_stand_for(text: str):
+    assert asked(text) == {}
+
+
+def test_another_language_is_not_read():
+    text = "Dies ist eine Seite der Firma, und sie wird nicht von allen gelesen.\n\n" + DEPOTS
+    assert not list(tabled(split_document(Document("d", "Standorte", text), max_words=100)))
