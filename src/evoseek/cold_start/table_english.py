@@ -22,15 +22,19 @@ NO_ROWS = re.compile(
 """Headings of first columns whose cells name nothing."""
 NO_COLUMN = re.compile(
     r"\b(?:descriptions?|meanings?|notes?|comments?|remarks?|definitions?|explanations?|examples?|purpose|usage|"
-    r"reasons?|answers?|yes|no|done|if|when|where|why|how|who|what|which|since|until|for|to|from|by|in|is|are|can|"
-    r"does|has|went|use|used|uses|required|allowed|supported|optional|mandatory|available|before|after|old|new|other|"
-    r"results?|changes?)\b|[^\w '/-]|ed$"
+    r"reasons?|answers?|questions?|yes|no|none|all|both|each|any|done|if|when|where|why|how|who|what|which|since|until|"
+    r"the|an?|it|its|them|their|his|her|our|your|this|that|for|to|from|by|in|is|are|can|may|must|be|does|has|went|"
+    r"uses?|used|required|allowed|supported|optional|mandatory|available|before|after|old|new|other|true|false|"
+    r"results?|changes?|tests?)\b|[^a-z '-]|^(?!id$)..?$|ed$",
+    re.IGNORECASE,
 )
 """Headings that are no attribute of what a row is about, or whose cells are sentences."""
 NO_ANSWER = re.compile(
-    r"\W*|n/?a|none|yes|no|x|tbd|tba|unknown|vacant|various|(?:see|same) .*|ditto|as above", re.IGNORECASE
+    r"\W*|n/?a|none|yes|no|x|tbd|tba|unknown|vacant|various|(?:see|same) .*|ditto|as above|"
+    r".*(?:[][`*;?!=<>]|\. ).*|\.\d.*",
+    re.IGNORECASE,
 )
-"""Cells that say nothing by themselves."""
+"""Cells that say nothing by themselves, are sentences or several things, or a statistic."""
 WAS_DONE = re.compile(
     r"(?:last )?(?:opened|built|founded|born|installed|established|released|published|launched|introduced|closed|"
     r"demolished|appointed|elected|replaced|renewed|inspected|updated|reviewed|revised|signed|approved|commissioned|"
@@ -51,7 +55,19 @@ HAPPENED = {
 }
 """Headings above the dates of what a row did, with the verb after `did`."""
 COUNTED = re.compile("(?:[a-z]+ )?(?:[a-z]{2,}[^suia]s|staff|people|children|inhabitants)")
-"""Headings above numbers of things."""
+"""Headings above numbers of things, or in the plural."""
+MEASURED = re.compile(
+    r".*\b(?:(?:milli)?seconds|minutes|hours|days|weeks|months|years|steps|points|percent|[a-z]*bytes|cores)"
+)
+"""Of these the headings that have nothing, but last or are measured."""
+NAMED = re.compile(
+    r"(?!(?:The|An?|All|Any|Each|No|Other|Total|Sum|Mean|Average)\b)(?=.*[A-Za-z]{2})[A-Z0-9][^][,;:=<>|()*`]*|\w*[a-z]\w*[_.-][\w.-]+"
+)
+"""Cells that name what a row is about, or an identifier."""
+CODES = re.compile(
+    r"(?:settings?|options?|parameters?|variables?|commands?|flags?|fields?|keys?|arguments?|functions?) -{0,2}[\w.-]+"
+)
+"""Identifiers of any form, below these headings."""
 OFFICES = re.compile(f"(?:[a-z]+ )?(?:{OFFICE}|supervisor|contact|author|coach|representative|trainer|host)")
 """Headings above the names of people."""
 ABBREVIATED = re.compile(

@@ -16,9 +16,12 @@ from evoseek.cold_start.english import OPEN, SPANS
 from evoseek.cold_start.table_english import (
     ABBREVIATED,
     ATTRIBUTES,
+    CODES,
     COUNTED,
     GENERIC,
     HAPPENED,
+    MEASURED,
+    NAMED,
     NO_ANSWER,
     NO_COLUMN,
     NO_ROWS,
@@ -69,13 +72,16 @@ def _of_table(rows: Sequence[Sequence[str]], passage: Passage) -> Iterator[Cloze
     has_attributes = ATTRIBUTES.fullmatch(first) is not None
     names = Counter(row[0].lower() for row in body)
     for row in body:
-        if names[row[0].lower()] > 1:
+        is_named = NAMED.fullmatch(row[0]) or CODES.fullmatch(f"{first} {row[0]}")
+        if names[row[0].lower()] > 1 or not is_named:
             continue
         for heading, answer in zip(headings[1:], row[1:], strict=True):
-            thing, attribute = (heading, row[0]) if has_attributes else (_named(row[0], first), heading)
-            if GENERIC.fullmatch(thing.lower()):
-                thing = subject(passage.title)
-            question = _question(thing, attribute, answer)
+            if not has_attributes:
+                question = _question(_named(row[0], first), heading, answer)
+            elif GENERIC.fullmatch(heading.lower()):
+                question = _question(subject(passage.title), row[0], answer)
+            else:
+                question = _question(heading, row[0], answer) if NAMED.fullmatch(heading) else None
             if question and not set(words(answer)) <= set(words(question)):
                 yield _asked(question, answer, f"{row[0]} {heading}", passage)
 
@@ -93,8 +99,7 @@ def _question(thing: str, attribute: str, answer: str) -> str | None:
     said = said if re.search("[a-z][A-Z]|[A-Z]{2}", said) else said.lower()
     kind = _kind(answer)
     is_answer = len(words(answer)) in range(1, _WORDS_OF_ANSWER + 1) and not NO_ANSWER.fullmatch(answer)
-    is_name = len(words(thing)) in range(1, _WORDS_OF_NAME + 1) and re.search("[A-Za-z]", thing)
-    if not (is_answer and is_name) or re.search(r"[;?!]|\. ", answer):
+    if not is_answer or len(words(thing)) not in range(1, _WORDS_OF_NAME + 1):
         return None
     if kind in ("date", "year") and said in HAPPENED:
         return f"when did {thing} {HAPPENED[said]}"
@@ -103,7 +108,8 @@ def _question(thing: str, attribute: str, answer: str) -> str | None:
     if len(words(said)) > _WORDS_OF_COLUMN or NO_COLUMN.search(said) or GENERIC.fullmatch(said):
         return None
     if COUNTED.fullmatch(said):
-        return f"how many {said} does {thing} have" if kind == "number" else None
+        is_number = re.fullmatch(r"\d+(?:,\d{3})*", answer) and not MEASURED.fullmatch(said)
+        return f"how many {said} does {thing} have" if is_number else None
     return f"{'who' if OFFICES.fullmatch(said) and kind == 'name' else 'what'} is the {said} of {thing}"
 
 
