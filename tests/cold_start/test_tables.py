@@ -2,6 +2,7 @@
 
 import pytest
 
+from evoseek.cold_start.chains import chains
 from evoseek.cold_start.tables import tabled
 from evoseek.corpus.passages import split_document
 from evoseek.types import Document
@@ -108,6 +109,26 @@ def test_other_words_beside_capital_letters_are_not_what_they_stand_for(text: st
     assert asked(text) == {}
 
 
+def test_a_line_of_a_spreadsheet_is_asked_about_by_its_name():
+    text = "Depot: Brill\nOpened: 1932\nManager: Ada Birk"
+    found = {cloze.question: cloze for cloze in tabled(split_document(Document("d", "Brill", text), max_words=100))}
+    assert {question: cloze.answer for question, cloze in found.items()} == {
+        "When was the depot Brill opened?": "1932",
+        "Who is the manager of the depot Brill?": "Ada Birk",
+    }
+    assert {cloze.query for cloze in found.values()} == {"Brill"}
+    other = split_document(Document("d", "Oro", text), max_words=100)  # lines of a page that is about something else
+    assert not list(tabled(other))
+
+
+def test_what_one_line_names_is_asked_for_through_another():
+    lines = {"Brill": "Depot: Brill\nManager: Ada Birk", "Ada Birk": "Name: Ada Birk\nRole: fitter"}
+    by_document = {name: list(tabled(split_document(Document(name, name, text)))) for name, text in lines.items()}
+    (chain,) = chains(by_document, {name: name for name in lines})
+    assert (chain.question, chain.answer) == ("What is the role of Brill's manager?", "fitter")
+
+
 def test_another_language_is_not_read():
     text = "Dies ist eine Seite der Firma, und sie wird nicht von allen gelesen.\n\n" + DEPOTS
     assert not list(tabled(split_document(Document("d", "Standorte", text), max_words=100)))
+    assert not list(tabled(split_document(Document("d", "Brill", "Ort: Brill\nLeiter: Ada Birk\nName: Brill 2"))))

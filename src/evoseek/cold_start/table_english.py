@@ -70,6 +70,12 @@ CODES = re.compile(
 """Identifiers of any form, below these headings."""
 OFFICES = re.compile(f"(?:[a-z]+ )?(?:{OFFICE}|supervisor|contact|author|coach|representative|trainer|host)")
 """Headings above the names of people."""
+ENGLISH = re.compile(
+    rf"(?i:{WAS_DONE.pattern}|{'|'.join(HAPPENED)}|{OFFICES.pattern}|address|street|town|country|phone|role|job|duty|price|cost|"
+    r"weight|size|height|length|width|colou?r|category|owner|supplier|customer|quantity|stock|since|opening hours|valid|"
+    r"capacity|department|room|building|language|duration|default|description|serial number|vehicles|staff)"
+)
+"""Headings of which one is in a spreadsheet in English, whose lines are too short to tell a language."""
 ABBREVIATED = re.compile(
     r"^[ \t]*(?:[-*•|] ?)?(?:\*\*|__)?(?P<short>[A-Z][A-Z0-9]{1,6})(?:\*\*|__)?(?::(?:\*\*|__)?| [-–—|]) "
     r"(?P<long>[\w'’ -]{5,80}?)(?=[.,;:(|]|\s*$)",

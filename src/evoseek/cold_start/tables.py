@@ -18,6 +18,7 @@ from evoseek.cold_start.table_english import (
     ATTRIBUTES,
     CODES,
     COUNTED,
+    ENGLISH,
     GENERIC,
     HAPPENED,
     MEASURED,
@@ -39,7 +40,7 @@ _WORDS_OF_NAME, _WORDS_OF_COLUMN, _WORDS_OF_ANSWER = 6, 4, 8
 def tabled(passages: Sequence[Passage]) -> Iterator[Cloze]:
     """The questions that the tables and abbreviations of a document give. `passages` are those of one document."""
     for passage in passages if is_english(passages) else ():
-        for rows in _tables(passage.text):
+        for rows in (*_tables(passage.text), *_record(passage)):
             yield from _of_table(rows, passage)
         yield from _of_abbreviations(passage)
 
@@ -56,6 +57,14 @@ def _tables(text: str) -> Iterator[list[list[str]]]:
                 break
             rows.append(_cells(row))
         yield [row for row in rows if len(row) == len(rows[0])]
+
+
+def _record(passage: Passage) -> Iterator[list[list[str]]]:
+    """The table of one row that a line of a spreadsheet is, which is titled by its name."""
+    pairs = [line.split(": ", 1) for line in passage.text.splitlines()]
+    is_record = pairs and all(len(pair) == 2 for pair in pairs) and pairs[0][1] == passage.title
+    if is_record and any(ENGLISH.fullmatch(heading) for heading, _ in pairs):
+        yield [[heading for heading, _ in pairs], [" ".join(cell.split()) for _, cell in pairs]]
 
 
 def _cells(line: str) -> list[str]:
@@ -83,7 +92,7 @@ def _of_table(rows: Sequence[Sequence[str]], passage: Passage) -> Iterator[Cloze
             else:
                 question = _question(heading, row[0], answer) if NAMED.fullmatch(heading) else None
             if question and not set(words(answer)) <= set(words(question)):
-                yield _asked(question, answer, f"{row[0]} {heading}", passage)
+                yield _asked(question, answer, f"{row[0]}'s {heading.lower()} is", passage)
 
 
 def _named(name: str, kind: str) -> str:
