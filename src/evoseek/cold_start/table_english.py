@@ -72,7 +72,7 @@ OFFICES = re.compile(f"(?:[a-z]+ )?(?:{OFFICE}|supervisor|contact|author|coach|r
 """Headings above the names of people."""
 ENGLISH = re.compile(
     rf"(?i:{WAS_DONE.pattern}|{'|'.join(HAPPENED)}|{OFFICES.pattern}|address|street|town|country|phone|role|job|duty|price|cost|"
-    r"weight|size|height|length|width|colou?r|category|owner|supplier|customer|quantity|stock|since|opening hours|valid|"
+    r"weight|size|height|length|width|colou?r|category|owner|supplier|customer|quantity|stock|opening hours|valid|"
     r"capacity|department|room|building|language|duration|default|description|serial number|vehicles|staff)"
 )
 """Headings of which one is in a spreadsheet in English, whose lines are too short to tell a language."""
