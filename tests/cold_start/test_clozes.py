@@ -296,6 +296,7 @@ def test_a_pronoun_or_a_noun_of_something_else_is_not_the_page_s_title(title: st
             "When was Lew Oman made?",
         ),
         ("Marlow", "Marlow was tested from May to June 1950.", "What was Marlow tested from to June 1950?"),
+        ("Marlow", "Marlow was closed on Monday by Ada Birk.", "What was Marlow closed on by Ada Birk?"),
     ],
 )
 def test_what_is_said_of_somebody_or_something_else_is_not_asked_of_the_page(title: str, text: str, not_asked: str):
@@ -329,6 +330,11 @@ def test_the_dates_of_a_life_are_those_of_the_page_s_somebody():
     assert "When was Ada Birk born?" not in asked("Ada Birk", f"{others}\n\nShe lived in Brill.")
     pen = asked("Ada Birk", "Idalina Ros (born 3 May 1880) was a poet. She lived in Brill.")
     assert pen["When was Ada Birk born?"] == "3 May 1880"
+
+
+def test_behind_a_heading_a_pronoun_is_of_the_page():
+    text = "# Ada Birk\n\nAda Birk was an actress. This page is by Tom Ark.\n\n## Life\n\nShe was born in Vell."
+    assert asked("Ada Birk", text)["Where was Ada Birk born?"] == "Vell"
 
 
 def test_a_section_about_somebody_is_of_them():

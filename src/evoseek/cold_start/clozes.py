@@ -284,9 +284,11 @@ def _with_heading_apart(passage: Passage) -> str:
 
 
 def _is_of(sentence: str, name: str) -> bool:
-    """Whether a sentence is of the somebody whom a page is about, so that the next one may begin with a pronoun."""
+    """Whether a sentence is of the somebody whom a page is about, or a heading, so that the next one may begin with a
+    pronoun."""
     begins = words(re.split(r"[.(] ", sentence, maxsplit=1)[0])[:_WORDS_OF_INTRODUCTION]
-    return GOES_ON.match(sentence) is not None or not set(words(name)).isdisjoint(begins)
+    is_heading = not WHOLE.search(sentence)
+    return is_heading or GOES_ON.match(sentence) is not None or not set(words(name)).isdisjoint(begins)
 
 
 def _has_lived(first: str) -> bool:

@@ -62,12 +62,13 @@ SPANS = (
 characters."""
 
 NO_NAMES = re.compile(
+    rf"{_MONTHS}|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|"
     "The|It|He|She|In|This|That|A|An|If|Its|His|Her|They|Their|We|You|Your|Our|I|For|On|At|As|When|While|Where|After|"
     "Before|Since|During|Returns?|None|True|False|There|These|Those|Note|See|Each|All|Both|Some|Most|Many|Any|No|Not|But|"
     "And|Or|So|To|By|From|With|Use|Although|However|Also|One|Two|Other|Another|Formerly|Previously|Because|Normally|"
     "Usually|normally|usually|typically|named|it|them"
 )
-"""Words that open a sentence with a capital letter and name nothing."""
+"""Words that open a sentence with a capital letter and name nothing, and what is no date by itself."""
 
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 
