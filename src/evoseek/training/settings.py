@@ -188,7 +188,7 @@ class RunSettings(Section):
         ge=0,
         le=1,
         description="Share of invalid rollouts, retried ones included, above which a step counts as failed where "
-        "chance does not explain it; three failed steps in a row end the run.",
+        "chance does not explain it: nothing is trained on; three failed steps in a row end the run.",
     )
 
 
