@@ -54,7 +54,11 @@ def test_a_row_without_the_headings_of_its_columns_is_not_asked_about():
         (("Station | Supervisor", "Brill | Ada Birk"), "Who is the supervisor of the station Brill?", "Ada Birk"),
         (("What | Path", "Log file | /var/log"), "What is the path of the log file?", "/var/log"),
         (("Setting | Default", "max_size | 900"), "What is the default of the setting max_size?", "900"),
-        (("Area | Hardness (dH)", "Vell | 17"), "What is the hardness of the area Vell?", "17"),
+        (("Area | Hardness (dH)", "Vell | 17"), "What is the hardness (dH) of the area Vell?", "17"),
+        (("Area | Address (post)", "Vell | Port"), "What is the address of the area Vell?", "Port"),
+        (("Item | Shelf", "Cotton wool | A3"), "What is the shelf of the cotton wool?", "A3"),
+        (("Firm | Claims per year", "Vell | 188"), "How many claims per year does the firm Vell have?", "188"),
+        (("Site | Next review", "Vell | May 2026"), "When is the next review of the site Vell?", "May 2026"),
         (("Item | Value", "Daily capacity | 22,000 l"), "What is the daily capacity of Our sites?", "22,000 l"),
         ((" | Oro 300 | Vell 2", "Weight | 1 kg | 2 kg"), "What is the weight of Vell 2?", "2 kg"),
     ],
@@ -75,6 +79,8 @@ def test_what_is_asked_depends_on_the_headings(rows: tuple[str, ...], question: 
         ("Depot | Vehicles", "Brill | about thirty"),
         ("Depot | Where to find it", "Brill | Kiln Lane"),
         ("Depot | Number", "Brill | 12"),
+        ("Depot | Saturday", "Brill | 9 to 12"),
+        ("Depot | Minutes", "Brill | 30"),
     ],
 )
 def test_what_is_not_clear_is_not_asked(rows: tuple[str, ...]):

@@ -6,12 +6,10 @@ import re
 
 from evoseek.cold_start.english import OFFICE
 
-ATTRIBUTES = re.compile(
-    "|items?|features?|propert(?:y|ies)|attributes?|characteristics?|criteri(?:on|a)|specifications?"
-)
+ATTRIBUTES = re.compile("|features?|propert(?:y|ies)|attributes?|characteristics?|criteri(?:on|a)|specifications?")
 """Headings above the attributes of what other columns are about."""
 GENERIC = re.compile(
-    f"{ATTRIBUTES.pattern}|names?|who|what|which|titles?|things?|entry|term|word|topic|subject|values?|numbers?|amounts?|"
+    f"{ATTRIBUTES.pattern}|items?|names?|who|what|which|titles?|things?|entry|term|word|topic|subject|values?|numbers?|amounts?|"
     "figures?|details?|data"
 )
 """Headings that say nothing about what is below them."""
@@ -25,7 +23,7 @@ NO_COLUMN = re.compile(
     r"reasons?|answers?|questions?|yes|no|none|all|both|each|any|done|if|when|where|why|how|who|what|which|since|until|"
     r"the|an?|it|its|them|their|his|her|our|your|this|that|for|to|from|by|in|is|are|can|may|must|be|does|has|went|"
     r"uses?|used|required|allowed|supported|optional|mandatory|available|before|after|old|new|other|true|false|"
-    r"results?|changes?|tests?)\b|[^a-z '-]|^(?!id$)..?$|ed$",
+    r"results?|changes?|tests?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b|[^a-z '-]|^(?!id$)..?$|ed$",
     re.IGNORECASE,
 )
 """Headings that are no attribute of what a row is about, or whose cells are sentences."""
@@ -54,7 +52,7 @@ HAPPENED = {
     "expired": "expire",
 }
 """Headings above the dates of what a row did, with the verb after `did`."""
-COUNTED = re.compile("(?:[a-z]+ )?(?:[a-z]{2,}[^suia]s|staff|people|children|inhabitants)")
+COUNTED = re.compile("(?:[a-z]+ )?(?:[a-z]{2,}[^suia]s|staff|people|children|inhabitants)(?: per [a-z]+)?")
 """Headings above numbers of things, or in the plural."""
 MEASURED = re.compile(
     r".*\b(?:(?:milli)?seconds|minutes|hours|days|weeks|months|years|steps|points|percent|[a-z]*bytes|cores)"

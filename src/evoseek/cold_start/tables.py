@@ -78,7 +78,8 @@ def _of_table(rows: Sequence[Sequence[str]], passage: Passage) -> Iterator[Cloze
     first = headings[0].lower()
     if NO_ROWS.fullmatch(first):
         return
-    has_attributes = ATTRIBUTES.fullmatch(first) is not None
+    is_only = len(headings) == 2 and GENERIC.fullmatch(headings[1].lower())  # "Item", "Value"
+    has_attributes = ATTRIBUTES.fullmatch(first) or (is_only and GENERIC.fullmatch(first))
     names = Counter(row[0].lower() for row in body)
     for row in body:
         is_named = NAMED.fullmatch(row[0]) or CODES.fullmatch(f"{first} {row[0]}")
@@ -103,8 +104,9 @@ def _named(name: str, kind: str) -> str:
 
 
 def _question(thing: str, attribute: str, answer: str) -> str | None:
-    """What is asked for, None if that is not clear."""
+    """What is asked for, None if that is not clear. A number's unit, in brackets, stays."""
     said = re.sub(r"\s*\([^()]*\)$", "", attribute)
+    unit = attribute[len(said) :]
     said = said if re.search("[a-z][A-Z]|[A-Z]{2}", said) else said.lower()
     kind = _kind(answer)
     is_answer = len(words(answer)) in range(1, _WORDS_OF_ANSWER + 1) and not NO_ANSWER.fullmatch(answer)
@@ -119,7 +121,10 @@ def _question(thing: str, attribute: str, answer: str) -> str | None:
     if COUNTED.fullmatch(said):
         is_number = re.fullmatch(r"\d+(?:,\d{3})*", answer) and not MEASURED.fullmatch(said)
         return f"how many {said} does {thing} have" if is_number else None
-    return f"{'who' if OFFICES.fullmatch(said) and kind == 'name' else 'what'} is the {said} of {thing}"
+    if kind == "date" and (found := re.match("last |next ", said)):
+        return f"when {'was' if found[0] == 'last ' else 'is'} the {said} of {thing}"
+    asked = "who" if OFFICES.fullmatch(said) and kind == "name" else "what"
+    return f"{asked} is the {said}{unit if kind == 'number' else ''} of {thing}"
 
 
 def _kind(answer: str) -> str:
