@@ -1,5 +1,7 @@
 """Questions from tables and abbreviations."""
 
+from dataclasses import replace
+
 import pytest
 
 from evoseek.cold_start.chains import chains
@@ -54,11 +56,14 @@ def test_a_row_without_the_headings_of_its_columns_is_not_asked_about():
         (("Station | Supervisor", "Brill | Ada Birk"), "Who is the supervisor of the station Brill?", "Ada Birk"),
         (("What | Path", "Log file | /var/log"), "What is the path of the log file?", "/var/log"),
         (("Setting | Default", "max_size | 900"), "What is the default of the setting max_size?", "900"),
-        (("Area | Hardness (dH)", "Vell | 17"), "What is the hardness (dH) of the area Vell?", "17"),
+        (("Area | Hardness (dH)", "Vell | 17"), "What is the hardness in dH of the area Vell?", "17"),
         (("Area | Address (post)", "Vell | Port"), "What is the address of the area Vell?", "Port"),
         (("Item | Shelf", "Cotton wool | A3"), "What is the shelf of the cotton wool?", "A3"),
         (("Firm | Claims per year", "Vell | 188"), "How many claims per year does the firm Vell have?", "188"),
         (("Site | Next review", "Vell | May 2026"), "When is the next review of the site Vell?", "May 2026"),
+        (("Firm | Founding", "Vell | 3 May 1926"), "When was the founding of the firm Vell?", "3 May 1926"),
+        (("Drug | Expires", "Vell | May 2026"), "When does the drug Vell expire?", "May 2026"),
+        (("Ward | Price", "Ward A | €9"), "What is the price of Ward A?", "€9"),
         (("Item | Value", "Daily capacity | 22,000 l"), "What is the daily capacity of Our sites?", "22,000 l"),
         ((" | Oro 300 | Vell 2", "Weight | 1 kg | 2 kg"), "What is the weight of Vell 2?", "2 kg"),
     ],
@@ -81,10 +86,40 @@ def test_what_is_asked_depends_on_the_headings(rows: tuple[str, ...], question: 
         ("Depot | Number", "Brill | 12"),
         ("Depot | Saturday", "Brill | 9 to 12"),
         ("Depot | Minutes", "Brill | 30"),
+        ("Operation | Cat", "Spay | €300"),  # the price for one
+        ("Depot | Term ends", "Brill | 2025"),
+        ("Depot | Wash room", "Brill | yes", "Vell | in the yard"),
+        ("Name | Number", "Moira Tate | 204"),
+        (" | ", "Moira Tate | 204"),
     ],
 )
 def test_what_is_not_clear_is_not_asked(rows: tuple[str, ...]):
     assert asked(table(*rows)) == {}
+
+
+def test_a_cell_of_another_kind_than_its_column_is_left_out():
+    found = asked(table("Site | Next review", "Brill | May 2026", "Vell | June 2026", "Oro | overdue"))
+    assert set(found.values()) == {"May 2026", "June 2026"}
+
+
+def test_a_row_that_the_next_one_goes_on_or_that_is_cut_is_left_out():
+    assert asked(table("Firm | Manager", "Brill | Ada Birk", " | Tom Ark", "Vell | Ida Ros")).keys() == {
+        "Who is the manager of the firm Vell?"
+    }
+    assert not asked(table("Firm | Manager", "Brill | Dr.").removesuffix(" |"))
+
+
+def test_what_two_tables_of_a_page_may_say_of_the_same_row_is_not_asked():
+    both = table("Drug | Dose", "Vell | 2 ml") + "\n\nRabbits\n\n" + table("Drug | Dose small", "Vell | 1 ml")
+    assert asked(both) == {}
+    other = table("Drug | Dose", "Vell | 2 ml") + "\n\nStock\n\n" + table("Drug | Supplier", "Vell | Oro")
+    assert len(asked(other)) == 2
+
+
+def test_the_attributes_of_a_section_about_something_else_are_not_the_page_s():
+    passages = split_document(Document("d", "Our sites", table("Item | Value", "Phone number | 20 10")), max_words=100)
+    for heading, count in ((None, 1), ("Technical data", 1), ("Our sites", 1), ("Harbour clinic", 0)):
+        assert len(list(tabled([replace(passage, heading=heading) for passage in passages]))) == count
 
 
 def test_a_row_of_another_length_is_left_out():

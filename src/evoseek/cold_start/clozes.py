@@ -549,7 +549,7 @@ def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
     if (
         kind == "name"
         and PERSON.search(before)
-        and not re.search("[a-z][A-Z]", answer)
+        and not re.search(r"[a-z][A-Z]|\d", answer)
         and (not answer.isupper() or MADE_BY.search(before))
     ):
         return "who", before

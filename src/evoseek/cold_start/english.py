@@ -62,7 +62,7 @@ SPANS = (
 characters."""
 
 NO_NAMES = re.compile(
-    rf"{_MONTHS}|Monday|Tuesday|Wednesday|Thursday|Friday|Saturday|Sunday|"
+    rf"{_MONTHS}|(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)days?|"
     "The|It|He|She|In|This|That|A|An|If|Its|His|Her|They|Their|We|You|Your|Our|I|For|On|At|As|When|While|Where|After|"
     "Before|Since|During|Returns?|None|True|False|There|These|Those|Note|See|Each|All|Both|Some|Most|Many|Any|No|Not|But|"
     "And|Or|So|To|By|From|With|Use|Although|However|Also|One|Two|Other|Another|Formerly|Previously|Because|Normally|"

@@ -8,9 +8,15 @@ from evoseek.cold_start.english import OFFICE
 
 ATTRIBUTES = re.compile("|features?|propert(?:y|ies)|attributes?|characteristics?|criteri(?:on|a)|specifications?")
 """Headings above the attributes of what other columns are about."""
+VALUES = re.compile("|values?|details?|data")
+"""The other heading of a table of attributes, of what its page is about."""
+OVERVIEW = re.compile(
+    r"\b(?:data|details|glance|facts|figures|overview|summary|specifications?|profile|general)\b", re.IGNORECASE
+)
+"""The heading of a section that is about what the page is about."""
 GENERIC = re.compile(
-    f"{ATTRIBUTES.pattern}|items?|names?|who|what|which|titles?|things?|entry|term|word|topic|subject|values?|numbers?|amounts?|"
-    "figures?|details?|data"
+    f"{ATTRIBUTES.pattern}|{VALUES.pattern}|items?|names?|who|what|which|titles?|things?|entry|term|word|numbers?|"
+    "amounts?|figures?"
 )
 """Headings that say nothing about what is below them."""
 NO_ROWS = re.compile(
@@ -23,12 +29,13 @@ NO_COLUMN = re.compile(
     r"reasons?|answers?|questions?|yes|no|none|all|both|each|any|done|if|when|where|why|how|who|what|which|since|until|"
     r"the|an?|it|its|them|their|his|her|our|your|this|that|for|to|from|by|in|is|are|can|may|must|be|does|has|went|"
     r"uses?|used|required|allowed|supported|optional|mandatory|available|before|after|old|new|other|true|false|"
-    r"results?|changes?|tests?|(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b|[^a-z '-]|^(?!id$)..?$|ed$",
+    r"results?|changes?|tests?|with|short|long|left|ends|withdrawn|twice|once|every|"
+    r"(?:mon|tues|wednes|thurs|fri|satur|sun)days?)\b|[^a-z '-]|^(?!id$)..?$|ed$|^per\b|of$|ly$",
     re.IGNORECASE,
 )
 """Headings that are no attribute of what a row is about, or whose cells are sentences."""
 NO_ANSWER = re.compile(
-    r"\W*|n/?a|none|yes|no|x|tbd|tba|unknown|vacant|various|(?:see|same) .*|ditto|as above|"
+    r"\W*|n/?a|\W*none\W*|yes|no|x|tbd|tba|unknown|vacant|various|(?:see|same) .*|ditto|as above|"
     r".*(?:[][`*;?!=<>]|\. ).*|\.\d.*",
     re.IGNORECASE,
 )
@@ -40,18 +47,20 @@ WAS_DONE = re.compile(
 )
 """Headings above the dates at which something was done to what a row is about."""
 HAPPENED = {
-    "joined": "join",
-    "start": "start",
-    "started": "start",
-    "end": "end",
-    "left": "leave",
-    "retired": "retire",
-    "died": "die",
-    "ended": "end",
-    "expires": "expire",
-    "expired": "expire",
+    "joined": ("did", "join"),
+    "start": ("did", "start"),
+    "started": ("did", "start"),
+    "end": ("does", "end"),
+    "left": ("did", "leave"),
+    "retired": ("did", "retire"),
+    "died": ("did", "die"),
+    "ended": ("did", "end"),
+    "expires": ("does", "expire"),
+    "expired": ("did", "expire"),
 }
-"""Headings above the dates of what a row did, with the verb after `did`."""
+"""Headings above the dates of what a row did, with the verbs of the question."""
+COMING = re.compile("next|due|expiry|deadline|end")
+"""How a heading begins that is above dates to come."""
 COUNTED = re.compile("(?:[a-z]+ )?(?:[a-z]{2,}[^suia]s|staff|people|children|inhabitants)(?: per [a-z]+)?")
 """Headings above numbers of things, or in the plural."""
 MEASURED = re.compile(
@@ -68,6 +77,11 @@ CODES = re.compile(
 """Identifiers of any form, below these headings."""
 OFFICES = re.compile(f"(?:[a-z]+ )?(?:{OFFICE}|supervisor|contact|author|coach|representative|trainer|host)")
 """Headings above the names of people."""
+OF_MONEY = re.compile(
+    r"\b(?:prices?|costs?|fees?|deposits?|budget|limit|charges?|rates?|rent|salary|turnover|revenue|profit|savings?|fines?|allowance|"
+    r"discount|loan|value|spending|investments?|tariff|sum)\b"
+)
+"""Headings of which one has to be above amounts of money: in a table of prices the others are of what has them."""
 ENGLISH = re.compile(
     rf"(?i:{WAS_DONE.pattern}|{'|'.join(HAPPENED)}|{OFFICES.pattern}|address|street|town|country|phone|role|job|duty|price|cost|"
     r"weight|size|height|length|width|colou?r|category|owner|supplier|customer|quantity|stock|opening hours|valid|"
