@@ -146,6 +146,7 @@ EXPERIMENTS: dict[str, dict[str, Arm]] = {
     "ssp": {
         "both": Arm("ssp"),
         **{name: Arm("ssp", name) for name in SSP_TABLES},
+        "both, half the rate": Arm("ssp", "", ("learner.learning_rate=1.5e-4",)),
         "both, summed": Arm("ssp", "", SUMMED),
         "punitive, summed": Arm("ssp", "punitive", SUMMED),
     },
