@@ -328,7 +328,8 @@ def test_the_mini_batches_of_ssps_proposer_take_their_ratio_to_the_policy_before
 def test_the_single_step_of_dr_zeros_proposer_takes_its_ratio_to_its_own_logprobs_in_bf16(places, tmp_path, one_policy):
     options = {"search.index": places["search.index"], "learner.bf16": True, "dr_zero.one_policy": one_policy}
     update = loop_of("dr-zero", tmp_path / "run", options).system.proposer_update
-    assert {sample.old_logprobs for sample in update.samples(list(proposals(2)))} == {None}
+    (batch,) = update.batches(1, list(proposals(2)))
+    assert {sample.old_logprobs for sample in batch} == {None}
 
 
 @pytest.mark.parametrize("system", ["ssp", "dr-zero", "dr-zero with one policy"])
@@ -348,8 +349,9 @@ def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, sy
         losses = [proposing.loss, found.solving.update.learner.loss]
         metrics = {f"proposer/{name}": value for name, value in proposing(1, groups).items()}
     assert [loss.importance for loss in losses] == ["mask", "mask"]
-    sample = proposing.samples(groups)[0]
-    assert max(sample.old_logprobs[2:]) < -1 < sample.rollout_logprobs[2] == -0.01
+    (batch,) = proposing.batches(1, groups)
+    assert batch[0].old_logprobs is None  # the pass's own
+    assert batch[0].rollout_logprobs[2] == -0.01
     assert metrics["proposer/sampling/importance_sampling_ratio/deviation"] == 1.0
     assert metrics["proposer/sampling/importance_sampling_ratio/outside_frac"] == 1.0
 

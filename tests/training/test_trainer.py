@@ -1,5 +1,7 @@
 """What is trained, from settings: learners, credit, and what a batch is completed by."""
 
+from inspect import getclosurevars
+
 import pytest
 import torch
 
@@ -70,16 +72,16 @@ def test_ppo_gets_a_critic_of_its_own(places, tmp_path):
 def test_the_reference_is_a_frozen_copy_or_with_an_adapter_the_base(places, tmp_path):
     common = {"questions__per_step": 2, "algorithm__kl_coefficient": 0.01, "rollout__temperature": 0.75}
     loop = loop_of(places, tmp_path / "full", **common)
-    (complete,) = loop.system.update.transforms
-    reference = complete.keywords["forward"]
-    assert complete.args == ("ref_logprobs",)
+    (complete,) = loop.system.update.compared
+    reference = scored_by(complete)["given"]
+    assert scored_by(complete)["field"] == "ref_logprobs"
     assert reference.temperature == 0.75
     assert reference.model is not loop.system.update.learner.model
     assert not any(parameter.requires_grad for parameter in reference.model.parameters())
     loop = loop_of(places, tmp_path / "lora", **common, lora__rank=2)
-    (complete,) = loop.system.update.transforms
-    assert complete.keywords["forward"] is loop.system.update.learner.forward
-    assert complete.keywords["active"].__self__.adapter is None
+    (complete,) = loop.system.update.compared
+    assert scored_by(complete)["given"] is loop.system.update.learner.forward
+    assert scored_by(complete)["active"].__self__.adapter is None
     trained = loop.system.update.learner.trained
     assert 0 < sum(parameter.numel() for parameter in trained) < 100_000
 
@@ -94,7 +96,7 @@ def test_an_adapter_that_is_trained_on_is_measured_against_itself_and_not_its_ba
     save_policy(adapted, tmp_path / "adapter")
     options = {"policy__model": str(tmp_path / "adapter"), "questions__per_step": 2}
     loop = loop_of(places, tmp_path / "run", **options, algorithm__kl_coefficient=0.01)
-    (complete,) = loop.system.update.transforms
+    (complete,) = loop.system.update.compared
     mask = (False, True, True, True)
     sample = TrainingSample((5, 9, 11, 12), mask, (0.0,) * 4, (0.0,) * 4)
     own = loop.system.update.learner
@@ -115,44 +117,63 @@ def test_the_critic_of_an_adapter_has_its_bases_body(places, tmp_path):
 
 
 def test_without_masking_the_learner_computes_what_the_sampler_has_no_record_of(places, tmp_path):
-    loop = loop_of(places, tmp_path, questions__per_step=2, algorithm__mask_observations=False)
-    (complete,) = loop.system.update.transforms
-    assert complete.args == ("old_logprobs",)
-    assert complete.keywords["forward"] is loop.system.update.learner.forward
+    update = loop_of(places, tmp_path, questions__per_step=2, algorithm__mask_observations=False).system.update
+    (complete,) = update.transforms
+    assert scored_by(complete)["field"] == "old_logprobs"
+    assert scored_by(complete)["given"] is update.learner.forward
+    assert update.compared == [without_old_logprobs]
 
 
-def names(update):
-    """What the transforms of an update fill in, or do."""
-    return [getattr(transform, "args", transform) for transform in update.transforms]
+def scored_by(transform):
+    """What a transform that scores samples was made of: field, forward pass, settings, and when it is active."""
+    return getclosurevars(transform).nonlocals
+
+
+def names(transforms):
+    """What transforms of samples fill in, or do."""
+    return [scored_by(one)["field"] if one is not without_old_logprobs else one for one in transforms]
 
 
 BF16 = {"questions__per_step": 2, "learner__bf16": True}
 IN_REWARD = {"algorithm__kl_in": "reward", "algorithm__kl_coefficient": 0.1}
+IN_LOSS = {"algorithm__kl_coefficient": 0.1}
 
 
 @pytest.mark.parametrize(
-    ("options", "transforms"),
+    ("options", "before", "compared"),
     [
-        ({"algorithm__mini_batches": 1}, [without_old_logprobs]),
-        ({"algorithm__mini_batches": 2}, [("old_logprobs",)]),
-        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, [("old_logprobs",), ("values",)]),
-        (IN_REWARD, [("old_logprobs",), ("ref_logprobs",)]),
+        ({"algorithm__mini_batches": 1}, [], [without_old_logprobs]),
+        ({"algorithm__mini_batches": 2}, [], ["old_logprobs"]),
+        ({"algorithm__mini_batches": 2, "credit__name": "gae"}, ["values"], ["old_logprobs"]),
+        (IN_REWARD, ["old_logprobs", "ref_logprobs"], [without_old_logprobs]),
+        (IN_LOSS | {"algorithm__mini_batches": 2}, [], ["old_logprobs", "ref_logprobs"]),
     ],
 )
 def test_where_the_learner_computes_otherwise_ratios_and_penalties_are_to_its_own_logprobs(
-    places, tmp_path, options, transforms
+    places, tmp_path, options, before, compared
 ):
     update = loop_of(places, tmp_path / "bf16", **BF16, **options).system.update
-    assert names(update) == transforms
-    assert all(complete.keywords["bf16"] for complete in update.transforms if complete is not without_old_logprobs)
+    assert (names(update.transforms), names(update.compared)) == (before, compared)
+    scoring = [scored_by(one) for one in (*update.transforms, *update.compared) if one is not without_old_logprobs]
+    assert all(made["settings"].bf16 for made in scoring)
     float32 = loop_of(places, tmp_path / "float32", questions__per_step=2, **options).system.update
-    assert names(float32) == transforms[1:]
+    assert names(float32.transforms) == [name for name in before if name != "old_logprobs"]
+    assert names(float32.compared) == compared[1:]
+
+
+@pytest.mark.parametrize(("mini_batches", "compared"), [(1, [without_old_logprobs]), (3, ["old_logprobs"])])
+def test_importance_weights_are_taken_to_the_learners_own_logprobs_of_each_mini_batch(
+    places, tmp_path, mini_batches, compared
+):
+    own = {"algorithm__importance": "truncate", "algorithm__mini_batches": mini_batches}
+    update = loop_of(places, tmp_path / "run", questions__per_step=4, **own).system.update
+    assert (names(update.transforms), names(update.compared)) == ([], compared)
 
 
 def test_all_weights_in_bfloat16_have_masters_and_ratios_to_their_own_logprobs(places, tmp_path):
     loop = loop_of(places, tmp_path / "run", questions__per_step=2, policy__dtype="bfloat16")
     learner = loop.system.update.learner
-    assert names(loop.system.update) == [without_old_logprobs]
+    assert names(loop.system.update.compared) == [without_old_logprobs]
     assert {parameter.dtype for parameter in learner.model.parameters()} == {torch.bfloat16}
     assert {master.dtype for master in learner.trained} == {torch.float32}
     assert learner.forward.packing_limit > 0
@@ -215,7 +236,7 @@ def test_with_servers_no_process_reads_more_than_its_rows(places):
 
 def test_an_adapter_on_a_bfloat16_base_has_its_own_logprobs_too(places, tmp_path):
     loop = loop_of(places, tmp_path, questions__per_step=2, policy__dtype="bfloat16", lora__rank=2)
-    assert names(loop.system.update) == [without_old_logprobs]
+    assert names(loop.system.update.compared) == [without_old_logprobs]
 
 
 def test_sampler_and_learner_compute_alike_only_in_float32_and_in_one_process():
@@ -265,7 +286,7 @@ def test_rollouts_ahead_are_corrected_unless_something_else_is_asked_for(places,
     }
     system = loop_of(places, tmp_path, questions__per_step=2, rollout__max_staleness=1).system
     assert system.update.learner.loss == WithTerms(ClippedLoss(), "truncate")
-    assert names(system.update) == [("old_logprobs",)]
+    assert names(system.update.compared) == [without_old_logprobs]
 
 
 def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):

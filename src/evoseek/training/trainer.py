@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
 from itertools import compress
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Literal, cast
 
 from transformers import PreTrainedModel
 
@@ -25,7 +24,7 @@ from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, ValueModel
-from evoseek.learner.reference import with_scores
+from evoseek.learner.reference import AnyForward, with_scores
 from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.loss.likelihood import ValueLoss
@@ -159,23 +158,25 @@ class Trainer:
         """The update from the groups of a step."""
         algorithm = self.settings.algorithm
         in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
-        ahead = in_reward or algorithm.mini_batches > 1
-        transforms = self.ratios(ahead=ahead, unrecorded=not algorithm.mask_observations)
+        unrecorded = not algorithm.mask_observations
+        compared = self.ratios(algorithm.mini_batches, unrecorded=unrecorded)
+        transforms = [self.own_logprobs()] if unrecorded or (in_reward and compared) else []
         if algorithm.kl_coefficient > 0:
-            transforms.append(self._reference())
+            (transforms if in_reward else compared).append(self._reference())
         shared: dict[str, Any] = {
             "learner": self.learner,
             "credit": self.credit,
             "seed": self.settings.run.seed,
             "mini_batches": algorithm.mini_batches,
             "transforms": transforms,
+            "compared": compared,
             "kl_coefficient": algorithm.kl_coefficient if in_reward else 0.0,
             "mask_observations": algorithm.mask_observations,
             "max_invalid": self.settings.run.max_invalid,
         }
         if self.critic is None:
             return GroupUpdate(**shared)
-        transforms.append(partial(with_scores, "values", forward=self.critic.forward, **self._scoring()))
+        transforms.append(self._scores("values", self.critic))
         return PPOUpdate(**shared, critic=self.critic, critic_warmup_steps=self.settings.critic.critic_warmup_steps)
 
     def update_by(self, objective: Objective, *, mini_batches: int = 1, mask_observations: bool = True) -> GroupUpdate:
@@ -185,7 +186,8 @@ class Trainer:
             credit=objective.credit,
             seed=self.settings.run.seed,
             mini_batches=mini_batches,
-            transforms=self.ratios(ahead=mini_batches > 1, unrecorded=not mask_observations),
+            transforms=[] if mask_observations else [self.own_logprobs()],
+            compared=self.ratios(mini_batches, unrecorded=not mask_observations),
             mask_observations=mask_observations,
             loss=objective.loss,
             max_invalid=self.settings.run.max_invalid,
@@ -193,36 +195,49 @@ class Trainer:
 
     def own_logprobs(self) -> SampleTransform:
         """Sets the samples' `old_logprobs` to the logprobs of the current policy."""
-        return partial(with_scores, "old_logprobs", forward=self.learner.forward, **self._scoring(self.policy.active))
+        return self._scores("old_logprobs", self.learner, self.policy.active)
 
-    def ratios(self, *, ahead: bool, unrecorded: bool) -> list[SampleTransform]:
-        """What replaces the sampler's record as the samples' `old_logprobs`: the one decision on what ratios are taken
-        to.
+    def ratios(self, mini_batches: int, *, unrecorded: bool) -> list[SampleTransform]:
+        """What replaces the sampler's record as the `old_logprobs` of a mini-batch: the one decision on what ratios are
+        taken to.
 
-        Nothing, where sampler and learner compute alike. Elsewhere, the learner's own before the batch's first
-        optimizer step; or None, so that they are those of the step's own forward pass, unless they are needed `ahead`
-        of it. Importance weights, and tokens that the sampler has not written (`unrecorded`), need the learner's own
-        anyway.
+        Nothing, where sampler and learner compute alike. Elsewhere, the learner's own before the step's first
+        optimizer step. With one mini-batch these are the logprobs of its own forward pass (None); with several, they
+        are scored ahead. Importance weights, and tokens that the sampler has not written (`unrecorded`), need the
+        learner's own anyway.
         """
-        alike = computes_alike(self.settings, self.ranks)
-        if self.settings.algorithm.importance != "none" or unrecorded or (ahead and not alike):
-            return [self.own_logprobs()]
-        return [] if alike else [without_old_logprobs]
+        own = unrecorded or self.settings.algorithm.importance != "none"
+        if computes_alike(self.settings, self.ranks) and not own:
+            return []
+        return [self.own_logprobs() if mini_batches > 1 else without_old_logprobs]
 
     def _reference(self) -> SampleTransform:
         """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""
         if self.settings.lora.rank > 0:
-            base = base_of(self.policy)
-            return partial(with_scores, "ref_logprobs", forward=self.learner.forward, **self._scoring(base.active))
+            return self._scores("ref_logprobs", self.learner, base_of(self.policy).active)
         settings = self.settings.policy
         frozen = load_policy(settings.model, device=str(self.ranks.device), dtype=settings.dtype)
         forward = LogprobModel(frozen.model.requires_grad_(False), temperature=self.settings.rollout.temperature)
-        return partial(with_scores, "ref_logprobs", forward=forward, **self._scoring())
+        return self._scores("ref_logprobs", self.learner, forward=forward)
 
-    def _scoring(self, active: Callable[[], AbstractContextManager[object]] = nullcontext) -> dict[str, Any]:
-        """How samples are scored: options of `learner.reference.score`."""
-        settings, ranks = self.settings.learner, self.ranks
-        return {"token_budget": settings.token_budget, "bf16": settings.bf16, "ranks": ranks, "active": active}
+    def _scores(
+        self,
+        field: Literal["ref_logprobs", "old_logprobs", "values"],
+        learner: LearnerBase[Any],
+        active: Callable[[], AbstractContextManager[object]] = nullcontext,
+        forward: AnyForward | None = None,
+    ) -> SampleTransform:
+        """Return what fills in a field by a forward pass, the learner's own unless one is given.
+
+        Its micro-batches are those of an optimizer step of this learner on the same samples."""
+        settings, given = self.settings.learner, forward or learner.forward
+
+        def complete(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
+            budget: int = getattr(learner, "token_budget", settings.token_budget)  # it is halved when memory runs out
+            how: dict[str, Any] = {"token_budget": budget, "bf16": settings.bf16, "ranks": self.ranks, "active": active}
+            return with_scores(field, samples, given, **how)
+
+        return complete
 
     def _save_policy(self, directory: Path) -> None:
         """As `save_policy`; of a policy whose weights are at a service, where they are. One that is spread over several
@@ -343,8 +358,9 @@ class SampleRecord:
         named = [sample for sample in samples if sample.id and any(sample.loss_mask)]
         # the sampler's record itself is none of the learner's, which may well be equal to it
         named = [replace(s, old_logprobs=None) if s.old_logprobs is s.rollout_logprobs else s for s in named]
-        if self.complete is not None and any(sample.old_logprobs is None for sample in named):
-            named = self.complete(named)
+        if self.complete is not None and (missing := [s for s in named if s.old_logprobs is None]):
+            found = iter(self.complete(missing))
+            named = [next(found) if sample.old_logprobs is None else sample for sample in named]
         if self.is_first and named:
             self.file.append(map(_row, named))
 

@@ -57,12 +57,13 @@ Update = Callable[[int, Sequence[TrajectoryGroup]], dict[str, float]]
 class GroupUpdate:
     """One advantage for each rollout, the same on all of its tokens.
 
-    `transforms` put into the samples what the loss needs besides the sampler's logprobs, in their order: the logprobs
-    of a reference policy, or those that replace the sampler's as `old_logprobs`. The KL penalty of `kl_coefficient` is
-    subtracted from the rewards. Without `mask_observations` the tokens of tool results are trained on as if the policy
-    had written them; this is an ablation. `loss` is the learner's own unless another one is given, where the learner is
-    shared. Nothing is trained on where surely more than `max_invalid` of the attempts failed: those that are left are
-    biased towards few searches. The step is counted all the same.
+    `transforms` put into the samples what the credit needs besides the sampler's logprobs, in their order. `compared`
+    put in what the loss compares with its forward pass: the logprobs of a reference policy, or those that replace the
+    sampler's as `old_logprobs` (see `prepared`). The KL penalty of `kl_coefficient` is subtracted from the rewards.
+    Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
+    ablation. `loss` is the learner's own unless another one is given, where the learner is shared. Nothing is trained
+    on where surely more than `max_invalid` of the attempts failed: those that are left are biased towards few searches.
+    The step is counted all the same.
     """
 
     learner: LearnerBase[LossInputs]
@@ -70,6 +71,7 @@ class GroupUpdate:
     seed: int
     mini_batches: int = 1
     transforms: Sequence[SampleTransform] = ()
+    compared: Sequence[SampleTransform] = ()
     kl_coefficient: float = 0.0
     mask_observations: bool = True
     loss: LossFn[LossInputs] | None = None
@@ -80,8 +82,26 @@ class GroupUpdate:
         return mean_metrics([self.learner.update(batch, self.loss) for batch in self.batches(step, groups)])
 
     def batches(self, step: int, groups: Sequence[TrajectoryGroup]) -> list[list[TrainingSample]]:
-        """The samples of each mini-batch."""
-        return split_groups(self.samples(groups), self.mini_batches, random.Random(f"{self.seed}/mini-batches/{step}"))
+        """The samples of each mini-batch, ready for the learner."""
+        rng = random.Random(f"{self.seed}/mini-batches/{step}")
+        return [self.prepared(batch) for batch in split_groups(self.samples(groups), self.mini_batches, rng)]
+
+    def prepared(self, batch: Sequence[TrainingSample]) -> list[TrainingSample]:
+        """Fill in, before the batch's first optimizer step, what a mini-batch's loss compares with its forward pass.
+
+        In bfloat16 a forward pass rounds differently with other tokens in its rows. So each mini-batch is scored by
+        itself, and only its samples with a gradient, as the learner passes them: while the weights are the same, the
+        two logprobs are equal to the bit, and rounding is never clipped as if it were a change of policy.
+        """
+        if not self.compared:
+            return list(batch)
+        loss = self.loss or self.learner.loss
+        in_pass = [loss.contributes(sample) for sample in batch]
+        samples = list(compress(batch, in_pass))
+        for complete in self.compared:
+            samples = complete(samples)
+        scored = iter(samples)
+        return [next(scored) if passed else sample for sample, passed in zip(batch, in_pass, strict=True)]
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """A sample with advantages for each scored rollout that has one by the credit."""
@@ -219,6 +239,7 @@ class TwoRoleUpdate:
             name: split_groups(own, parts, random.Random(f"{self.seed}/mini-batches/{name}/{step}"))
             for name, own in samples.items()
         }
+        batches = {name: [self.roles[name].prepared(part) for part in own] for name, own in batches.items()}
         updates = [
             self.learner.update_together(
                 [(own[part], self.roles[name].loss or self.learner.loss) for name, own in batches.items()]
