@@ -21,6 +21,7 @@ import torch
 from evoseek.learner.distributed import ALONE
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
+from evoseek.learner.reference import score
 from evoseek.loss.base import LossInputs, Totals
 from evoseek.loss.clipped import SequenceLoss
 from evoseek.policy.load import load_policy
@@ -30,7 +31,7 @@ from evoseek.training.trainer import Trainer
 from evoseek.training.update import Credit, GroupUpdate
 from evoseek.types import Question, Scored, Segment, StopReason, TrainingSample, Trajectory, TrajectoryGroup
 
-NAMES = "Ada Birk,Oto Vale,Ines Oduya,Rufus Jones,Lew Oman,Mira Tolu,Hugo Falk,Petra Sand".split(",")
+NAMES = ["Ada Birk", "Oto Vale", "Ines Oduya", "Rufus Jones", "Lew Oman", "Mira Tolu", "Hugo Falk", "Petra Sand"]
 PROMPT = "Answer the question. Search with <search> words </search>.\nQuestion: When was {} born?\n"
 SIZE = 4
 
@@ -73,14 +74,30 @@ def made_groups(policy: Policy, groups: int) -> list[TrajectoryGroup]:
             query = ids(f"<think> I look for {name}. </think> <search> {name} </search>")
             seen = ids(f"\n<information> {name} was a director, born on {day()} in Marlow. </information>\n")
             answer = ids(f"<answer> {day()} </answer>")
-            acts = [Segment("action", words, (-1.0,) * len(words)) for words in (query, answer)]
+            acts = [Segment("action", words, (0.0,) * len(words)) for words in (query, answer)]
             parts = (prompt, acts[0], Segment("observation", seen), acts[1])
             question = Question(str(number), "?", ("1",))
             ended = StopReason.ANSWERED
             members.append(Trajectory(f"{number}/{member}", question, "solver", parts, (), (), ended))
+        members = [recorded(policy, member) for member in members]
         rewards = [Scored(float(member % 2) if number % 4 else 1.0) for member in range(SIZE)]
         made.append(TrajectoryGroup(str(number), tuple(members), tuple(rewards)))
     return made
+
+
+def recorded(policy: Policy, made: Trajectory) -> Trajectory:
+    """A rollout with the logprobs that a sampler would record: those of a pass by itself."""
+    zeros = (0.0,) * len(made.token_ids)
+    (row,) = score(
+        LogprobModel(policy.model), [TrainingSample(made.token_ids, made.loss_mask, zeros, zeros)], **ALONE_IN_ROW
+    )
+    segments, place = [], 0
+    for segment in made.segments:
+        end = place + len(segment.token_ids)
+        is_action = segment.kind == "action"
+        segments.append(replace(segment, logprobs=row[place:end]) if is_action else segment)
+        place = end
+    return replace(made, segments=tuple(segments))
 
 
 def credit(rewards: Any, groups: Any) -> list[float | None]:
@@ -129,7 +146,7 @@ def compare(policy: Policy, dtype: str, mini_batches: int, groups: int, token_bu
     found: dict[str, Any] = {}
     for name, way in (("whole step", whole), ("mini-batch", update)):
         loss, gradient = ratios(way, made)
-        cosine = torch.nn.functional.cosine_similarity(torch.cat(gradient), torch.cat(right), 0)
+        cosine = torch.nn.functional.cosine_similarity(torch.cat(gradient).double(), torch.cat(right).double(), 0)
         found[name] = (loss, float(cosine))
     return found
 
