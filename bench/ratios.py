@@ -88,9 +88,8 @@ def made_groups(policy: Policy, groups: int) -> list[TrajectoryGroup]:
 def recorded(policy: Policy, made: Trajectory) -> Trajectory:
     """A rollout with the logprobs that a sampler would record: those of a pass by itself."""
     zeros = (0.0,) * len(made.token_ids)
-    (row,) = score(
-        LogprobModel(policy.model), [TrainingSample(made.token_ids, made.loss_mask, zeros, zeros)], **ALONE_IN_ROW
-    )
+    sample = TrainingSample(made.token_ids, made.loss_mask, zeros, zeros)
+    (row,) = score(LogprobModel(policy.model), [sample], token_budget=1)
     segments, place = [], 0
     for segment in made.segments:
         end = place + len(segment.token_ids)
