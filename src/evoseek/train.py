@@ -24,7 +24,7 @@ from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joi
 from evoseek.protocols import MetricSink
 from evoseek.registry import build, find
 from evoseek.report.alarms import AlarmedMetrics
-from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, read_metrics
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, counted, read_metrics
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
@@ -195,8 +195,9 @@ def training_loop(
     checkpoint = agreed_checkpoint(run.path, ranks)
     position = checkpoint.position if checkpoint else None
     stages = Stages.of(settings, position)
-    rollbacks = Rollbacks.of(settings.run.rollbacks, settings.run.checkpoint_every, position)
     own = settings if stages is None else settings_in(settings, stages.current)
+    questions = lookup(own, "questions.per_step") or 1
+    rollbacks = Rollbacks.of(settings.run.rollbacks, settings.run.checkpoint_every, questions, position)
     for part in ("learner", "critic") if rollbacks.history else ():
         name = f"{part}.learning_rate"
         own = with_setting(own, name, lookup(own, name) * rollbacks.rate_factor)
@@ -212,7 +213,7 @@ def training_loop(
         start = state.resume(checkpoint)
         notify(f"{context.trainer}")
         if ranks.is_first:
-            rows = read_metrics(run.metrics)
+            rows = counted(read_metrics(run.metrics))
             rollbacks.restore_rows(rows, stages)
             if stages is not None:
                 stages.restore_rows([row for row in rows if (row["step"] or 0) > rollbacks.since])
@@ -223,7 +224,7 @@ def training_loop(
         yield TrainingLoop(
             system=plan.system,
             checkpoints=state,
-            metrics=_metrics(context, plan) if ranks.is_first else ManyMetrics(),
+            metrics=_metrics(context, plan, rollbacks) if ranks.is_first else ManyMetrics(),
             timings=JsonlMetrics(run.timings) if ranks.is_first else ManyMetrics(),
             start=start,
             steps=steps if plan.steps is None else min(steps, plan.steps),
@@ -305,13 +306,13 @@ def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
         yield tracked
 
 
-def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
+def _metrics(context: TrainingContext, plan: TrainingPlan, rollbacks: Rollbacks) -> MetricSink:
     """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
     run = context.run
     return AlarmedMetrics(
         ManyMetrics(JsonlMetrics(run.metrics), *_trackers(context)),
         context.notify,
-        earlier=read_metrics(run.metrics),
+        earlier=counted(read_metrics(run.metrics), rollbacks.history),
         relative=is_relative(context.trainer.credit),
         game=plan.is_game,
         trajectories=run.trajectories,

@@ -9,8 +9,12 @@ from statistics import fmean, pstdev, stdev
 
 from evoseek.reward.shaping import unshaped
 from evoseek.rollout.roller import searches
+from evoseek.statistics import surely_more
 from evoseek.training.question_order import label
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
+
+TOO_MANY_INVALID = "rollout/too_many_invalid"
+"""1.0 in the row of a step with too many invalid rollouts, on which nothing was trained; other rows do not have it."""
 
 _SIGNAL = ("reward", "answer_reward", "frac_reward_zero_std", "tools/call_frequency")
 
@@ -34,6 +38,17 @@ class StepReport:
         outcomes = [outcome for group in groups for _, outcome in group.attempts]
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid))
         return cls(metrics, timings, failures, len(outcomes))
+
+    def has_too_many_failures(self, share: float) -> bool:
+        """Whether surely more than this share of the attempts failed: those that are left are biased towards few
+        searches, so that nothing of the step may be trained on or counted."""
+        return surely_more(len(self.failures), self.num_rollouts, share)
+
+
+def too_many_failures(groups: Iterable[TrajectoryGroup], share: float) -> bool:
+    """The same of a step with these groups, before it trains: all groups of the step, also those that it would not
+    train on."""
+    return StepReport.of(groups, {}, {}).has_too_many_failures(share)
 
 
 def describe_failures(failures: Sequence[Invalid], attempts: int, what: str = "rollouts") -> str:

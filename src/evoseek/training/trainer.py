@@ -171,7 +171,6 @@ class Trainer:
             "transforms": transforms,
             "kl_coefficient": algorithm.kl_coefficient if in_reward else 0.0,
             "mask_observations": algorithm.mask_observations,
-            "max_invalid": self.settings.run.max_invalid,
         }
         if self.critic is None:
             return GroupUpdate(**shared)
@@ -188,7 +187,6 @@ class Trainer:
             transforms=self.ratios(ahead=mini_batches > 1, unrecorded=not mask_observations),
             mask_observations=mask_observations,
             loss=objective.loss,
-            max_invalid=self.settings.run.max_invalid,
         )
 
     def own_logprobs(self) -> SampleTransform:

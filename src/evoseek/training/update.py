@@ -43,8 +43,7 @@ from typing import Any
 from evoseek.credit.advantages import whiten
 from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
-from evoseek.statistics import surely_more
-from evoseek.types import Invalid, Scored, TrainingSample, Trajectory, TrajectoryGroup
+from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
 SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
@@ -61,8 +60,7 @@ class GroupUpdate:
     of a reference policy, or those that replace the sampler's as `old_logprobs`. The KL penalty of `kl_coefficient` is
     subtracted from the rewards. Without `mask_observations` the tokens of tool results are trained on as if the policy
     had written them; this is an ablation. `loss` is the learner's own unless another one is given, where the learner is
-    shared. Nothing is trained on where surely more than `max_invalid` of the attempts failed: those that are left are
-    biased towards few searches. The step is counted all the same.
+    shared. Without groups the step is counted all the same.
     """
 
     learner: LearnerBase[LossInputs]
@@ -73,7 +71,6 @@ class GroupUpdate:
     kl_coefficient: float = 0.0
     mask_observations: bool = True
     loss: LossFn[LossInputs] | None = None
-    max_invalid: float = 1.0
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Advantages, mini-batches of whole groups, one optimizer step each."""
@@ -97,10 +94,7 @@ class GroupUpdate:
         ]
 
     def scored(self, groups: Sequence[TrajectoryGroup]) -> tuple[list[TrainingSample], list[float]]:
-        """The samples without advantages, and their rewards; none where too many attempts failed."""
-        outcomes = [outcome for group in groups for _, outcome in group.attempts]
-        if surely_more(sum(isinstance(outcome, Invalid) for outcome in outcomes), len(outcomes), self.max_invalid):
-            return [], []
+        """The samples without advantages, and their rewards."""
         return scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
 
 
