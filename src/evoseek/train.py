@@ -6,7 +6,7 @@ import asyncio
 import gc
 import math
 import shlex
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from evoseek.credit.advantages import is_relative
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, RunError, TrainingError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.eval.sample import Drawn
 from evoseek.files import write_atomic
@@ -107,6 +107,8 @@ def train(
         while has_turned and not is_over and not ranks.any(should_stop()):
             gc.collect()  # before the model is loaded anew: two of them may not fit
             step, has_turned, is_over = train_stage()
+        if ranks.is_first:
+            check_learnt(read_metrics(run.metrics), notify)
         ended = Ended(step, ranks.any(should_stop()))
         if ended.interrupted:
             record("Ctrl-C, or a signal to end (SIGTERM)")
@@ -114,6 +116,25 @@ def train(
             record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
     _report_end(ended, settings, run, console, is_over=is_over)
     return ended
+
+
+def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[str], None]) -> None:
+    """Say so if a run made no optimizer step. Raises TrainingError if a loss or gradient was the cause."""
+    last = {name: value for row in rows for name, value in row.items() if value is not None}
+    if any(name.rpartition("/")[2] == "loss" for name in last):
+        return
+    counts = {
+        what: sum(int(value) for name, value in last.items() if name.endswith(f"learner/skipped_{what}"))
+        for what in ("non_finite", "no_signal")
+    }
+    words = "No optimizer step was made: the weights are those that the run began with."
+    if counts["non_finite"]:
+        raise TrainingError(
+            f"{words} In {counts['non_finite']} updates the loss or its gradient was not finite. Check the loss and "
+            "the weights of the model; lower learner.learning_rate, or turn learner.bf16 off. Then begin a new run."
+        )
+    if counts["no_signal"]:
+        notify(f"{words} {counts['no_signal']} updates had no rollout with an advantage.")
 
 
 def _report_end(

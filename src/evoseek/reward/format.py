@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,7 +28,7 @@ class FormatScore:
     @property
     def value(self) -> float:
         """f, in [0, 1]."""
-        return (1.0 + self.think + self.tool + self.answer) / 4 if self.gate else 0.0
+        return math.fsum((1.0, self.think, self.tool, self.answer)) / 4 if self.gate else 0.0
 
 
 def format_score(proposal: Trajectory) -> FormatScore:

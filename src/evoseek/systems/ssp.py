@@ -70,8 +70,8 @@ class SSP:
     `trained` are the roles that learn, `update` makes a step's optimizer steps from the groups of both and gives their
     metrics. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions for replay are taken from
     `questions`, so a resumed run replays the same ones. `given` is the number of answers that proposers were given so
-    far in a run: the next one is new to the pass over them. Nothing is trained on, and no answer counts as given, where surely
-    more than `max_invalid` of a step's attempts failed.
+    far in a run: the next one is new to the pass over them. Nothing is trained on, and no answer counts as given, where
+    surely more than `max_invalid` of a step's attempts failed.
     """
 
     play: SelfPlay

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from evoseek.errors import SamplerError, TrainingError
 from evoseek.protocols import MetricSink
 from evoseek.training.rollbacks import Rollbacks
-from evoseek.training.rollout_metrics import TOO_MANY_INVALID, StepReport, describe_failures
+from evoseek.training.rollout_metrics import TOO_MANY_INVALID, StepReport, checked_report, describe_failures
 from evoseek.training.stages import Stages
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class TrainingLoop:
         while step < self.steps and not stopping:
             step += 1
             started = perf_counter()
-            report = await self.system.step(step)
+            report = checked_report(type(self.system).__name__, await self.system.step(step))
             metrics = dict(report.metrics)
             failed = report.has_too_many_failures(self.max_invalid)
             if failed:

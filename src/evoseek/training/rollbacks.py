@@ -2,14 +2,14 @@
 
     now        the mean of answer_reward over the last five steps
     best       its largest mean over five steps before these, in the current stage
-    collapsed  now < best / 2; and best - now is more than 3.1 times sqrt(2 m (1 - m) / n), for n questions in five steps
-               and the mean m of both, and more than twice its standard error by the mean variance within all windows of
-               five steps; and in .9 of the groups of the last five steps all answers are worth the same
+    collapsed  now < best / 2; and best - now is more than 3.1 times sqrt(2 m (1 - m) / n), where five steps ask n
+               questions and m is the mean of both, and more than twice its standard error by the mean variance within
+               all windows of five steps; and in .9 of the groups of the last five steps all answers are worth the same
 
 Rewards alone waver, and the best of many windows is partly luck. So 3.1 standard errors are asked for, of questions
 that are answered always right or always wrong: no rewards between 0 and 1 vary more. A fall is therefore seen only from
 a height: with 6 questions a step from .28, with 20 from .09. A policy in whose groups no answer is better than another
-hardly recovers by itself. (Penalties and the share for evidence may differ within such a group; they do not count here.)
+hardly recovers by itself. (Penalties and the share for evidence may differ within such a group; they do not count.)
 
 The weights are those of the newest checkpoint from before the best steps, step 0 included. Steps go on counting, so
 that no rollouts are repeated, and rewards are counted anew. In self-play, whose rewards are of its own questions, there
@@ -51,8 +51,8 @@ class Row(NamedTuple):
 @dataclass(slots=True)
 class Rollbacks:
     """The rollbacks of a run, at most `limit`, and the rows since the last one. Weights are taken from checkpoints that
-    the run makes wherever it was interrupted: of every `every`th step, and of earlier rollbacks. A step asks `questions`
-    or more."""
+    the run makes wherever it was interrupted: of every `every`th step, and of earlier rollbacks. A step asks at least
+    `questions`."""
 
     limit: int = 0
     every: int = 1

@@ -27,7 +27,7 @@ from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, ValueModel
 from evoseek.learner.reference import with_scores
 from evoseek.learner.sharding import copy_weights, full_state_dict
-from evoseek.loss.base import LossFn, LossInputs, ValueInputs
+from evoseek.loss.base import LossFn, LossInputs, ValueInputs, check_loss
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import wrapped
 from evoseek.policy.deferred_weights import load_deferred
@@ -60,8 +60,10 @@ class Objective:
     ) -> Objective:
         """That of the settings; `loss` and `credit` replace theirs."""
         algorithm = settings.algorithm
+        own = loss or build("loss", settings.loss, settings)
+        check_loss(own)
         return cls(
-            wrapped(loss or build("loss", settings.loss, settings), algorithm),
+            wrapped(own, algorithm),
             credit or build("credit", settings.credit, settings),
             settings.learnt_temperature,
             algorithm.entropy_coefficient > 0,

@@ -40,7 +40,7 @@ from itertools import compress
 from statistics import fmean
 from typing import Any
 
-from evoseek.credit.advantages import whiten
+from evoseek.credit.advantages import advantages_of, estimates_of, whiten
 from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
@@ -86,7 +86,7 @@ class GroupUpdate:
         if self.kl_coefficient:
             costs = (sum(kl_penalties(sample, self.kl_coefficient)) for sample in samples)
             rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
-        advantages: list[float | None] = self.credit(rewards, [sample.group for sample in samples])
+        advantages = advantages_of(self.credit, rewards, [sample.group for sample in samples])
         return [
             replace(sample, advantages=tuple(advantage if acts else 0.0 for acts in sample.loss_mask))
             for sample, advantage in zip(samples, advantages, strict=True)
@@ -261,7 +261,7 @@ class PPOUpdate(GroupUpdate):
         if self.kl_coefficient:
             rewards = [-cost for cost in compress(kl_penalties(sample, self.kl_coefficient), sample.loss_mask)]
         rewards[-1] += reward
-        return self.credit(rewards, list(compress(sample.values or (), sample.loss_mask)))
+        return estimates_of(self.credit, rewards, list(compress(sample.values or (), sample.loss_mask)))
 
 
 def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:
