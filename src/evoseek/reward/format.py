@@ -32,7 +32,9 @@ class FormatScore:
 
 
 def format_score(proposal: Trajectory) -> FormatScore:
-    """Dr. Zero's format reward (arXiv 2601.07055, appendix A): the quality of a proposal before it is answered.
+    """Dr. Zero's format reward (arXiv 2601.07055): the quality of a proposal before it is answered. Its gate and the
+    steps of each part are those of the published code. Appendix A of the paper names four requirements, each with a
+    lower bound of 0, that add up to 0.5.
 
         f = (1 + think + tool + answer) / 4, or 0 if the gate fails.     The paper's r_f is f / 2, in [0, 0.5].
 
