@@ -20,7 +20,7 @@ Guards, each alone:
                while it is below two thirds of that (arXiv 1707.06347, section 4)
     entropy    a bonus of .01 while the mean entropy of a token is below half of that of the first three steps
     rate falls the rate is halved when the mean reward of five steps is surely below the best mean of five
-    rollback   `run.rollbacks`: when it is below the half, the weights of the best steps are taken back, too
+    rollback   `run.rollbacks`: when it is surely below the half, the weights of the best steps are taken back, too
     half       half of the rate from the beginning, the remedy that needs no guard
 
     python bench/guards.py --directory runs/guards --seeds 0 1 2
@@ -66,7 +66,7 @@ from evoseek.training.rollbacks import Rollbacks
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Scored, TrainingSample, Trajectory
 
-QUESTIONS = 200
+QUESTIONS, STEP_QUESTIONS = 200, 10
 LOST = 0.1
 LIKELIHOOD, KL_TARGET, KL_START, ENTROPY, WINDOW = 0.1, 0.05, 0.02, 0.01, 5
 SWITCHED_ON = 1e-12  # a coefficient of the settings that adds nothing, but has its inputs computed
@@ -188,7 +188,7 @@ def make_settings(directory: Path, provoked: str, guard: str, seed: int, steps: 
     options = {
         "search.index": str(worlds / "train" / "index"),
         "questions.path": str(worlds / "train" / "questions.jsonl"),
-        "questions.per_step": 10,
+        "questions.per_step": STEP_QUESTIONS,
         "evaluation.index": str(worlds / "evaluation" / "index"),
         "evaluation.path": str(worlds / "evaluation" / "questions.jsonl"),
         "evaluation.every": 0,
@@ -273,8 +273,8 @@ def show(directory: Path, console: Console) -> None:
 
 
 def signs_of(run: RunDirectory) -> dict[str, int]:
-    """The first step at which each sign is seen: the alarms of a run, and a mean of five steps that has left that of
-    the first five by the factor of `FACTORS`."""
+    """The first step at which each sign is seen: the alarms of a run, its rollback, and a mean of five steps that has
+    left that of the first five by the factor of `FACTORS`."""
     rows = [row for row in read_metrics(run.metrics) if row["step"]]
     right: dict[int, list[float]] = {}
     for record in read_trajectories(run.trajectories):
@@ -290,6 +290,11 @@ def signs_of(run: RunDirectory) -> dict[str, int]:
             if not low < share < high:
                 found[name] = series[name][place - 1][0]
                 break
+    watched = Rollbacks(limit=1, questions=STEP_QUESTIONS)
+    for row in rows:
+        watched.observe(int(row["step"] or 0), row)
+        if "rollback" not in found and watched.collapsed():
+            found["rollback"] = int(row["step"] or 0)
     for count in range(1, len(rows) + 1):
         for about in alarms(rows[:count]):
             found.setdefault(f"alarm: {about.partition('/')[0]}", count)
@@ -339,30 +344,37 @@ def show_signs(directory: Path, console: Console) -> None:
     console.print(table)
 
 
-def simulate(right: float, questions: int, steps: int, falls: int, runs: int) -> tuple[int, int]:
-    """Of so many runs whose rollouts are right with this probability, half of its variance between questions, and with
-    a tenth of it from step `falls` on: how many are rolled back before that step, and how many after it."""
-    rng, early, late = random.Random(0), 0, 0
-    for _ in range(runs):
-        watched = Rollbacks(limit=1)
-        for step in range(1, steps + 1):
-            now = right if step < falls else right / 10
-            chances = [rng.betavariate(now, 1 - now) for _ in range(questions)]
-            rewards = [sum(rng.random() < chance for _ in range(8)) / 8 for chance in chances]
-            share = fmean(reward in (0.0, 1.0) for reward in rewards)
-            watched.observe(step, {"answer_reward": fmean(rewards), "frac_reward_zero_std": share})
-            if watched.collapsed():
-                early, late = early + (step < falls), late + (step >= falls)
-                break
-    return early, late
+def simulate(right: float, questions: int, steps: int, falls: int, rng: random.Random) -> int | None:
+    """The step at which a run is rolled back whose rollouts are right with this probability, half of its variance
+    between questions, and with a tenth of it from step `falls` on; None if it is not."""
+    watched = Rollbacks(limit=1, questions=questions)
+    for step in range(1, steps + 1):
+        now = right if step < falls else right / 10
+        chances = [rng.betavariate(now, 1 - now) for _ in range(questions)]
+        rewards = [sum(rng.random() < chance for _ in range(8)) / 8 for chance in chances]
+        share = fmean(reward in (0.0, 1.0) for reward in rewards)
+        watched.observe(step, {"answer_reward": fmean(rewards), "frac_answer_reward_zero_std": share})
+        if watched.collapsed():
+            return step
+    return None
 
 
 def show_simulated(console: Console) -> None:
-    table = Table("right", "questions", "flat steps", "rolled back, of 100", "found within 20 steps of a fall")
-    for right, questions, steps in ((0.1, 20, 200), (0.2, 20, 200), (0.3, 10, 200), (0.5, 6, 200), (0.7, 6, 200)):
-        early, late = simulate(right, questions, steps + 20, steps + 1, 100)
-        table.add_row(f"{right}", str(questions), str(steps), str(early), f"{late} of {100 - early}")
+    sizes, shares, runs, steps = (4, 6, 20), (0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7), 100, 200
+    table = Table("right", *(f"{n} questions: in 60, in {steps}, found" for n in sizes))
+    for right in shares:
+        cells: list[str] = []
+        for questions in sizes:
+            rng = random.Random(f"{right}/{questions}")
+            found = [simulate(right, questions, steps + 20, steps + 1, rng) or steps + 21 for _ in range(runs)]
+            early = sum(step <= steps for step in found)
+            late = sum(steps < step <= steps + 20 for step in found)
+            cells.append(f"{sum(step <= 60 for step in found)}, {early}, {late} of {runs - early}")
+        table.add_row(f"{right}", *cells)
     console.print(table)
+    console.print(
+        f"Of {runs} runs: rolled back by chance in 60 and in {steps} steps; of the others, found 20 steps after a fall."
+    )
 
 
 def interval(values: list[float]) -> str:

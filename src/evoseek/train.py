@@ -6,7 +6,7 @@ import asyncio
 import gc
 import math
 import shlex
-from collections.abc import Callable, Generator, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -15,7 +15,7 @@ from typing import NamedTuple
 from rich.console import Console
 
 from evoseek.credit.advantages import is_relative
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError, RunError, TrainingError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.eval.sample import Drawn
 from evoseek.files import write_atomic
@@ -24,7 +24,7 @@ from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joi
 from evoseek.protocols import MetricSink
 from evoseek.registry import build, find
 from evoseek.report.alarms import AlarmedMetrics
-from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, read_metrics
+from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, counted, read_metrics
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.runs import RunDirectory
@@ -107,6 +107,8 @@ def train(
         while has_turned and not is_over and not ranks.any(should_stop()):
             gc.collect()  # before the model is loaded anew: two of them may not fit
             step, has_turned, is_over = train_stage()
+        if ranks.is_first:
+            check_learnt(read_metrics(run.metrics), notify)
         ended = Ended(step, ranks.any(should_stop()))
         if ended.interrupted:
             record("Ctrl-C, or a signal to end (SIGTERM)")
@@ -114,6 +116,25 @@ def train(
             record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
     _report_end(ended, settings, run, console, is_over=is_over)
     return ended
+
+
+def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[str], None]) -> None:
+    """Say so if a run made no optimizer step. Raises TrainingError if a loss or gradient was the cause."""
+    last = {name: value for row in rows for name, value in row.items() if value is not None}
+    if any(name.rpartition("/")[2] == "loss" for name in last):
+        return
+    counts = {
+        what: sum(int(value) for name, value in last.items() if name.endswith(f"learner/skipped_{what}"))
+        for what in ("non_finite", "no_signal")
+    }
+    words = "No optimizer step was made: the weights are those that the run began with."
+    if counts["non_finite"]:
+        raise TrainingError(
+            f"{words} In {counts['non_finite']} updates the loss or its gradient was not finite. Check the loss and "
+            "the weights of the model; lower learner.learning_rate, or turn learner.bf16 off. Then begin a new run."
+        )
+    if counts["no_signal"]:
+        notify(f"{words} {counts['no_signal']} updates had no rollout with an advantage.")
 
 
 def _report_end(
@@ -195,8 +216,9 @@ def training_loop(
     checkpoint = agreed_checkpoint(run.path, ranks)
     position = checkpoint.position if checkpoint else None
     stages = Stages.of(settings, position)
-    rollbacks = Rollbacks.of(settings.run.rollbacks, settings.run.checkpoint_every, position)
     own = settings if stages is None else settings_in(settings, stages.current)
+    questions = lookup(own, "questions.per_step") or 1
+    rollbacks = Rollbacks.of(settings.run.rollbacks, settings.run.checkpoint_every, questions, position)
     for part in ("learner", "critic") if rollbacks.history else ():
         name = f"{part}.learning_rate"
         own = with_setting(own, name, lookup(own, name) * rollbacks.rate_factor)
@@ -212,7 +234,7 @@ def training_loop(
         start = state.resume(checkpoint)
         notify(f"{context.trainer}")
         if ranks.is_first:
-            rows = read_metrics(run.metrics)
+            rows = counted(read_metrics(run.metrics))
             rollbacks.restore_rows(rows, stages)
             if stages is not None:
                 stages.restore_rows([row for row in rows if (row["step"] or 0) > rollbacks.since])
@@ -223,7 +245,7 @@ def training_loop(
         yield TrainingLoop(
             system=plan.system,
             checkpoints=state,
-            metrics=_metrics(context, plan) if ranks.is_first else ManyMetrics(),
+            metrics=_metrics(context, plan, rollbacks) if ranks.is_first else ManyMetrics(),
             timings=JsonlMetrics(run.timings) if ranks.is_first else ManyMetrics(),
             start=start,
             steps=steps if plan.steps is None else min(steps, plan.steps),
@@ -305,13 +327,13 @@ def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
         yield tracked
 
 
-def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
+def _metrics(context: TrainingContext, plan: TrainingPlan, rollbacks: Rollbacks) -> MetricSink:
     """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
     run = context.run
     return AlarmedMetrics(
         ManyMetrics(JsonlMetrics(run.metrics), *_trackers(context)),
         context.notify,
-        earlier=read_metrics(run.metrics),
+        earlier=counted(read_metrics(run.metrics), rollbacks.history),
         relative=is_relative(context.trainer.credit),
         game=plan.is_game,
         trajectories=run.trajectories,

@@ -102,3 +102,18 @@ def test_at_half_of_the_rate(setting, tmp_path):
     run.train()
     rows = [json.loads(line) for line in Path(tmp_path / "metrics.jsonl").read_text().splitlines()]
     assert [row.get("learning_rate") for row in rows] == [1e-2] * 5 + [None] * 5 + [5e-3]
+
+
+def test_trap_the_second_rollback_halves_the_rate_once_more(setting, tmp_path):
+    """Five right steps and five wrong ones, twice, and a right one again."""
+
+    async def twice(trajectory):
+        step, number = int(trajectory.id.split("/")[0].removeprefix("step-")), int(trajectory.id.rsplit("/")[-1])
+        return Scored(float((step - 1) % 10 < 5 and number % 2))
+
+    given = {"evaluation.path": "", "evaluation.every": 10, "run.rollbacks": 2, "run.steps": 21}
+    run = Run("search-r1", tmp_path, config=setting.config, settings=given, reward=twice, console=Console(quiet=True))
+    run.train()
+    rows = [json.loads(line) for line in Path(tmp_path / "metrics.jsonl").read_text().splitlines()]
+    rates = [row["learning_rate"] for row in rows if row.get("learning_rate")]
+    assert rates == [1e-2] * 5 + [5e-3] * 5 + [2.5e-3]

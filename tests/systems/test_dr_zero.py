@@ -130,6 +130,19 @@ def steps(system, numbers):
     return [asyncio.run(system.step(number)) for number in numbers]
 
 
+@pytest.mark.parametrize(("failing", "kept"), [(4, 0), (3, 4), (1, 4)])
+def test_trap_a_proposers_step_counts_the_failures_of_both_roles(dr_zero, failing, kept):
+    """Of four proposals so many fail; each of the others has two attempts of the solver that do not. Three of the six
+    attempts of both roles are not surely more than a fifth, though three of four proposals are."""
+    says = itertools.chain([DOWN] * failing, itertools.repeat(("who is it ?", 1.0)))
+    system, _ = dr_zero(lambda task: next(says))
+    system.solving = replace(system.solving, max_invalid=0.2)
+    (report,) = steps(system, [1])
+    assert report.num_rollouts == 4 + 2 * (4 - failing)
+    assert report.has_too_many_failures(0.2) is not bool(kept)
+    assert sum(len(group.trajectories) for group in system.proposer_update.groups[1]) == kept
+
+
 def test_the_proposer_is_trained_then_it_writes_then_the_solver_is_trained(dr_zero):
     """Two iterations of two, two and three steps. Every phase of the solver begins with a fresh optimizer."""
     system, events = dr_zero()

@@ -25,12 +25,15 @@ UNIFORM = QuestionOrder()
 
 @pytest.fixture
 def step(scripted, questions):
-    def run(right, *, per_step=2, limit=2, number=1, shape=lambda reward: reward, asked=None, by=UNIFORM):
-        """`right[id]` of a question's two rollouts succeed."""
-        texts = {f"{q.id}/{n}": "meri" if n < right[q.id] else "kalo" for q in questions for n in range(2)}
+    def run(
+        right, *, per_step=2, limit=2, number=1, shape=lambda reward: reward, asked=None, by=UNIFORM, failing=(), **own
+    ):
+        """`right[id]` of a question's two rollouts succeed; those of `failing` are Invalid."""
+        valid = [q.id for q in questions if q.id not in failing]
+        texts = {f"{id}/{n}": "meri" if n < right[id] else "kalo" for id in valid for n in range(2)}
         rollouts, update = scripted(texts, number=number), Update()
         rollouts = replace(rollouts, reward=shape(rollouts.reward))
-        system = DSPO(asked or questions, rollouts, update, lambda _: None, per_step, limit=limit, order=by)
+        system = DSPO(asked or questions, rollouts, update, lambda _: None, per_step, limit=limit, order=by, **own)
         return asyncio.run(system.step(number)), update
 
     return run
@@ -74,6 +77,20 @@ def test_a_batch_that_is_full_at_once_costs_nothing_more(step, questions):
     report, update = step(dict.fromkeys(order(questions), 1), number=5)
     assert report.num_rollouts == 4
     assert [group.key.split("/")[1] for group in update.groups] == order(questions)[:2]
+
+
+def test_trap_nothing_is_trained_on_where_too_many_of_all_attempts_failed_whatever_was_kept(step, questions):
+    """Six of eight rollouts fail, each three times, none of them in the group with a signal. The questions of the step
+    are as if not drawn."""
+    first, *rest = order(questions)
+    for share, kept in ((0.2, 0), (0.9, 1)):
+        passes = Passes()
+        report, update = step({first: 1}, failing=rest, max_invalid=share, passes=passes)
+        assert (len(report.failures), report.num_rollouts) == (18, 20)
+        assert report.metrics["rollout/filter/kept"] == 1
+        assert len(update.groups) == kept
+        assert report.has_too_many_failures(share) is not bool(kept)
+        assert any(passes.state().values()) is bool(kept)
 
 
 def test_lengths_are_no_signal(step, questions):

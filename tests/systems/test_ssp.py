@@ -82,6 +82,16 @@ def test_both_roles_are_trained_in_one_update_and_then_the_policy_is_published(s
     assert all(seconds >= 0 for seconds in report.timings.values())
 
 
+def test_trap_neither_role_is_trained_where_too_many_attempts_of_both_failed(ssp):
+    """All four proposals fail. With the attempts of a role alone the solver would be trained."""
+    system, _ = ssp(lambda task: DOWN if len(system.play.calls) == 1 else True, max_invalid=0.2)
+    system.play.solved.clear()
+    failed, trained = steps(system, 1, 2)
+    assert (failed.has_too_many_failures(0.2), system.update.groups[1]) == (True, {})
+    assert (trained.has_too_many_failures(0.2), list(system.update.groups[2])) == (False, ["proposer", "solver"])
+    assert (system.given, system.questions.read(1, 1)) == (4, [])
+
+
 @pytest.mark.parametrize("role", ["proposer", "solver"])
 def test_a_role_that_is_not_trained_plays_and_is_logged_but_the_update_does_not_see_it(ssp, tmp_path, role):
     system, _ = ssp(4, trained=(role,))

@@ -4,9 +4,10 @@ from time import perf_counter
 import pytest
 
 from evoseek.errors import SamplerError, TrainingError
+from evoseek.train import check_learnt
 from evoseek.training import loop as training
 from evoseek.training.loop import TrainingLoop
-from evoseek.training.rollout_metrics import StepReport
+from evoseek.training.rollout_metrics import StepReport, checked_report
 from evoseek.types import Invalid, StopReason
 
 
@@ -37,6 +38,55 @@ def run(recorder, **options):
     settings = {"start": 0, "steps": 5, "checkpoint_every": 2, "metrics": recorder, "timings": timings} | options
     loop = TrainingLoop(system=recorder, checkpoints=recorder, **settings)
     return asyncio.run(loop.run()), timings
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        (None, "returned an object of the type NoneType"),
+        ({"reward": 1.0}, "returned an object of the type dict"),
+        (StepReport({"reward": "1.0"}, {}, (), 10), r"reported 'reward' = '1.0' \(str\)"),
+        (StepReport({"reward": [1.0]}, {}, (), 10), "reported 'reward' = "),
+        (StepReport({}, {"seconds": None}, (), 10), "reported 'seconds' = None"),
+        (StepReport({3: 1.0}, {}, (), 10), "reported 3 = 1.0"),
+        (StepReport({}, {}, ("down",), 10), "reported 1 failures of 10 rollouts"),
+        (StepReport({}, {}, (Invalid(StopReason.TOOL_FAILED, ""),) * 3, 2), "reported 3 failures of 2 rollouts"),
+    ],
+)
+def test_trap_what_a_systems_step_returns_is_checked_before_anything_is_written(given, words):
+    recorder = Recorder()
+
+    async def step(number):
+        return given
+
+    recorder.step = step
+    with pytest.raises(TrainingError, match=f"The step of the system Recorder {words}"):
+        run(recorder)
+    assert (recorder.events, recorder.rows) == ([], {})
+
+
+def test_a_number_that_is_not_finite_is_reported_all_the_same():
+    report = StepReport({"reward": float("nan"), "n": 3}, {}, (), 0)
+    assert checked_report("s", report) is report
+
+
+@pytest.mark.parametrize("prefix", ["", "solver/"])
+def test_trap_a_run_without_an_optimizer_step_says_so_at_its_end(prefix):
+    def row(step, **skipped):
+        return {"step": step, **{f"{prefix}learner/skipped_{what}": number for what, number in skipped.items()}}
+
+    said = []
+    check_learnt([row(0)], said.append)
+    check_learnt([row(1, no_signal=1.0), row(2, no_signal=1.0) | {f"{prefix}loss": 0.5}], said.append)
+    check_learnt([row(1, non_finite=1.0), row(2, non_finite=1.0) | {f"{prefix}loss": 0.5}], said.append)
+    assert said == []
+    check_learnt([row(1, no_signal=1.0, non_finite=0.0), row(2, no_signal=2.0, non_finite=0.0)], said.append)
+    assert said == [
+        "No optimizer step was made: the weights are those that the run began with. 2 updates had no rollout with an "
+        "advantage."
+    ]
+    with pytest.raises(TrainingError, match="In 2 updates the loss or its gradient was not finite"):
+        check_learnt([row(1, non_finite=1.0), row(2, non_finite=2.0) | {f"{prefix}loss": None}], said.append)
 
 
 def test_order_of_things():

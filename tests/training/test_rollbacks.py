@@ -2,10 +2,14 @@
 
 import asyncio
 import json
+import random
+from statistics import fmean
 
 import pytest
 
 from evoseek.checkpoints import latest_checkpoint, list_checkpoints
+from evoseek.report.alarms import AlarmedMetrics
+from evoseek.report.metrics import JsonlMetrics, counted, read_metrics
 from evoseek.runs import RunDirectory
 from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollbacks import Rollback, Rollbacks, Row
@@ -16,10 +20,11 @@ from evoseek.training.stages import Began, Stages
 from evoseek.types import Invalid, StopReason
 
 GOOD, BAD = (0.5, 0.7, 0.6, 0.5, 0.7), (0.2, 0.3, 0.3, 0.3, 0.3)  # means .6 and .28
+QUESTIONS = 20  # a step
 
 
 def after(*rewards, no_signal=1.0, limit=1, every=1, history=()):
-    found = Rollbacks(limit, every, list(history))
+    found = Rollbacks(limit, every, list(history), questions=QUESTIONS)
     for step, reward in enumerate(rewards, 1):
         shares = no_signal if isinstance(no_signal, tuple) else (no_signal,) * len(rewards)
         found.observe(step, {"answer_reward": reward, "reward": -1.0, "frac_reward_zero_std": shares[step - 1]})
@@ -29,7 +34,7 @@ def after(*rewards, no_signal=1.0, limit=1, every=1, history=()):
 def test_what_shaping_tells_apart_in_a_group_is_no_better_answer():
     """Half of the rollouts of every group answer, all wrongly: a penalty for the others makes rewards differ."""
     told = {"frac_reward_zero_std": 0.0, "frac_answer_reward_zero_std": 1.0}
-    found = Rollbacks(1)
+    found = Rollbacks(1, questions=QUESTIONS)
     for step, reward in enumerate((*GOOD, *BAD), 1):
         found.observe(step, {"answer_reward": reward, **told})
     assert found.collapsed() is not None
@@ -76,6 +81,37 @@ def test_chance_explains_at_most_twice_the_standard_error_by_the_variance_within
         assert (after(1, x, x, x, x, 0, 0, 0, 0, 0).collapsed() is not None) is is_sure
 
 
+@pytest.mark.parametrize(
+    ("questions", "height", "is_sure"),
+    [(4, 0.38, False), (4, 0.40, True), (6, 0.27, False), (6, 0.28, True), (20, 0.09, False), (20, 0.10, True)],
+)
+def test_the_fewer_questions_a_step_has_the_higher_a_fall_to_nothing_has_to_begin(questions, height, is_sure):
+    """By hand: 3.1^2 x 2 m (1 - m) / n < h^2 for m = h / 2 and n = 5 x questions, so h > 9.61 / (n + 4.805)."""
+    assert (height > 9.61 / (5 * questions + 4.805)) is is_sure
+    found = Rollbacks(1, questions=questions)
+    for step in range(1, 11):
+        found.observe(step, {"answer_reward": height * (step <= 5), "frac_answer_reward_zero_std": 1.0})
+    assert (found.collapsed() is not None) is is_sure
+
+
+@pytest.mark.parametrize("questions", [4, 6, 20])
+def test_trap_a_policy_that_stays_as_it_is_is_not_rolled_back_whatever_its_share_of_right_answers(questions):
+    """Half of the variance is between questions, as in `bench/guards.py --simulate`, which makes more runs."""
+    rng, rolled_back = random.Random(questions), 0
+    shares = (0.03, 0.05, 0.1, 0.2)
+    for right in shares * 15:
+        found = Rollbacks(1, questions=questions)
+        for step in range(1, 61):
+            chances = [rng.betavariate(right, 1 - right) for _ in range(questions)]
+            rewards = [sum(rng.random() < chance for _ in range(8)) / 8 for chance in chances]
+            flat = fmean(reward in (0.0, 1.0) for reward in rewards)
+            found.observe(step, {"answer_reward": fmean(rewards), "frac_answer_reward_zero_std": flat})
+            if found.collapsed():
+                rolled_back += 1
+                break
+    assert rolled_back <= 1  # of 60
+
+
 def test_none_is_left():
     assert after(*GOOD, *BAD, limit=0).collapsed() is None
     used = after(*GOOD, *BAD, history=[Rollback(3, 0)])
@@ -97,7 +133,7 @@ def test_what_counts_begins_anew_and_each_halves_the_rate():
     found.count(10, 0)
     assert (found.history, found.rows, found.rate_factor) == ([Rollback(10, 0)], [], 0.5)
     assert found.collapsed() is None
-    again = Rollbacks.of(3, 1, json.loads(json.dumps({"rollbacks": found.state()})))
+    again = Rollbacks.of(3, 1, QUESTIONS, json.loads(json.dumps({"rollbacks": found.state()})))
     assert again == found
     again.count(30, 10)
     assert again.rate_factor == 0.25
@@ -113,7 +149,7 @@ def test_rows_since_the_last_rollback_and_of_the_current_stage_are_restored():
     rows.append({"step": 5, "answer_reward": None, "frac_reward_zero_std": 0.5})
 
     def restored(*history, stages=None):
-        found = Rollbacks(1, 1, list(history))
+        found = Rollbacks(1, 1, list(history), questions=QUESTIONS)
         found.restore_rows(rows, stages)
         return [row.step for row in found.rows]
 
@@ -123,7 +159,7 @@ def test_rows_since_the_last_rollback_and_of_the_current_stage_are_restored():
 
 
 def test_steps_without_a_reward_or_without_groups_are_passed_over():
-    found, share = Rollbacks(1), {"frac_reward_zero_std": 0.5}
+    found, share = Rollbacks(1, questions=QUESTIONS), {"frac_reward_zero_std": 0.5}
     found.observe(0, {"answer_reward": 1.0, **share})
     found.observe(1, {"answer_reward": 1.0, **share})
     found.observe(2, {"answer_reward": float("nan"), **share})
@@ -157,13 +193,13 @@ class Recorder:
         pass
 
     def run(self, **options):
-        options = {"start": 0, "steps": 12, "checkpoint_every": 5} | options
-        loop = TrainingLoop(self, self, self, self, rollbacks=self.rollbacks, notify=self.said.append, **options)
+        options = {"start": 0, "steps": 12, "checkpoint_every": 5, "metrics": self} | options
+        loop = TrainingLoop(self, self, timings=self, rollbacks=self.rollbacks, notify=self.said.append, **options)
         return asyncio.run(loop.run()), loop.has_turned
 
 
 def test_the_loop_ends_with_a_collapse_whose_checkpoint_takes_the_place_of_its_own():
-    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1))
+    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1, questions=QUESTIONS))
     assert recorder.run() == (10, True)
     assert recorder.events == [("save", 0), ("save", 5), ("roll back", 10)]
     assert recorder.said == [
@@ -174,7 +210,7 @@ def test_the_loop_ends_with_a_collapse_whose_checkpoint_takes_the_place_of_its_o
 
 
 def test_where_no_checkpoint_is_left_it_goes_on_and_says_so():
-    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1), to=None)
+    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1, questions=QUESTIONS), to=None)
     assert recorder.run() == (12, False)
     assert recorder.events == [
         *[("save", 0), ("save", 5), ("roll back", 10), ("save", 10), ("roll back", 11)],
@@ -190,20 +226,43 @@ def test_without_rollbacks_it_goes_on_and_saves_nothing_before_its_first_step():
 
 
 def test_a_step_that_failed_is_no_reason():
-    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1), failing=(10,))
+    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1, questions=QUESTIONS), failing=(10,))
     assert recorder.run() == (11, True)
     assert recorder.events == [("save", 0), ("save", 5), ("roll back", 11)]
 
 
+def test_trap_a_step_that_failed_is_in_no_mean_also_after_a_resume(tmp_path):
+    """Nothing was trained on, and what is left of it is biased: neither rollbacks nor stages nor alarms see its row."""
+    stages = Stages((StageSettings(name="a", until="answer_reward > 0.3", over=3), StageSettings(name="b")), [])
+    stages.history.append(Began("a", 1, ""))
+    recorder = Recorder((0.9, 0.9, 0.1, 0.1), Rollbacks(0), failing=(1, 2))
+    sink, said = JsonlMetrics(tmp_path / "metrics.jsonl"), []
+    assert recorder.run(stages=stages, steps=4, metrics=AlarmedMetrics(sink, said.append)) == (4, False)
+    assert [row["answer_reward"] for row in stages.rows] == [0.1, 0.1]
+    assert [row.step for row in recorder.rollbacks.rows] == [3, 4]
+    rows = read_metrics(sink.path)
+    assert [row.get("rollout/too_many_invalid") for row in rows] == [1.0, 1.0, None, None]
+    assert said == []  # no alarm: only two of its steps count
+    again = Stages(stages.stages, [Began("a", 1, "")])
+    again.restore_rows(counted(rows))
+    assert [row["step"] for row in again.rows] == [3, 4]
+
+
+def test_rows_of_weights_that_were_given_up_do_not_count():
+    rows = [{"step": step} for step in range(12)]
+    given_up = counted(rows, [Rollback(5, 2), Rollback(10, 8)])
+    assert [row["step"] for row in given_up] == [0, 1, 2, 6, 7, 8, 11]
+
+
 def test_a_stage_does_not_end_with_the_same_step():
     stages = Stages((StageSettings(name="a", steps=10), StageSettings(name="b")), [Began("a", 1, "")])
-    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1))
+    recorder = Recorder((*GOOD, *BAD, 0, 0), Rollbacks(1, questions=QUESTIONS))
     assert recorder.run(stages=stages) == (10, True)
     assert [began.name for began in stages.history] == ["a"]
 
 
 def test_all_processes_roll_back_together():
-    recorder = Recorder((*GOOD, *GOOD, 0, 0), Rollbacks(1))
+    recorder = Recorder((*GOOD, *GOOD, 0, 0), Rollbacks(1, questions=QUESTIONS))
     assert recorder.run(agree=lambda wish: len(recorder.rollbacks.rows) == 7) == (7, True)
     assert recorder.events == [("save", 0), ("save", 5), ("roll back", 7)]
 
@@ -223,7 +282,7 @@ def test_all_processes_roll_back_together():
 def test_the_newest_regular_checkpoint_before_the_best_steps_is_kept(tmp_path, rewards, every, expected, keep_last):
     """It is also what a run takes that was stopped on the way, though that has more checkpoints."""
     for name, stops in (("whole", ()), ("stopped", (2, 17, 18, 33))):
-        rollbacks = Rollbacks(1, every)
+        rollbacks = Rollbacks(1, every, questions=QUESTIONS)
         state = RunState(RunDirectory(tmp_path / name), {}, keep_last, rollbacks=rollbacks)
         state.save(0)
         for step, reward in enumerate(rewards, 1):

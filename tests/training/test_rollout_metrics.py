@@ -8,10 +8,12 @@ import pytest
 from evoseek.report.alarms import biased_by_failures
 from evoseek.training.rollout_metrics import (
     StepReport,
+    failure_bias,
     metrics_by,
     rollout_metrics,
     signal_metrics,
     staleness_metrics,
+    too_many_failures,
     tool_latency_s,
 )
 from evoseek.training.settings import RunSettings
@@ -125,6 +127,38 @@ class TestFailedSearchesMoveRewards:
         of_solver = [{f"solver/{name}": value for name, value in row.items()} for row in rows(0.2)]
         assert biased_by_failures(of_solver) == said
         assert biased_by_failures(list(rows(0.0))) is biased_by_failures(list(rows(0.2, 3))) is None
+
+
+@pytest.mark.parametrize(("failed", "too_many"), [(0, False), (1, False), (3, False), (4, True)])
+def test_surely_more_than_a_fifth_of_the_attempts_failed(failed, too_many):
+    outcomes = (Invalid(StopReason.TOOL_FAILED),) * failed + (Scored(0.0),) * (8 - failed)
+    group = TrajectoryGroup("a", (trajectory(StopReason.ANSWERED, 1),) * 8, outcomes)
+    assert too_many_failures([group], 0.2) is too_many
+    assert StepReport.of([group], {}, {}).has_too_many_failures(0.2) is too_many
+
+
+@pytest.mark.parametrize(("replaced", "too_many"), [(3, False), (6, True)])
+def test_attempts_that_were_replaced_count_as_failed(replaced, too_many):
+    """3 of 11 are not surely more than a fifth; 6 of 14 are."""
+    made = (trajectory(StopReason.ANSWERED, 1),) * 8
+    failures = tuple((one, Invalid(StopReason.TOOL_FAILED)) for one in made[:replaced])
+    assert too_many_failures([TrajectoryGroup("a", made, (Scored(1.0),) * 8, failures)], 0.2) is too_many
+
+
+def test_the_bias_by_failures_weighs_groups_of_different_sizes_alike():
+    """By hand: one of two calls fails, so a rollout with a call stands for two. A group of four: one call and right
+    1, none and right 0, two that failed before their first call; a group of one: no call, right 1."""
+    failure = trajectory(StopReason.TOOL_FAILED, 1), Invalid(StopReason.TOOL_FAILED)
+    called = trajectory(StopReason.ANSWERED, 1, (0.1,)), Scored(1.0)
+    guessed = trajectory(StopReason.ANSWERED, 1), Scored(0.0)
+    lone = trajectory(StopReason.ANSWERED, 1), Scored(1.0)
+    groups = [
+        TrajectoryGroup("a", *map(tuple, zip(called, guessed, failure, guessed, strict=True))),
+        TrajectoryGroup("b", *map(tuple, zip(lone, strict=True))),
+    ]
+    # weights: 2 / 4 for the called one, 1 / 4 for each guess, 1 / 1 for the lone one
+    estimate = (2 / 4 + 1) / (2 / 4 + 2 * 1 / 4 + 1)
+    assert failure_bias(groups) == pytest.approx(2 / 4 - estimate)
 
 
 def test_numbers_by_hand():

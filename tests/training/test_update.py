@@ -44,24 +44,6 @@ def test_trap_failed_rollouts_leave_the_loss_and_the_baseline(groups_of, recorde
     assert advantages(recorder.batches[0])["q0"] == pytest.approx([2 / 3, -1 / 3, -1 / 3])
 
 
-@pytest.mark.parametrize(("failed", "trained_on"), [(1, 7), (4, 0)])
-def test_nothing_is_trained_on_where_too_many_attempts_failed(groups_of, recorder, failed, trained_on):
-    texts = {f"q0/{n}": "meri" if n % 2 else "kalo" for n in range(failed, 8)}
-    metrics = GroupUpdate(recorder, GRPO, seed=0, max_invalid=0.2)(1, groups_of(texts, n=1, group_size=8))
-    assert [len(batch) for batch in recorder.batches] == [trained_on]
-    assert "learner/skipped_no_signal" in metrics  # the step is counted
-
-
-def test_attempts_that_were_replaced_count_as_failed(groups_of, recorder):
-    (group,) = groups_of({f"q0/{n}": "meri" if n % 2 else "kalo" for n in range(8)}, n=1, group_size=8)
-    failure = Invalid(StopReason.TOOL_FAILED, "down")
-    for count, trained_on in ((3, 8), (6, 0)):  # 3 of 11 are not surely more than a fifth; 6 of 14 are
-        recorder.batches.clear()
-        replaced = tuple((trajectory, failure) for trajectory in group.trajectories[:count])
-        GroupUpdate(recorder, GRPO, seed=0, max_invalid=0.2)(1, [replace(group, replaced=replaced)])
-        assert [len(batch) for batch in recorder.batches] == [trained_on]
-
-
 def test_members_without_an_advantage_are_left_out(groups_of, recorder):
     lone = partial(group_advantages, singleton="drop")
     texts = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo"}

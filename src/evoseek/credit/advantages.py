@@ -21,12 +21,14 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Annotated, ClassVar, Literal
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import Field, SerializeAsAny
 
+from evoseek.errors import EvoseekError, TrainingError
 from evoseek.registry import KINDS, find
 from evoseek.settings import Chosen, PartSettings
 
@@ -58,6 +60,69 @@ def needs_critic(credit: object) -> bool:
 def credits_with_critic() -> tuple[str, ...]:
     """The names of the built-in credits that need a critic."""
     return tuple(name for name in KINDS["credit"].parts if needs_critic(find("credit", name)))
+
+
+def advantages_of(credit: Callable[..., Any], rewards: Rewards, groups: Groups) -> list[float | None]:
+    """The advantages by a credit, one for each reward; None leaves a rollout out. Raises TrainingError for anything
+    else, and where the credit fails."""
+    given = _called(credit, rewards, groups)
+    return _checked(credit, given, len(rewards), "advantages for the rewards", or_none=True)
+
+
+def estimates_of(
+    credit: Callable[..., Any], rewards: Sequence[float], values: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """The advantages and the returns of a rollout's action tokens by a credit that needs a critic. Raises TrainingError
+    for anything else, and where the credit fails."""
+    given = _called(credit, rewards, values)
+    if not isinstance(given, tuple | list) or len(pair := cast("Sequence[object]", given)) != 2:
+        raise TrainingError(
+            f"The credit {_name(credit)} gave {_shown(given)}. Expected a pair: the advantages of a rollout's action "
+            "tokens, and their returns. Nothing was trained on."
+        )
+    advantages, returns = (
+        cast("list[float]", _checked(credit, part, len(rewards), f"{what} for the action tokens"))
+        for part, what in zip(pair, ("advantages", "returns"), strict=True)
+    )
+    return advantages, returns
+
+
+def _called(credit: Callable[..., Any], *arguments: object) -> object:
+    try:
+        return credit(*arguments)
+    except EvoseekError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TrainingError(
+            f"The credit {_name(credit)} failed: {type(error).__name__}: {error}. Nothing was trained on. Correct the "
+            "credit."
+        ) from error
+
+
+def _checked(credit: object, given: object, size: int, what: str, *, or_none: bool = False) -> list[float | None]:
+    many = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    numbers = list(cast("Iterable[object]", given)) if many and getattr(given, "shape", (1,)) else None
+    if numbers is None or len(numbers) != size:
+        found = _shown(given) if numbers is None else f"{len(numbers)} numbers"
+        raise TrainingError(
+            f"The credit {_name(credit)} gave {found}. Expected {size} {what}, in their order. Nothing was trained on."
+        )
+    for number in numbers:
+        if not (number is None and or_none) and not (isinstance(number, Real) and math.isfinite(number)):
+            raise TrainingError(
+                f"The credit {_name(credit)} gave {_shown(number)} among the {what}. Expected finite numbers"
+                f"{', or None for a rollout that is left out' if or_none else ''}. Nothing was trained on."
+            )
+    return [None if number is None else float(cast("float", number)) for number in numbers]
+
+
+def _name(credit: object) -> str:
+    return str(getattr(credit, "__name__", type(credit).__name__))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 80 else f'{text[:80]}...'} ({type(value).__name__})"
 
 
 @dataclass(frozen=True, slots=True)

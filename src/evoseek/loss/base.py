@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Protocol, TypeVar
+from typing import Any, ClassVar, Literal, Protocol, TypeVar, cast
 
 import torch
 
+from evoseek.errors import ConfigError, EvoseekError
 from evoseek.loss.settings import LossSettings
 from evoseek.types import TrainingSample
 
@@ -128,3 +129,65 @@ def aggregate_tokens(values: torch.Tensor, loss_mask: torch.Tensor, mode: Aggreg
             return values.sum() / sequences
         case int(length):
             return values.sum() / (sequences * length)
+
+
+def check_loss(loss: LossFn[LossInputs]) -> None:
+    """Call a loss on two made-up samples, since a step may have none with a gradient. Raises ConfigError if it fails,
+    or gives anything but a finite scalar with a gradient, and metrics that are scalars."""
+    name = getattr(loss, "__name__", type(loss).__name__)
+    try:
+        given: object = loss(*_made_up())
+    except EvoseekError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise ConfigError(
+            f"The loss {name} failed on two made-up samples: {type(error).__name__}: {error}. Nothing was trained on. "
+            "Correct the loss."
+        ) from error
+    if fault := _fault_of(given):
+        raise ConfigError(
+            f"The loss {name} gave {fault}. Expected Loss(loss, metrics) of evoseek.loss.base: a scalar tensor with a "
+            "gradient, and metrics that are detached scalar tensors by name. Nothing was trained on. Correct the loss."
+        )
+
+
+def _fault_of(given: object) -> str:
+    """What is wrong with what a loss gave, in words; "" for nothing."""
+    if not isinstance(given, Loss):
+        return f"an object of the type {type(given).__name__}, not Loss"
+    loss, metrics = cast("object", given.loss), cast("object", given.metrics)
+    if not isinstance(loss, torch.Tensor):
+        return f"a loss of the type {type(loss).__name__}, not a tensor"
+    if loss.numel() != 1:
+        return f"a loss of the shape {list(loss.shape)}, not a scalar"
+    if not loss.requires_grad:
+        return "a loss without a gradient (it is detached from the logprobs)"
+    if not bool(loss.isfinite()):
+        return f"the loss {float(loss.detach())} for two made-up samples with logprobs of -0.5"
+    if not isinstance(metrics, Mapping):
+        return f"metrics of the type {type(metrics).__name__}, not a mapping"
+    for key, value in cast("Mapping[object, Any]", metrics).items():
+        if not (isinstance(key, str) and isinstance(value, torch.Tensor) and value.numel() == 1):
+            return f"the metric {key!r} = {value!r}, not a scalar tensor by its name"
+    return ""
+
+
+def _made_up() -> tuple[LossInputs, Totals]:
+    """A right and a wrong rollout of a prompt's token and up to three of their own."""
+    loss_mask = torch.tensor([[False, True, True, True], [False, True, True, False]])
+
+    def filled(value: float) -> torch.Tensor:
+        return torch.full(loss_mask.shape, value).masked_fill(~loss_mask, 0.0)
+
+    record = filled(-0.5)
+    inputs = LossInputs(
+        logprobs=record.clone().requires_grad_() * 1.0,
+        rollout_logprobs=record,
+        old_logprobs=record,
+        advantages=filled(1.0) * torch.tensor([[1.0], [-1.0]]),
+        loss_mask=loss_mask,
+        weights=torch.ones(2),
+        entropies=filled(0.5).requires_grad_() * 1.0,
+        ref_logprobs=record,
+    )
+    return inputs, Totals(tokens=5, sequences=2)

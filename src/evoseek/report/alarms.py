@@ -22,7 +22,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from evoseek.protocols import MetricSink
-from evoseek.report.metrics import MetricRow
+from evoseek.report.metrics import MetricRow, counted
 from evoseek.report.proposals import MEANINGS
 from evoseek.report.view.rollouts import REJECTED
 from evoseek.rollout.record import read_trajectories
@@ -69,8 +69,8 @@ class AlarmedMetrics:
 
     `notify` is called with a warning when an alarm begins, and again only after it has ended (a sign of a collapse for
     more than five steps). In a `game` of the roles a row with a probe gets `selfplay/alarm`: 1.0 while
-    `hacking_alarm` lasts, else 0.0. `earlier` are the rows of a resumed run (`read_metrics`); `relative` and
-    `trajectories` are as in `alarms`.
+    `hacking_alarm` lasts, else 0.0. A row of a step with too many invalid rollouts is passed on alone. `earlier` are
+    the rows of a resumed run that count (`counted`); `relative` and `trajectories` are as in `alarms`.
     """
 
     def __init__(
@@ -90,7 +90,10 @@ class AlarmedMetrics:
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         """Pass a row on."""
-        self._rows.append({"step": step, **metrics})
+        if not counted([row := {"step": step, **metrics}]):
+            self._sink.write(step, metrics)
+            return
+        self._rows.append(row)
         now = len(self._rows)
         found = alarms(self._rows, relative=self._relative)
         for about in found:

@@ -6,13 +6,18 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import cast
 
+from evoseek.checkpoints import list_checkpoints, read_state
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.errors import CheckpointError
 from evoseek.protocols import MetricSink
+from evoseek.runs import RunDirectory
+from evoseek.training.rollbacks import Rollback, rollbacks_in, was_given_up
+from evoseek.training.rollout_metrics import TOO_MANY_INVALID
 
 MetricRow = Mapping[str, float | None]
 """The metrics of a step by name; None for a number that was not finite."""
@@ -67,6 +72,25 @@ class ManyMetrics:
 def read_metrics(path: Path) -> list[dict[str, float | None]]:
     """The finished rows of a metrics file; none if it is not there. Raises DataError if one is damaged."""
     return list(ResumableJsonl(path).rows(_row, "row of a step and its numbers"))
+
+
+def counted(rows: Sequence[MetricRow], rolled_back: Sequence[Rollback] = ()) -> list[MetricRow]:
+    """The rows that say how the policy does: not those of steps with too many invalid rollouts, on which nothing was
+    trained, nor those of weights that a rollback gave up."""
+    return [
+        row
+        for row in rows
+        if row.get(TOO_MANY_INVALID) is None and not was_given_up(int(row["step"] or 0), rolled_back)
+    ]
+
+
+def counted_in(run: RunDirectory, rows: Sequence[MetricRow], step: int | None = None) -> list[MetricRow]:
+    """The same by the rollbacks of the run up to its checkpoint of this step, by default its last one."""
+    for number, directory in list_checkpoints(run.path):
+        with suppress(CheckpointError):  # a damaged one
+            if step in (None, number):
+                return counted(rows, rollbacks_in(read_state(directory)[0].position))
+    return counted(rows)
 
 
 def _row(value: object) -> dict[str, float | None]:

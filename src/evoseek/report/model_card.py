@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
-from evoseek.checkpoints import list_checkpoints, read_state
 from evoseek.report.evaluation import held_out_score, interval_text
-from evoseek.report.metrics import read_metrics
+from evoseek.report.metrics import counted_in, read_metrics
 from evoseek.runs import RunDirectory, flatten
 from evoseek.templates import sandbox
 
@@ -65,13 +64,8 @@ def _of_results(results: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, i
 def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, int]]]:
     """The score that the run measured itself, at the last step up to the checkpoint's whose weights were not taken back
     by then."""
-    rows = read_metrics(run.metrics) if run is not None else []
-    left = [range(one["to"] + 1, one["step"] + 1) for one in _rollbacks(run, step)]
-    measured = [
-        row
-        for row in rows
-        if "eval/reward" in row and (at := row["step"] or 0) <= step and not any(at in steps for steps in left)
-    ]
+    rows = counted_in(run, read_metrics(run.metrics), step) if run is not None else []
+    measured = [row for row in rows if "eval/reward" in row and (row["step"] or 0) <= step]
     if not measured or measured[-1]["eval/reward"] is None:
         return "", []
     score, step = held_out_score(measured[-1]), int(measured[-1]["step"] or 0)
@@ -80,12 +74,6 @@ def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> t
     text = interval_text(score.mean, score.interval.low, score.interval.high) if is_share else f"{score.mean:.3f}"
     where = f"Measured by the run at step {step}, on its held-out questions. Questions that failed count as wrong."
     return where, [(str(config.get("reward.name")), text, score.n)]
-
-
-def _rollbacks(run: RunDirectory | None, step: int) -> Sequence[Mapping[str, int]]:
-    """The rollbacks of the run up to its checkpoint of this step."""
-    found = [directory for number, directory in list_checkpoints(run.path) if number == step] if run is not None else []
-    return cast("Sequence[Mapping[str, int]]", read_state(found[0])[0].position.get("rollbacks", ())) if found else ()
 
 
 def _plain(value: object) -> str:

@@ -18,7 +18,7 @@ from evoseek.files import nearest
 from evoseek.registry import find
 from evoseek.report.alarms import alarms
 from evoseek.report.evaluation import held_out_score, score_text
-from evoseek.report.metrics import MetricRow, read_metrics
+from evoseek.report.metrics import MetricRow, counted_in, read_metrics
 from evoseek.reward.functions import lowest_of
 from evoseek.runs import RunDirectory
 from evoseek.training.given import gather
@@ -83,6 +83,11 @@ class RunStatus:
         return RunStatus(run, settings, rows, read_metrics(run.timings), run.holder(), run.saved_steps)
 
     @property
+    def counted(self) -> list[MetricRow]:
+        """The rows that say how the policy does."""
+        return counted_in(self.run, self.rows)
+
+    @property
     def step(self) -> int:
         """The last step that is known to be made."""
         return int(max((*(row["step"] or 0 for row in self.rows), *self.checkpoints), default=0))
@@ -126,7 +131,7 @@ class RunStatus:
     def warnings(self) -> list[str]:
         """The alarms of the metrics so far, and a note if a batch with numbers that were not finite was kept."""
         relative = is_relative(find("credit", self.settings.credit.name))
-        found = alarms(self.rows, relative=relative, trajectories=self.run.trajectories)
+        found = alarms(self.counted, relative=relative, trajectories=self.run.trajectories)
         dump = f"{self.run.dump} holds a batch with losses or gradients that were not finite."
         return [*found.values(), *([dump] if self.run.dump.is_file() else [])]
 
@@ -163,7 +168,7 @@ class RunStatus:
 
     def _held_out(self) -> Iterator[Line]:
         """The last held-out score, and the first."""
-        scored = [row for row in self.rows if row.get("eval/reward") is not None]
+        scored = [row for row in self.counted if row.get("eval/reward") is not None]
         if not scored:
             yield "Held-out", "not measured (evaluation.path)"
             return
@@ -178,10 +183,11 @@ class RunStatus:
 
     def _roles(self) -> Iterator[Line]:
         """The last metrics of each role; of a run with one role, of that."""
+        rows = self.counted[::-1]
         for role in (*_ROLES, ""):
             prefix = f"{role}/" if role else ""
             named = [f"{prefix}reward"] if role else ["reward", "loss"]
-            row = next((row for name in named for row in reversed(self.rows) if row.get(name) is not None), None)
+            row = next((row for name in named for row in rows if row.get(name) is not None), None)
             if row is not None:
                 own = {name: row[prefix + name] for name in _SHOWN if prefix + name in row}
                 text = ", ".join(_number(name, value) for name, value in own.items())

@@ -149,8 +149,7 @@ def _contains_words(words: list[str], wanted: list[str]) -> bool:
 
 
 def _overlap_f1(predicted: Sequence[str], golden: Sequence[str]) -> float:
+    """2 common / (n + m), rounded once: equal quotients are equal rewards, whose advantages are exactly 0. By way of
+    precision and recall the last bit would depend on the lengths."""
     common = sum((Counter(predicted) & Counter(golden)).values())
-    if common == 0:
-        return 0.0
-    precision, recall = common / len(predicted), common / len(golden)
-    return 2 * precision * recall / (precision + recall)
+    return 2 * common / (len(predicted) + len(golden)) if common else 0.0

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -27,11 +28,13 @@ class FormatScore:
     @property
     def value(self) -> float:
         """f, in [0, 1]."""
-        return (1.0 + self.think + self.tool + self.answer) / 4 if self.gate else 0.0
+        return math.fsum((1.0, self.think, self.tool, self.answer)) / 4 if self.gate else 0.0
 
 
 def format_score(proposal: Trajectory) -> FormatScore:
-    """Dr. Zero's format reward (arXiv 2601.07055, appendix A): the quality of a proposal before it is answered.
+    """Dr. Zero's format reward (arXiv 2601.07055): the quality of a proposal before it is answered. Its gate and the
+    steps of each part are those of the published code. Appendix A of the paper names four requirements, each with a
+    lower bound of 0, that add up to 0.5.
 
         f = (1 + think + tool + answer) / 4, or 0 if the gate fails.     The paper's r_f is f / 2, in [0, 0.5].
 

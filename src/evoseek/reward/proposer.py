@@ -22,6 +22,7 @@ more often. So a question gets no reward at all if too large a share of its atte
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -117,7 +118,7 @@ class ProposerReward:
                     f"The reward {self.success} gave {wrong[0]:g} for an attempt at a question, but a proposer is paid "
                     "by rewards from 0 for a wrong answer to 1 for a right one. Give it these bounds."
                 )
-            right = sum(values) if is_graded else sum(value >= self.right_from for value in values)
+            right = math.fsum(values) if is_graded else sum(value >= self.right_from for value in values)
             parts = {
                 "difficulty": DIFFICULTIES[self.difficulty](right, len(valid)),
                 "solver/mean": fmean(values) if values else 0.0,

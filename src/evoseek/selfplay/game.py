@@ -10,6 +10,7 @@ from pathlib import Path
 from evoseek.checkpoints import Checkpoint
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv
 from evoseek.errors import ConfigError
+from evoseek.loss.base import check_loss
 from evoseek.loss.terms import WithTerms
 from evoseek.policy.policy import Policy
 from evoseek.protocols import RewardFn
@@ -152,7 +153,9 @@ class Game:
 
     def _objective(self) -> Objective:
         own, context = self.settings.proposer, self.context
-        loss = WithTerms(build("loss", own.loss, context), self.settings.algorithm.importance)
+        proposing = build("loss", own.loss, context)
+        check_loss(proposing)
+        loss = WithTerms(proposing, self.settings.algorithm.importance)
         return Objective(loss, build("credit", own.credit, context), own.temperature)
 
     def proposer_update(self) -> GroupUpdate:

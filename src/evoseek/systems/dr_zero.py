@@ -38,7 +38,7 @@ from evoseek.selfplay.settings import GameSettings, ProposerSettings
 from evoseek.selfplay.tasks import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.training.rollout_metrics import StepReport, describe_failures, prefixed
+from evoseek.training.rollout_metrics import StepReport, describe_failures, prefixed, too_many_failures
 from evoseek.training.settings import ColdStartSettings, RunSettings, StepQuestionSettings
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
 from evoseek.world.world import Oracle
@@ -220,7 +220,14 @@ class DrZero:
             writing=replace(game.play, proposer=game.play.proposer.at(own.writing_temperature)),
             tasks=_tasks(settings, game, "training", settings.proposer.per_task),
             written_tasks=_tasks(settings, game, "writing", own.questions_per_passage),
-            solving=SearchR1([], rollouts, context.trainer.update(), context.publish, settings.questions.per_step),
+            solving=SearchR1(
+                [],
+                rollouts,
+                context.trainer.update(),
+                context.publish,
+                settings.questions.per_step,
+                max_invalid=settings.run.max_invalid,
+            ),
             proposer_update=game.proposer_update(),
             publish_proposer=game.publish_proposer,
             restart_solver=restart,
@@ -286,7 +293,8 @@ class DrZero:
         groups = self._record(step, episodes)
         metrics = self._metrics(episodes)
         if self.frozen_after is None or place.iteration <= self.frozen_after:
-            metrics |= prefixed("proposer", self.proposer_update(step, groups))
+            has_failed = too_many_failures(_played(episodes), self.solving.max_invalid)
+            metrics |= prefixed("proposer", self.proposer_update(step, () if has_failed else groups))
             self.publish_proposer(step)
         return _report(episodes, metrics, stages, played - started, perf_counter() - played)
 
@@ -318,7 +326,8 @@ class DrZero:
             episodes = await self.writing(tasks, key, solve=False, stages=stages)
             self._record(step, episodes)
             failures = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
-            if len(failures) <= _OUTAGE * len(episodes):
+            too_many = too_many_failures(_played(episodes), self.solving.max_invalid)
+            if len(failures) <= _OUTAGE * len(episodes) and not too_many:
                 return episodes
         raise TrainingError(_outage(step, failures, len(tasks)))
 
@@ -399,6 +408,10 @@ def _tasks(settings: DrZero.Settings, game: Game, purpose: str, copies: int) -> 
 def _report(
     episodes: Sequence[Episode], metrics: Mapping[str, float], stages: Stages, rollout_s: float, train_s: float
 ) -> StepReport:
-    groups = [*proposal_groups(episodes, "task"), *solver_groups(episodes)]
     timings = {**stages.timings(), "rollout/seconds": rollout_s, "learner/seconds": train_s}
-    return StepReport.of(groups, metrics, timings)
+    return StepReport.of(_played(episodes), metrics, timings)
+
+
+def _played(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
+    """The groups whose failures count: those of both roles, without the readings that verify."""
+    return [*proposal_groups(episodes, "task"), *solver_groups(episodes)]

@@ -33,6 +33,7 @@ from evoseek.training.rollout_metrics import (
     rollout_metrics,
     signal_metrics,
     staleness_metrics,
+    too_many_failures,
     tool_latency_s,
 )
 from evoseek.training.settings import ColdStartSettings, QuestionSettings, StageSettings, TrainingSettings
@@ -60,7 +61,8 @@ class SearchR1:
     `publish` hands the new weights to the sampler, as the policy of that step. `order` chooses the questions of a step
     in `passes` over them; some metrics are reported by the values of its field, or else by the number of hops.
     With `ahead` the rollouts of later steps go on while the update runs in a thread, so `collect` is called for several
-    steps at a time; the sampler must not read what the update changes.
+    steps at a time; the sampler must not read what the update changes. Nothing is trained on, and no question counts as
+    taken, where surely more than `max_invalid` of a step's attempts failed.
     """
 
     questions: Sequence[Question]
@@ -71,6 +73,7 @@ class SearchR1:
     order: QuestionOrder = field(default_factory=QuestionOrder)
     passes: Passes = field(default_factory=Passes)
     ahead: Ahead[Rollouts] | None = None
+    max_invalid: float = 1.0
 
     class Settings(TrainingSettings):
         """Settings of Search-R1."""
@@ -130,6 +133,7 @@ class SearchR1:
             asked.per_step,
             order=order,
             ahead=ahead,
+            max_invalid=settings.run.max_invalid,
             **own,
         )
         return context.plan(system, solver, state=system.passes, ahead=ahead)
@@ -140,13 +144,14 @@ class SearchR1:
         rollouts, seconds = await self._rolled_out(step)
         rolled_out, groups = perf_counter(), rollouts.groups
         self.rollouts.trajectories.write(step, groups)
+        has_failed = too_many_failures(groups, self.max_invalid)
         metrics = {
             **rollout_metrics(groups),
             **metrics_by(groups, self.order.by or "hops", signal_metrics),
             **rollouts.metrics,
-            **await self._updated(step, rollouts.trained),
+            **await self._updated(step, () if has_failed else rollouts.trained),
         }
-        self.passes.count(step, {group.trajectories[0].question.id for group in groups})
+        self.passes.count(step, () if has_failed else {group.trajectories[0].question.id for group in groups})
         self.publish(step)
         finished = perf_counter()
         action_tokens = sum(trajectory.num_action_tokens for group in groups for trajectory in group.trajectories)

@@ -36,7 +36,7 @@ from evoseek.selfplay.question_log import QuestionLog, draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
 from evoseek.selfplay.tasks import SearchChain, TaskSource, answer_tasks, check_groups, proposal_groups, solver_groups
 from evoseek.settings import Section, table
-from evoseek.training.rollout_metrics import StepReport
+from evoseek.training.rollout_metrics import StepReport, too_many_failures
 from evoseek.training.settings import RunSettings
 from evoseek.types import Episode, TrajectoryGroup
 from evoseek.world.world import Oracle
@@ -70,7 +70,8 @@ class SSP:
     `trained` are the roles that learn, `update` makes a step's optimizer steps from the groups of both and gives their
     metrics. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions for replay are taken from
     `questions`, so a resumed run replays the same ones. `given` is the number of answers that proposers were given so
-    far in a run: the next one is new to the pass over them.
+    far in a run: the next one is new to the pass over them. Nothing is trained on, and no answer counts as given, where
+    surely more than `max_invalid` of a step's attempts failed.
     """
 
     play: SelfPlay
@@ -87,6 +88,7 @@ class SSP:
     resample_limit: int = 4
     oracle: Oracle | None = None
     given: int = 0
+    max_invalid: float = 1.0
 
     class Settings(GameSettings):
         """Settings of Search Self-play."""
@@ -143,6 +145,7 @@ class SSP:
             trained=("proposer", "solver") if own.train == "both" else (own.train,),
             fill=own.fill,
             oracle=game.oracle,
+            max_invalid=settings.run.max_invalid,
         )
         return game.plan(system, system)
 
@@ -164,7 +167,7 @@ class SSP:
 
     async def step(self, step: int) -> StepReport:
         """Propose, verify, solve, and one update of both roles."""
-        started, stages = perf_counter(), Stages()
+        started, stages, given = perf_counter(), Stages(), self.given
         episodes, fresh = await self._episodes(step, stages), perf_counter()
         replayed = await self._replay(step, self._full_batch - _count_valid(episodes))
         played = perf_counter()
@@ -175,11 +178,15 @@ class SSP:
         }
         played_groups = [group for role in groups.values() for group in role]
         self.trajectories.write(step, [*played_groups, *check_groups(episodes)])
-        self.questions.append(step, [episode.question for episode in episodes if episode.question])
+        has_failed = too_many_failures(played_groups, self.max_invalid)
+        if has_failed:
+            self.given = given
+        else:
+            self.questions.append(step, [episode.question for episode in episodes if episode.question])
         play = self.play
         metrics = selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric)
         metrics["selfplay/replayed"] = float(len(replayed))
-        metrics |= self.update(step, {role: groups[role] for role in self.trained})
+        metrics |= self.update(step, {} if has_failed else {role: groups[role] for role in self.trained})
         self.publish(step)
         timings = {**stages.timings(), "rollout/seconds": played - started, "learner/seconds": perf_counter() - played}
         return StepReport.of(played_groups, metrics, timings)

@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from evoseek.errors import SamplerError, TrainingError
 from evoseek.protocols import MetricSink
-from evoseek.statistics import surely_more
 from evoseek.training.rollbacks import Rollbacks
-from evoseek.training.rollout_metrics import StepReport, describe_failures
+from evoseek.training.rollout_metrics import TOO_MANY_INVALID, StepReport, checked_report, describe_failures
 from evoseek.training.stages import Stages
 
 if TYPE_CHECKING:
@@ -64,7 +63,8 @@ class TrainingLoop:
     checkpoint is saved: what failed may be the policy itself, with weights that cannot be sampled from. After three
     such steps in a row, or one at the end, training stops with TrainingError. Before the next step it waits for
     `pause_s` seconds, twice as long after the second one, so that the failed service may recover; `notify` is told why.
-    A request to stop ends the pause.
+    A request to stop ends the pause. Stages, rollbacks and alarms do not see the row of such a step, which says so
+    (`rollout/too_many_invalid`): what is left of it is biased towards few searches.
 
     `agree` turns one process's request to stop into the decision of all processes of the run.
 
@@ -119,9 +119,11 @@ class TrainingLoop:
         while step < self.steps and not stopping:
             step += 1
             started = perf_counter()
-            report = await self.system.step(step)
+            report = checked_report(type(self.system).__name__, await self.system.step(step))
             metrics = dict(report.metrics)
-            failed = surely_more(len(report.failures), report.num_rollouts, self.max_invalid)
+            failed = report.has_too_many_failures(self.max_invalid)
+            if failed:
+                metrics[TOO_MANY_INVALID] = 1.0
             if self.probe is not None and self.probe_every > 0 and step % self.probe_every == 0:
                 try:
                     metrics |= await self.probe(step)
@@ -197,8 +199,10 @@ class TrainingLoop:
         stage = ""
         if self.stages is not None:
             stage, metrics = self.stages.current.name, {**metrics, "stage": float(len(self.stages.history))}
-            self.stages.observe(step, metrics)
-        self.rollbacks.observe(step, metrics)
+        if TOO_MANY_INVALID not in metrics:
+            if self.stages is not None:
+                self.stages.observe(step, metrics)
+            self.rollbacks.observe(step, metrics)
         self.metrics.write(step, metrics)
         self.timings.write(step, timings)
         self.progress(Progress(step, self.steps, metrics, timings, stage))

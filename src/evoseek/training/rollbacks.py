@@ -2,12 +2,14 @@
 
     now        the mean of answer_reward over the last five steps
     best       its largest mean over five steps before these, in the current stage
-    collapsed  now < best / 2; and best - now is more than twice its standard error, by the mean variance within all
-               windows of five steps; and in .9 of the groups of the last five steps all answers are worth the same
+    collapsed  now < best / 2; and best - now is more than 3.1 times sqrt(2 m (1 - m) / n), where five steps ask n
+               questions and m is the mean of both, and more than twice its standard error by the mean variance within
+               all windows of five steps; and in .9 of the groups of the last five steps all answers are worth the same
 
-Rewards alone waver: where a tenth of the rollouts is right, chance halves some mean of five steps in nearly every run
-of 200. A policy in whose groups no answer is better than another hardly recovers by itself. (Penalties and the share
-for evidence may differ within such a group; they do not count here.)
+Rewards alone waver, and the best of many windows is partly luck. So 3.1 standard errors are asked for, of questions
+that are answered always right or always wrong: no rewards between 0 and 1 vary more. A fall is therefore seen only from
+a height: with 6 questions a step from .28, with 20 from .09. A policy in whose groups no answer is better than another
+hardly recovers by itself. (Penalties and the share for evidence may differ within such a group; they do not count.)
 
 The weights are those of the newest checkpoint from before the best steps, step 0 included. Steps go on counting, so
 that no rollouts are repeated, and rewards are counted anew. In self-play, whose rewards are of its own questions, there
@@ -26,7 +28,7 @@ from evoseek.training.stages import Stages
 
 _WINDOW = 5  # steps
 _SHARE = 0.5
-_ERRORS = 2.0
+_CHANCE, _ERRORS = 3.1, 2.0  # standard errors, of questions and of steps; by python bench/guards.py --simulate
 _NO_SIGNAL = 0.9
 
 
@@ -49,18 +51,19 @@ class Row(NamedTuple):
 @dataclass(slots=True)
 class Rollbacks:
     """The rollbacks of a run, at most `limit`, and the rows since the last one. Weights are taken from checkpoints that
-    the run makes wherever it was interrupted: of every `every`th step, and of earlier rollbacks."""
+    the run makes wherever it was interrupted: of every `every`th step, and of earlier rollbacks. A step asks at least
+    `questions`."""
 
     limit: int = 0
     every: int = 1
     history: list[Rollback] = field(default_factory=list[Rollback])
     rows: list[Row] = field(default_factory=list[Row])
+    questions: int = 4
 
     @classmethod
-    def of(cls, limit: int, every: int, position: Mapping[str, object] | None) -> Rollbacks:
+    def of(cls, limit: int, every: int, questions: int, position: Mapping[str, object] | None) -> Rollbacks:
         """Those of a run whose last checkpoint has this position (None: it begins)."""
-        begun = cast("Sequence[Mapping[str, Any]]", (position or {}).get("rollbacks") or ())
-        return cls(limit, every, [Rollback(**one) for one in begun])
+        return cls(limit, every, rollbacks_in(position or {}), questions=questions)
 
     def state(self) -> list[dict[str, object]]:
         """What was rolled back, as plain JSON, for a checkpoint."""
@@ -119,8 +122,12 @@ class Rollbacks:
         if not self.left or best is None or fmean(row.no_signal for row in now) < _NO_SIGNAL:
             return None
         before, after = _reward(best), _reward(now)
-        within = fmean(variance(row.reward for row in window) for window in _windows(self.rows))
-        if after >= _SHARE * before or before - after <= _ERRORS * math.sqrt(2 * within / _WINDOW):
+        mean = (before + after) / 2
+        chance = _CHANCE * math.sqrt(max(0.0, 2 * mean * (1 - mean) / (_WINDOW * self.questions)))
+        if after >= _SHARE * before or before - after <= chance:
+            return None
+        within = fmean(variance(row.reward for row in one) for one in _windows(self.rows))
+        if before - after <= _ERRORS * math.sqrt(2 * within / _WINDOW):
             return None
         return (
             f"The mean reward of answers over steps {now[0].step} to {now[-1].step} is {after:.3f}, less than half of "
@@ -143,6 +150,16 @@ class Rollbacks:
 
 def _windows(rows: Sequence[Row]) -> list[Sequence[Row]]:
     return [rows[end - _WINDOW : end] for end in range(_WINDOW, len(rows) + 1)]
+
+
+def rollbacks_in(position: Mapping[str, object]) -> list[Rollback]:
+    """The rollbacks of a run up to a checkpoint with this position."""
+    return [Rollback(**one) for one in cast("Sequence[Mapping[str, Any]]", position.get("rollbacks") or ())]
+
+
+def was_given_up(step: int, history: Sequence[Rollback]) -> bool:
+    """Whether the weights after this step were given up by a rollback."""
+    return any(one.to < step <= one.step for one in history)
 
 
 def _reward(window: Sequence[Row]) -> float:

@@ -7,10 +7,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
 
+from evoseek.errors import TrainingError
 from evoseek.reward.shaping import unshaped
 from evoseek.rollout.roller import searches
+from evoseek.statistics import surely_more
 from evoseek.training.question_order import label
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
+
+TOO_MANY_INVALID = "rollout/too_many_invalid"
+"""1.0 in the row of a step with too many invalid rollouts, on which nothing was trained; other rows do not have it."""
 
 _SIGNAL = ("reward", "answer_reward", "frac_reward_zero_std", "tools/call_frequency")
 
@@ -34,6 +39,40 @@ class StepReport:
         outcomes = [outcome for group in groups for _, outcome in group.attempts]
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid))
         return cls(metrics, timings, failures, len(outcomes))
+
+    def has_too_many_failures(self, share: float) -> bool:
+        """Whether surely more than this share of the attempts failed: those that are left are biased towards few
+        searches, so that nothing of the step may be trained on or counted."""
+        return surely_more(len(self.failures), self.num_rollouts, share)
+
+
+def too_many_failures(groups: Iterable[TrajectoryGroup], share: float) -> bool:
+    """The same of a step with these groups, before it trains: all groups of the step, also those that it would not
+    train on."""
+    return StepReport.of(groups, {}, {}).has_too_many_failures(share)
+
+
+def checked_report(system: str, given: object) -> StepReport:
+    """What a system's step returned. Raises TrainingError for anything but a StepReport with numbers by name."""
+    if not isinstance(given, StepReport):
+        fault = f"returned an object of the type {type(given).__name__}"
+    elif not (fault := _fault_of(given)):
+        return given
+    raise TrainingError(
+        f"The step of the system {system} {fault}. Expected a StepReport of evoseek.training.rollout_metrics: metrics "
+        "and timings that are numbers (int or float) by name, and the Invalid outcomes among all its rollouts. The "
+        "step is not kept. Correct the system."
+    )
+
+
+def _fault_of(report: StepReport) -> str:
+    """What is wrong with a report, in words; "" for nothing."""
+    failures: Sequence[object] = report.failures
+    if len(failures) > report.num_rollouts or not all(isinstance(one, Invalid) for one in failures):
+        return f"reported {len(failures)} failures of {report.num_rollouts} rollouts"
+    numbers: Iterable[tuple[object, object]] = [*report.metrics.items(), *report.timings.items()]
+    wrong = (pair for pair in numbers if not (isinstance(pair[0], str) and isinstance(pair[1], int | float)))
+    return next((f"reported {name!r} = {value!r} ({type(value).__name__})" for name, value in wrong), "")
 
 
 def describe_failures(failures: Sequence[Invalid], attempts: int, what: str = "rollouts") -> str:

@@ -26,7 +26,7 @@ from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, ValueModel
 from evoseek.learner.reference import AnyForward, with_scores
 from evoseek.learner.sharding import copy_weights, full_state_dict
-from evoseek.loss.base import LossFn, LossInputs, ValueInputs
+from evoseek.loss.base import LossFn, LossInputs, ValueInputs, check_loss
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import wrapped
 from evoseek.policy.deferred_weights import load_deferred
@@ -59,8 +59,10 @@ class Objective:
     ) -> Objective:
         """That of the settings; `loss` and `credit` replace theirs."""
         algorithm = settings.algorithm
+        own = loss or build("loss", settings.loss, settings)
+        check_loss(own)
         return cls(
-            wrapped(loss or build("loss", settings.loss, settings), algorithm),
+            wrapped(own, algorithm),
             credit or build("credit", settings.credit, settings),
             settings.learnt_temperature,
             algorithm.entropy_coefficient > 0,
@@ -172,7 +174,6 @@ class Trainer:
             "compared": compared,
             "kl_coefficient": algorithm.kl_coefficient if in_reward else 0.0,
             "mask_observations": algorithm.mask_observations,
-            "max_invalid": self.settings.run.max_invalid,
         }
         if self.critic is None:
             return GroupUpdate(**shared)
@@ -190,7 +191,6 @@ class Trainer:
             compared=self.ratios(mini_batches, unrecorded=not mask_observations),
             mask_observations=mask_observations,
             loss=objective.loss,
-            max_invalid=self.settings.run.max_invalid,
         )
 
     def own_logprobs(self) -> SampleTransform:

@@ -40,11 +40,10 @@ from itertools import compress
 from statistics import fmean
 from typing import Any
 
-from evoseek.credit.advantages import whiten
+from evoseek.credit.advantages import advantages_of, estimates_of, whiten
 from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
-from evoseek.statistics import surely_more
-from evoseek.types import Invalid, Scored, TrainingSample, Trajectory, TrajectoryGroup
+from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
 
 Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
 SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
@@ -61,9 +60,8 @@ class GroupUpdate:
     put in what the loss compares with its forward pass: the logprobs of a reference policy, or those that replace the
     sampler's as `old_logprobs` (see `prepared`). The KL penalty of `kl_coefficient` is subtracted from the rewards.
     Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
-    ablation. `loss` is the learner's own unless another one is given, where the learner is shared. Nothing is trained
-    on where surely more than `max_invalid` of the attempts failed: those that are left are biased towards few searches.
-    The step is counted all the same.
+    ablation. `loss` is the learner's own unless another one is given, where the learner is shared. Without groups the
+    step is counted all the same.
     """
 
     learner: LearnerBase[LossInputs]
@@ -75,7 +73,6 @@ class GroupUpdate:
     kl_coefficient: float = 0.0
     mask_observations: bool = True
     loss: LossFn[LossInputs] | None = None
-    max_invalid: float = 1.0
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         """Advantages, mini-batches of whole groups, one optimizer step each."""
@@ -109,7 +106,7 @@ class GroupUpdate:
         if self.kl_coefficient:
             costs = (sum(kl_penalties(sample, self.kl_coefficient)) for sample in samples)
             rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
-        advantages: list[float | None] = self.credit(rewards, [sample.group for sample in samples])
+        advantages = advantages_of(self.credit, rewards, [sample.group for sample in samples])
         return [
             replace(sample, advantages=tuple(advantage if acts else 0.0 for acts in sample.loss_mask))
             for sample, advantage in zip(samples, advantages, strict=True)
@@ -117,10 +114,7 @@ class GroupUpdate:
         ]
 
     def scored(self, groups: Sequence[TrajectoryGroup]) -> tuple[list[TrainingSample], list[float]]:
-        """The samples without advantages, and their rewards; none where too many attempts failed."""
-        outcomes = [outcome for group in groups for _, outcome in group.attempts]
-        if surely_more(sum(isinstance(outcome, Invalid) for outcome in outcomes), len(outcomes), self.max_invalid):
-            return [], []
+        """The samples without advantages, and their rewards."""
         return scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
 
 
@@ -288,7 +282,7 @@ class PPOUpdate(GroupUpdate):
         if self.kl_coefficient:
             rewards = [-cost for cost in compress(kl_penalties(sample, self.kl_coefficient), sample.loss_mask)]
         rewards[-1] += reward
-        return self.credit(rewards, list(compress(sample.values or (), sample.loss_mask)))
+        return estimates_of(self.credit, rewards, list(compress(sample.values or (), sample.loss_mask)))
 
 
 def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:

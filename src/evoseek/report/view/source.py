@@ -23,7 +23,7 @@ from evoseek.policy.source import find_policy
 from evoseek.registry import find
 from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.evaluation import held_out_score, metric_name, score_text
-from evoseek.report.metrics import ManyMetrics, MetricRow, read_metrics
+from evoseek.report.metrics import ManyMetrics, MetricRow, counted_in, read_metrics
 from evoseek.report.view.rollouts import Credit, credit_of
 from evoseek.runs import RunDirectory
 from evoseek.statistics import Interval
@@ -121,10 +121,15 @@ class Source:
         return list(read_metrics(self.run.metrics))
 
     @cached_property
+    def counted(self) -> list[MetricRow]:
+        """Those of them that say how the policy does."""
+        return counted_in(self.run, self.rows)
+
+    @cached_property
     def headline(self) -> str:
         """The held-out score of the first and the last evaluation, each with its 95 % interval (Wilson's: that of right
         and wrong answers, and an upper bound of the width for graded ones); empty with fewer than two evaluations."""
-        found = [row for row in self.rows if None not in (row.get("eval/reward"), row.get("eval/n"))]
+        found = [row for row in self.counted if None not in (row.get("eval/reward"), row.get("eval/n"))]
         if len(found) < 2 or any(not 0 <= (row["eval/reward"] or 0) <= 1 for row in found):
             return ""
         first, last = (score_text(held_out_score(row)) for row in (found[0], found[-1]))
@@ -135,13 +140,13 @@ class Source:
     def warnings(self) -> list[tuple[int, str]]:
         """The warnings of training for these metrics, each after the step at which it began, in order."""
         found: list[tuple[int, str]] = []
-        last = self.rows[-_REPLAYED:]
+        last = self.counted[-_REPLAYED:]
         step = 0
 
         def notify(text: str) -> None:
             found.append((step, text))
 
-        earlier = self.rows[: len(self.rows) - len(last)]
+        earlier = self.counted[: len(self.counted) - len(last)]
         sink = AlarmedMetrics(ManyMetrics(), notify, earlier=earlier, relative=self._is_relative)
         for row in last:
             step = int(row["step"] or 0)
