@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean, pstdev, stdev
+from typing import cast
 
 from evoseek.errors import TrainingError
 from evoseek.reward.shaping import unshaped
@@ -67,10 +68,10 @@ def checked_report(system: str, given: object) -> StepReport:
 
 def _fault_of(report: StepReport) -> str:
     """What is wrong with a report, in words; "" for nothing."""
-    failures: Sequence[object] = report.failures
+    failures = cast("Sequence[object]", report.failures)
     if len(failures) > report.num_rollouts or not all(isinstance(one, Invalid) for one in failures):
         return f"reported {len(failures)} failures of {report.num_rollouts} rollouts"
-    numbers: Iterable[tuple[object, object]] = [*report.metrics.items(), *report.timings.items()]
+    numbers = cast("Iterable[tuple[object, object]]", [*report.metrics.items(), *report.timings.items()])
     wrong = (pair for pair in numbers if not (isinstance(pair[0], str) and isinstance(pair[1], int | float)))
     return next((f"reported {name!r} = {value!r} ({type(value).__name__})" for name, value in wrong), "")
 
