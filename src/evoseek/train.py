@@ -27,6 +27,7 @@ from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, read_metrics
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
+from evoseek.rollout.roller import askable
 from evoseek.runs import RunDirectory
 from evoseek.settings import changeable, defaults_of, lookup, with_setting
 from evoseek.training.context import Objects
@@ -38,7 +39,7 @@ from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.rollbacks import Rollbacks, Row
 from evoseek.training.run_state import RunState
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import Stages, check_run, settings_in
+from evoseek.training.stages import Stages, check_run, check_stages, settings_in
 
 
 def train_together(
@@ -205,6 +206,8 @@ def training_loop(
     ranks.barrier()
     with TrainingContext(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
         plan = _plan(own, context)
+        if checkpoint is None:  # a later stage that has too few could not be corrected when it begins
+            check_stages(settings, context.asked)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
             _claim(run, settings, context)
@@ -274,6 +277,9 @@ def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None
     if not settings.evaluation.path:
         return plan.measure
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")[: settings.evaluation.limit]
+    questions, left_out = askable(questions, plan.eval_roller, setting="evaluation.path")
+    if left_out:
+        context.notify(left_out)
     own = questions[ranks.rank :: ranks.size]
     roller = plan.eval_roller.at(settings.held_out_temperature)
 

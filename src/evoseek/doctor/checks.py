@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -30,7 +31,7 @@ from evoseek.prompt import rendered
 from evoseek.registry import build
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.settings import lookup
-from evoseek.training.inputs import questions_to_write, training_sources
+from evoseek.training.inputs import questions_to_write, read_questions, training_sources
 from evoseek.training.memory_needs import describe_needs, memory_needs, step_rollouts
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import check_run
@@ -231,9 +232,22 @@ def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
         yield fine("questions", f"at most {written} are written about the documents (a cold start), a tenth held out")
     for setting, read in training_sources(settings).items():
         yield tried(setting, read)
+    if context.has_model:
+        yield from _too_long(settings)
     if not settings.evaluation.path and not written:
         words = "No held-out questions: training is not evaluated."
         yield warning("evaluation.path", words, "Name labelled questions as evaluation.path, if there are any.")
+
+
+def _too_long(settings: TrainingSettings) -> Iterator[Diagnosis]:
+    """A warning for a file whose longest question leaves the solver no room to write."""
+    for setting in ("questions.path", "evaluation.path"):
+        with suppress(EvoseekError):  # a file that cannot be read has been reported
+            texts = (one.text for one in read_questions(lookup(settings, setting) or "", setting=setting))
+            shown, most = rendered(settings, "solver", max(texts, key=len)), settings.rollout.max_total_tokens
+            if shown.tokens >= most:
+                words = f"The prompt of the longest question has {shown.tokens} tokens, and a rollout may have {most}."
+                yield warning(setting, f"{words} Such questions are left out.", "Raise rollout.max_total_tokens.")
 
 
 def check_directory(context: DoctorContext) -> Iterator[Diagnosis]:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import cast
 
 from evoseek.env.environments import HistoryEnv
-from evoseek.errors import ToolError
+from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import Chat, Environment, Renderer, RewardFn, Sampler
 from evoseek.rollout.calls import NO_TOOL, Watch, unwatched
 from evoseek.rollout.limits import Limits
@@ -31,6 +31,7 @@ REFILLS = 2
 
 _ENOUGH = 10  # number of searches that distinguishes a broken engine from queries that match nothing
 _SHOWN = 80  # characters of a query
+_NAMED = 5  # questions that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +57,10 @@ class Roller:
     def prompt_length(self, question: Question) -> int:
         """Tokens of a question's prompt."""
         return len(self.renderer.render_prompt(self.env.messages(question)))
+
+    def can_ask(self, question: Question) -> bool:
+        """Whether the prompt leaves room for a token: without any, a rollout cannot begin."""
+        return self.prompt_length(question) < self.limits.max_total_tokens
 
     def has_room(self, question: Question) -> bool:
         """Whether the prompt leaves room for a whole turn, or for half of all tokens where a turn may be longer."""
@@ -110,6 +115,27 @@ class Roller:
             tuple(outcome for _, outcome, _ in members),
             tuple(failed for _, _, replaced in members for failed in replaced),
         )
+
+
+def askable(questions: Sequence[Question], roller: Roller, *, setting: str) -> tuple[list[Question], str]:
+    """The questions whose prompts leave room to write, and in words which of them do not ("": none). `setting` names
+    their file in the words. Raises ConfigError if none is left."""
+    kept, too_long = list[Question](), list[Question]()
+    for question in questions:
+        (kept if roller.can_ask(question) else too_long).append(question)
+    if not too_long:
+        return kept, ""
+    named = ", ".join(repr(question.id) for question in too_long[:_NAMED])
+    named += f" and {len(too_long) - _NAMED} more" if len(too_long) > _NAMED else ""
+    longest = max(map(roller.prompt_length, too_long))
+    words = (
+        f"{len(too_long)} of {len(questions)} questions of {setting} are left out, since their prompts leave no room "
+        f"to write: the longest has {longest} tokens, and a rollout may have {roller.limits.max_total_tokens} in all "
+        f"(rollout.max_total_tokens). Their ids: {named}."
+    )
+    if questions and not kept:
+        raise ConfigError(f"{words} None is left. Raise rollout.max_total_tokens, or use a shorter prompt.")
+    return kept, words
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,7 +119,7 @@ class SearchR1:
         context.report_models()
         solver = context.solver(searched)
         asked = settings.questions
-        questions = chosen(context.questions(), asked.where)
+        questions = chosen(context.questions(solver), asked.where)
         order = QuestionOrder.of(asked)
         order(questions, seed=0, step=1, size=asked.per_step, passes=Passes())  # refused before anything is loaded
         system = cls(

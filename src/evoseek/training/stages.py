@@ -43,6 +43,7 @@ from evoseek.settings import (
 from evoseek.training.inputs import WRITTEN_FIELDS, questions_to_write, training_questions
 from evoseek.training.question_order import Passes, QuestionOrder, chosen
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
+from evoseek.types import Question
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -211,13 +212,15 @@ def check_run(settings: TrainingSettings, run: RunDirectory | None = None) -> No
     check_settings(settings)
 
 
-def check_stages(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions. Questions that
-    a cold start has yet to write cannot be counted: for these, only the metadata fields that choose them are checked.
+def check_stages(settings: TrainingSettings, questions: Sequence[Question] | None = None) -> None:
+    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions (None: those of
+    the settings). Questions that a cold start has yet to write cannot be counted: for these, only the metadata fields
+    that choose them are checked.
     """
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
     is_cold = questions_to_write(settings) > 0
-    questions = training_questions(settings)[0] if stages and not is_cold else []
+    if questions is None:
+        questions = training_questions(settings)[0] if stages and not is_cold else []
     if is_cold:
         _check_written(settings)
     for stage in stages:
