@@ -192,7 +192,7 @@ def training_loop(
     The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
     policy. Raises EvoseekError.
     """
-    check_run(settings, run)
+    check_run(settings, run, ranks.size)
     checkpoint = agreed_checkpoint(run.path, ranks)
     position = checkpoint.position if checkpoint else None
     stages = Stages.of(settings, position)

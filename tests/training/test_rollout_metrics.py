@@ -36,7 +36,10 @@ def test_the_share_of_searches_that_found_nothing():
     """Two of three searches; a call without a query is none."""
     found = (Passage("p", "d", "kalo", "text"),)
     calls = [("kalo", found), ("meri", ()), (" ", ()), ("tolu", ())]
-    results = tuple(ToolResult(ToolCall("search", {"query": query}), "", passages) for query, passages in calls)
+    results = tuple(
+        ToolResult(ToolCall("search", {"query": query}), "", passages, queries=(query.strip(),))
+        for query, passages in calls
+    )
     made = replace(trajectory(StopReason.ANSWERED, 4), tool_results=results)
     metrics = rollout_metrics([TrajectoryGroup("a", (made,), (Scored(1.0),))])
     assert metrics["tools/empty_frac"] == pytest.approx(2 / 3)

@@ -19,7 +19,7 @@ from evoseek.systems.search_r1 import SearchR1
 from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 from evoseek.training.plan import TrainingContext
-from evoseek.training.trainer import check_dtype, computes_alike, load_trainable, reads_rows, without_old_logprobs
+from evoseek.training.trainer import computes_alike, load_trainable, reads_rows, without_old_logprobs
 from evoseek.training.update import PPOUpdate
 from evoseek.types import Passage, Question, TrainingSample
 
@@ -177,13 +177,6 @@ def test_a_run_tells_what_it_trains_and_how(places, tmp_path, options, words):
     assert [line for line in told if line.startswith("Training")] == [
         f"Training {words} Samples are packed into one row, without padding."
     ]
-
-
-def test_several_processes_share_weights_in_float32_only():
-    policy = load_policy("tiny", dtype="bfloat16")
-    settings = load_settings(options={"policy.dtype": "bfloat16"})
-    with pytest.raises(ConfigError, match=r"2 processes share the weights in float32 only.*one process"):
-        check_dtype(settings, policy, Ranks(0, 2, torch.device("cpu")))
 
 
 @pytest.mark.parametrize(

@@ -76,8 +76,9 @@ def _diagnoses(
     with end_on_interrupt():
         from evoseek.cli.settings import chosen_for_model
         from evoseek.doctor.checks import diagnoses
-        from evoseek.doctor.context import DoctorContext, is_here
+        from evoseek.doctor.context import DoctorContext
         from evoseek.doctor.probe import probe
+        from evoseek.policy.shape import is_here
         from evoseek.runs import RunDirectory
         from evoseek.training.given import gather
 

@@ -6,12 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from evoseek.env.environments import HistoryEnv
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import Chat, Environment, Renderer, RewardFn, Sampler
-from evoseek.rollout.calls import NO_TOOL, Watch, unwatched
+from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse, run_trajectory
 from evoseek.types import (
@@ -20,7 +19,6 @@ from evoseek.types import (
     Outcome,
     Question,
     StopReason,
-    ToolCall,
     ToolResult,
     Trajectory,
     TrajectoryGroup,
@@ -177,10 +175,8 @@ async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
 
 
 def searches(trajectories: Sequence[Trajectory]) -> list[ToolResult]:
-    """The results of calls that asked an engine for something: `search` or `web_search`, with a query, where the
-    rollout has that tool."""
-    results = (result for trajectory in trajectories for result in trajectory.tool_results if _query(result.call))
-    return [result for result in results if result.passages or not result.text.startswith(NO_TOOL)]
+    """The results of calls that asked an engine for something."""
+    return [result for trajectory in trajectories for result in trajectory.tool_results if any(result.queries)]
 
 
 def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:
@@ -198,7 +194,7 @@ def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:
     return Invalid(
         StopReason.TOOL_FAILED,
         f"The search engine found nothing in any of {len(made)} searches, the first for "
-        f"{_query(made[0].call)[:_SHOWN]!r}. Its index is empty or lost, or what the policy searches for is not in it: "
+        f"{made[0].queries[0][:_SHOWN]!r}. Its index is empty or lost, or what the policy searches for is not in it: "
         "try a query of your own",
     )
 
@@ -212,13 +208,3 @@ def failed_if_nothing_found(groups: Sequence[TrajectoryGroup]) -> list[Trajector
     """The groups as they are; all Invalid where the engine found nothing for any of them."""
     failure = nothing_found([trajectory for group in groups for trajectory in group.trajectories])
     return [as_failed(group, failure) for group in groups] if failure else list(groups)
-
-
-def _query(call: ToolCall) -> str:
-    """The query of a call; "" if it is no search, or has no query."""
-    if call.name == "search":
-        queries: object = [call.arguments.get("query")]
-    else:
-        queries = call.arguments.get("queries") if call.name == "web_search" else None
-    texts = cast("list[object]", queries) if isinstance(queries, list) else []
-    return next((text.strip() for text in texts if isinstance(text, str)), "")

@@ -194,6 +194,11 @@ class DrZero:
             return min(self.run.steps, self.dr_zero.steps)
 
         @property
+        def policies(self) -> int:
+            """The solver and the proposer."""
+            return 1 if self.dr_zero.one_policy else 2
+
+        @property
         def proposer_learns(self) -> bool:
             """Unless it is frozen, or has no steps."""
             return self.dr_zero.proposer_steps > 0 and self.proposer.frozen_after != 0

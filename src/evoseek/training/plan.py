@@ -28,7 +28,7 @@ from evoseek.training.loop import Evaluate, System, do_nothing
 from evoseek.training.probe import Probed
 from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
-from evoseek.training.settings import TrainingSettings
+from evoseek.training.settings import PUT_OFF, TrainingSettings
 from evoseek.training.trainer import Objective, Trainer, load_trainable, samples_apart
 from evoseek.types import Question, TrajectoryGroup
 
@@ -176,10 +176,7 @@ class TrainingContext(Context):
         """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off
         if put_off and not (isinstance(solver.sampler, TorchSampler) and solver.renderer.put_off(())):
-            raise ConfigError(
-                f"rollout.put_off is {settings.put_off}, but answers can be put off only with the embedded sampler "
-                "(sampler.name = torch) and the format tags (policy.format). Choose these, or leave it out."
-            )
+            raise ConfigError(PUT_OFF.format(settings.put_off))
         return QuestionRollouts(solver, self.training_reward, self.trajectories, size, self.ranks, label, put_off)
 
     def plan(

@@ -203,13 +203,21 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
     return staged
 
 
-def check_run(settings: TrainingSettings, run: RunDirectory | None = None) -> None:
-    """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse, without loading a
-    model: in a new one also a setting that is not its system's default and has no effect, and as `check_stages`."""
+def check_run(settings: TrainingSettings, run: RunDirectory | None = None, processes: int = 1) -> None:
+    """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse in so many processes,
+    without loading a model: in a new one also a setting that is not its system's default and has no effect, and as
+    `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run refuse."""
     if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_effect(settings, changed(settings))
         check_stages(settings)
+        if processes > 1 and lookup(settings, "cold_start.questions"):
+            raise ConfigError(
+                f"A cold start is made by one process, but this would be {processes}. Give the command without "
+                "--processes, end it by Ctrl-C after a step of the run itself, and resume with --processes."
+            )
     check_settings(settings)
+    for problem in settings.problems_of_run(processes):
+        raise ConfigError(problem)
 
 
 def check_stages(settings: TrainingSettings, questions: Sequence[Question] | None = None) -> None:
