@@ -28,8 +28,9 @@ from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, re
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
 from evoseek.rollout.roller import askable
-from evoseek.runs import RunDirectory
+from evoseek.runs import RunDirectory, flatten
 from evoseek.settings import changeable, defaults_of, lookup, with_setting
+from evoseek.settings_tree import words_of
 from evoseek.training.context import Objects
 from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
@@ -40,6 +41,7 @@ from evoseek.training.rollbacks import Rollbacks, Row
 from evoseek.training.run_state import RunState
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import Stages, check_run, check_stages, settings_in
+from evoseek.trust import names_code
 
 
 def train_together(
@@ -113,14 +115,15 @@ def train(
             record("Ctrl-C, or a signal to end (SIGTERM)")
         elif not is_over:
             record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
-    _report_end(ended, settings, run, console, is_over=is_over)
+    _report_end(ended, settings, run, console, is_over=is_over, has_objects=objects is not None and objects.are_given)
     return ended
 
 
 def _report_end(
-    ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool
+    ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool, has_objects: bool
 ) -> None:
-    """Print where training ended, why, and the command that continues it."""
+    """Print where training ended, why, and the command that continues it: it names the code of a user's own again,
+    which the run's config alone may not."""
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
         return
@@ -130,7 +133,9 @@ def _report_end(
     say(console, f"Trained {run.path} to step {ended.step}.")
     usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps
     if usual > settings.run.steps == ended.step:
-        words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
+        own = {key: value for key, value in flatten(settings.resolved()).items() if names_code(value, key)}
+        words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}{words_of(own)}"
+        words = "give the same parts and more run.steps." if has_objects else words
         say(console, f"Training ended because run.steps is {ended.step}. To train further: {words}")
 
 

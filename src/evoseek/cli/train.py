@@ -125,13 +125,14 @@ def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping
         check_run(given.read(), directory, processes)
         _train_together(given.read(), processes)
     with end_on_interrupt():
+        from evoseek.report.status import is_writing_questions
         from evoseek.run import Run
 
     is_first = os.environ.get("RANK", "0") == "0"
     settings = chosen_for_model(given.read(), run=directory, console=Console(quiet=not is_first))
     run = Run(directory=directory, settings=settings, console=Console())
     run.train()
-    if is_first:
+    if is_first and not is_writing_questions(directory.path):
         say(Console(), f"Curves and rollouts: evoseek view {shlex.quote(str(directory.path))}")
     finish(not run.is_interrupted)
 

@@ -13,7 +13,6 @@ from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
-from evoseek.policy.shape import local_config, shape_of
 from evoseek.policy.source import adapter_rank
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import RolloutSettings
@@ -260,6 +259,8 @@ class TrainingSettings(Section):
 
     def problems_of_run(self, processes: int) -> Iterator[str]:
         """What is against training with these settings in so many processes, beyond `problems`."""
+        from evoseek.policy.shape import local_config, shape_of  # imports torch, which the settings do not need
+
         yield from self.dtype_problems(processes)
         if self.lora.rank and adapter_rank(self.policy.model):
             yield (
