@@ -238,6 +238,7 @@ def test_several_processes_are_refused(index: Path, tmp_path: Path, monkeypatch:
 def test_from_passages_alone_to_a_trained_policy_and_resumed(index: Path, tmp_path: Path):
     options = {
         "search.index": str(index),
+        "policy.model": "tiny",
         "cold_start.questions": 120,
         "questions.per_step": 4,
         "rollout.group_size": 4,

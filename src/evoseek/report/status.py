@@ -23,7 +23,7 @@ from evoseek.report.metrics import MetricRow, read_metrics
 from evoseek.reward.functions import lowest_of
 from evoseek.runs import RunDirectory
 from evoseek.settings import lookup
-from evoseek.training.given import read_saved
+from evoseek.training.given import gather, read_saved
 from evoseek.training.settings import TrainingSettings
 from evoseek.trust import foreign_code, is_import_path
 
@@ -91,7 +91,8 @@ class RunStatus:
     @staticmethod
     def read(run: RunDirectory) -> RunStatus:
         """Read the files of a run. Raises EvoseekError for damaged ones."""
-        settings, rows = read_saved(run), read_metrics(run.metrics)
+        is_known = not foreign_code(run.read_config(), run.config)
+        settings, rows = gather(run.config).read() if is_known else read_saved(run), read_metrics(run.metrics)
         return RunStatus(run, settings, rows, read_metrics(run.timings), run.holder(), run.saved_steps)
 
     @property

@@ -13,7 +13,7 @@ from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
-from evoseek.policy.source import adapter_rank
+from evoseek.policy.source import adapter_rank, longest_context
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import RolloutSettings
 from evoseek.search.settings import SearchPart
@@ -259,8 +259,6 @@ class TrainingSettings(Section):
 
     def problems_of_run(self, processes: int) -> Iterator[str]:
         """What is against training with these settings in so many processes, beyond `problems`."""
-        from evoseek.policy.shape import local_config, shape_of  # imports torch, which the settings do not need
-
         yield from self.dtype_problems(processes)
         if self.lora.rank and adapter_rank(self.policy.model):
             yield (
@@ -280,9 +278,9 @@ class TrainingSettings(Section):
             )
         if (put_off := lookup(self, "rollout.put_off")) and self.sampler.name != "torch":
             yield PUT_OFF.format(put_off)
-        most, shape = self.rollout.max_total_tokens, shape_of(local_config(self.policy.model))
-        if shape is not None and shape.longest is not None and most > shape.longest:
-            yield TOO_LONG.format(most, self.policy.model, shape.longest)
+        most, longest = self.rollout.max_total_tokens, longest_context(self.policy.model)
+        if longest is not None and most > longest:
+            yield TOO_LONG.format(most, self.policy.model, longest)
         yield from self.sampler.problems_with(self, processes)
 
     def dtype_problems(self, processes: int) -> Iterator[str]:
