@@ -32,9 +32,7 @@ def check(settings):
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
 def test_it_loads_by_itself_unless_it_has_to_lie_over_another_one(path):
     if over := read_tree(path).get("over"):
-        with pytest.raises(
-            ConfigError, match=f"{name_of(path)} goes over another recipe, {over[0]}.* --config {over[0]}"
-        ):
+        with pytest.raises(ConfigError, match=f"{name_of(path)} goes over another recipe, {over[0]}"):
             load_settings(path)
         for beneath in over:
             check(load_settings([Path(beneath), path]))

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import cast
+from typing import Literal, cast
 
 from rich.filesize import decimal
 
@@ -23,7 +23,7 @@ from evoseek.report.metrics import MetricRow, read_metrics
 from evoseek.reward.functions import lowest_of
 from evoseek.runs import RunDirectory
 from evoseek.settings import lookup
-from evoseek.training.given import gather, read_saved
+from evoseek.training.given import read_saved
 from evoseek.training.settings import TrainingSettings
 from evoseek.trust import foreign_code, is_import_path
 
@@ -91,8 +91,7 @@ class RunStatus:
     @staticmethod
     def read(run: RunDirectory) -> RunStatus:
         """Read the files of a run. Raises EvoseekError for damaged ones."""
-        is_known = not foreign_code(run.read_config(), run.config)
-        settings, rows = gather(run.config).read() if is_known else read_saved(run), read_metrics(run.metrics)
+        settings, rows = read_saved(run), read_metrics(run.metrics)
         return RunStatus(run, settings, rows, read_metrics(run.timings), run.holder(), run.saved_steps)
 
     @property
@@ -147,7 +146,9 @@ class RunStatus:
 
     def warnings(self) -> list[str]:
         """The alarms of the metrics so far, and a note if a batch with numbers that were not finite was kept."""
-        relative = is_relative(find("credit", self.settings.credit.name))
+        credit = self._part("credit")
+        is_known = not is_import_path(credit) or not foreign_code(self.run.read_config(), self.run.config)
+        relative = is_known and is_relative(find("credit", credit))
         found = alarms(self.rows, relative=relative, trajectories=self.run.trajectories)
         dump = f"{self.run.dump} holds a batch with losses or gradients that were not finite."
         return [*found.values(), *([dump] if self.run.dump.is_file() else [])]
@@ -190,7 +191,7 @@ class RunStatus:
             yield "Held-out", "not measured (evaluation.path)"
             return
         first, last = self._score(scored[0]), self._score(scored[-1])
-        metric = self._reward.rpartition(":")[2]
+        metric = self._part("reward").rpartition(":")[2]
         yield "Held-out", f"{metric} {last}" + (f"; at the beginning {first}" if len(scored) > 1 else "")
 
     def _score(self, row: MetricRow) -> str:
@@ -198,16 +199,15 @@ class RunStatus:
         has_interval = score.n and 0 <= score.mean <= 1 and self._is_share
         return f"{score_text(score) if has_interval else f'{score.mean:.3f}'} at step {row['step']:.0f}"
 
-    @property
-    def _reward(self) -> str:
-        """The name of the reward, which may be code that is not imported here."""
-        table = cast("Mapping[str, object]", self.run.read_config().get("reward") or {})
-        return str(table.get("name", self.settings.reward.name))
+    def _part(self, kind: Literal["reward", "credit"]) -> str:
+        """The name of a part, which may be code that is not imported here."""
+        table = cast("Mapping[str, object]", self.run.read_config().get(kind) or {})
+        return str(table.get("name", lookup(self.settings, f"{kind}.name")))
 
     @property
     def _is_share(self) -> bool:
         """Whether the reward is known to be no less than 0."""
-        return not is_import_path(self._reward) and lowest_of(find("reward", self._reward)) == 0
+        return not is_import_path(self._part("reward")) and lowest_of(find("reward", self._part("reward"))) == 0
 
     def _roles(self) -> Iterator[Line]:
         """The last metrics of each role; of a run with one role, of that."""
