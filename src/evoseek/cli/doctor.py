@@ -105,7 +105,8 @@ def _show(diagnoses: Sequence[Diagnosis]) -> None:
     console = Console()
     console.print(table)
     counts = {state: sum(diagnosis.state == state for diagnosis in diagnoses) for state in _STYLES}
-    console.print(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['fault']} faults")
+    number = {name: f"{counts[name]} {name}{'' if counts[name] == 1 else 's'}" for name in ("warning", "fault")}
+    console.print(f"{counts['ok']} ok, {number['warning']}, {number['fault']}")
 
 
 def _plain(text: str) -> str:
