@@ -253,6 +253,6 @@ def test_servers_compute_in_the_type_in_which_the_learner_does(words, monkeypatc
 
 
 def test_every_recipe_that_computes_in_bfloat16_is_served_in_it():
-    computing = [load_settings([recipe]) for recipe in recipes().values()]
+    computing = [load_settings([recipe], options={"policy.model": "tiny"}) for recipe in recipes().values()]
     served = {settings.served_dtype for settings in computing if settings.learner.bf16}
     assert served == {"bfloat16"}

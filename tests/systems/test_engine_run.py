@@ -153,7 +153,9 @@ def test_a_server_that_fails_after_the_start_gives_no_reward(places, tmp_path):
 
 def test_every_recipe_can_be_sampled_by_servers():
     for recipe in recipes().values():
-        settings = load_settings([recipe], options={"sampler.name": "vllm", "sampler.urls": ["http://a"]})
+        settings = load_settings(
+            [recipe], options={"policy.model": "tiny", "sampler.name": "vllm", "sampler.urls": ["http://a"]}
+        )
         assert settings.sampler.name == "vllm"
 
 
