@@ -25,6 +25,7 @@ from evoseek.reference import settings_of
 from evoseek.registry import KINDS
 from evoseek.run import Run
 from evoseek.settings import changed, check_effect, check_settings
+from evoseek.settings_tree import read_tree
 from evoseek.training.given import gather
 
 ROOT = Path(__file__).parents[1]
@@ -63,8 +64,9 @@ def test_test_command_is_what_ci_runs():
 
 
 def test_recipes_are_valid():
-    for name in recipes():
-        settings = gather(Path(name)).read()
+    for name, path in recipes().items():
+        beneath = read_tree(path).get("over", [])[:1]
+        settings = gather([Path(one) for one in (*beneath, name)]).read()
         check_settings(settings)
         check_effect(settings, changed(settings))
 

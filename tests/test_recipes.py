@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.errors import ConfigError
 from evoseek.recipes import FOLDER, purpose, recipes
 from evoseek.runs import flatten
 from evoseek.settings import changed, check_effect, check_settings, lookup
@@ -29,8 +30,13 @@ def check(settings):
 
 
 @pytest.mark.parametrize("path", RECIPES, ids=name_of)
-def test_it_loads_by_itself(path):
-    config = load_settings(path)
+def test_it_loads_by_itself_unless_it_has_to_lie_over_another_one(path):
+    if over := read_tree(path).get("over"):
+        with pytest.raises(ConfigError, match=f"{name_of(path)} goes over another recipe, {over[0]}"):
+            load_settings(path)
+        for beneath in over:
+            check(load_settings([Path(beneath), path]))
+    config = load_settings(path, options={"policy.model": "tiny"} if over else {})
     if path.parent.name != "algorithms":
         assert config.run.system == path.parent.name
     check(config)
@@ -43,7 +49,7 @@ def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_name
     before, after = (flatten(load_settings(files).resolved()) for files in (base, [base, path]))
     check(load_settings([base, path]))
     different = {key for key in after if after[key] != before.get(key)}
-    named = flatten(read_tree(path))
+    named = {key: value for key, value in flatten(read_tree(path)).items() if key != "over"}
     parts = tuple(key.removesuffix("name") for key in named if key.endswith(".name"))  # another has other settings
     assert {key for key in different if not key.startswith(parts)} <= named.keys()
     assert different or (path.stem, model) in {("hops_4321", "3b"), ("hops_4321", "7b")}  # which have that ratio
@@ -52,7 +58,7 @@ def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_name
 @pytest.mark.parametrize("path", [path for path in SELFPLAY if path.parent.name == "dr-zero"], ids=name_of)
 def test_dr_zeros_phases_are_all_reached(path):
     for files in (path, [path.with_name("3b.toml"), path]):
-        config = load_settings(files)
+        config = load_settings(files, options={"policy.model": "tiny"} if "over" in read_tree(path) else {})
         assert config.run.steps >= config.dr_zero.steps
 
 

@@ -12,6 +12,7 @@ from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.settings import LossSettings
 from evoseek.protocols import Environment, MetricSink, Sampler, SearchEngine, Tool
+from evoseek.reference import parts_of
 from evoseek.registry import KINDS, build, check_name, find, settings_class
 from evoseek.search.encoders import Encoder
 from evoseek.training.loop import System
@@ -250,3 +251,10 @@ def test_a_part_is_built_by_its_own_settings():
 
 def test_a_class_whose_build_makes_the_part_is_taken_as_it_is():
     assert find("search", "evoseek.search.lexical:Lexical") is find("search", "lexical")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_part_has_a_sentence_of_its_own(kind):
+    sentences = parts_of(kind).values()
+    assert all(sentences)
+    assert len(set(sentences)) == len(sentences)

@@ -3,11 +3,15 @@
 import asyncio
 import json
 import math
+import shlex
 import sys
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
+from evoseek import trust
+from evoseek.cli.main import app
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.loss.clipped import ClippedLoss
@@ -26,7 +30,7 @@ from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
 from evoseek.train import seconds_left, train, training_loop
 from evoseek.training.context import Context, Objects
-from evoseek.training.given import load_settings
+from evoseek.training.given import gather, load_settings
 from evoseek.training.plan import TrainingContext
 from evoseek.types import Passage, Question, ToolCall
 
@@ -242,6 +246,49 @@ def test_a_run_that_was_shortened_says_how_to_train_on(places, tmp_path):
         command = f"run.steps is 1. To train further: evoseek train --run-dir {run.path} --steps 120"
         assert (command in console.export_text()) == expected
     assert "stopped: run.max_minutes = 1e-09; raise it" in status(run.path)[0][1]
+
+
+OWN = """
+from evoseek.types import ToolResult
+
+def reward(trajectory):
+    return 0.5
+
+class Rows:
+    name, schema = "search", {"type": "function", "function": {"name": "search"}}
+
+    @classmethod
+    def build(cls, settings, context):
+        return cls()
+
+    def for_question(self, question, trajectory_id):
+        return self
+
+    async def __call__(self, call):
+        return ToolResult(call, "42 rows were found")
+"""
+
+
+def test_what_a_run_with_parts_of_ones_own_prints_works_as_printed(places, tmp_path, monkeypatch):
+    """The command that trains further, in a process of its own, whose user has named no code yet; and its tool, which
+    has the name of a search and gives text alone, is trained with."""
+    (tmp_path / "own_parts.py").write_text(OWN)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    run, console = RunDirectory(tmp_path / "run"), Console(record=True, width=1000)
+    del (options := dict(places))["evaluation.path"]
+    options |= {"questions.per_step": 1, "rollout.group_size": 2, "run.steps": 1, "reward.name": "own_parts:reward"}
+    settings = load_settings(options=options | {"tools": [{"name": "own_parts:Rows"}]})
+    with run.locked():
+        train(settings, run, console=console)
+    (line,) = (line for line in console.export_text().splitlines() if "To train further: " in line)
+    words = shlex.split(line.partition("To train further: evoseek ")[2])
+    monkeypatch.setattr(trust, "_named", set())
+    with pytest.raises(ConfigError, match="names code to run"):
+        gather(run.config)
+    words[words.index("--steps") + 1] = "2"
+    result = CliRunner().invoke(app, words)
+    assert result.exit_code == 0, result.output
+    assert run.saved_steps[-1] == 2
 
 
 CREDITS = """

@@ -1,9 +1,13 @@
 """Settings as nested mappings."""
 
+import shlex
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError
-from evoseek.settings_tree import merge, read_tree, tree_of
+from evoseek.settings_tree import merge, read_tree, tree_of, words_of
 
 
 @pytest.mark.parametrize(("name", "text"), [("a.toml", "[run]\nsteps = 1\n"), ("a.json", '{"run": {"steps": 1}}')])
@@ -79,3 +83,16 @@ def test_a_file_that_holds_no_settings(tmp_path, name, text, phrase):
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=phrase):
         read_tree(tmp_path / name)
+
+
+VALUES = st.recursive(
+    st.booleans() | st.integers(-(2**40), 2**40) | st.floats(-1e6, 1e6) | st.text("abc:/ '\"\\[]{}=.,#é\n", min_size=1),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["name", "words"]), inner, max_size=2),
+    max_leaves=5,
+)
+
+
+@given(VALUES.filter(lambda value: not isinstance(value, str)) | st.sampled_from(["mine:Part", "http://a:1/v1", "a b"]))
+def test_settings_are_the_same_after_they_were_printed_for_a_shell(value):
+    option, text = shlex.split(words_of({"table.key": value}))
+    assert (option, tree_of({}, [text])) == ("--set", {"table": {"key": value}})

@@ -47,9 +47,14 @@ def parts_of(kind: str) -> dict[str, str]:
     paths = KINDS[kind].parts
     modules = [path.partition(":")[0] for path in paths.values()]
     return {
-        name: sentence_of(import_module(module) if modules.count(module) == 1 else find(kind, name))
+        name: sentence_of(import_module(module) if modules.count(module) == 1 else _documented(find(kind, name), name))
         for name, module in zip(paths, modules, strict=True)
     }
+
+
+def _documented(part: Any, name: str) -> Any:
+    """What says what a part of this name is: of a class that has several names, what its `by_name` says."""
+    return getattr(part, "by_name", {}).get(name, part)
 
 
 def settings_of(kind: str, name: str) -> list[Setting]:

@@ -174,7 +174,8 @@ class RunDirectory:
             if changed:
                 raise ConfigError(
                     f"The run in {self.path} was begun with another config and can only be resumed with the same "
-                    f"one: {changed}. Restore these settings, or give another --run-dir for a new run."
+                    f"one: {changed}. Restore these settings. {self._onwards('with other ones')}"
+                    + (" What a run changes on its way is named when it begins, in [[stages]]." * ("stages" in config))
                 )
             self._check_inputs({key: (before[key], inputs[key]) for key in sorted(known)})
         if is_dry:
@@ -194,9 +195,16 @@ class RunDirectory:
         if other:
             raise ConfigError(
                 f"The run in {self.path} was begun with other contents of what it reads and can only be resumed with "
-                f"the same: {'; '.join(other)}. Restore what was there (it may lie elsewhere), or give another "
-                "--run-dir for a new run."
+                f"the same: {'; '.join(other)}. Restore what was there (it may lie elsewhere). "
+                f"{self._onwards('with what is there now')}"
             )
+
+    def _onwards(self, how: str) -> str:
+        """How training continues where the run cannot be resumed."""
+        return (
+            f"To continue {how}, begin a new run with the policy of this one and a new optimizer: `--model {self.path} "
+            "--run-dir NEW`."
+        )
 
     def read_inputs(self) -> dict[str, Input]:
         """The recorded inputs; empty for a run of an earlier version. Raises RunError if the record is damaged."""

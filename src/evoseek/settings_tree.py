@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -65,6 +66,21 @@ def nested(settings: Mapping[str, object]) -> Tree:
     for dotted, value in settings.items():
         tree = merge(tree, _setting(dotted, value))
     return tree
+
+
+def words_of(settings: Mapping[str, object]) -> str:
+    """Settings by dotted names as a command line gives them: " --set key=value ...", quoted for a shell."""
+    return "".join(f" --set {shlex.quote(f'{key}={_worded(value)}')}" for key, value in settings.items())
+
+
+def _worded(value: object, *, inner: bool = False) -> str:
+    """A value as `_parse_value` reads it; a text that is not `inner` needs no quotes."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return f"{{{', '.join(f'{key} = {_worded(one, inner=True)}' for key, one in items if one is not None)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_worded(one, inner=True) for one in cast('list[object]', value))}]"
+    return value if isinstance(value, str) and not inner else json.dumps(value, ensure_ascii=False)
 
 
 def _setting(dotted: str, value: object) -> Tree:

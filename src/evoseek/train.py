@@ -27,8 +27,10 @@ from evoseek.report.alarms import AlarmedMetrics
 from evoseek.report.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, counted, read_metrics
 from evoseek.report.printable import say
 from evoseek.report.progress import STOPPING, TrainingProgress
-from evoseek.runs import RunDirectory
+from evoseek.rollout.roller import askable
+from evoseek.runs import RunDirectory, flatten
 from evoseek.settings import changeable, defaults_of, lookup, with_setting
+from evoseek.settings_tree import words_of
 from evoseek.training.context import Objects
 from evoseek.training.inputs import inputs_of, keep_feedback, read_questions
 from evoseek.training.interrupt import stop_on_interrupt
@@ -38,7 +40,8 @@ from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.rollbacks import Rollbacks, Row
 from evoseek.training.run_state import RunState
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import Stages, check_run, settings_in
+from evoseek.training.stages import Stages, check_run, check_stages, settings_in
+from evoseek.trust import names_code
 
 
 def train_together(
@@ -114,7 +117,7 @@ def train(
             record("Ctrl-C, or a signal to end (SIGTERM)")
         elif not is_over:
             record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
-    _report_end(ended, settings, run, console, is_over=is_over)
+    _report_end(ended, settings, run, console, is_over=is_over, has_objects=objects is not None and objects.are_given)
     return ended
 
 
@@ -138,9 +141,10 @@ def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[s
 
 
 def _report_end(
-    ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool
+    ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool, has_objects: bool
 ) -> None:
-    """Print where training ended, why, and the command that continues it."""
+    """Print where training ended, why, and the command that continues it: it names the code of a user's own again,
+    which the run's config alone may not."""
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
         return
@@ -150,7 +154,9 @@ def _report_end(
     say(console, f"Trained {run.path} to step {ended.step}.")
     usual = with_setting(settings, "run.steps", defaults_of(settings).run.steps).planned_steps
     if usual > settings.run.steps == ended.step:
-        words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}"
+        own = {key: value for key, value in flatten(settings.resolved()).items() if names_code(value, key)}
+        words = f"evoseek train --run-dir {shlex.quote(str(run.path))} --steps {usual}{words_of(own)}"
+        words = "give the same parts and more run.steps." if has_objects else words
         say(console, f"Training ended because run.steps is {ended.step}. To train further: {words}")
 
 
@@ -212,7 +218,7 @@ def training_loop(
     The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
     policy. Raises EvoseekError.
     """
-    check_run(settings, run)
+    check_run(settings, run, ranks.size)
     checkpoint = agreed_checkpoint(run.path, ranks)
     position = checkpoint.position if checkpoint else None
     stages = Stages.of(settings, position)
@@ -227,6 +233,8 @@ def training_loop(
     ranks.barrier()
     with TrainingContext(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
         plan = _plan(own, context)
+        if checkpoint is None:  # a later stage that has too few could not be corrected when it begins
+            check_stages(settings, context.asked)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
             _claim(run, settings, context)
@@ -296,6 +304,9 @@ def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None
     if not settings.evaluation.path:
         return plan.measure
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")[: settings.evaluation.limit]
+    questions, left_out = askable(questions, plan.eval_roller, setting="evaluation.path")
+    if left_out:
+        context.notify(left_out)
     own = questions[ranks.rank :: ranks.size]
     roller = plan.eval_roller.at(settings.held_out_temperature)
 

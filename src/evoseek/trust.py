@@ -50,13 +50,23 @@ def allow_code(settings: object) -> None:
 def check_code(settings: object, file: Path) -> None:
     """Raises ConfigError if settings in a file that anybody may have made name code, a server or a key that no settings
     of the user's own name."""
-    if (foreign := sorted(set(_code_in(settings)) - _named)) and not _is_trusted(file):
+    if foreign := foreign_code(settings, file):
         raise ConfigError(
             f"{file} names code to run, or servers and keys: {', '.join(foreign)}. The file may come from somebody "
             "else, so this is not used unless it is asked for. Look at it; then, if you trust all that lies in its "
             f"folder, set {VARIABLE}={file.absolute().parent}, or, for a run, name the same in your own "
             "evoseek.toml (for `evoseek train` also with --config or --set)."
         )
+
+
+def foreign_code(settings: object, file: Path) -> list[str]:
+    """The code, servers and keys that settings in a file name, and that no settings of the user's own name."""
+    return [] if _is_trusted(file) else sorted(set(_code_in(settings)) - _named)
+
+
+def names_code(settings: object, name: str = "") -> bool:
+    """Whether settings, or the value of the one of this dotted name, name code, a server or a key."""
+    return next(_code_in(settings, name), None) is not None
 
 
 def _code_in(settings: object, name: str = "") -> Iterator[str]:

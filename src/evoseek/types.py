@@ -291,12 +291,14 @@ _FAILURES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of one tool call: the text shown to the model and the passages behind it."""
+    """The result of one tool call: the text shown to the model and the passages behind it. `queries` are those that a
+    search engine was asked; a call that asked none has none. They are not in a run's record."""
 
     call: ToolCall
     text: str
     passages: tuple[Passage, ...] = ()
     latency_s: float = 0.0
+    queries: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

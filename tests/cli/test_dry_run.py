@@ -4,17 +4,25 @@ import json
 import sys
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
 from evoseek.cli.train import outline
 from evoseek.corpus.questions import save_questions
+from evoseek.doctor.checks import check_plan
+from evoseek.doctor.context import DoctorContext
 from evoseek.errors import ConfigError
+from evoseek.learner.distributed import Ranks
 from evoseek.policy.machine import Machine, cores
+from evoseek.policy.shape import read_config, shape_of
+from evoseek.recipes import recipes
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 from evoseek.training.inputs import inputs_of
+from evoseek.training.memory_needs import fit
 from evoseek.types import Passage, Question
 
 
@@ -143,10 +151,57 @@ def test_stages_and_a_run_that_would_be_resumed(words, tmp_path):
     ]
 
 
+ONE, TWO = "sampler.urls=['http://127.0.0.1:1']", "sampler.urls=['http://127.0.0.1:1', 'http://127.0.0.1:2']"
+
+
+@pytest.mark.parametrize(
+    ("system", "processes", "sets", "refusal"),
+    [
+        ("search-r1", 2, ["policy.dtype=bfloat16"], "share the weights in float32 only"),
+        ("search-r1", 2, ["lora.rank=4", "policy.dtype=bfloat16"], "share the weights in float32 only"),
+        ("search-r1", 1, ["policy.dtype=float16"], "gradients of a policy become 0"),
+        ("search-r1", 2, ["rollout.max_staleness=1"], "rollouts that go on during an update would break"),
+        ("search-r1", 2, ["sampler.name=vllm", ONE], "names 1 servers, but 2 processes"),
+        ("search-r1", 2, ["sampler.name=vllm"], "starts servers only for a single process"),
+        ("search-r1", 1, ["rollout.put_off=0.5", "sampler.name=vllm", ONE], "only with the embedded sampler"),
+        ("search-r1", 1, ["rollout.max_total_tokens=99999"], "was made for at most"),
+        ("search-r1", 2, ["cold_start.questions=9"], "made by one process"),
+        ("dr-zero", 1, ["sampler.name=vllm", ONE], "can hold those of one"),
+        ("dr-zero", 2, ["sampler.name=vllm", TWO, "lora.rank=4"], "trains two policies in 2 processes"),
+        ("dr-zero", 1, ["dr_zero.one_policy=true", "sampler.name=vllm", ONE], ""),
+        ("search-r1", 2, ["sampler.name=vllm", TWO], ""),
+    ],
+)
+def test_the_dry_run_doctor_and_the_run_refuse_the_same_plans(words, tmp_path, system, processes, sets, refusal):
+    options = {"search.index": str(tmp_path / "index"), "policy.model": "tiny"}
+    options |= {"questions.path": str(tmp_path / "q.jsonl")} if system == "search-r1" else {}
+    given = [f"{key}={value}" for key, value in options.items()] + sets
+    line = ["train", system, "--run-dir", str(tmp_path / "run"), "--processes", str(processes), "--dry-run"]
+    result = CliRunner().invoke(app, [*line, *(word for text in given for word in ("--set", text))])
+    settings, run = load_settings(system=system, options=options, sets=sets), RunDirectory(tmp_path / "run")
+    (plan, *_) = [*check_plan(DoctorContext(settings, run, processes))]
+    if not refusal:
+        assert (result.exit_code, plan.state) == (0, "ok"), result.output
+        return
+    assert refusal in str(result.exception)
+    assert plan.state == "fault"
+    assert refusal in plan.words
+    ranks = Ranks(0, processes, torch.device("cpu"))
+    with pytest.raises(ConfigError, match=refusal), training_loop(settings, run, notify=print, ranks=ranks):
+        pass
+
+
+def test_an_estimate_of_memory_that_is_missing_or_too_large_says_so():
+    settings, machine, shape = load_settings(), Machine("cpu", 2**36), shape_of(read_config("tiny"))
+    assert fit(settings, None, machine).words.startswith("No estimate: the sizes of tiny are not known here")
+    assert fit(settings, shape, machine).state == "ok"
+    assert "there is no cuda on this machine" in fit(settings, shape, Machine("cuda", 2**36, is_here=False)).words
+    over = fit(settings, shape, Machine("cpu", 2**20))
+    assert (over.state, over.words[:16]) == ("over", "It does not fit:")
+    assert over.remedy
+
+
 def test_what_a_run_would_refuse_is_refused(words, tmp_path):
-    servers = {"questions.path": str(tmp_path / "q.jsonl"), "sampler.name": "vllm", "sampler.urls": ["http://a"]}
-    with pytest.raises(ConfigError, match="2 processes train together"):
-        list(outline(load_settings(options=servers), RunDirectory(tmp_path / "run"), processes=2, words=[]))
     result = CliRunner().invoke(app, [*words[:-2], "--set", "questions.path=nowhere", "--dry-run"])
     assert "nowhere" in str(result.exception)
     assert not (tmp_path / "run").exists()
@@ -188,3 +243,16 @@ def test_a_run_of_self_play_can_be_resumed_whose_rules_were_decided_by_the_model
     (run / "checkpoints" / "step-000003" / "state.json").touch()
     given = ["dr-zero", "--run-dir", str(run), "--model", "tiny", "--index", str(tmp_path / "index")]
     assert any("resumed after step 3" in line for line in said(["train", *given, "--dry-run"], monkeypatch))
+
+
+@pytest.mark.parametrize(("sets", "dtype"), [([], "float32"), (["learner.bf16=true"], "bfloat16")])
+def test_servers_compute_in_the_type_in_which_the_learner_does(words, monkeypatch, sets, dtype):
+    own = [word for text in ("sampler.name=vllm", *sets) for word in ("--set", text)]
+    (server,) = (line for line in said([*words, *own, "--dry-run"], monkeypatch) if line.startswith("Server: "))
+    assert f" --dtype {dtype} " in server
+
+
+def test_every_recipe_that_computes_in_bfloat16_is_served_in_it():
+    computing = [load_settings([recipe], options={"policy.model": "tiny"}) for recipe in recipes().values()]
+    served = {settings.served_dtype for settings in computing if settings.learner.bf16}
+    assert served == {"bfloat16"}

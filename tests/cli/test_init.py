@@ -6,7 +6,9 @@ import pytest
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
+from evoseek.policy.machine import Machine
 from evoseek.policy.source import origin
+from evoseek.project import open_project
 from evoseek.runs import Input, RunDirectory
 from evoseek.training.given import gather
 
@@ -36,7 +38,7 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
     assert (tree["run"], tree["policy"]) == ({"system": "dr-zero"}, {"model": "tiny"})
     assert gather(file).read().search.index == str(tmp_path / "index")
     assert "reads nothing but generated worlds" in done.stdout
-    assert "evoseek doctor\n  evoseek index\n  evoseek train\n  evoseek eval" in done.stdout
+    assert "evoseek index\n  evoseek doctor\n  evoseek train\n  evoseek eval" in done.stdout
     assert len(file.read_text().splitlines()) < 25
 
 
@@ -84,7 +86,32 @@ def test_the_recipe_follows_system_and_model(init, words, expected, monkeypatch)
     assert tree["project"].get("recipe") == expected["recipe"]
     assert tree["run"]["system"] == expected["system"]
     if name := expected.get("questions"):
-        assert tree["questions"]["path"].endswith(f"/{name}")  # outside the project: absolute
+        assert tree["questions"]["path"] == f"../{name}"  # beside the project
+
+
+def test_a_path_in_the_project_or_beside_it_is_relative_and_any_other_absolute(init, tmp_path):
+    _, file = init("a/b", "--documents", "docs")
+    assert tomllib.loads(file.read_text())["project"]["documents"] == str(tmp_path / "docs")
+    _, file = init("mine", "--documents", "docs")
+    assert tomllib.loads(file.read_text())["project"]["documents"] == "../docs"
+    assert open_project(file).documents == tmp_path / "docs"
+
+
+@pytest.mark.parametrize(
+    ("free", "rank", "said"), [(2**40, None, ""), (16e9, 16, "an adapter is trained"), (1e9, None, "a smaller model")]
+)
+def test_what_does_not_fit_is_trained_as_an_adapter_or_said_not_to_fit(init, tmp_path, monkeypatch, free, rank, said):
+    sizes = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
+    (tmp_path / "half").mkdir()
+    sizes |= {"num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768}
+    (tmp_path / "half" / "config.json").write_text(json.dumps(sizes))
+    monkeypatch.setattr("evoseek.policy.machine.find_machine", lambda device=None: Machine("cpu", int(free)))
+    options = ["--documents", "docs", "--model", "half", "--system", "search-r1", "--questions", "q.jsonl"]
+    done, file = init("mine", *options)
+    assert done.exception is None
+    assert tomllib.loads(file.read_text()).get("lora", {}).get("rank") == rank
+    assert said in done.stdout
+    assert ("does not fit" in done.stdout) == bool(said)
 
 
 def ask_of_hops(folder, *hops):
@@ -109,7 +136,7 @@ def test_a_run_has_the_recipe_of_the_model_that_the_first_run_began_with(init, t
     done, file = init("mine", "--documents", "docs", "--questions", "q.jsonl", "--model", str(trained))
     tree = tomllib.loads(file.read_text())
     assert (tree["project"]["recipe"], tree["project"]["max_words"]) == ("search-r1/smollm2", 40)
-    assert tree["policy"]["model"] == str(trained)
+    assert tree["policy"]["model"] == "../trained"
     assert "show it some first" not in done.stdout  # it has been shown
 
 
@@ -278,4 +305,4 @@ def test_a_project_is_not_overwritten(init):
 def test_paths_are_normalised(init, tmp_path):
     done, file = init("mine", "--documents", "docs/../docs")
     assert done.exception is None
-    assert tomllib.loads(file.read_text())["project"]["documents"] == str(tmp_path / "docs")
+    assert tomllib.loads(file.read_text())["project"]["documents"] == "../docs"

@@ -230,14 +230,15 @@ def test_a_system_without_an_index_is_refused():
 
 
 def test_several_processes_are_refused(index: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.setenv("RANK", "0")
-    with pytest.raises(ConfigError, match=r"one of several"):
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    with pytest.raises(ConfigError, match=r"made by one process, but this would be 2"):
         cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
 
 
 def test_from_passages_alone_to_a_trained_policy_and_resumed(index: Path, tmp_path: Path):
     options = {
         "search.index": str(index),
+        "policy.model": "tiny",
         "cold_start.questions": 120,
         "questions.per_step": 4,
         "rollout.group_size": 4,

@@ -2,10 +2,11 @@ import json
 
 import pytest
 
+from evoseek import trust
 from evoseek.checkpoints import FORMAT, STATE
 from evoseek.errors import RunError
 from evoseek.files import json_digest, remove_directory
-from evoseek.report.status import RunStatus, status
+from evoseek.report.status import RunStatus, is_writing_questions, status
 from evoseek.report.view.source import Source
 from evoseek.runs import RunDirectory
 from evoseek.training.given import load_settings
@@ -163,14 +164,40 @@ def test_a_run_whose_cold_start_is_made_says_so(tmp_path):
     with made.locked():
         lines = status(made.path)
     assert words(lines, "Run")[0].startswith(f"{made.path}: running (process ")
-    assert words(lines, "Run")[0].endswith("; its cold start writes questions")
+    assert words(lines, "Run")[0].endswith("; cold start: writing questions")
+    assert is_writing_questions(made.path)
     assert words(lines, "Next") == []
     learning = RunDirectory(made.path / "cold_start" / "sft")
     with learning.locked():
         learning.claim(load_settings(system="sft").resolved())
-    learning.metrics.write_text('{"step": 3, "loss": 1.5}\n')
-    assert status(made.path) == [
-        ("Run", f"{made.path}: stopped; its cold start learns its demonstrations"),
-        ("Step", "3 of learning"),
-        ("Next", "the command that began it, which goes on where it was"),
-    ]
+    stopped = f"{made.path}: stopped; cold start: learning the demonstrations, step"
+    resumed = ("Next", "the command that began it resumes it")
+    assert status(made.path) == [("Run", f"{stopped} 0"), resumed]
+    learning.metrics.write_text('{"step": 24, "loss": 1.5, "demonstrations/epoch": 0.4223163}\n')  # of 909
+    learning.timings.write_text('{"step": 24, "step/seconds": 60.0}\n')
+    assert status(made.path) == [("Run", f"{stopped} 24 of 57, about 33 min 0 s left"), resumed]
+    assert not is_writing_questions(made.path)
+    source = Source.open(made.path)  # what the printed `evoseek view` opens
+    assert (source.system, source.name) == ("sft", "run: cold start")
+    assert "cold_start/questions.jsonl" in source.notes[0]
+
+
+@pytest.mark.parametrize(
+    "key", ["run.system", "reward.name", "credit.name", "loss.name", "tools", "trackers", "stages"]
+)
+def test_the_status_of_a_run_with_code_of_its_own_imports_none_and_says_how_it_is_resumed(run, key, monkeypatch):
+    config = run.read_config() if key != "stages" else load_settings().resolved()
+    table, _, name = key.partition(".")
+    code = "not_there.at_all:Part"
+    config[table] = (
+        {**config[table], name: code} if name else [{"name": code if key != "stages" else "a", "loss": code}]
+    )
+    run.config.write_text(json.dumps(config))
+    lines = status(run.path)
+    assert words(lines, "System")[0].startswith(code if key == "run.system" else config["run"]["system"])
+    (following,) = words(lines, "Next")
+    assert code in following
+    assert f"evoseek train --run-dir {run.path} --config FILE" in following
+    if key != "credit.name":  # whose class says what a warning is
+        monkeypatch.setattr(trust, "_named", {code})
+    assert key == "credit.name" or words(status(run.path), "Next")[-1] == f'evoseek ask --run-dir {run.path} "..."'

@@ -6,6 +6,7 @@ import pytest
 
 from evoseek.env.environments import SolverEnv
 from evoseek.env.prompts import load_prompts
+from evoseek.policy.encoding import outside, plain, split_trusted, trusted
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult
@@ -70,3 +71,24 @@ def test_a_tool_may_be_told_what_was_written_before_the_call():
     calls = ToolCalls(SolverEnv([Reasoned()], load_prompts("tiny")), Question("q", "who ?", ()), "q/0", Limits())
     turns = [Action("one"), Action("two", (call, call))]
     assert asyncio.run(calls.texts(turns)) == ["after 'one\\ntwo'"] * 2
+
+
+@pytest.mark.parametrize("text", ["word " * 200_000, trusted("meri " * 200_000), trusted("a" + outside("b " * 99_999))])
+def test_a_result_of_any_length_is_cut_before_it_is_encoded_or_kept(text):
+    class Long:
+        name, schema = "search", {"type": "function", "function": {"name": "search"}}
+
+        def for_question(self, question, trajectory_id):
+            return self
+
+        async def __call__(self, call):
+            return ToolResult(call, text)
+
+    limits = Limits(max_total_tokens=100)
+    question = Question("q", "who ?", ("meri",))
+    calls = ToolCalls(SolverEnv([Long()], load_prompts("tiny")), question, "q/0", limits)
+    (shown,) = asyncio.run(calls.texts([Action("", (ToolCall("search", {"query": "kalo"}),))]))
+    assert calls.results[0].text == shown
+    assert len(plain(shown)) == limits.max_result_characters
+    assert plain(text).startswith(plain(shown))
+    assert [kind for kind, _ in split_trusted(shown)] == [kind for kind, _ in split_trusted(text)][:2]

@@ -50,9 +50,9 @@ class Library:
         if query == "hang":
             await asyncio.Event().wait()
         if query == "nothing":
-            return ToolResult(call, "")
+            return ToolResult(call, "", queries=(query,))
         passage = Passage(f"{query}#0", query, query, f"{query} 's mayor is meri .")
-        return ToolResult(call, passage.text, (passage,))
+        return ToolResult(call, passage.text, (passage,), queries=(query,))
 
 
 class Cast(ScriptedSampler):

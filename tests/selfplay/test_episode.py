@@ -13,7 +13,7 @@ from evoseek.errors import DataError
 from evoseek.reward.proposer import DIFFICULTIES, ProposerReward
 from evoseek.rollout.record import TrajectoryRecord, row_of
 from evoseek.selfplay.episode import SelfPlay, Stages, relabel
-from evoseek.selfplay.filters import supporting_passages
+from evoseek.selfplay.filters import Rejection, supporting_passages
 from evoseek.selfplay.tasks import proposal_groups, solver_groups
 from evoseek.training.update import scored_samples
 from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason
@@ -453,3 +453,11 @@ def test_no_stage_takes_time_in_a_batch_that_failed_before_it(stage):
     run(stage({}), 2, stages=stages)
     assert stages.propose > 0
     assert (stages.verify, stages.solve) == (0.0, 0.0)
+
+
+def test_a_question_that_leaves_the_solver_no_room_is_rejected_and_nobody_tries_it(stage):
+    play = stage({"proposals/t0": proposing()})
+    room = play.solver.prompt_length(Question("q", "who is the mayor of kalo ?", ("meri",)))
+    play = replace(play, solver=replace(play.solver, limits=replace(play.solver.limits, max_total_tokens=room)))
+    (episode,) = run(play)
+    assert (episode.rejected, episode.solvers) == (Rejection.TOO_LONG, None)

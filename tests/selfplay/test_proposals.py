@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from evoseek.credit.advantages import group_advantages
 from evoseek.env.environments import passage_task
+from evoseek.errors import ConfigError
 from evoseek.selfplay.tasks import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.training.update import GroupUpdate
 from evoseek.types import (
@@ -193,3 +194,13 @@ def test_readings_are_a_group_a_proposal_beside_the_others_and_bound_to_their_ou
     assert {reading.role for group in groups for reading in group.trajectories} == {"reader"}
     trained = [*proposal_groups(episodes, "requested"), *solver_groups(episodes)]
     assert {trajectory.role for group in trained for trajectory in group.trajectories} == {"proposer"}
+
+
+def test_an_item_without_room_for_its_task_gives_its_place_to_the_next_one():
+    fitting = source(can_ask=lambda task: task.text not in ("p1", "p3"))
+    texts = [task.text for task in fitting(0, 5, "k")]
+    assert set(texts) == {"p0", "p2", "p4"}
+    usual = [task.text for task in source()(0, 5, "k")]
+    assert all(now == before for now, before in zip(texts, usual, strict=True) if before in ("p0", "p2", "p4"))
+    with pytest.raises(ConfigError, match=r"None of the 5 .* room to write"):
+        source(can_ask=lambda task: False)(0, 1, "k")

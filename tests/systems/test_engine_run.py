@@ -6,10 +6,8 @@ from tests.doubles.engines import Failure, ScriptedVLLM
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.policy.load import load_policy
-from evoseek.policy.policy import SamplerContext, SamplerRun
 from evoseek.policy.sampler import TorchSampler
 from evoseek.recipes import recipes
-from evoseek.registry import build
 from evoseek.report.metrics import read_metrics
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
@@ -155,14 +153,10 @@ def test_a_server_that_fails_after_the_start_gives_no_reward(places, tmp_path):
 
 def test_every_recipe_can_be_sampled_by_servers():
     for recipe in recipes().values():
-        settings = load_settings([recipe], options={"sampler.name": "vllm", "sampler.urls": ["http://a"]})
+        settings = load_settings(
+            [recipe], options={"policy.model": "tiny", "sampler.name": "vllm", "sampler.urls": ["http://a"]}
+        )
         assert settings.sampler.name == "vllm"
-
-
-def test_several_processes_are_refused_for_now():
-    own = load_settings(options={"sampler.name": "vllm", "sampler.urls": ["http://127.0.0.1:1"]}).sampler
-    with pytest.raises(ConfigError, match="2 processes train together"):
-        build("sampler", own, SamplerContext(load_policy("tiny"), 64, run=SamplerRun(processes=2)))
 
 
 @pytest.mark.parametrize("rank", [0, 2])

@@ -181,7 +181,7 @@ def test_questions_that_are_solved_again_while_the_engine_finds_nothing_are_not_
 
     async def in_vain(question, key):
         group = await solve(question, key)
-        found_nothing = (ToolResult(call, ""),) * 2
+        found_nothing = (ToolResult(call, "", queries=("kalo",)),) * 2
         return replace(group, trajectories=tuple(replace(t, tool_results=found_nothing) for t in group.trajectories))
 
     system.play.solve = in_vain

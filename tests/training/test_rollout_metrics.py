@@ -38,7 +38,10 @@ def test_the_share_of_searches_that_found_nothing():
     """Two of three searches; a call without a query is none."""
     found = (Passage("p", "d", "kalo", "text"),)
     calls = [("kalo", found), ("meri", ()), (" ", ()), ("tolu", ())]
-    results = tuple(ToolResult(ToolCall("search", {"query": query}), "", passages) for query, passages in calls)
+    results = tuple(
+        ToolResult(ToolCall("search", {"query": query}), "", passages, queries=(query.strip(),))
+        for query, passages in calls
+    )
     made = replace(trajectory(StopReason.ANSWERED, 4), tool_results=results)
     metrics = rollout_metrics([TrajectoryGroup("a", (made,), (Scored(1.0),))])
     assert metrics["tools/empty_frac"] == pytest.approx(2 / 3)
@@ -250,3 +253,16 @@ def test_staleness_is_weighed_by_tokens():
     groups = [TrajectoryGroup("a", (mixed, fresh), (Scored(1.0), Scored(0.0)))]
     assert staleness_metrics(groups, 5) == {"rollout/staleness/mean": 4 * 2 / 12, "rollout/staleness/max": 2.0}
     assert staleness_metrics([], 5) == {}
+
+
+def test_calls_are_counted_by_tool_where_several_are_called():
+    def called(*names):
+        results = tuple(ToolResult(ToolCall(name, {}), "") for name in names)
+        return replace(trajectory(StopReason.ANSWERED, 4), tool_results=results)
+
+    several = TrajectoryGroup("a", (called("search", "sum", "sum"), called("sum")), (Scored(1.0), Scored(0.0)))
+    metrics = rollout_metrics([several])
+    named = {name: value for name, value in metrics.items() if name.startswith("tools/call_frequency")}
+    assert named == {"tools/call_frequency": 2.0, "tools/call_frequency/search": 0.5, "tools/call_frequency/sum": 1.5}
+    one = rollout_metrics([TrajectoryGroup("a", (called("search"),), (Scored(1.0),))])
+    assert [name for name in one if name.startswith("tools/call_frequency")] == ["tools/call_frequency"]

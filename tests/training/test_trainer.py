@@ -17,11 +17,11 @@ from evoseek.policy.load import load_policy, save_policy
 from evoseek.policy.lora import add_adapter
 from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.systems.search_r1 import SearchR1
 from evoseek.train import training_loop
 from evoseek.training.given import load_settings
 from evoseek.training.plan import TrainingContext
-from evoseek.training.trainer import check_dtype, computes_alike, load_trainable, reads_rows, without_old_logprobs
+from evoseek.training.stages import check_run
+from evoseek.training.trainer import computes_alike, load_trainable, reads_rows, without_old_logprobs
 from evoseek.training.update import PPOUpdate
 from evoseek.types import Passage, Question, TrainingSample
 
@@ -200,13 +200,6 @@ def test_a_run_tells_what_it_trains_and_how(places, tmp_path, options, words):
     ]
 
 
-def test_several_processes_share_weights_in_float32_only():
-    policy = load_policy("tiny", dtype="bfloat16")
-    settings = load_settings(options={"policy.dtype": "bfloat16"})
-    with pytest.raises(ConfigError, match=r"2 processes share the weights in float32 only.*one process"):
-        check_dtype(settings, policy, Ranks(0, 2, torch.device("cpu")))
-
-
 @pytest.mark.parametrize(
     ("size", "options", "expected"),
     [
@@ -299,6 +292,5 @@ def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):
         with pytest.raises(ConfigError, match=r"unknown setting rollout.max_staleness \(it is for search-r1"):
             loop_of({}, tmp_path / "c", system, rollout__max_staleness=1)
     settings = load_settings(options=places | {"questions.per_step": 2, "rollout.max_staleness": 2})
-    two = Ranks(0, 2, torch.device("cpu"))
     with pytest.raises(ConfigError, match=r"max_staleness is 2, but 2 processes train together.*Train in one process"):
-        SearchR1.build(settings, TrainingContext(settings, RunDirectory(tmp_path / "d"), ranks=two))
+        check_run(settings, processes=2)

@@ -14,6 +14,7 @@ class EndpointSettings(Section):
     """A model that replies to messages, behind an endpoint or in-process (then on policy.device, in policy.dtype). Its
     prompts are those of policy.prompts. Its replies are greedy, unless its table has a temperature."""
 
+    on_resume = "base_url api_key_env max_tokens concurrency timeout_s attempts"
     model: str = Field(
         default="", description="Model as in policy.model, or its name at the endpoint. Default: no model."
     )
@@ -28,6 +29,15 @@ class EndpointSettings(Section):
         le=10_000,
         description="Maximum number of concurrent calls, or of replies sampled at once by an in-process model.",
     )
+    timeout_s: float = Field(
+        default=300.0,
+        gt=0,
+        le=1e6,
+        description="Seconds that the endpoint may take for a reply; models that reason are slow.",
+    )
+    attempts: int = Field(
+        default=4, ge=1, le=100, description="Number of times a failing endpoint is called before the call has failed."
+    )
 
     def check(self, section: str) -> None:
         """Raises ConfigError if no model is named. `section` names the settings."""
@@ -39,7 +49,7 @@ class EndpointSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        return (Needs("api_key_env", "base_url"),)
+        return (Needs("api_key_env timeout_s attempts", "base_url"),)
 
 
 class AnswererSettings(EndpointSettings):

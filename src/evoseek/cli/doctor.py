@@ -76,8 +76,9 @@ def _diagnoses(
     with end_on_interrupt():
         from evoseek.cli.settings import chosen_for_model
         from evoseek.doctor.checks import diagnoses
-        from evoseek.doctor.context import DoctorContext, is_here
+        from evoseek.doctor.context import DoctorContext
         from evoseek.doctor.probe import probe
+        from evoseek.policy.shape import is_here
         from evoseek.runs import RunDirectory
         from evoseek.training.given import gather
 
@@ -104,7 +105,8 @@ def _show(diagnoses: Sequence[Diagnosis]) -> None:
     console = Console()
     console.print(table)
     counts = {state: sum(diagnosis.state == state for diagnosis in diagnoses) for state in _STYLES}
-    console.print(f"{counts['ok']} ok, {counts['warning']} warnings, {counts['fault']} faults")
+    number = {name: f"{counts[name]} {name}{'' if counts[name] == 1 else 's'}" for name in ("warning", "fault")}
+    console.print(f"{counts['ok']} ok, {number['warning']}, {number['fault']}")
 
 
 def _plain(text: str) -> str:

@@ -136,7 +136,7 @@ def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
     from evoseek.report.evaluation import cost_grid, grids, note, terminal
 
     results = evaluated.results
-    for grid in (*grids(results, evaluated.title), cost_grid(results.costs(("seconds",)))):
+    for grid in (*grids(results, evaluated.title), cost_grid(results.costs(("seconds",)), "Time of a sample")):
         console.print(terminal(grid))
     for text in (note(results), _empty_searches(results)):
         if text:

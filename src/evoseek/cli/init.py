@@ -6,7 +6,7 @@ import json
 import os
 import shlex
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -17,14 +17,17 @@ from evoseek.cli.options import stop_if_dry
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, disk_text
 from evoseek.files import expanded, nearest, write_atomic
-from evoseek.policy.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, check_policy, has_smollm2, origin
+from evoseek.policy.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
 from evoseek.project import NAME
 from evoseek.recipes import recipes
 from evoseek.registry import check_name
 from evoseek.report.printable import say
 from evoseek.reward.answer import evaluable_question
+from evoseek.training.given import gather
+from evoseek.training.interrupt import end_on_interrupt
 
 SELF_PLAY = ("dr-zero", "ssp")
+_RANK = 16  # of an adapter
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
 _MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
 _STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of one hop teach it to search but once
@@ -93,6 +96,7 @@ def init(
     system = system or ("search-r1" if endpoint or questions or is_smollm2(model or "") else "dr-zero")
     options = ProjectOptions(folder, model, endpoint, system, _existing(questions) if questions else None)
     _check(directory, options)
+    options, room = fitting(options)
     text = project_text(options, Path(os.path.normpath(directory.absolute())))
     stop_if_dry([f"{file} would be written:", text])
     try:
@@ -101,8 +105,42 @@ def init(
     except OSError as error:
         raise ConfigError(disk_text(error, f"{file} cannot be written")) from error
     say(console, f"Wrote {file}.")
-    for note in notes(options, directory):
+    for note in (*room, *notes(options, directory)):
         say(console, note)
+
+
+def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
+    """The options with an adapter, if all weights of the model do not fit this machine, and in words what was chosen,
+    or what else to do. What is not on this machine, and the shipped policies, are taken as they are."""
+    if options.model is None or options.model in SHIPPED:
+        return options, []
+    with end_on_interrupt():
+        from evoseek.policy.machine import find_machine
+        from evoseek.policy.shape import local_config, shape_of
+        from evoseek.training.memory_needs import fit
+        from evoseek.training.model_defaults import apply_model_defaults
+
+    if (shape := shape_of(local_config(options.model))) is None:
+        return options, []
+
+    def fits(rank: int) -> tuple[bool, str]:
+        own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
+        files = [Path(recipe) for recipe in options.recipes]
+        settings = apply_model_defaults(gather(files, system=options.system, options=own).read(), find_machine)[0]
+        found = fit(settings, shape, find_machine(settings.policy.device))
+        return found.state != "over", found.words
+
+    is_enough, words = fits(0)
+    if is_enough:
+        return options, []
+    if not adapter_rank(options.model) and fits(_RANK)[0]:
+        return replace(options, rank=_RANK), [
+            f"Training all weights of {options.model} does not fit this machine, so an adapter is trained "
+            f"(lora.rank = {_RANK})."
+        ]
+    smaller = "" if is_smollm2(options.model) else f", such as {SMOLLM2}"
+    remedy = f"Give a smaller model (--model){smaller}, or other settings."
+    return options, [f"Memory: {words} Nor does an adapter. {remedy}"]
 
 
 def is_smollm2(model: str) -> bool:
@@ -154,13 +192,15 @@ def _check(directory: Path, options: ProjectOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProjectOptions:
-    """What a project is to be: absolute paths, the model or the endpoint (NAME@URL), the system."""
+    """What a project is to be: absolute paths, the model or the endpoint (NAME@URL), the system; with a `rank` an
+    adapter is trained."""
 
     documents: Path
     model: str | None
     endpoint: str | None
     system: str
     questions: Path | None = None
+    rank: int = 0
 
     @property
     def origin(self) -> str:
@@ -217,6 +257,8 @@ def project_text(options: ProjectOptions, folder: Path) -> str:
         return "\n".join(lines) + "\n"
     lines += ["", "[run]", f"system = {_text(options.system)}"]
     lines += ["", "[policy]", f"model = {_text(_model(options.model or 'tiny', folder))}"]
+    if options.rank:
+        lines += ["", "[lora]                        # all weights do not fit this machine", f"rank = {options.rank}"]
     if options.questions or options.needs_questions:
         path = _path(options.questions, folder) if options.questions else '"questions.jsonl"'
         table = "evaluation" if options.system in SELF_PLAY else "questions"
@@ -236,7 +278,7 @@ def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
         yield _UNTRAINED.format(system=options.system)
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     trains = "" if options.endpoint else "  evoseek train\n  evoseek eval\n"
-    yield f'Next:\n{here}  evoseek doctor\n  evoseek index\n{trains}  evoseek ask "..."'
+    yield f'Next:\n{here}  evoseek index\n  evoseek doctor\n{trains}  evoseek ask "..."'
 
 
 def _model(model: str, folder: Path) -> str:
@@ -247,8 +289,10 @@ def _model(model: str, folder: Path) -> str:
 
 
 def _path(path: Path, folder: Path) -> str:
-    inside = path.is_relative_to(folder)
-    return _text(os.path.relpath(path, folder) if inside else str(path))
+    """Relative to the project's folder, if the path lies in it or beside it: both can then be moved together."""
+    around = folder.parent
+    is_near = path.is_relative_to(around) and around != around.parent
+    return _text(os.path.relpath(path, folder) if is_near else str(path))
 
 
 def _text(text: str) -> str:

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
+from evoseek.corpus.resumable_jsonl import is_begun
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.project import FEEDBACK, Project, find_project, how_to_name, open_project
@@ -35,7 +36,17 @@ JudgeModel = Annotated[str | None, typer.Option("--model", help="The model that 
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
 FixedSeed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object, everything else on stderr.")]
-GrowingFile = Annotated[Path, typer.Argument(help="The JSONL file to write. The same command resumes it.")]
+
+
+def _growing(path: Path) -> Path:
+    """Refuse a file that cannot be resumed before anything is loaded. Raises ConfigError."""
+    is_begun(path)
+    return path
+
+
+GrowingFile = Annotated[
+    Path, typer.Argument(help="The JSONL file to write. The same command resumes it.", callback=_growing)
+]
 AnswererArgument = Annotated[
     str | None,
     typer.Argument(

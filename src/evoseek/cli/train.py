@@ -114,6 +114,7 @@ def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping
     """Train with the settings of a command line, or say what that would be; `options` are those that its own options
     gave, by dotted names. Without a directory the run is the project's."""
     from evoseek.cli.settings import chosen_for_model, training_run, training_settings
+    from evoseek.training.stages import check_run
 
     run_dir, is_own = training_run(given_dir), given_dir is None
     given = training_settings(options, run_dir, system=system, is_of_project=is_own)
@@ -121,15 +122,17 @@ def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping
     if shared().dry_run:
         _say_plan(given, directory, processes)
     if processes > 1 and "RANK" not in os.environ:
+        check_run(given.read(), directory, processes)
         _train_together(given.read(), processes)
     with end_on_interrupt():
+        from evoseek.report.status import is_writing_questions
         from evoseek.run import Run
 
     is_first = os.environ.get("RANK", "0") == "0"
     settings = chosen_for_model(given.read(), run=directory, console=Console(quiet=not is_first))
     run = Run(directory=directory, settings=settings, console=Console())
     run.train()
-    if is_first:
+    if is_first and not is_writing_questions(directory.path):
         say(Console(), f"Curves and rollouts: evoseek view {shlex.quote(str(directory.path))}")
     finish(not run.is_interrupted)
 
@@ -154,7 +157,7 @@ def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None
 
     console = Console()
     settings = chosen_for_model(given.read(), run=run, console=console, processes=processes if processes > 1 else None)
-    check_run(settings, run)
+    check_run(settings, run, processes)
     defaults = defaults_of(settings).resolved()
     may_differ = changeable(settings, "on_resume")
     run.claim(settings.resolved(), inputs_of(settings), may_differ=may_differ, defaults=defaults, is_dry=True)
@@ -167,7 +170,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     from evoseek.policy.machine import find_machine, oversubscription
     from evoseek.policy.shape import read_config, shape_of
     from evoseek.training.inputs import questions_to_write, training_questions
-    from evoseek.training.memory_needs import describe_needs, memory_needs
+    from evoseek.training.memory_needs import fit
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {settings.trained}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"
@@ -187,11 +190,10 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"
     if crowded := oversubscription(processes, settings.policy.device):
         yield f"Warning: {crowded}"
-    if not settings.learner.is_remote and (shape := shape_of(read_config(settings.policy.model))) is not None:
-        machine = find_machine(settings.policy.device)
-        each = f" (each of {processes} processes)" if processes > 1 else ""
-        yield f"Memory: {describe_needs(memory_needs(settings, shape, processes), machine)}{each}"
-    for command in _servers(settings, run, processes):
+    shape = shape_of(read_config(settings.policy.model))
+    found = fit(settings, shape, find_machine(settings.policy.device), processes)
+    yield f"Memory: {found.words}" + (f" {found.remedy}" if found.state in ("over", "tight") else "")
+    for command in _servers(settings, run):
         yield f"Server: {command}"
 
 
@@ -201,13 +203,13 @@ def _steps(settings: TrainingSettings, run: RunDirectory) -> str:
     return f"{settings.planned_steps} steps" + (f", resumed after step {made}" if made else "")
 
 
-def _servers(settings: TrainingSettings, run: RunDirectory, processes: int) -> list[str]:
+def _servers(settings: TrainingSettings, run: RunDirectory) -> list[str]:
     """The command line of each server that the run would start; its port is one that is free now."""
     sampler = find("sampler", settings.sampler.name)
     if not hasattr(sampler, "planned"):
         return []
     longest, rank = settings.rollout.max_total_tokens, settings.adapter_rank
     commands: Mapping[str, object] = sampler.planned(
-        settings.sampler, run.path / "sampler", longest, settings.policy.dtype, rank, processes
+        settings.sampler, run.path / "sampler", longest, settings.served_dtype, rank
     )
     return [str(command) for command in commands.values()]

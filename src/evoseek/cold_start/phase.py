@@ -41,7 +41,7 @@ from evoseek.settings import lookup, with_setting
 from evoseek.training.context import Context
 from evoseek.training.inputs import inputs_of, questions_to_write
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import check_stages
+from evoseek.training.stages import check_run, check_stages
 
 DEMONSTRATIONS, TIMES = 960, 4
 """So many are learnt, in 57 steps of 16; where there are fewer, each again, but not more than so many times. Epochs are
@@ -96,11 +96,7 @@ def cold_start(
         after = with_setting(after, "questions.path", str(files.questions.absolute()))
     if run.is_begun or settings == after:
         return after
-    if "RANK" in os.environ:
-        raise ConfigError(
-            "A cold start is made by one process, but this is one of several. Give the command without --processes, "
-            "end it by Ctrl-C after a step of the run itself, and resume with --processes."
-        )
+    check_run(settings, run, int(os.environ.get("WORLD_SIZE", "1")))
     load_tokenizer(settings.policy.model)  # a name that is wrong, before minutes of writing
     with run.locked():
         _write_once(settings, files, number, console)

@@ -207,7 +207,7 @@ def open_growing_file(path: Path, settings: Mapping[str, object]) -> Generator[R
     Raises ConfigError or RunError if there is something else at `path`, if it cannot be written, or if another process
     is writing it.
     """
-    begun = _is_begun(path)
+    begun = is_begun(path)
     with held(path):
         file = ResumableJsonl(path, _UNICODE, settings)
         if begun:
@@ -263,7 +263,7 @@ def _cut_torn_line(file: FileIO) -> int:
     return end
 
 
-def _is_begun(path: Path) -> bool:
+def is_begun(path: Path) -> bool:
     """Whether there is a file to resume. Raises ConfigError if there is anything else except an empty file."""
     if path.exists() and not path.is_file():
         raise ConfigError(f"{path} is no file that could be written to. Give the name of a new file.")

@@ -7,6 +7,7 @@ import os
 import platform
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -30,22 +31,12 @@ from evoseek.prompt import rendered
 from evoseek.registry import build
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.settings import lookup
-from evoseek.training.inputs import questions_to_write, training_sources
-from evoseek.training.memory_needs import describe_needs, memory_needs, step_rollouts
+from evoseek.training.inputs import questions_to_write, read_questions, training_sources
+from evoseek.training.memory_needs import fit, step_rollouts
 from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import check_run
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
-_TIGHT = 0.8  # of the free memory
-_MEMORY_REMEDIES = {
-    "process": "Give fewer --processes, or end what else runs.",
-    "learner": "Train an adapter (lora.rank=16), or give a smaller model.",
-    "critic": "Take a credit without a critic (credit.name=group), or give a smaller model.",
-    "activations": "Lower learner.token_budget, or set learner.gradient_checkpointing.",
-    "sampler": "Sample with a server (sampler.name=vllm), or give a smaller model.",
-    "reference": "Train an adapter (lora.rank=16), whose base is the reference, or give a smaller model.",
-    "keys and values": "Lower sampler.slots or rollout.max_total_tokens.",
-}
 _MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
 _LOGS = 100e6  # bytes of trajectories and metrics
 _WEIGHTS = ("*.safetensors", "adapter_model.safetensors", "remote.json")
@@ -83,22 +74,11 @@ def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
 
 def check_memory(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether training fits the free memory."""
-    settings, shape, machine = context.settings, context.shape, context.machine
-    if settings.learner.is_remote or shape is None or not machine.is_here:
-        why = "a service trains" if settings.learner.is_remote else "the sizes of the model are not known here"
-        why = why if machine.is_here else f"there is no {machine.device} on this machine"
-        yield warning("memory", f"No estimate: {why}.", "Watch the memory in the first steps.")
-        return
-    needs = memory_needs(settings, shape, context.processes)
-    need = sum(needs.values()) * (context.processes if machine.is_cpu else 1)
-    words, remedy = describe_needs(needs, machine), _MEMORY_REMEDIES[max(needs, key=lambda name: needs[name])]
-    words += f" (each of {context.processes} processes)" if context.processes > 1 else ""
-    if need > machine.free_bytes:
-        yield fault("memory", f"It does not fit: {words}.", remedy)
-    elif need > _TIGHT * machine.free_bytes:
-        yield warning("memory", f"It is tight: {words}.", remedy)
+    found = fit(context.settings, context.shape, context.machine, context.processes)
+    if found.state == "ok":
+        yield fine("memory", found.words)
     else:
-        yield fine("memory", words)
+        yield (fault if found.state == "over" else warning)("memory", found.words, found.remedy)
 
 
 def check_disk(context: DoctorContext) -> Iterator[Diagnosis]:
@@ -125,9 +105,8 @@ def _run_bytes(context: DoctorContext) -> float:
     if shape is None:
         return _LOGS
     number = 4 if settings.policy.dtype == "float32" else 2
-    parts = 2 if lookup(settings, "dr_zero") is not None else 1
     adapted = settings.adapter_rank > 0
-    each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * parts
+    each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * settings.policies
     return each * (settings.run.keep_checkpoints + 1) + _LOGS
 
 
@@ -231,9 +210,22 @@ def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
         yield fine("questions", f"at most {written} are written about the documents (a cold start), a tenth held out")
     for setting, read in training_sources(settings).items():
         yield tried(setting, read)
+    if context.has_model:
+        yield from _too_long(settings)
     if not settings.evaluation.path and not written:
         words = "No held-out questions: training is not evaluated."
         yield warning("evaluation.path", words, "Name labelled questions as evaluation.path, if there are any.")
+
+
+def _too_long(settings: TrainingSettings) -> Iterator[Diagnosis]:
+    """A warning for a file whose longest question leaves the solver no room to write."""
+    for setting in ("questions.path", "evaluation.path"):
+        with suppress(EvoseekError):  # a file that cannot be read has been reported
+            texts = (one.text for one in read_questions(lookup(settings, setting) or "", setting=setting))
+            shown, most = rendered(settings, "solver", max(texts, key=len)), settings.rollout.max_total_tokens
+            if shown.tokens >= most:
+                words = f"The prompt of the longest question has {shown.tokens} tokens, and a rollout may have {most}."
+                yield warning(setting, f"{words} Such questions are left out.", "Raise rollout.max_total_tokens.")
 
 
 def check_directory(context: DoctorContext) -> Iterator[Diagnosis]:
@@ -258,7 +250,7 @@ def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the settings go together, and what is trained."""
     settings = context.settings
     try:
-        check_run(settings, context.run)
+        check_run(settings, context.run, context.processes)
     except EvoseekError as error:
         yield refused("settings", error)
     words = f"{settings.run.system}: {settings.trained} of {settings.policy.model}, {settings.planned_steps} steps"

@@ -7,14 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from huggingface_hub import try_to_load_from_cache
-
 from evoseek.answer import uses_chat_model
 from evoseek.errors import EvoseekError
-from evoseek.files import expanded
 from evoseek.policy.machine import Machine, find_machine
-from evoseek.policy.shape import ModelShape, read_config, shape_of
-from evoseek.policy.source import find_policy, is_gguf
+from evoseek.policy.shape import ModelShape, is_here, read_config, shape_of
 from evoseek.runs import RunDirectory
 from evoseek.settings import is_given
 from evoseek.training.settings import TrainingSettings
@@ -49,17 +45,6 @@ class DoctorContext:
     def machine(self) -> Machine:
         """The device that the settings name, and its free memory."""
         return find_machine(self.settings.policy.device)
-
-
-def is_here(model: str) -> bool:
-    """Whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
-    source = find_policy(model)
-    if is_gguf(source) or expanded(source).exists():
-        return expanded(source).exists()
-    try:
-        return isinstance(try_to_load_from_cache(source, "config.json"), str)
-    except ValueError:  # no name of the hub: a path that is not there
-        return False
 
 
 @dataclass(frozen=True, slots=True)

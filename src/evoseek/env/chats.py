@@ -15,8 +15,6 @@ from evoseek.protocols import Chat
 
 LONGEST = 4096
 """Maximum number of tokens of prompt and reply together, for an in-process model."""
-TIMEOUT_S = 300.0
-"""Seconds that one call of an endpoint may take: models that reason are slow."""
 
 
 def make_chat(settings: EndpointSettings, *, section: str, seed: int, policy: PolicySettings) -> tuple[Chat, PromptSet]:
@@ -56,7 +54,8 @@ def _endpoint(settings: EndpointSettings, section: str, seed: int) -> EndpointCh
         api_key=key_of(settings.api_key_env, setting=f"{section}.api_key_env"),
         max_tokens=settings.max_tokens,
         temperature=_temperature(settings),
-        timeout_s=TIMEOUT_S,
+        timeout_s=settings.timeout_s,
+        attempts=settings.attempts,
         concurrency=settings.concurrency,
         seed=seed,
     )

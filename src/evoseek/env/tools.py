@@ -116,7 +116,8 @@ class SearchTool:
         if query:
             (passages,) = await search_others(self._engine, [self._searched(query)], [self._hidden], self._k)
         latency = time.perf_counter() - start
-        return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency)
+        asked = (query,) if query else ()
+        return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency, asked)
 
     def _searched(self, query: str) -> str:
         """What the engine gets: the query, after the last words before its call, without the call's own markup."""

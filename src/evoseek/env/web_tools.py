@@ -106,7 +106,7 @@ class WebSearchTool:
         for result in results:
             rollout.found[result.id] = result.id
             rollout.found.setdefault(result.id.split("://", 1)[-1], result.id)
-        return ToolResult(call, self.template.text(searches=searches), tuple(results), latency)
+        return ToolResult(call, self.template.text(searches=searches), tuple(results), latency, tuple(queries))
 
 
 @dataclass(frozen=True, slots=True)

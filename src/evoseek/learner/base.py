@@ -163,7 +163,7 @@ class LearnerBase(ABC, Generic[Inputs]):
             f"{MAX_NON_FINITE} optimizer steps in a row had a non-finite loss or gradient (last: loss {loss}, "
             f"gradient norm {norm}); weights are those of step {self.step}. "
             + (f"The samples of the last one are in {self.dump}. " if self.dump else "")
-            + "Lower the learning rate, or turn bf16 off, and resume from the last checkpoint."
+            + "Lower the learning rate, or turn bf16 off, in a new run with the policy of this one (--model RUN)."
         )
 
     def counters(self) -> dict[str, object]:

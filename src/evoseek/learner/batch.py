@@ -267,7 +267,7 @@ def smaller_budget(
     if largest == 1 or ranks.size > 1:
         raise TrainingError(
             f"Memory ran out in a micro-batch of at most {token_budget} tokens and {largest} samples ({message}). "
-            f"Lower learner.token_budget, {remedy}or limit the length of rollouts (rollout.max_total_tokens), and "
-            "resume from the last checkpoint."
+            f"Lower learner.token_budget, {remedy}and resume from the last checkpoint; or begin a new run with "
+            "the policy of this one (--model RUN) and a smaller rollout.max_total_tokens."
         ) from None
     return token_budget // 2

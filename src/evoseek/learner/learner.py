@@ -164,7 +164,7 @@ class Learner(LearnerBase[Inputs]):
             raise TrainingError(
                 f"Optimizer step {self.step + 1} (learning rate {rate:g}) left weights that are not finite: the policy "
                 "has diverged. It was not saved; the checkpoints made before it are intact. Lower the learning rate "
-                "and resume from the last checkpoint, or from an earlier one if this happens again."
+                "in a new run with the policy of this one (--model RUN)."
             )
 
     def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:

@@ -20,6 +20,7 @@ class LearnerSettings(PartSettings):
     """The optimizer, and how gradients are computed."""
 
     in_stage = "learning_rate"
+    on_resume = "token_budget gradient_checkpointing"  # memory alone: what is computed stays the same
     is_remote: ClassVar[bool] = False  # whether another machine computes
     name: str = Field(default="torch", description="Name of the learner, or package.module:Name of one of your own.")
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Learning rate of AdamW.")

@@ -56,6 +56,18 @@ def harmless(text: str) -> str:
     return _SQUARE.sub(lambda bracket: "&#91;" if bracket[0] == "[" else "&#93;", _ANGLE.sub("&lt;", text))
 
 
+def beginning(text: str, most: int) -> str:
+    """The first `most` characters of marked text, without counting its marks."""
+    if len(text) <= most:
+        return text
+    kept, left = list[str](), most
+    for is_template, piece in split_trusted(text):
+        cut = piece[: max(0, left)]
+        kept.append(trusted(cut) if is_template and cut else cut)
+        left -= len(piece)
+    return "".join(kept)
+
+
 def split_trusted(text: str) -> Iterator[tuple[bool, str]]:
     """Cut marked text into (is template text, piece), in turns: neighbours of one kind are one piece."""
     cut = [(index % 2 == 1, plain(piece)) for index, piece in enumerate(_TRUSTED.split(text))]

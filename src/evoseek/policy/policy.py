@@ -106,12 +106,14 @@ class SamplerRun:
 @dataclass(frozen=True, slots=True)
 class SamplerContext:
     """The context that a sampler is built from: the policy, the longest trajectory in tokens, whether trajectories take
-    their turns in lockstep (see TorchSampler), and the run that it belongs to."""
+    their turns in lockstep (see TorchSampler), the run that it belongs to, and the type of number in which servers
+    compute."""
 
     policy: Policy
     max_length: int
     lockstep: bool = False
     run: SamplerRun = field(default_factory=SamplerRun)
+    dtype: str = "float32"
 
 
 def base_of(policy: Policy) -> Policy:

@@ -7,12 +7,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 
-from evoseek.settings import MANY, Chosen, Count, Needs, PartSettings, Section
+from evoseek.settings import MANY, Chosen, Count, Needs, PartSettings, Section, lookup
 
 Dtype = Literal["float32", "bfloat16", "float16"]
 # The most tokens prefilled in one pass by default: a CPU is fully busy with a small batch, a GPU needs a large one.
 CPU_PREFILL_TOKENS = 2048
 GPU_PREFILL_TOKENS = 16384
+
+ONE_POLICY = (
+    "The run trains all weights of two policies, but its servers can hold those of one. Train adapters (lora.rank "
+    "above 0), which share a base on the same servers, or set sampler.name to torch."
+)
 
 
 class PolicySettings(Section):
@@ -75,6 +80,10 @@ class SamplerSettings(PartSettings):
         "samples (sampling/probe_difference), also before the first step; 0: never.",
     )
 
+    def problems_with(self, settings: Section, processes: int) -> Iterator[str]:
+        """What this sampler cannot do of all that the settings ask for in so many processes, with the remedy."""
+        yield from ()
+
 
 class TorchSamplerSettings(SamplerSettings):
     """Settings of the embedded sampler."""
@@ -128,6 +137,22 @@ class EngineSettings(SamplerSettings):
         """Each server stands there once."""
         if len(set(self.urls)) < len(self.urls):
             yield "sampler.urls names a server twice. Give each address once."
+
+    def problems_with(self, settings: Section, processes: int) -> Iterator[str]:
+        """Servers hold one policy, and each process needs one of its own."""
+        if lookup(settings, "policies") > 1 and not lookup(settings, "adapter_rank"):
+            yield ONE_POLICY
+        if processes > 1 and not self.urls:
+            yield (
+                f"sampler.urls is empty, and a run starts servers only for a single process, but {processes} train "
+                "together. Start them yourself, as --dry-run with one process prints it, and give their addresses in "
+                "sampler.urls."
+            )
+        if self.urls and len(self.urls) < processes:
+            yield (
+                f"sampler.urls names {len(self.urls)} servers, but {processes} processes train together, and each "
+                "needs one of its own. Give more addresses, or train in fewer processes."
+            )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:

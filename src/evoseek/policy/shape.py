@@ -55,6 +55,22 @@ def read_config(name_or_dir: str) -> Mapping[str, object]:
         return {}
 
 
+def local_config(name_or_dir: str) -> Mapping[str, object]:
+    """`read_config` of a model that is on this machine; empty for another one, which is not looked for on the hub."""
+    return read_config(name_or_dir) if is_here(name_or_dir) else {}
+
+
+def is_here(model: str) -> bool:
+    """Whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
+    source = find_policy(model)
+    if is_gguf(source) or expanded(source).exists():
+        return expanded(source).exists()
+    try:
+        return isinstance(try_to_load_from_cache(source, "config.json"), str)
+    except ValueError:  # no name of the hub: a path that is not there
+        return False
+
+
 def check_hub(source: str) -> None:
     """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
     before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""

@@ -162,6 +162,16 @@ def adapter_rank(name_or_dir: str) -> int:
     return rank if isinstance(rank, int) else 0
 
 
+def longest_context(name_or_dir: str) -> int | None:
+    """The most tokens that the config of a policy's directory allows; None if that is not known."""
+    try:
+        config = json.loads((expanded(find_policy(name_or_dir)) / "config.json").read_text(encoding="utf-8"))
+        longest = (config.get("text_config") or config)["max_position_embeddings"]
+    except (EvoseekError, OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+    return longest if isinstance(longest, int) else None
+
+
 def base_name(directory: Path) -> str:
     """The name or directory of the base of an adapter directory's adapter. Raises PolicyError."""
     try:

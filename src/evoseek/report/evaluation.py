@@ -153,10 +153,10 @@ def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
     return Grid("Risk and coverage", head, (*rows, ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")))
 
 
-def cost_grid(costs: Mapping[str, Cost]) -> Grid:
+def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:
     """What samples took."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
-    return Grid("Cost of a sample", ("", "mean", "sum"), tuple(rows))
+    return Grid(title, ("", "mean", "sum"), tuple(rows))
 
 
 def note(results: Results) -> str | None:

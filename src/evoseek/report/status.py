@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Literal, cast
 
 from rich.filesize import decimal
 
@@ -21,8 +22,10 @@ from evoseek.report.evaluation import held_out_score, score_text
 from evoseek.report.metrics import MetricRow, counted_in, read_metrics
 from evoseek.reward.functions import lowest_of
 from evoseek.runs import RunDirectory
-from evoseek.training.given import gather
+from evoseek.settings import lookup
+from evoseek.training.given import read_saved
 from evoseek.training.settings import TrainingSettings
+from evoseek.trust import foreign_code, is_import_path
 
 _ROLES = ("solver", "proposer")
 _SHOWN = {  # metrics of a role, in this order
@@ -53,16 +56,25 @@ def status(folder: Path) -> list[Line]:
     )
 
 
+def is_writing_questions(folder: Path) -> bool:
+    """Whether a run has nothing yet to be shown, since its cold start has not begun to learn."""
+    return not any((folder / place / "config.json").is_file() for place in (".", "cold_start/sft"))
+
+
 def _cold_start(run: RunDirectory) -> Iterator[Line]:
     """Where a run stands that has not begun itself, but its cold start."""
     learning, holder = run.path / "cold_start" / "sft", run.holder()
-    doing = "learns its demonstrations" if (is_learning := (learning / "config.json").is_file()) else "writes questions"
+    is_learning = (learning / "config.json").is_file()
     state = f"running (process {holder})" if holder else "stopped"
-    yield "Run", f"{run.path}: {state}; its cold start {doing}"
+    doing = "learning the demonstrations" if is_learning else "writing questions"
     if is_learning:
-        yield "Step", f"{RunStatus.read(RunDirectory(learning)).step} of learning"
+        learnt = RunStatus.read(RunDirectory(learning))
+        left = learnt.seconds_left
+        known = "" if left is None or not learnt.rows else f" of {learnt.planned}, about {_time(left)} left"
+        doing += f", step {learnt.step}{known}"
+    yield "Run", f"{run.path}: {state}; cold start: {doing}"
     if not holder:
-        yield "Next", "the command that began it, which goes on where it was"
+        yield "Next", "the command that began it resumes it"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +91,7 @@ class RunStatus:
     @staticmethod
     def read(run: RunDirectory) -> RunStatus:
         """Read the files of a run. Raises EvoseekError for damaged ones."""
-        settings, rows = gather(run.config).read(), read_metrics(run.metrics)
+        settings, rows = read_saved(run), read_metrics(run.metrics)
         return RunStatus(run, settings, rows, read_metrics(run.timings), run.holder(), run.saved_steps)
 
     @property
@@ -95,7 +107,16 @@ class RunStatus:
     @property
     def is_finished(self) -> bool:
         """Whether the last planned step is made and saved."""
-        return self.step >= self.settings.planned_steps and self.step in self.checkpoints
+        return self.step >= self.planned and self.step in self.checkpoints
+
+    @property
+    def planned(self) -> int:
+        """The last step that is planned. Of demonstrations it follows from how many of them a step has learnt."""
+        learnt = self.rows[-1].get("demonstrations/epoch") if self.rows else None
+        if not learnt:
+            return self.settings.planned_steps
+        whole = lookup(self.settings, "demonstrations.epochs") * (self.rows[-1]["step"] or 0) / learnt
+        return min(self.settings.planned_steps, math.ceil(round(whole, 6)))
 
     @property
     def seconds(self) -> float:
@@ -108,7 +129,7 @@ class RunStatus:
         step."""
         if not self.timings:
             return None
-        left = self.seconds / len(self.timings) * max(0, self.settings.planned_steps - self.step)
+        left = self.seconds / len(self.timings) * max(0, self.planned - self.step)
         limit = self.settings.run.max_minutes
         return left if limit is None else min(left, max(0.0, 60 * limit - self.seconds))
 
@@ -130,7 +151,9 @@ class RunStatus:
 
     def warnings(self) -> list[str]:
         """The alarms of the metrics so far, and a note if a batch with numbers that were not finite was kept."""
-        relative = is_relative(find("credit", self.settings.credit.name))
+        credit = self._part("credit")
+        is_known = not is_import_path(credit) or not foreign_code(self.run.read_config(), self.run.config)
+        relative = is_known and is_relative(find("credit", credit))
         found = alarms(self.counted, relative=relative, trajectories=self.run.trajectories)
         dump = f"{self.run.dump} holds a batch with losses or gradients that were not finite."
         return [*found.values(), *([dump] if self.run.dump.is_file() else [])]
@@ -149,8 +172,8 @@ class RunStatus:
 
     def _step(self) -> str:
         if reason := self._unknown():
-            return f"unknown, {self.step} or more of {self.settings.planned_steps}: {reason}"
-        return f"{self.step} of {self.settings.planned_steps}"
+            return f"unknown, {self.step} or more of {self.planned}: {reason}"
+        return f"{self.step} of {self.planned}"
 
     def _unknown(self) -> str | None:
         """Why the steps are unknown; None if their rows can be read, or there are none yet."""
@@ -173,13 +196,23 @@ class RunStatus:
             yield "Held-out", "not measured (evaluation.path)"
             return
         first, last = self._score(scored[0]), self._score(scored[-1])
-        metric = self.settings.reward.name
+        metric = self._part("reward").rpartition(":")[2]
         yield "Held-out", f"{metric} {last}" + (f"; at the beginning {first}" if len(scored) > 1 else "")
 
     def _score(self, row: MetricRow) -> str:
         score = held_out_score(row)
-        has_interval = score.n and 0 <= score.mean <= 1 and lowest_of(find("reward", self.settings.reward.name)) == 0
+        has_interval = score.n and 0 <= score.mean <= 1 and self._is_share
         return f"{score_text(score) if has_interval else f'{score.mean:.3f}'} at step {row['step']:.0f}"
+
+    def _part(self, kind: Literal["reward", "credit"]) -> str:
+        """The name of a part, which may be code that is not imported here."""
+        table = cast("Mapping[str, object]", self.run.read_config().get(kind) or {})
+        return str(table.get("name", lookup(self.settings, f"{kind}.name")))
+
+    @property
+    def _is_share(self) -> bool:
+        """Whether the reward is known to be no less than 0."""
+        return not is_import_path(self._part("reward")) and lowest_of(find("reward", self._part("reward"))) == 0
 
     def _roles(self) -> Iterator[Line]:
         """The last metrics of each role; of a run with one role, of that."""
@@ -204,6 +237,12 @@ class RunStatus:
 
     def _next(self) -> Iterator[str]:
         where = shlex.quote(str(self.run.path))
+        if foreign := foreign_code(self.run.read_config(), self.run.config):
+            yield (
+                f"its config names code, servers or keys ({', '.join(foreign)}): name them in your own settings, as in "
+                f"`evoseek train --run-dir {where} --config FILE`, or set EVOSEEK_TRUST={where} if you trust all of it"
+            )
+            return
         if self.holder is None and not self.is_finished:
             yield f"evoseek train --run-dir {where}"
         if self.checkpoints:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, SerializeAsAny
 
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
-from evoseek.reward.answer import answer_value, normalise
+from evoseek.reward.answer import METRICS, AnswerMetric, answer_value, normalise
 from evoseek.settings import Chosen, Count, PartSettings
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
@@ -70,6 +70,8 @@ class AnswerReward:
     Only `trajectory.answer` is read, never prompt or tool text; a trajectory without an answer scores 0. Where a paper
     rewards subEM, use "guarded_substring_match".
     """
+
+    by_name: ClassVar[Mapping[str, AnswerMetric]] = METRICS
 
     @classmethod
     def build(cls, settings: RewardSettings, context: object) -> AnswerReward:

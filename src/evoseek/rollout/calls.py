@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, cast
 
 from evoseek.errors import ConfigError
-from evoseek.policy.encoding import trusted
+from evoseek.policy.encoding import beginning, trusted
 from evoseek.protocols import Environment, ReasonedTool, Tool
 from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult
-
-NO_TOOL = 'There is no tool "'
-"""How the result of a call begins whose tool does not exist."""
-
 
 Watch = Callable[[Action | ToolResult], None]
 """Is given every record of a rollout as soon as it exists: each turn's Action, and each ToolResult as it arrives (of
@@ -87,6 +84,7 @@ class ToolCalls:
     async def _watched(self, call: ToolCall, reasoning: str) -> ToolResult | ToolFailedError:
         result = await _call(self._tools, call, reasoning)
         if isinstance(result, ToolResult):
+            result = replace(result, text=beginning(result.text, self._limits.max_result_characters))
             self._watch(result)
         return result
 
@@ -96,7 +94,7 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall, reasoning: str) -> To
     mistake."""
     tool = tools.get(call.name)
     if tool is None:
-        return ToolResult(call, f'{NO_TOOL}{call.name}". The tools are: {", ".join(tools) or "none"}.')
+        return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
     try:
         result: Any = await (tool.after(reasoning) if isinstance(tool, ReasonedTool) else tool)(call)
         if not isinstance(result, ToolResult):

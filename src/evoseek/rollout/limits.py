@@ -10,6 +10,8 @@ from evoseek.errors import ConfigError
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest
 
+_CHARACTERS = 16  # of a token: more than any text has on average
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -47,6 +49,12 @@ class Limits:
     def calls(self) -> int:
         """How many calls a policy can make that makes one a turn: the last turn may only answer."""
         return min(self.max_tool_calls, self.max_turns - 1)
+
+    @property
+    def max_result_characters(self) -> int:
+        """Characters of a tool's result; the rest is cut off before it is encoded. So many have more tokens than a
+        rollout may have."""
+        return _CHARACTERS * self.max_total_tokens
 
     @property
     def waiting_s(self) -> float | None:

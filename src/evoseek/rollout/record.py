@@ -97,7 +97,7 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
         "segments": [_segment_row(*pair) for pair in zip(trajectory.segments, texts, strict=True)],
         "actions": [_action_row(*pair) for pair in zip(trajectory.actions, written, strict=True)],
         "tool_results": [
-            _RESULT.dump_python(result, exclude_none=True, exclude={"latency_s"}, warnings=False)
+            _RESULT.dump_python(result, exclude_none=True, exclude={"latency_s", "queries"}, warnings=False)
             for result in trajectory.tool_results
         ],
     }

@@ -6,12 +6,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import cast
 
 from evoseek.env.environments import HistoryEnv
-from evoseek.errors import ToolError
+from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import Chat, Environment, Renderer, RewardFn, Sampler
-from evoseek.rollout.calls import NO_TOOL, Watch, unwatched
+from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse, run_trajectory
 from evoseek.types import (
@@ -20,7 +19,6 @@ from evoseek.types import (
     Outcome,
     Question,
     StopReason,
-    ToolCall,
     ToolResult,
     Trajectory,
     TrajectoryGroup,
@@ -31,6 +29,7 @@ REFILLS = 2
 
 _ENOUGH = 10  # number of searches that distinguishes a broken engine from queries that match nothing
 _SHOWN = 80  # characters of a query
+_NAMED = 5  # questions that are named
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +55,10 @@ class Roller:
     def prompt_length(self, question: Question) -> int:
         """Tokens of a question's prompt."""
         return len(self.renderer.render_prompt(self.env.messages(question)))
+
+    def can_ask(self, question: Question) -> bool:
+        """Whether the prompt leaves room for a token: without any, a rollout cannot begin."""
+        return self.prompt_length(question) < self.limits.max_total_tokens
 
     def has_room(self, question: Question) -> bool:
         """Whether the prompt leaves room for a whole turn, or for half of all tokens where a turn may be longer."""
@@ -112,6 +115,27 @@ class Roller:
         )
 
 
+def askable(questions: Sequence[Question], roller: Roller, *, setting: str) -> tuple[list[Question], str]:
+    """The questions whose prompts leave room to write, and in words which of them do not ("": none). `setting` names
+    their file in the words. Raises ConfigError if none is left."""
+    kept, too_long = list[Question](), list[Question]()
+    for question in questions:
+        (kept if roller.can_ask(question) else too_long).append(question)
+    if not too_long:
+        return kept, ""
+    named = ", ".join(repr(question.id) for question in too_long[:_NAMED])
+    named += f" and {len(too_long) - _NAMED} more" if len(too_long) > _NAMED else ""
+    longest = max(map(roller.prompt_length, too_long))
+    words = (
+        f"{len(too_long)} of {len(questions)} questions of {setting} are left out, since their prompts leave no room "
+        f"to write: the longest has {longest} tokens, and a rollout may have {roller.limits.max_total_tokens} in all "
+        f"(rollout.max_total_tokens). Their ids: {named}."
+    )
+    if questions and not kept:
+        raise ConfigError(f"{words} None is left. Raise rollout.max_total_tokens, or use a shorter prompt.")
+    return kept, words
+
+
 @dataclass(frozen=True, slots=True)
 class ChatRoller:
     """A chat model in an environment, as a `Roller`. How many tokens its prompts have is not known."""
@@ -151,10 +175,8 @@ async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
 
 
 def searches(trajectories: Sequence[Trajectory]) -> list[ToolResult]:
-    """The results of calls that asked an engine for something: `search` or `web_search`, with a query, where the
-    rollout has that tool."""
-    results = (result for trajectory in trajectories for result in trajectory.tool_results if _query(result.call))
-    return [result for result in results if result.passages or not result.text.startswith(NO_TOOL)]
+    """The results of calls that asked an engine for something."""
+    return [result for trajectory in trajectories for result in trajectory.tool_results if any(result.queries)]
 
 
 def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:
@@ -172,7 +194,7 @@ def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:
     return Invalid(
         StopReason.TOOL_FAILED,
         f"The search engine found nothing in any of {len(made)} searches, the first for "
-        f"{_query(made[0].call)[:_SHOWN]!r}. Its index is empty or lost, or what the policy searches for is not in it: "
+        f"{made[0].queries[0][:_SHOWN]!r}. Its index is empty or lost, or what the policy searches for is not in it: "
         "try a query of your own",
     )
 
@@ -186,13 +208,3 @@ def failed_if_nothing_found(groups: Sequence[TrajectoryGroup]) -> list[Trajector
     """The groups as they are; all Invalid where the engine found nothing for any of them."""
     failure = nothing_found([trajectory for group in groups for trajectory in group.trajectories])
     return [as_failed(group, failure) for group in groups] if failure else list(groups)
-
-
-def _query(call: ToolCall) -> str:
-    """The query of a call; "" if it is no search, or has no query."""
-    if call.name == "search":
-        queries: object = [call.arguments.get("query")]
-    else:
-        queries = call.arguments.get("queries") if call.name == "web_search" else None
-    texts = cast("list[object]", queries) if isinstance(queries, list) else []
-    return next((text.strip() for text in texts if isinstance(text, str)), "")

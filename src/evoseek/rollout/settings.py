@@ -13,6 +13,7 @@ class RolloutSettings(Section):
     """How a policy is rolled out, and the limits of a rollout."""
 
     in_stage = "temperature group_size"
+    on_resume = "wait_s"
     temperature: Temperature = Field(default=1.0, description="Sampling temperature of rollouts in training.")
     max_turns: int = Field(default=5, ge=1, le=10_000, description="Maximum number of completions of a rollout.")
     max_tool_calls: int = Field(default=5, ge=0, le=10_000, description="Maximum number of tool calls of a rollout.")

@@ -40,6 +40,7 @@ _MAX_WAIT_S = 20.0  # the longest wait before a retry
 class RemoteSettings(SearchSettings):
     """A retrieval server."""
 
+    on_resume = f"{SearchSettings.on_resume} url api_key_env"
     name: str = Field(default="remote", description="Name of the engine.")
     url: str = Field(default="", description="Address of the server, with the path, such as http://host:8000/retrieve.")
     api_key_env: str = Field(default="", description="Environment variable that holds the server's key, if it has one.")

@@ -12,6 +12,7 @@ from evoseek.settings import Chosen, PartSettings
 class SearchSettings(PartSettings):
     """The engine that the search tool uses."""
 
+    on_resume = "attempts wait_s"
     reads_index: ClassVar[bool] = False
     """Whether the engine searches the index that `index` names, made by `evoseek index`."""
     needs_vectors: ClassVar[bool] = False

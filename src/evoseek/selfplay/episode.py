@@ -115,6 +115,8 @@ class SelfPlay:
         if proposal.stop_reason.is_failure:
             return Episode(proposal, Invalid(proposal.stop_reason, proposal.failure or ""), replaced=failed)
         rejected = self.rules(proposal)
+        if rejected is None and not self.solver.can_ask(proposed_question(proposal, supporting_passages(proposal))):
+            rejected = Rejection.TOO_LONG
         if rejected is None and self.near_duplicates and await batch.is_duplicate(index):
             rejected = Rejection.DUPLICATE
         if rejected is not None:

@@ -34,7 +34,7 @@ class Rejection(StrEnum):
     NO_QUESTION = "no_question"  # none was stated, or an empty one
     NO_ANSWER = "no_answer"  # none was stated, or nothing but punctuation and articles
     TOO_SHORT = "too_short"  # too few words or characters
-    TOO_LONG = "too_long"  # too many characters
+    TOO_LONG = "too_long"  # too many characters, or too many tokens for a rollout of the solver
     ANSWER_IN_QUESTION = "answer_in_question"  # the question contains its own answer
     NO_SEARCH = "no_search"  # too few searches were made
     REPEATED_QUERY = "repeated_query"  # the same search was made twice

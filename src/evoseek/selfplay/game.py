@@ -112,13 +112,7 @@ class Game:
         one_policy: bool = True,
     ) -> Game:
         """The policy of the context in both roles; or two that begin as the same model, as the checkpoint has them.
-        `env` is the proposer's. Raises PolicyError, ConfigError for several processes with servers."""
-        if not one_policy and context.ranks.size > 1 and settings.sampler.name != "torch":
-            raise ConfigError(
-                f"{settings.run.system} trains two policies in {context.ranks.size} processes, which only the sampler "
-                f"torch can follow, but sampler.name is {settings.sampler.name}. Set it to torch, or train in one "
-                "process."
-            )
+        `env` is the proposer's. Raises PolicyError."""
         if one_policy:
             proposer = context.agent
         else:

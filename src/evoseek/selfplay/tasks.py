@@ -34,7 +34,7 @@ class TaskSource(Generic[Item]):
     without any the number is always 0: the proposer's choice).
 
     `make(id, item, requested)` words the task. Each is given `copies` times (nested sampling). What a number stands for
-    follows from the seed alone.
+    follows from the seed alone. For a task that the proposer has no room for (`can_ask`) the next item takes its place.
     """
 
     pool: Sequence[Item]
@@ -42,6 +42,7 @@ class TaskSource(Generic[Item]):
     ratio: Sequence[float]
     seed: str
     copies: int = 1
+    can_ask: Callable[[Question], bool] = lambda _: True
 
     def __call__(self, first: int, count: int, key: str) -> list[Question]:
         """The tasks `first` to `first + count - 1` (from 0), all copies of one together; `key` begins the ids."""
@@ -52,14 +53,26 @@ class TaskSource(Generic[Item]):
             if epoch not in orders:
                 orders[epoch] = list(range(len(self.pool)))
                 random.Random(f"{self.seed}/tasks/{epoch}").shuffle(orders[epoch])
-            item = self.pool[orders[epoch][place]]
-            task = self.make(f"{key}-{number - first:04d}", item, self._requested(number))
+            order = orders[epoch]
+            places = (order[(place + later) % len(order)] for later in range(len(order)))
+            task = self._task(f"{key}-{number - first:04d}", places, self._requested(number))
             made = task_of(task)
             tasks += [
                 replace(task, id=f"{task.id}.{copy}" if self.copies > 1 else task.id, task=replace(made, id=task.id))
                 for copy in range(self.copies)
             ]
         return tasks
+
+    def _task(self, id: str, places: Iterable[int], requested: int) -> Question:
+        """The task of the first of these places that leaves the proposer room to write. Raises ConfigError."""
+        tasks = (self.make(id, self.pool[place], requested) for place in places)
+        found = next(filter(self.can_ask, tasks), None)
+        if found is None:
+            raise ConfigError(
+                f"None of the {len(self.pool)} passages or answers leaves the proposer room to write: with each, its "
+                "prompt is as long as a rollout may be. Raise rollout.max_total_tokens, or use a shorter prompt."
+            )
+        return found
 
     def _requested(self, number: int) -> int:
         if not self.ratio:
@@ -94,8 +107,11 @@ def follow_back(answer: str, find: Callable[[str], Sequence[Passage]], most: int
 POOL = 200_000  # maximum number of passages for proposals; of a larger corpus, a random sample
 
 
-def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> TaskSource[SearchChain]:
-    """Tasks from an answer set: a file, or answers mined from the corpus; only answers from which a search leads on."""
+def answer_tasks(
+    settings: GameSettings, corpus: PassageStore, path: str, can_ask: Callable[[Question], bool] = lambda _: True
+) -> TaskSource[SearchChain]:
+    """Tasks from an answer set: a file, or answers mined from the corpus; only answers from which a search leads on,
+    and whose tasks the proposer has room for (`can_ask`)."""
     ratio, seed = settings.proposer.ratio, settings.run.seed
     answers = load_answers(Path(path)) if path else mine_answers(corpus.passages())
     find = partial(corpus.find, k=settings.search.top_k)
@@ -115,7 +131,7 @@ def answer_tasks(settings: GameSettings, corpus: PassageStore, path: str) -> Tas
             lead = random.Random(f"{seed}/lead/{id}").choice(far[searches])
         return answer_task(id, lead.answer, min(searches, lead.searches))
 
-    return TaskSource(leads, make, ratio, str(seed), settings.proposer.per_task)
+    return TaskSource(leads, make, ratio, str(seed), settings.proposer.per_task, can_ask)
 
 
 def sample_passages(passages: Iterable[Passage], seed: int, most: int = POOL) -> list[Passage]:

@@ -46,7 +46,7 @@ from evoseek.systems.zerosearch import ZeroSearch
 from evoseek.training.inputs import inputs_of
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.supervised import SupervisedRun
-from evoseek.training.trainer import check_dtype, load_trainable
+from evoseek.training.trainer import load_trainable
 from evoseek.types import TrainingSample
 
 
@@ -190,9 +190,7 @@ def begin_tuning(
     }
 
     def load(checkpoint: Checkpoint | None) -> Policy:
-        policy = load_trainable(settings, checkpoint, device=settings.policy.device)
-        check_dtype(settings, policy)
-        return policy
+        return load_trainable(settings, checkpoint, device=settings.policy.device)
 
     def learner(policy: Policy) -> Learner[LossInputs]:
         """Its learning rate falls to 0 at the last step."""

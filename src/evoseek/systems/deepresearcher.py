@@ -39,7 +39,6 @@ class DeepResearcher(SearchR1):
     class Settings(SearchR1.Settings):
         """Settings of DeepResearcher."""
 
-        on_resume = f"{SearchR1.Settings.on_resume} search.attempts search.wait_s"
         searches_engine = False
         has_engine = False
         run: RunSettings = RunSettings(system="deepresearcher")

@@ -194,6 +194,11 @@ class DrZero:
             return min(self.run.steps, self.dr_zero.steps)
 
         @property
+        def policies(self) -> int:
+            """The solver and the proposer."""
+            return 1 if self.dr_zero.one_policy else 2
+
+        @property
         def proposer_learns(self) -> bool:
             """Unless it is frozen, or has no steps."""
             return self.dr_zero.proposer_steps > 0 and self.proposer.frozen_after != 0
@@ -388,8 +393,8 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
     return (
         f"The proposer wrote no valid question in iteration {place.iteration}, so the solver has nothing to learn "
         f"from. Of the {len(episodes)} proposals of its last writing step were rejected, the most frequent reason "
-        f"first: {reasons}. Loosen the filter or the verification that rejects most, or begin with a model "
-        "whose proposals are valid more often."
+        f"first: {reasons}. Begin a new run that loosens the filter or the verification that rejects most (--model RUN "
+        "takes the policy of this one), or one with a model whose proposals are valid more often."
     )
 
 
@@ -402,7 +407,8 @@ def _tasks(settings: DrZero.Settings, game: Game, purpose: str, copies: int) -> 
         text = passage.text if len(ids) <= SOURCE_TOKENS else str(tokenizer.decode(ids[:SOURCE_TOKENS]))
         return passage_task(id, replace(passage, text=text), hops, shown=own.show_source)
 
-    return TaskSource(game.pool, make, own.ratio, f"{settings.run.seed}/{purpose}", copies)
+    seed, can_ask = f"{settings.run.seed}/{purpose}", game.play.proposer.can_ask
+    return TaskSource(game.pool, make, own.ratio, seed, copies, can_ask)
 
 
 def _report(

@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
-from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.training.question_order import Passes, QuestionOrder, chosen
@@ -118,11 +117,11 @@ class SearchR1:
         cls, settings: Settings, context: TrainingContext, searched: SearchEngine | QuestionEngine | None, **own: Any
     ) -> TrainingPlan:
         """The plan of a system that trains on questions, by searching this engine; `own` are its further fields."""
-        ahead = _ahead(settings, context)
+        ahead = _ahead(settings)
         context.report_models()
         solver = context.solver(searched)
         asked = settings.questions
-        questions = chosen(context.questions(), asked.where)
+        questions = chosen(context.questions(solver), asked.where)
         order = QuestionOrder.of(asked)
         order(questions, seed=0, step=1, size=asked.per_step, passes=Passes())  # refused before anything is loaded
         system = cls(
@@ -186,17 +185,11 @@ class SearchR1:
         return self.order(self.questions, seed=self.rollouts.roller.seed, step=step, size=size, passes=self.passes)
 
 
-def _ahead(settings: SearchR1.Settings, context: TrainingContext) -> Ahead[Rollouts] | None:
-    """What collects rollouts ahead of training; None if the settings do not ask for it. Raises ConfigError."""
+def _ahead(settings: SearchR1.Settings) -> Ahead[Rollouts] | None:
+    """What collects rollouts ahead of training; None if the settings do not ask for it."""
     steps = settings.rollout.max_staleness
     if steps == 0:
         return None
-    if context.ranks.size > 1:
-        raise ConfigError(
-            f"rollout.max_staleness is {steps}, but {context.ranks.size} processes train together: each exchanges "
-            "rollouts and gradients with the others in a fixed order, which rollouts that go on during an update would "
-            "break. Train in one process, or set rollout.max_staleness to 0."
-        )
     from evoseek.training.rollouts import Ahead  # imports torch, which the settings do not need
 
     return Ahead(steps, settings.run.steps)

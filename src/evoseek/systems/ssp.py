@@ -155,7 +155,7 @@ class SSP:
         from evoseek.selfplay.game import Game  # imports torch, which the settings do not need
 
         game = Game.load(settings, context, AnswerProposerEnv)
-        return game, answer_tasks(settings, context.corpus, settings.ssp.answers)
+        return game, answer_tasks(settings, context.corpus, settings.ssp.answers, game.play.proposer.can_ask)
 
     def state(self) -> dict[str, int]:
         """What a checkpoint keeps of the steps so far."""

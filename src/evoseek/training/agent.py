@@ -20,7 +20,7 @@ from evoseek.registry import build
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.settings import RolloutSettings
-from evoseek.training.settings import TrainingSettings
+from evoseek.training.settings import TOO_LONG, TrainingSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Agent:
         longest = settings.rollout.max_total_tokens
         _check_length(policy, longest)
         prompts = load_prompts(prompts_of(policy, settings.policy.prompts))
-        context = SamplerContext(policy, longest, lockstep, sampler_run or SamplerRun())
+        context = SamplerContext(policy, longest, lockstep, sampler_run or SamplerRun(), settings.served_dtype)
         sampler = build("sampler", settings.sampler, context)
         return cls(settings, policy, sampler, prompts, limits_of(settings.rollout, prompts))
 
@@ -106,7 +106,4 @@ def limits_of(rollout: RolloutSettings, prompts: PromptSet) -> Limits:
 def _check_length(policy: Policy, max_total_tokens: int) -> None:
     longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", None)
     if longest is not None and max_total_tokens > longest:
-        raise ConfigError(
-            f"rollout.max_total_tokens is {max_total_tokens}, but the model {policy.name} was made for at most "
-            f"{longest} tokens. Set rollout.max_total_tokens to {longest} or less."
-        )
+        raise ConfigError(TOO_LONG.format(max_total_tokens, policy.name, longest))

@@ -67,6 +67,11 @@ class Objects:
             for given in own:
                 check_part(kind, f"the object {given!r}", given)
 
+    @property
+    def are_given(self) -> bool:
+        """Whether there is any."""
+        return bool(self.names() or self.trackers)
+
     def names(self) -> dict[str, str]:
         """What was given, by what it is called in the code: a run is resumed with the same."""
         given = {kind: getattr(self, kind) for kind in ("search", "reward", "loss", "credit", "web")}

@@ -9,13 +9,16 @@ from typing import Any, cast
 
 from evoseek.errors import ConfigError
 from evoseek.project import TABLE, Project, read_project
-from evoseek.recipes import find_config
+from evoseek.recipes import FOLDER, find_config
 from evoseek.registry import check_name, find
-from evoseek.runs import flatten
+from evoseek.runs import RunDirectory, flatten
 from evoseek.settings import read_settings
 from evoseek.settings_tree import Tree, merge, nested, read_tree, tree_of
 from evoseek.training.settings import TrainingSettings
-from evoseek.trust import allow_code, check_code
+from evoseek.trust import allow_code, check_code, is_import_path
+
+OVER = "over"
+"""Key of a config file: the recipes of which one has to lie beneath it, unless a model is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +77,7 @@ def gather(
     """
     paths = [files] if isinstance(files, Path) else list(files)
     last = tree_of(options or {}, sets)
+    _check_beneath([*(Path(recipe) for recipe in (project.recipes if project else ())), *paths], last)
     allow_code([system, last])
     read = {path: _read(path) for path in sorted(paths, key=_is_saved)}  # a run's config last: it is checked
     trees = tuple(tree for path in paths for tree in read[path])
@@ -94,6 +98,41 @@ def gather(
 def load_settings(files: Path | Sequence[Path] = (), **given: Any) -> TrainingSettings:
     """The settings in one go, with the arguments of `gather`. Raises ConfigError."""
     return gather(files, **given).read()
+
+
+def read_saved(run: RunDirectory) -> TrainingSettings:
+    """The settings of a run, as far as they are known without importing code: parts that it names by an import path are
+    those of the defaults, and of a system of a user's own only the tables that every system has are read. For looking
+    at a run, not for using it. Raises RunError, or ConfigError for settings of another version."""
+    tree = dict(run.read_config())
+    stated = _stated(tree)
+    system = stated if isinstance(stated, str) else "search-r1"
+    tree = {**_without_code(tree), "run": tree.get("run", {})}
+    if is_import_path(system):
+        shared = ("run", "policy", "evaluation", "reward", "credit")
+        return read_settings(TrainingSettings, {key: tree[key] for key in shared if key in tree})
+    tree.pop("objects", None)
+    return read_settings(find("system", system).Settings, tree)
+
+
+def _without_code(tree: Tree) -> Tree:
+    """The settings without the parts that are named by import paths."""
+    kept: Tree = {}
+    for key, value in tree.items():
+        table = cast("Tree", value) if isinstance(value, dict) else None
+        items = cast("list[object]", value) if isinstance(value, list) else None
+        if table is not None and not _names_code(table):
+            kept[key] = _without_code(table)
+        elif items is not None:
+            kept[key] = [item for item in items if not _names_code(item)]
+        elif table is None and (key == "model" or not _names_code(value)):
+            kept[key] = value
+    return kept
+
+
+def _names_code(value: object) -> bool:
+    name = cast("Tree", value).get("name") if isinstance(value, dict) else value
+    return isinstance(name, str) and is_import_path(name)
 
 
 def allow_project(project: Project | None) -> None:
@@ -138,6 +177,7 @@ def _read(file: Path) -> tuple[Tree, ...]:
     path = find_config(file)
     tree = read_tree(path)
     if not _is_saved(path):
+        tree.pop(OVER, None)
         allow_code(tree)
     if TABLE in tree and not _is_saved(path):
         project = read_project(tree, path.absolute())
@@ -147,6 +187,31 @@ def _read(file: Path) -> tuple[Tree, ...]:
         tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
         check_code(tree, path)
     return (tree,)
+
+
+def _check_beneath(paths: Sequence[Path], last: Tree) -> None:
+    """Raises ConfigError for a file that goes over another one (its key `over`), where neither that nor a model is
+    given: its settings would train the tiny policy."""
+    files = [path for file in paths for path in _with_recipes(find_config(file))]
+    trees = [*map(read_tree, files), last]
+    if any("model" in cast(Tree, tree.get("policy") or {}) for tree in trees):
+        return
+    for path, tree in zip(files, trees, strict=False):
+        over = cast("list[str]", tree.get(OVER) or [])
+        if over and not any(find_config(Path(name)) in files for name in over):
+            name = path.relative_to(FOLDER).with_suffix("") if path.is_relative_to(FOLDER) else path
+            raise ConfigError(
+                f"{name} goes over another recipe, {' or '.join(over)}, which is missing: it does not say which model "
+                f"is trained. Give `--config {over[0]}` before it, or a model (--model)."
+            )
+
+
+def _with_recipes(path: Path) -> list[Path]:
+    """A config file, and before it the recipes of the project that it may be."""
+    tree = read_tree(path)
+    if TABLE not in tree or _is_saved(path):
+        return [path]
+    return [*(find_config(Path(recipe)) for recipe in read_project(tree, path.absolute()).recipes), path]
 
 
 def _is_saved(path: Path) -> bool:

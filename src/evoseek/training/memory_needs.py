@@ -25,6 +25,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Mapping
+from typing import Literal, NamedTuple
 
 from evoseek.credit.advantages import needs_critic
 from evoseek.learner.settings import MAX_LOGITS, LearnerSettings
@@ -43,6 +44,16 @@ _RECOMPUTED = 12  # with gradient checkpointing an activation in so many is kept
 _ADAPTED = 1.4  # times the activations without an adapter: measured
 _TRAINED = 16  # bytes of a trained parameter in float32: weight, gradient and two moments
 _PER_PAIR = 17  # bytes of the masks of a query and a key: 1 as a condition, 4 as a number, 4 for each of 3 heads
+_TIGHT = 0.8  # of the free memory
+_REMEDIES = {
+    "process": "Give fewer --processes, or end what else runs.",
+    "learner": "Train an adapter (lora.rank=16), or give a smaller model.",
+    "critic": "Take a credit without a critic (credit.name=group), or give a smaller model.",
+    "activations": "Lower learner.token_budget, or set learner.gradient_checkpointing.",
+    "sampler": "Sample with a server (sampler.name=vllm), or give a smaller model.",
+    "reference": "Train an adapter (lora.rank=16), whose base is the reference, or give a smaller model.",
+    "keys and values": "Lower sampler.slots or rollout.max_total_tokens.",
+}
 _FREED = 0.25  # of what comes and goes: measured, up to 0.3 after a few steps
 
 
@@ -65,8 +76,7 @@ def training_needs(settings: TrainingSettings, shape: ModelShape, processes: int
     adapted = rank > 0
     whole = shape.parameters * number
     served = isinstance(settings.sampler, EngineSettings)
-    two = settings.run.system == "dr-zero" and not lookup(settings, "dr_zero.one_policy")
-    players = 2 if two and not adapted else 1
+    players = 1 if adapted else settings.policies
     adapter = rank * shape.adapted * _TRAINED
     each = whole + adapter if adapted else _all_weights(settings, shape)
     copies = int(not served and (processes > 1 or settings.max_staleness > 0))
@@ -138,6 +148,33 @@ def describe_needs(needs: Mapping[str, int], machine: Machine) -> str:
     parts = " + ".join(f"{name} {size / 2**30:.2f}" for name, size in needs.items())
     free = f" of {machine.free_bytes / 2**30:.1f} GiB that are free" if machine.is_here else " GiB"
     return f"about {sum(needs.values()) / 2**30:.2f}{free}: {parts}"
+
+
+class Fit(NamedTuple):
+    """Whether a run fits the free memory, in words, and what to do if it does not, or hardly does."""
+
+    state: Literal["ok", "tight", "over", "unknown"]
+    words: str
+    remedy: str = ""
+
+
+def fit(settings: TrainingSettings, shape: ModelShape | None, machine: Machine, processes: int = 1) -> Fit:
+    """Whether training in so many processes fits the machine; `shape` is None for a model of unknown sizes."""
+    if settings.learner.is_remote or shape is None:
+        unknown = f"the sizes of {settings.policy.model} are not known here, without a config.json that has them"
+        why = "a service trains" if settings.learner.is_remote else unknown
+        return Fit("unknown", f"No estimate: {why}.", "Watch the memory in the first steps.")
+    needs = memory_needs(settings, shape, processes)
+    words = describe_needs(needs, machine) + (f" (each of {processes} processes)" if processes > 1 else "")
+    if not machine.is_here:
+        return Fit(
+            "unknown", f"{words}; there is no {machine.device} on this machine", "Compare it with that device's."
+        )
+    need = sum(needs.values()) * (processes if machine.is_cpu else 1)
+    remedy = _REMEDIES[max(needs, key=lambda name: needs[name])]
+    if need > machine.free_bytes:
+        return Fit("over", f"It does not fit: {words}.", remedy)
+    return Fit("tight", f"It is tight: {words}.", remedy) if need > _TIGHT * machine.free_bytes else Fit("ok", words)
 
 
 def _max_rollouts(settings: TrainingSettings) -> int:

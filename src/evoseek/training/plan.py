@@ -18,7 +18,7 @@ from evoseek.policy.sampler import TorchSampler
 from evoseek.protocols import RewardFn
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.record import TrajectoryWriter
-from evoseek.rollout.roller import Roller
+from evoseek.rollout.roller import Roller, askable
 from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.runs import RunDirectory
 from evoseek.training.agent import Agent
@@ -28,7 +28,7 @@ from evoseek.training.loop import Evaluate, System, do_nothing
 from evoseek.training.probe import Probed
 from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
-from evoseek.training.settings import TrainingSettings
+from evoseek.training.settings import PUT_OFF, TrainingSettings
 from evoseek.training.trainer import Objective, Trainer, load_trainable, samples_apart
 from evoseek.types import Question, TrajectoryGroup
 
@@ -75,6 +75,7 @@ class TrainingContext(Context):
     ) -> None:
         super().__init__(settings, checkpoint=checkpoint, notify=notify, objects=objects)
         self.ranks, self._run = ranks, run
+        self.asked: list[Question] | None = None  # the questions of training, once they are read
 
     @property
     def run(self) -> RunDirectory:
@@ -116,11 +117,17 @@ class TrainingContext(Context):
         """The test set, which is not trained on."""
         return ReviewedQuestions.of(self.settings)
 
-    def questions(self) -> list[Question]:
-        """The training questions. Reports what was left out or added, and warns if the policy cannot read them."""
+    def questions(self, solver: Roller | None = None) -> list[Question]:
+        """The training questions, without those that leave this solver no room to write. Reports what was left out or
+        added, and warns if the policy cannot read them."""
         questions, words = training_questions(self.settings, self._run, reward=self.metric)
         if words:
             self.notify(words)
+        if solver is not None:
+            questions, words = askable(questions, solver, setting="questions.path")
+            if words:
+                self.notify(words)
+        self.asked = questions
         self.warn_unknown_words((question.text for question in questions), what="the questions")
         return questions
 
@@ -169,10 +176,7 @@ class TrainingContext(Context):
         """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off
         if put_off and not (isinstance(solver.sampler, TorchSampler) and solver.renderer.put_off(())):
-            raise ConfigError(
-                f"rollout.put_off is {settings.put_off}, but answers can be put off only with the embedded sampler "
-                "(sampler.name = torch) and the format tags (policy.format). Choose these, or leave it out."
-            )
+            raise ConfigError(PUT_OFF.format(settings.put_off))
         return QuestionRollouts(solver, self.training_reward, self.trajectories, size, self.ranks, label, put_off)
 
     def plan(

@@ -123,6 +123,9 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         metrics["frac_answer_reward_zero_std"] = fmean(pstdev(group) == 0.0 for group in answers if len(group) > 1)
     metrics["completions/mean_length"] = fmean(trajectory.num_action_tokens for trajectory in trajectories)
     metrics["tools/call_frequency"] = fmean(len(trajectory.tool_results) for trajectory in trajectories)
+    called = Counter(result.call.name for trajectory in trajectories for result in trajectory.tool_results)
+    if len(called) > 1:
+        metrics |= {f"tools/call_frequency/{name}": count / len(trajectories) for name, count in called.items()}
     if told := sum(
         1 for trajectory in trajectories for action in trajectory.actions[:-1] if action.problem is not None
     ):

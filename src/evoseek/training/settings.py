@@ -13,7 +13,7 @@ from evoseek.env.base import EnvironmentPart, ToolPart
 from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.policy.settings import LoraSettings, PolicySettings, SamplerPart
-from evoseek.policy.source import adapter_rank
+from evoseek.policy.source import adapter_rank, longest_context
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.settings import RolloutSettings
 from evoseek.search.settings import SearchPart
@@ -40,6 +40,15 @@ class TrackerSettings(PartSettings):
 TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", TrackerSettings)]
 
 Value = str | int | float | bool
+
+PUT_OFF = (
+    "rollout.put_off is {}, but answers can be put off only with the embedded sampler (sampler.name = torch) and the "
+    "format tags (policy.format). Choose these, or leave it out."
+)
+TOO_LONG = (
+    "rollout.max_total_tokens is {0}, but the model {1} was made for at most {2} tokens. Set rollout.max_total_tokens "
+    "to {2} or less."
+)
 
 
 class StepQuestionSettings(Section):
@@ -248,6 +257,48 @@ class TrainingSettings(Section):
         if self.loss.name == "reinforce":
             yield from self.off_policy("loss.name is reinforce", "loss.name to clipped")
 
+    def problems_of_run(self, processes: int) -> Iterator[str]:
+        """What is against training with these settings in so many processes, beyond `problems`."""
+        yield from self.dtype_problems(processes)
+        if self.lora.rank and adapter_rank(self.policy.model):
+            yield (
+                f"lora.rank is {self.lora.rank}, which asks for a new adapter, but {self.policy.model} is one already. "
+                "Leave lora.rank at 0 to train it further, or merge it (evoseek export) and give the merged model."
+            )
+        if self.policies > 1 and processes > 1 and self.sampler.name != "torch":
+            yield (
+                f"{self.run.system} trains two policies in {processes} processes, which only the sampler torch can "
+                f"follow, but sampler.name is {self.sampler.name}. Set it to torch, or train in one process."
+            )
+        if self.max_staleness and processes > 1:
+            yield (
+                f"rollout.max_staleness is {self.max_staleness}, but {processes} processes train together: each "
+                "exchanges rollouts and gradients with the others in a fixed order, which rollouts that go on during "
+                "an update would break. Train in one process, or set rollout.max_staleness to 0."
+            )
+        if (put_off := lookup(self, "rollout.put_off")) and self.sampler.name != "torch":
+            yield PUT_OFF.format(put_off)
+        most, longest = self.rollout.max_total_tokens, longest_context(self.policy.model)
+        if longest is not None and most > longest:
+            yield TOO_LONG.format(most, self.policy.model, longest)
+        yield from self.sampler.problems_with(self, processes)
+
+    def dtype_problems(self, processes: int) -> Iterator[str]:
+        """What is against training weights of this type in so many processes."""
+        dtype = self.policy.dtype
+        if dtype == "float16" and not self.adapter_rank:
+            yield (
+                "policy.dtype is float16, in which the small gradients of a policy become 0. Set policy.dtype to "
+                "bfloat16 (trained through float32 master weights) or float32; or train an adapter (lora.rank above "
+                "0), which is always in float32."
+            )
+        if dtype != "float32" and processes > 1:
+            yield (
+                f"policy.dtype is {dtype}, but {processes} processes share the weights in float32 only: adapters and "
+                "master weights are kept in it, and all must be of one kind. Set policy.dtype to float32, and "
+                "learner.bf16 to true to compute in bfloat16; or train in one process."
+            )
+
     def off_policy(self, loss: str, other: str) -> Iterator[str]:
         """What is wrong with a plain policy gradient where tokens are of an older policy. `other` is a remedy."""
         why = f"{loss}, whose gradient is right for tokens of the current policy alone, but"
@@ -258,6 +309,16 @@ class TrainingSettings(Section):
                 f"{why} with rollout.max_staleness = {self.max_staleness} older policies write them, and "
                 f"algorithm.importance is none. Set algorithm.importance to truncate, or {other}."
             )
+
+    @property
+    def policies(self) -> int:
+        """How many policies are trained, each with all of its weights or an adapter."""
+        return 1
+
+    @property
+    def served_dtype(self) -> str:
+        """The type of number in which servers of the sampler compute: that in which the learner does."""
+        return "bfloat16" if self.learner.bf16 else self.policy.dtype
 
     @property
     def max_staleness(self) -> int:

@@ -43,6 +43,7 @@ from evoseek.settings import (
 from evoseek.training.inputs import WRITTEN_FIELDS, questions_to_write, training_questions
 from evoseek.training.question_order import Passes, QuestionOrder, chosen
 from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
+from evoseek.types import Question
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {
     ">": operator.gt,
@@ -202,22 +203,32 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
     return staged
 
 
-def check_run(settings: TrainingSettings, run: RunDirectory | None = None) -> None:
-    """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse, without loading a
-    model: in a new one also a setting that is not its system's default and has no effect, and as `check_stages`."""
+def check_run(settings: TrainingSettings, run: RunDirectory | None = None, processes: int = 1) -> None:
+    """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse in so many processes,
+    without loading a model: in a new one also a setting that is not its system's default and has no effect, and as
+    `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run refuse."""
     if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_effect(settings, changed(settings))
         check_stages(settings)
+        if processes > 1 and lookup(settings, "cold_start.questions"):
+            raise ConfigError(
+                f"A cold start is made by one process, but this would be {processes}. Give the command without "
+                "--processes, end it by Ctrl-C after a step of the run itself, and resume with --processes."
+            )
     check_settings(settings)
+    for problem in settings.problems_of_run(processes):
+        raise ConfigError(problem)
 
 
-def check_stages(settings: TrainingSettings) -> None:
-    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions. Questions that
-    a cold start has yet to write cannot be counted: for these, only the metadata fields that choose them are checked.
+def check_stages(settings: TrainingSettings, questions: Sequence[Question] | None = None) -> None:
+    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions (None: those of
+    the settings). Questions that a cold start has yet to write cannot be counted: for these, only the metadata fields
+    that choose them are checked.
     """
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
     is_cold = questions_to_write(settings) > 0
-    questions = training_questions(settings)[0] if stages and not is_cold else []
+    if questions is None:
+        questions = training_questions(settings)[0] if stages and not is_cold else []
     if is_cold:
         _check_written(settings)
     for stage in stages:

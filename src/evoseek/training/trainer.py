@@ -18,7 +18,6 @@ from transformers import PreTrainedModel
 from evoseek.checkpoints import Checkpoint
 from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.credit.advantages import needs_critic
-from evoseek.errors import ConfigError
 from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
@@ -102,7 +101,6 @@ class Trainer:
         to 0 by then. A sampler in this process whose rollouts go on during an update keeps its
         policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
         PolicyError or ConfigError."""
-        check_dtype(settings, sampled, ranks)
         policy = sampled
         if samples_apart(settings, ranks):
             policy = load_trainable(settings, checkpoint, device=str(sampled.model.device), part=part, ranks=ranks)
@@ -305,23 +303,6 @@ def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
 def without_old_logprobs(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
     """The samples with ratios to the optimizer step's own forward pass."""
     return [replace(sample, old_logprobs=None) for sample in samples]
-
-
-def check_dtype(settings: TrainingSettings, policy: Policy, ranks: Ranks = ALONE) -> None:
-    """Raise ConfigError for weights of a type that cannot be trained, or not by so many processes."""
-    dtype = settings.policy.dtype
-    if dtype == "float16" and policy.adapter is None:
-        raise ConfigError(
-            "policy.dtype is float16, in which the small gradients of a policy become 0. Set policy.dtype to bfloat16 "
-            "(trained through float32 master weights) or float32; or train an adapter (lora.rank above 0), which is "
-            "always in float32."
-        )
-    if dtype != "float32" and ranks.size > 1:
-        raise ConfigError(
-            f"policy.dtype is {dtype}, but {ranks.size} processes share the weights in float32 only: adapters and "
-            "master weights are kept in it, and all must be of one kind. Set policy.dtype to float32, and learner.bf16 "
-            "to true to compute in bfloat16; or train in one process."
-        )
 
 
 def _load_critic(

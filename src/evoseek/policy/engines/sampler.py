@@ -25,7 +25,7 @@ from evoseek.policy.engines.link import Link, check_address
 from evoseek.policy.engines.vllm import VLLM, Weights
 from evoseek.policy.load import merged, quietly, save_policy
 from evoseek.policy.policy import Policy, SamplerContext, SamplerRun, eos_ids
-from evoseek.policy.settings import EngineSettings
+from evoseek.policy.settings import ONE_POLICY, EngineSettings
 from evoseek.policy.stops import StopRules, check_request
 from evoseek.types import Completion, SampleRequest
 
@@ -50,7 +50,6 @@ class VLLMSampler:
     def build(cls, settings: EngineSettings, context: SamplerContext) -> VLLMSampler:
         """From settings. Raises ConfigError."""
         policy, run, key = context.policy, context.run, key_of(settings.api_key_env, setting="sampler.api_key_env")
-        _check_processes(settings, run.processes)
         _check_sharing(policy, run)
         run.policies.append(policy)
         files = WeightFiles(policy, run)
@@ -70,12 +69,10 @@ class VLLMSampler:
 
     @classmethod
     def planned(
-        cls, settings: EngineSettings, directory: Path, max_length: int, dtype: str, rank: int, processes: int
+        cls, settings: EngineSettings, directory: Path, max_length: int, dtype: str, rank: int
     ) -> dict[str, Command]:
         """How a run would start its servers, of a model in a directory below this one, by addresses that are free now;
-        none if it is given addresses. Raises ConfigError for so many processes, for an address that is none, and
-        without the API key."""
-        _check_processes(settings, processes)
+        none if it is given addresses. Raises ConfigError for an address that is none, and without the API key."""
         key_of(settings.api_key_env, setting="sampler.api_key_env")
         for url in settings.urls:
             check_address(url)
@@ -92,8 +89,7 @@ class VLLMSampler:
         save_untied(merged(replace(policy, adapter=None)), directory / "model")
         model = cast("Any", policy.model)
         rank = int(model.peft_config[policy.adapter].r) if policy.adapter is not None else 0
-        dtype = str(policy.model.dtype).removeprefix("torch.")
-        commands = cls.planned(settings, directory, context.max_length, dtype, rank, run.processes)
+        commands = cls.planned(settings, directory, context.max_length, context.dtype, rank)
         launch(commands, directory, run.closing)
         return list(commands)
 
@@ -162,27 +158,10 @@ class VLLMSampler:
         return home
 
 
-def _check_processes(settings: EngineSettings, processes: int) -> None:
-    if processes > 1 and not settings.urls:
-        raise ConfigError(
-            f"sampler.urls is empty, and a run starts servers only for a single process, but {processes} train "
-            "together. Start them yourself, as --dry-run with one process prints it, and give their addresses in "
-            "sampler.urls."
-        )
-    if len(settings.urls) < processes and settings.urls:
-        raise ConfigError(
-            f"sampler.urls names {len(settings.urls)} servers, but {processes} processes train together, and each "
-            "needs one of its own. Give more addresses, or train in fewer processes."
-        )
-
-
 def _check_sharing(policy: Policy, run: SamplerRun) -> None:
     """Raise ConfigError for a second policy on the same servers, unless both are adapters."""
     if run.policies and not all(other.adapter is not None for other in (policy, *run.policies)):
-        raise ConfigError(
-            "The run trains all weights of two policies, but its servers can hold those of one. Train adapters "
-            "(lora.rank above 0), which share a base on the same servers, or set sampler.name to torch."
-        )
+        raise ConfigError(ONE_POLICY)
 
 
 def _rank(url: str, trajectory_id: str) -> bytes:

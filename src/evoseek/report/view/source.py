@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
@@ -53,6 +53,13 @@ class Source:
             is_run = any(path.exists() for path in known)
         except OSError as error:
             raise RunError(f"{directory} cannot be read ({error.strerror}). Give this user access to it.") from error
+        if not is_run and (learning := directory / "cold_start" / "sft" / "config.json").is_file():
+            own = cls.open(learning.parent)
+            own.notes.append(
+                f"This is the cold start of {directory}, which learns demonstrations. The questions that were written "
+                f"are in {directory / 'cold_start' / 'questions.jsonl'}."
+            )
+            return replace(own, name=f"{directory.absolute().name}: cold start")
         if not is_run:
             raise RunError(
                 f"{directory} holds no run: there is no config.json, metrics.jsonl or trajectories.jsonl in it. Give "
