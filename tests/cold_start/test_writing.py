@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cold_start.writing import COMPARISONS, KINDS, REFUSAL, TWO_HOPS, UNANSWERABLE, Item, Written, write
+from evoseek.cold_start.writing import (
+    COMPARISONS,
+    KINDS,
+    REFUSAL,
+    STATED_IN,
+    TWO_HOPS,
+    UNANSWERABLE,
+    Item,
+    Written,
+    write,
+)
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
@@ -270,7 +280,17 @@ def test_the_largest_share_of_a_kind_is_kept_while_there_are_others(corpus: Lexi
 
 def test_the_fields_by_which_stages_choose_are_those_of_the_questions(corpus: LexicalIndex):
     fields = {key for item in written(corpus, 80).items for key in item.question.metadata}
-    assert fields - {"evidence", "hidden"} == set(WRITTEN_FIELDS)
+    assert fields - {"evidence", "hidden", STATED_IN} == set(WRITTEN_FIELDS)
+
+
+def test_a_refusal_names_the_passages_of_its_statements_and_they_are_not_evidence(corpus: LexicalIndex):
+    refused = of_kind(written(corpus, 80).items, "unanswerable")
+    assert {len(item.solved.turns) - 1 for item in refused} == {1, 2}
+    for item in refused:
+        stated = [corpus.get(id).document_id for id in item.question.metadata[STATED_IN]]  # pyright: ignore[reportGeneralTypeIssues]
+        assert len(stated) == len(item.solved.turns) - 1
+        assert stated[-1] in item.question.hidden
+        assert "evidence" not in item.question.metadata
 
 
 def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path: Path):
@@ -404,3 +424,40 @@ def test_a_passage_that_no_search_shows_may_name_what_is_hidden(tmp_path: Path):
 
     assert hidden([name(n) for n in range(6)], "a word")
     assert not hidden(whole, "both")
+
+
+def test_what_a_shown_passage_answers_is_not_hidden_also_if_it_is_about_something_else(tmp_path: Path):
+    """It has less than half of what is asked, and the answer."""
+    films = [
+        Document(f"f-{n}", f"{name(n)} {name(n + 9)}", f"{name(n)} {name(n + 9)} was directed by {name(n + 50)} Birk.")
+        for n in range(6)
+    ]
+
+    def hidden(folder: str, *said: str) -> int:
+        told = [
+            Document(f"l-{n}-{i}", f"list {n} {i}", f"{'old ' * 30}{name(n)}{text.format(name(n + 50))}")
+            for n in range(6)
+            for i, text in enumerate(said)
+        ]
+        (tmp_path / folder).mkdir()
+        return len(of_kind(written(index(tmp_path / folder, [*films, *told]), 20).items, "unanswerable"))
+
+    assert hidden("others", " and nobody.", " and somebody.")
+    assert not hidden("answers", ", and {} Birk.", " and somebody.")
+
+
+def test_a_question_for_what_a_document_is_about_is_not_hidden(tmp_path: Path):
+    """It does not name its subject, so that nothing tells which document is missing."""
+    said = [
+        Document(
+            f"a{n}",
+            f"{name(n)} Boss",
+            f"{name(n)} Boss is the director of the {name(n + 50)} Press. She was born in 19{n + 10}.",
+        )
+        for n in range(12)
+    ]
+    made = written(index(tmp_path, said), 40)
+    assert made.counts["kept/subject"]
+    refused = of_kind(made.items, "unanswerable")
+    assert refused
+    assert all("Boss" in item.question.text for item in refused)

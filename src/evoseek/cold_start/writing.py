@@ -33,6 +33,8 @@ from evoseek.types import Passage, Question
 _T = TypeVar("_T")
 
 REFUSAL = "Not found in the documents."
+STATED_IN = "stated_in"
+"""Key of the metadata of an unanswerable question: the passages whose statements it was made of."""
 TWO_HOPS, COMPARISONS, UNANSWERABLE = 0.35, 0.1, 0.25
 """Shares of the questions: two hops are chains but for the comparisons, and the rest has one hop. Too few comparisons
 are made up for by chains, and too few chains by questions of one hop."""
@@ -254,7 +256,8 @@ class _Writer:
             without = await self._without([chain.second for chain in batch], others)
             for chain, query, lacks in zip(batch, first, without, strict=True):
                 if len(kept) < number and query and lacks and self._is_new(chain.question):
-                    kept.append(self._refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
+                    queries, hops = [query, subject(chain.second.title)], [chain.first, chain.second]
+                    kept.append(self._refusal(chain.question, hops, queries))
             if len(kept) >= number:
                 break
         return self._counted(kept)
@@ -271,7 +274,7 @@ class _Writer:
             lacks = dict(zip(tried, await self._without(tried, [()] * len(tried)), strict=True))
             for cloze, item in batch:
                 if lacks.get(cloze) and room[_form(cloze)] and len(none) < number:
-                    none.append(self._refusal(cloze.question, cloze, [cloze.query or cloze.question]))
+                    none.append(self._refusal(cloze.question, [cloze], [cloze.query or cloze.question]))
                     room[_form(cloze)] -= 1
                 else:
                     one.append(item)
@@ -315,7 +318,7 @@ class _Writer:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
         second."""
         source = hops[0]
-        about = {"hops": len(hops), "kind": kind, "evidence": [id for hop in hops for id in hop.evidence]}
+        about = {"hops": len(hops), "kind": kind, "evidence": _stated_in(hops)}
         answered = (*map(_search, queries), DemonstratedTurn(answer=answer))
         solved = Demonstration(Question("", question, (answer,), about), answered)
         found = [_search(subject(hop.title)) for hop in hops[1:]]
@@ -324,9 +327,11 @@ class _Writer:
         passage = next(passage for passage in held if passage.id == source.evidence[0])
         return Item(solved, ProposerDemonstration("", passage, len(hops), stated))
 
-    def _refusal(self, question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
-        """The question as if its document, and every copy of it, were not there."""
-        about = {"kind": "unanswerable", "answerable": False, "hidden": [*self.copies[cloze.document_id]]}
+    def _refusal(self, question: str, hops: Sequence[Cloze], queries: Sequence[str]) -> Item:
+        """The question of these hops as if the last document, and every copy of it, were not there. Its passages are
+        not evidence, but keep it with the other questions of the same statements."""
+        hidden = [*self.copies[hops[-1].document_id]]
+        about = {"kind": "unanswerable", "answerable": False, "hidden": hidden, STATED_IN: _stated_in(hops)}
         turns = (*map(_search, queries), DemonstratedTurn(answer=REFUSAL))
         return Item(Demonstration(Question("", question, (), about), turns))
 
@@ -338,6 +343,10 @@ class _Writer:
     def _counted(self, kept: list[Item]) -> list[Item]:
         self.counts.update(f"kept/{item.question.metadata['kind']}" for item in kept)
         return kept
+
+
+def _stated_in(hops: Sequence[Cloze]) -> list[str]:
+    return [id for hop in hops for id in hop.evidence]
 
 
 def _form(cloze: Cloze) -> tuple[str, str]:
