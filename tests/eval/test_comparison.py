@@ -25,6 +25,7 @@ from evoseek.eval.comparison import (
     values_of,
 )
 from evoseek.eval.folder import EvaluationFolder
+from evoseek.eval.results import OF_SENTENCES
 from evoseek.eval.sample import Sample
 from evoseek.report.evaluation import comparison_grids, terminal
 from evoseek.statistics import score_interval
@@ -191,6 +192,17 @@ def test_refusals(folder, tmp_path):
         shown(first, folder("second", {"a": 1.0}, "f1"))
     with pytest.raises(DataError, match="without a score by judge"):
         shown(first, folder("third", {"a": 1.0}), metric="judge")
+
+
+def test_what_answers_in_sentences_is_compared_as_that(tmp_path, folder):
+    """Also with an evaluation by exact match: an answer in few words is right by the metric of sentences, too."""
+    first, second = folder("first", {"a": 1.0, "b": 0.0}), folder("second", {"a": 0.0, "b": 0.0}, OF_SENTENCES)
+    for path, values in ((first, [1.0, 0.0]), (second, [1.0, 1.0])):
+        rows = [json.loads(line) for line in (path / "samples.jsonl").read_text().splitlines()]
+        rows = [row | {"scores": {**row["scores"], OF_SENTENCES: one}} for row, one in zip(rows, values, strict=True)]
+        (path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    compared = compare_folders([first, second])
+    assert (compared.metric, list(compared.means.values())) == (OF_SENTENCES, [0.5, 1.0])
 
 
 def test_a_part_of_an_evaluation_and_damaged_results_are_refused(folder):

@@ -43,6 +43,10 @@ if TYPE_CHECKING:
 
 judge = new_group("The model that says whether an answer is right.")
 _FEEDBACK = "feedback"  # instead of a suite
+_ASK_PEOPLE = (
+    "Nobody asked these questions, and people word theirs differently: collect twenty that they do ask, each with its "
+    "answer (question,golden_answers), and score with --questions, or as evaluation.path in evoseek.toml."
+)
 _MIN_SEARCHES = 10  # searches without any result that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
@@ -52,7 +56,9 @@ On = Annotated[
     ),
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
-Temperature = Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")]
+Temperature = Annotated[
+    float | None, typer.Option(help="0: greedy. Default: as in training; in a project greedy, as `evoseek ask`.")
+]
 Baseline = Annotated[
     str | None,
     typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
@@ -88,6 +94,9 @@ def evaluate(
     from evoseek.cli.settings import answering_settings, check_evaluation, named_answerer
 
     with end_on_interrupt():
+        from evoseek.eval.results import OF_SENTENCES
+        from evoseek.evaluation import answers_in_sentences
+
         suite = _suite(on, data, questions)
     options = {
         "evaluation.path": questions,
@@ -99,9 +108,15 @@ def evaluate(
     }
     given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
     judged = _judged(run_dir) if on == _FEEDBACK else None
-    if suite is None and judged is None:
-        given = _with_tests(given, run_dir)
-    own = suite.questions if suite else judged.known if judged else _written(given.read(), run_dir)
+    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
+        given = given.over({"evaluation.temperature": 0.0})
+    if answers_in_sentences(given, baseline):
+        given = given.over({"reward.name": OF_SENTENCES})
+    own, kind = suite.questions if suite else judged.known if judged else None, ""
+    if own is None:
+        given, kind = _with_tests(given, run_dir)
+    if own is None and not kind:
+        own, kind = _written(given.read(), run_dir)
     check_evaluation(given.read(), search=searches, questions=own is None)
     with end_on_interrupt():
         from evoseek.run import Run
@@ -119,10 +134,12 @@ def evaluate(
     scored = partial(run.evaluate, samples=samples, temperature=temperature, search=searches, baseline=baseline)
     values: dict[str, object] = {}
     if asked:
-        evaluated = scored(asked, suite=suite, out=out)
+        evaluated = scored(asked, suite=suite, kind=kind, out=out)
         values = evaluated.json
         if not json:
             _show(evaluated, out, console)
+            if own is not None and kind and project() is not None:
+                say(console, _ASK_PEOPLE)
     if wrong:
         from evoseek.eval.folder import JUDGED_WRONG
 
@@ -179,14 +196,14 @@ def _judged(run_dir: Path | None) -> JudgedQuestions:
     return judged
 
 
-def _with_tests(given: SettingsSources, run_dir: Path | None) -> SettingsSources:
+def _with_tests(given: SettingsSources, run_dir: Path | None) -> tuple[SettingsSources, str]:
     """With the test set that people have judged right as the questions, if there is one and none were named, which is
-    printed."""
+    printed, and what they are in a few words."""
     settings, own = given.read(), project()
     named = Path(settings.evaluation.reviewed) if settings.evaluation.reviewed else None
     path = named or (own.reviewed if own else None)
     if settings.evaluation.path or path is None or not path.is_file() or not path.stat().st_size:
-        return given
+        return given, ""
     from evoseek.corpus.questions import load_questions
     from evoseek.runs import RunDirectory
     from evoseek.selfplay.question_log import trained_on
@@ -196,7 +213,7 @@ def _with_tests(given: SettingsSources, run_dir: Path | None) -> SettingsSources
     seen = sum(not met.is_new(question.text, remember=False) for question in tests) if met else 0
     more = f" {seen} of them this run was trained on, before they were judged." if seen else ""
     say(Console(stderr=True), f"Scored on the test set, {len(tests)} questions that were judged right: {path}.{more}")
-    return given.over({"evaluation.path": str(path)})
+    return given.over({"evaluation.path": str(path)}), "written questions that were judged right"
 
 
 def _empty_searches(results: Results) -> str | None:
@@ -206,22 +223,23 @@ def _empty_searches(results: Results) -> str | None:
     return f"None of {made} searches found anything: the index is empty or lost, and the scores are those of no search."
 
 
-def _written(settings: TrainingSettings, run_dir: Path | None) -> list[Question] | None:
+def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Question] | None, str]:
     """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is
-    printed. None without a run, or for a run with other questions."""
+    printed, and what they are in a few words. None without a run, or for a run with other questions."""
     from evoseek.runs import RunDirectory
     from evoseek.training.inputs import evaluation_path
 
     if run_dir is None or settings.evaluation.path:
-        return None
+        return None, ""
     is_cold = RunDirectory(run_dir).held_out.is_file()
     if not is_cold and (evaluation_path(settings) or lookup(settings, "proposer") is None):
-        return None
+        return None, ""
     from evoseek.selfplay.question_log import held_out_questions
 
     questions, words = held_out_questions(RunDirectory(run_dir))
     say(Console(stderr=True), words)
-    return questions
+    by = "rules" if is_cold else "self-play"
+    return questions, f"questions written by {by}, worded as those it was trained on"
 
 
 def _searches(baseline: str | None, no_search: bool) -> bool:

@@ -23,7 +23,7 @@ from scipy import stats
 
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import lowest_value, value_of
+from evoseek.eval.results import OF_SENTENCES, lowest_value, value_of
 from evoseek.eval.sample import Sample
 from evoseek.statistics import BATCH, CONFIDENCE, EQUAL, RESAMPLES, Interval, paired_test, score_interval
 
@@ -67,6 +67,7 @@ class Compared:
 
 def compare_folders(paths: Sequence[Path], metric: str | None = None) -> Compared:
     """Compare every pair of finished evaluations over the questions that all of them have, by their metric or this one.
+    If one of them is scored as sentences are, all of them are.
 
     Raises ConfigError for a single folder, one that is named twice, or metrics that differ where none was chosen;
     RunError or DataError if a folder holds no finished evaluation, or nothing is common.
@@ -92,9 +93,9 @@ def compare_folders(paths: Sequence[Path], metric: str | None = None) -> Compare
 
 def _metric(given: str | None, declared: Mapping[str, tuple[str, int]], samples: Mapping[str, Sequence[Sample]]) -> str:
     names = sorted({metric for metric, _ in declared.values()})
-    if given is None and len(names) > 1:
+    if given is None and len(names) > 1 and OF_SENTENCES not in names:
         raise ConfigError(f"The evaluations declare different metrics ({', '.join(names)}). Choose one with --metric.")
-    chosen = given or names[0]
+    chosen = given or (OF_SENTENCES if OF_SENTENCES in names else names[0])
     for name, own in samples.items():
         for sample in own:
             if sample.invalid is None and chosen not in sample.scores:

@@ -33,6 +33,10 @@ COSTS = ("written", "read", "calls", "searches")
 """Numbers a sample: tokens that the model wrote and read, tool calls, searches."""
 
 
+OF_SENTENCES = "guarded_substring_match"
+"""The metric by which a model is scored that was not trained to answer in few words: a sentence is no exact match."""
+
+
 @dataclass(frozen=True, slots=True)
 class Score:
     """A mean with everything that is needed to interpret it. `n` counts all items, `n_invalid` those that failed for
@@ -152,6 +156,12 @@ class Results:
             return {}
         surest = {share: self.risk_coverage.most_certain(share) for share in (0.25, 0.5, 0.75, 1.0)}
         return {share: _share_of_wrong(answers) for share, answers in surest.items()}
+
+    def in_sentences(self) -> int:
+        """How many answers hold a golden answer and are wrong by exact match, if that is the metric."""
+        if self.metric != "exact_match":
+            return 0
+        return sum(one.scores.get(OF_SENTENCES, 0.0) > value_of(one, self.metric) for one in self.samples)
 
     def costs(self, names: Sequence[str] = COSTS) -> dict[str, Cost]:
         """Means and sums of these numbers of samples, where they are known."""

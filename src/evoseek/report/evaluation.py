@@ -12,7 +12,7 @@ from typing import Any
 from rich.table import Table
 
 from evoseek.eval.comparison import Compared
-from evoseek.eval.results import GROUPS, Cost, Results, RiskCoverage, Score
+from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, RiskCoverage, Score
 from evoseek.report.metrics import MetricRow
 from evoseek.report.printable import shown
 from evoseek.reward.answer import SPARE_WORDS
@@ -113,7 +113,7 @@ def grids(results: Results, title: str) -> list[Grid]:
     )
     made = [
         score_grid(title, "metric", {head: scores}),
-        answers_grid(results.answers()),
+        answers_grid(results.answers(), results.metric),
         *([risk_grid(results, curve)] if (curve := results.risk_coverage) else []),
         *groups,
         cost_grid(results.costs()),
@@ -130,13 +130,13 @@ def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]
     return Grid(title, (about, *columns), tuple(rows))
 
 
-def answers_grid(answers: Mapping[str, Mapping[str, Score]]) -> Grid:
-    """What became of the questions: a column for the answerable ones, and one for the unanswerable ones."""
+def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Grid:
+    """What became of the questions by a metric: a column for the answerable ones, and one for the unanswerable ones."""
     named = {
         f"{kind} questions": {name.replace("_", " "): score for name, score in scores.items()}
         for kind, scores in answers.items()
     }
-    return score_grid("Answers and refusals", "", named)
+    return score_grid(f"Answers and refusals, right by {metric_name(metric)}", "", named)
 
 
 def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
@@ -150,7 +150,8 @@ def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
         for share, risk in results.risks().items()
     ]
     head = ("the most certain", "coverage", "risk [95 % interval]")
-    return Grid("Risk and coverage", head, (*rows, ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")))
+    area = ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")
+    return Grid(f"Risk and coverage, wrong by {metric_name(results.metric)}", head, (*rows, area))
 
 
 def cost_grid(costs: Mapping[str, Cost]) -> Grid:
@@ -163,6 +164,11 @@ def note(results: Results) -> str | None:
     """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
     questions are unanswerable, what risk is, and which samples are Invalid. None if there is nothing."""
     notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
+    if sentences := results.in_sentences():
+        notes.append(
+            f"{sentences} of {len(results.samples)} answers hold a golden answer within a longer text, which EM counts "
+            f"as wrong. Where a model answers in sentences, score by reward.name={OF_SENTENCES}."
+        )
     if unanswerable := len({one.question for one in results.samples if not one.answerable}):
         notes.append(
             f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
