@@ -8,8 +8,10 @@ from json import dumps
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
+import click
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from evoseek.cli.options import (
     AnswererArgument,
@@ -94,9 +96,6 @@ def evaluate(
     from evoseek.cli.settings import answering_settings, check_evaluation, named_answerer
 
     with end_on_interrupt():
-        from evoseek.eval.results import OF_SENTENCES
-        from evoseek.evaluation import answers_in_sentences
-
         suite = _suite(on, data, questions)
     options = {
         "evaluation.path": questions,
@@ -107,16 +106,11 @@ def evaluate(
         "run.seed": seed,
     }
     given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
+    given = _as_asked(given, samples, baseline)
     judged = _judged(run_dir) if on == _FEEDBACK else None
-    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
-        given = given.over({"evaluation.temperature": 0.0})
-    if answers_in_sentences(given, baseline):
-        given = given.over({"reward.name": OF_SENTENCES})
     own, kind = suite.questions if suite else judged.known if judged else None, ""
     if own is None:
-        given, kind = _with_tests(given, run_dir)
-    if own is None and not kind:
-        own, kind = _written(given.read(), run_dir)
+        given, own, kind = _own_questions(given, run_dir)
     check_evaluation(given.read(), search=searches, questions=own is None)
     with end_on_interrupt():
         from evoseek.run import Run
@@ -147,6 +141,18 @@ def evaluate(
         values = {**values, "judged_wrong": _again(scored(wrong, out=out and out / JUDGED_WRONG), console)}
     if json:
         print(dumps(values, ensure_ascii=False))
+
+
+def _as_asked(given: SettingsSources, samples: int, baseline: str | None) -> SettingsSources:
+    """The settings with what was left open: one sample in a project is greedy, as `evoseek ask` is, and sentences are
+    scored as sentences."""
+    with end_on_interrupt():
+        from evoseek.eval.results import OF_SENTENCES
+        from evoseek.evaluation import answers_in_sentences
+
+    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
+        given = given.over({"evaluation.temperature": 0.0})
+    return given.over({"reward.name": OF_SENTENCES}) if answers_in_sentences(given, baseline) else given
 
 
 def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
@@ -196,14 +202,14 @@ def _judged(run_dir: Path | None) -> JudgedQuestions:
     return judged
 
 
-def _with_tests(given: SettingsSources, run_dir: Path | None) -> tuple[SettingsSources, str]:
-    """With the test set that people have judged right as the questions, if there is one and none were named, which is
-    printed, and what they are in a few words."""
+def _own_questions(given: SettingsSources, run_dir: Path | None) -> tuple[SettingsSources, list[Question] | None, str]:
+    """If no questions were named: the settings with the test set that people have judged right, if there is one, or
+    else the questions that the run wrote and held out. Which of them is printed, and said in a few words."""
     settings, own = given.read(), project()
     named = Path(settings.evaluation.reviewed) if settings.evaluation.reviewed else None
     path = named or (own.reviewed if own else None)
     if settings.evaluation.path or path is None or not path.is_file() or not path.stat().st_size:
-        return given, ""
+        return given, *_written(settings, run_dir)
     from evoseek.corpus.questions import load_questions
     from evoseek.runs import RunDirectory
     from evoseek.selfplay.question_log import trained_on
@@ -213,7 +219,7 @@ def _with_tests(given: SettingsSources, run_dir: Path | None) -> tuple[SettingsS
     seen = sum(not met.is_new(question.text, remember=False) for question in tests) if met else 0
     more = f" {seen} of them this run was trained on, before they were judged." if seen else ""
     say(Console(stderr=True), f"Scored on the test set, {len(tests)} questions that were judged right: {path}.{more}")
-    return given.over({"evaluation.path": str(path)}), "written questions that were judged right"
+    return given.over({"evaluation.path": str(path)}), None, "written questions that were judged right"
 
 
 def _empty_searches(results: Results) -> str | None:
@@ -266,24 +272,48 @@ def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | 
     return load_suite(on, data)
 
 
+class ManyAgainst(TyperCommand):
+    """A command whose option --against takes all values up to the next option."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        """Repeat the option before each of its values, as click reads several."""
+        words, option = list[str](), ""
+        for word in args:
+            if word.startswith("-"):
+                option = word.partition("=")[0]
+            elif option == "--against" and words[-1] != option:
+                words.append(option)
+            words.append(word)
+        return super().parse_args(ctx, words)
+
+
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders that `evoseek eval --out` wrote, two or more.")],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folders of another method, a seed each: the folders before are the seeds of the first one."),
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to compare by. Default: the declared one.")] = None,
     json: Json = False,
 ) -> None:
     """Compare evaluations by paired tests over the questions that all of them have.
 
     Exact McNemar test (0 or 1) or sign flips (graded, or several samples), each difference with its interval; p-values
-    are corrected for the number of comparisons, and a warning says if there are too few questions.
-    """
-    from evoseek.eval.comparison import compare_folders
-    from evoseek.report.evaluation import comparison_grids, terminal
+    are corrected for the number of comparisons, and a warning says if there are too few questions. With --against two
+    methods are compared over their seeds, by Student's test and interval.
 
-    compared, console = compare_folders(folders, metric), Console()
+    Example: evoseek compare A-0 A-1 A-2 --against B-0 B-1 B-2
+    """
+    from evoseek.eval.comparison import Compared, compare_folders, compare_sides
+    from evoseek.report.evaluation import comparison_grids, sides_grids, terminal
+
+    compared = compare_sides(folders, against, metric) if against else compare_folders(folders, metric)
+    console = Console()
     if json:
         print(dumps(asdict(compared), ensure_ascii=False))
         return
-    for grid in comparison_grids(compared):
+    shown = comparison_grids(compared) if isinstance(compared, Compared) else sides_grids(compared)
+    for grid in shown:
         console.print(terminal(grid))
     for note in compared.notes:
         say(console, note)

@@ -5,18 +5,19 @@ and an interval.
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
 
-from evoseek.eval.comparison import Compared
+from evoseek.eval.comparison import Compared, ComparedSides
 from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, RiskCoverage, Score
 from evoseek.report.metrics import MetricRow
 from evoseek.report.printable import shown
 from evoseek.reward.answer import SPARE_WORDS
-from evoseek.statistics import wilson_interval
+from evoseek.statistics import Interval, wilson_interval
 
 NAMES = {
     "exact_match": "EM",
@@ -27,6 +28,7 @@ NAMES = {
     "fan_out": "fan-out accuracy",
     "judge": "judge",
 }
+_LETTERS = string.ascii_uppercase  # which stand for evaluations
 _EVIDENCE = {"recall": "evidence found", "all_found": "all of it found"}
 _MEANINGS = {
     "substring_match": "a golden answer stands anywhere in the answer, even inside a word",
@@ -191,13 +193,15 @@ def note(results: Results) -> str | None:
 
 
 def comparison_grids(compared: Compared) -> list[Grid]:
-    """The means over the common questions, and the differences of every pair."""
-    means = tuple((name, f"{mean:.3f}") for name, mean in compared.means.items())
+    """The means over the common questions, and the differences of every pair, in which letters stand for the names:
+    these are too long for two in a row."""
+    letters = dict(zip(compared.means, _LETTERS, strict=False)) if len(compared.means) <= len(_LETTERS) else {}
+    means = tuple((letters.get(name, ""), name, f"{mean:.3f}") for name, mean in compared.means.items())
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
     rows = (
         (
-            f"{one.second} - {one.first}",
-            f"{one.difference:+.3f} [{one.interval.low:+.3f}, {one.interval.high:+.3f}]",
+            f"{letters.get(one.second, one.second)} - {letters.get(one.first, one.first)}",
+            _signed(one.difference, one.interval),
             one.test,
             f"{one.p_value:.2g}",
             f"{one.adjusted:.2g}",
@@ -207,7 +211,22 @@ def comparison_grids(compared: Compared) -> list[Grid]:
     )
     head = ("", "difference [95 % interval]", "test", "p", "p (Holm)", "detectable")
     differences = f"Paired differences, {_counted(len(compared.pairs), 'comparison')}"
-    return [Grid(title, ("evaluation", "mean"), means), Grid(differences, head, tuple(rows))]
+    return [Grid(title, ("", "evaluation", "mean"), means), Grid(differences, head, tuple(rows))]
+
+
+def sides_grids(compared: ComparedSides) -> list[Grid]:
+    """The mean of each seed on either side, and the difference of the sides."""
+    sides = (("A", compared.first), ("B", compared.second))
+    means = (*((side, name, f"{mean:.3f}") for side, own in sides for name, mean in own.items()),)
+    title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
+    row = ("B - A", _signed(compared.difference, compared.interval), compared.test, f"{compared.p_value:.2g}")
+    head = ("", "mean difference [95 % interval over seeds]", "test", "p")
+    differences = f"{len(compared.first)} seeds against {len(compared.second)}"
+    return [Grid(title, ("", "evaluation", "mean"), means), Grid(differences, head, (row,))]
+
+
+def _signed(difference: float, interval: Interval) -> str:
+    return f"{difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -218,7 +237,7 @@ def terminal(grid: Grid) -> Table:
     """For the terminal."""
     table = Table(title=shown(grid.title))
     for name in grid.head:
-        table.add_column(shown(name))
+        table.add_column(shown(name), overflow="fold")  # a name that is cut may be any
     for row in grid.rows:
         table.add_row(*map(shown, row))
     return table
