@@ -85,6 +85,19 @@ def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
     assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain", "comparison"))
 
 
+@pytest.mark.parametrize("small", ["docs/team/{}.md", "docs/manual/{}.md", "docs/{}.html"])
+def test_every_folder_and_type_has_a_share_of_the_questions(tmp_path: Path, small: str):
+    """Not by its size: the few documents beside a manual are what is asked about most."""
+    documents = pages(66)
+    ids = [small.format(n) if n < 12 else f"docs/manual/{n}.html" for n in range(len(documents))]
+    corpus = index(tmp_path, [replace(page, id=id) for page, id in zip(documents, ids, strict=True)])
+    items = written(corpus, 24).items
+    evidence = [item.question.metadata.get("evidence") or item.question.metadata[STATED_IN] for item in items]
+    told = [corpus.get(passages[0]).document_id for passages in evidence]  # pyright: ignore[reportIndexIssue]
+    assert len(told) == 24
+    assert sum(id in ids[:12] for id in told) >= 8  # by size: 2
+
+
 def test_too_few_comparisons_are_made_up_for_by_chains(tmp_path: Path):
     """Without dates of birth and years of films there is nothing to compare."""
     texts = [Document(page.id, page.title, page.text.replace("born on", "seen before")) for page in pages(60)]

@@ -6,9 +6,8 @@ from dataclasses import asdict, replace
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
-import click
 import typer
 from rich.console import Console
 from typer.core import TyperCommand
@@ -275,7 +274,7 @@ def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | 
 class ManyAgainst(TyperCommand):
     """A command whose option --against takes all values up to the next option."""
 
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Repeat the option before each of its values, as click reads several."""
         words, option = list[str](), ""
         for word in args:
