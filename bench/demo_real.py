@@ -82,7 +82,7 @@ def demo(directory: Path, data: Path | None, *, model: str, seed: int, max_minut
     with run.context() as context:
         learnt = Learnt(before, measure(context, questions))
     for name, evaluations in (("before", learnt.before), ("after", learnt.after)):
-        grid = answers_grid(evaluations[SAMPLED].scored.answers())
+        grid = answers_grid(evaluations[SAMPLED].scored.answers(), evaluations[SAMPLED].metric)
         console.print(terminal(replace(grid, title=f"Held-out answers, sampled, {name}")))
     show(learnt, run.settings, console)
     say(console, f"Curves and rollouts: {program()} view {shlex.quote(str(path.path))}")

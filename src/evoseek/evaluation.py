@@ -47,6 +47,7 @@ from evoseek.search.manifest import Manifest
 from evoseek.settings import PartSettings, defaults_of
 from evoseek.training.agent import limits_of
 from evoseek.training.context import Context
+from evoseek.training.given import SettingsSources
 from evoseek.training.inputs import identity, inputs_of
 from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question, TrajectoryGroup
@@ -66,13 +67,14 @@ _INDEX: Mapping[str, object] = {"evaluation": {"index": ""}}  # whose digest is 
 class EvaluationRequest:
     """What is evaluated: questions, how many samples of each, whether anything is searched, the suite that the
     questions are of, or a part of (None: they are of none), and the baseline by which the model answers (None: as an
-    agent)."""
+    agent). `kind` says what the questions are, for the title."""
 
     questions: Sequence[Question]
     samples: int = 1
     search: bool = True
     suite: Suite | None = None
     baseline: str | None = None
+    kind: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,10 +104,17 @@ class Evaluated:
         about, temperature = self.json, self.json["temperature"]
         drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
         suite: Any = about.get("suite")
-        on = f" on {suite['name']} {suite['split']}".rstrip() if suite else ""
+        named = f"{suite['name']} {suite['split']}".rstrip() if suite else about.get("kind")
+        on = f" on {named}" if named else ""
         by = f" by {about['baseline']}" if "baseline" in about else ""
         search = about.get("engine", "on") if about["search"] else "off"
         return f"{about['model']}{by}{on}: {self.results.metric}, {drawn}, search {search}"
+
+
+def answers_in_sentences(given: SettingsSources, baseline: str | None) -> bool:
+    """Whether answers are scored as sentences are (`eval.results.OF_SENTENCES`): no reward was given, and what answers
+    was not trained to answer in few words: the model of [answerer], or any model by a baseline."""
+    return not given.states("reward.name") and (baseline is not None or uses_chat_model(given.read()))
 
 
 def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> Evaluated:
@@ -171,6 +180,7 @@ def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[
         "questions": json_digest(contents),
         **({"suite": request.suite.about()} if request.suite else {}),
         **({"baseline": request.baseline} if request.baseline else {}),
+        **({"kind": request.kind} if request.kind else {}),
     }
 
 
@@ -191,7 +201,8 @@ def _held(
     settings, parts = context.settings, {"--baseline": request.baseline} if request.baseline else None
     tree, index = identity(settings, context.checkpoint, parts), with_digests(_INDEX, inputs_of(settings))
     deciding = {key: tree[key] for key in (*_DECIDING, "own", "checkpoint") if key in tree}
-    about = {name: value for name, value in about.items() if name != "engine"}  # follows from the index and its name
+    follows = ("engine", "kind")  # from the index and its name, and from the questions
+    about = {name: value for name, value in about.items() if name not in follows}
     known = {**deciding, **index, "samples": request.samples, "evaluated": about}
     return folder.held(known, may_differ=_ONLY_IN_TRAINING, defaults=defaults_of(settings).resolved())
 

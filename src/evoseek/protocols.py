@@ -18,6 +18,7 @@ from evoseek.types import (
     ToolCall,
     ToolResult,
     Trajectory,
+    TrajectoryGroup,
 )
 
 
@@ -248,6 +249,14 @@ class RewardFn(Protocol):
     async def __call__(self, trajectory: Trajectory) -> Outcome:
         """Scored, or Invalid if the reward could not be computed. It is never called for trajectories that ended with a
         failure."""
+        ...
+
+
+class GroupLabel(Protocol):
+    """Scores a complete group against another answer than its question's."""
+
+    async def __call__(self, group: TrajectoryGroup, reward: RewardFn) -> TrajectoryGroup:
+        """The group with other outcomes, which `reward` gave."""
         ...
 
 

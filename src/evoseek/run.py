@@ -25,7 +25,7 @@ from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
 from evoseek.settings import is_given, with_setting
 from evoseek.training.context import Context, Objects
-from evoseek.training.given import gather
+from evoseek.training.given import SettingsSources, gather
 from evoseek.training.inputs import read_questions
 from evoseek.training.model_defaults import apply_model_defaults, follow_endpoint
 from evoseek.training.settings import TrainingSettings
@@ -69,10 +69,12 @@ class Run:
         self.directory = RunDirectory(Path(directory)) if isinstance(directory, Path | str) else directory
         self.console = console or Console()
         self.words, self.is_interrupted = "", False
+        self._sources: SettingsSources | None = None  # of settings that are not complete
         if isinstance(settings, TrainingSettings):
             self._given = self.settings = settings
         else:
-            self._given = self._read(system, config, settings or {})
+            self._sources = self._read(system, config, settings or {})
+            self._given = self._sources.read()
             saved = self.directory.read_config() if self.directory and self.directory.is_begun else None
             self.settings, self.words = apply_model_defaults(self._given, find_machine, saved)
         self.objects = Objects(search, reward, loss, credit, web, tools, trackers)
@@ -80,12 +82,12 @@ class Run:
 
     def _read(
         self, system: str | None, config: Path | str | Sequence[Path | str], settings: Mapping[str, object]
-    ) -> TrainingSettings:
+    ) -> SettingsSources:
         files = [Path(file) for file in ([config] if isinstance(config, Path | str) else config)]
         options = {key: str(value) if isinstance(value, Path) else value for key, value in settings.items()}
         if not files and system is None and not options and self.directory and self.directory.config.is_file():
             files = [self.directory.config]
-        return gather(files, system=system, options=options).read()
+        return gather(files, system=system, options=options)
 
     def train(self) -> int:
         """Train to the last step, or resume; returns the last step made. Ctrl-C finishes the step and saves:
@@ -137,15 +139,18 @@ class Run:
         search: bool = True,
         baseline: str | None = None,
         suite: Suite | None = None,
+        kind: str = "",
         out: Path | None = None,
     ) -> Evaluated:
         """Score the policy (of the last checkpoint, if there is one) or the model of [answerer] on questions, or on
         those of evaluation.path, with so many samples of each.
 
         With a `baseline` it answers by that, and without `search` from its own knowledge. `suite` is the one that the
-        questions are of. With a folder `out`, what is missing in it is drawn. Raises EvoseekError.
+        questions are of; or `kind` says what they are. With a folder `out`, what is missing in it is drawn. Where no
+        reward was given, what answers by a baseline or as [answerer] is scored as sentences are. Raises EvoseekError.
         """
-        from evoseek.evaluation import EvaluationRequest, evaluate
+        from evoseek.eval.results import OF_SENTENCES
+        from evoseek.evaluation import EvaluationRequest, answers_in_sentences, evaluate
 
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)
@@ -158,11 +163,12 @@ class Run:
                 "answerer.temperature."
             )
         with self.context() as context:
+            if self._sources and self.objects.reward is None and answers_in_sentences(self._sources, baseline):
+                context.settings = with_setting(context.settings, "reward.name", OF_SENTENCES)
             if temperature is not None:
                 context.settings = with_setting(context.settings, "evaluation.temperature", temperature)
-            return evaluate(
-                context, EvaluationRequest(questions, samples, search, suite, baseline), out, console=self.console
-            )
+            request = EvaluationRequest(questions, samples, search, suite, baseline, kind)
+            return evaluate(context, request, out, console=self.console)
 
     def ask(self, question: str) -> Answered:
         """Answer one question, greedily, by the policy or the model of [answerer], and check the answer against the

@@ -10,8 +10,12 @@ import openai
 import pytest
 
 from evoseek.cli.main import main
+from evoseek.cli.serve import _examples
+from evoseek.corpus.questions import save_questions
+from evoseek.run import Run
+from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.types import Passage
+from evoseek.types import Passage, Question
 
 
 @pytest.fixture(scope="module")
@@ -99,3 +103,13 @@ def test_slots_are_those_that_can_answer_at_once_and_their_memory_is_estimated(i
     assert f"  sampler.slots = {slots}" in lines
     (memory,) = [line for line in lines if line.startswith("Memory: about ")]
     assert "weights 0.00 + keys and values 0.01" in memory  # 3 x 1600 tokens of 512 numbers in float32
+
+
+def test_the_questions_that_a_run_held_out_are_suggested(tmp_path):
+    """Those with an answer, which the documents that are searched give."""
+    run = RunDirectory(tmp_path)
+    assert _examples(Run("search-r1")) == _examples(Run("search-r1", run)) == []
+    run.held_out.parent.mkdir()
+    hidden = Question("h", "When was Kalo built?", (), {"answerable": False, "hidden": ["a"]})
+    save_questions(run.held_out, [hidden, *(Question(str(n), f"Who is {n}?", ("Meri",)) for n in range(5))])
+    assert _examples(Run("search-r1", run)) == ["Who is 0?", "Who is 1?", "Who is 2?"]

@@ -1,6 +1,7 @@
 """The cold start of a run."""
 
 import json
+import random
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -8,8 +9,9 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoseek.cold_start.phase import TIMES, ColdStart, cold_start
-from evoseek.corpus.demonstrations import ProposerDemonstration, load_demonstrations
+from evoseek.cold_start.phase import TIMES, ColdStart, _apart, cold_start
+from evoseek.cold_start.writing import STATED_IN, Item
+from evoseek.corpus.demonstrations import Demonstration, ProposerDemonstration, load_demonstrations
 from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError, DataError, PolicyError, RunError, RunLockedError
 from evoseek.run import Run
@@ -18,7 +20,7 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.settings import check_settings, is_given, lookup
 from evoseek.training.given import load_settings
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Passage
+from evoseek.types import Passage, Question
 from evoseek.world.world import World
 
 QUIET = Console(quiet=True)
@@ -107,6 +109,48 @@ def test_questions_of_one_passage_are_not_parted_by_the_hold_out(index: Path, tm
     )
     assert held
     assert not held & trained
+
+
+def item(text: str, *passages: str, key: str = "evidence") -> Item:
+    return Item(Demonstration(Question("", text, (), {key: list(passages)}), ()))
+
+
+def parted(held: list[Item], trained: list[Item]) -> bool:
+    return not {one.question.text[0] for one in held} & {one.question.text[0] for one in trained}
+
+
+def test_each_question_is_as_likely_to_be_held_out_as_any_other():
+    """Also if it hangs together with others: by the first of its members, a group would come too early."""
+    groups = [item(f"{number}/{member}", f"p{number}") for number in range(40) for member in range(5)]
+    items = [*groups, *(item(f"alone {number}") for number in range(200))]
+    rng, held = random.Random(0), Counter[bool]()
+    for _ in range(100):
+        rng.shuffle(items)
+        held.update("/" in one.question.text for one in _apart(items, 40)[1])
+    assert held.total() == 4000
+    assert 0.45 < held[True] / 4000 < 0.55  # by the first of them: .82
+
+
+@pytest.mark.parametrize("order", range(8))
+def test_questions_of_a_second_passage_in_common_stay_together(order: int):
+    items = [item("a1", "p", "q"), item("a2", "r", "q"), *(item(f"{n}", f"s{n}") for n in range(2, 10))]
+    random.Random(order).shuffle(items)
+    assert parted(*_apart(items, 2))
+
+
+@pytest.mark.parametrize("order", range(8))
+def test_a_question_whose_document_is_hidden_stays_with_the_others_of_its_statement(order: int):
+    """It says the answer of one of them, though it has no evidence."""
+    items = [item("a1", "p"), item("a2", "p", key=STATED_IN), *(item(f"{n}", f"s{n}") for n in range(2, 10))]
+    random.Random(order).shuffle(items)
+    assert parted(*_apart(items, 2))
+
+
+def test_where_too_much_hangs_together_the_hold_out_is_full_all_the_same():
+    items = [*(item(f"a{number}", "p") for number in range(9)), item("b")]
+    trained, held = _apart(items, 3)
+    assert (len(trained), len(held)) == (7, 3)
+    assert {one.question.text for one in (*trained, *held)} == {one.question.text for one in items}
 
 
 def test_a_stage_that_finds_no_question_is_told_before_anything_is_learnt(index: Path, tmp_path: Path):

@@ -8,7 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cold_start.writing import COMPARISONS, KINDS, REFUSAL, TWO_HOPS, UNANSWERABLE, Item, Written, write
+from evoseek.cold_start.writing import (
+    COMPARISONS,
+    KINDS,
+    REFUSAL,
+    STATED_IN,
+    TWO_HOPS,
+    UNANSWERABLE,
+    Item,
+    Written,
+    write,
+)
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.passages import split_document
 from evoseek.errors import DataError
@@ -73,6 +83,19 @@ def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
     assert len(of_kind(items, "chain", "comparison")) == round(80 * TWO_HOPS)
     assert len(of_kind(items, "unanswerable")) == round(80 * UNANSWERABLE)
     assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain", "comparison"))
+
+
+@pytest.mark.parametrize("small", ["docs/team/{}.md", "docs/manual/{}.md", "docs/{}.html"])
+def test_every_folder_and_type_has_a_share_of_the_questions(tmp_path: Path, small: str):
+    """Not by its size: the few documents beside a manual are what is asked about most."""
+    documents = pages(66)
+    ids = [small.format(n) if n < 12 else f"docs/manual/{n}.html" for n in range(len(documents))]
+    corpus = index(tmp_path, [replace(page, id=id) for page, id in zip(documents, ids, strict=True)])
+    items = written(corpus, 24).items
+    evidence = [item.question.metadata.get("evidence") or item.question.metadata[STATED_IN] for item in items]
+    told = [corpus.get(passages[0]).document_id for passages in evidence]  # pyright: ignore[reportIndexIssue]
+    assert len(told) == 24
+    assert sum(id in ids[:12] for id in told) >= 8  # by size: 2
 
 
 def test_too_few_comparisons_are_made_up_for_by_chains(tmp_path: Path):
@@ -270,7 +293,17 @@ def test_the_largest_share_of_a_kind_is_kept_while_there_are_others(corpus: Lexi
 
 def test_the_fields_by_which_stages_choose_are_those_of_the_questions(corpus: LexicalIndex):
     fields = {key for item in written(corpus, 80).items for key in item.question.metadata}
-    assert fields - {"evidence", "hidden"} == set(WRITTEN_FIELDS)
+    assert fields - {"evidence", "hidden", STATED_IN} == set(WRITTEN_FIELDS)
+
+
+def test_a_refusal_names_the_passages_of_its_statements_and_they_are_not_evidence(corpus: LexicalIndex):
+    refused = of_kind(written(corpus, 80).items, "unanswerable")
+    assert {len(item.solved.turns) - 1 for item in refused} == {1, 2}
+    for item in refused:
+        stated = [corpus.get(id).document_id for id in item.question.metadata[STATED_IN]]  # pyright: ignore[reportGeneralTypeIssues]
+        assert len(stated) == len(item.solved.turns) - 1
+        assert stated[-1] in item.question.hidden
+        assert "evidence" not in item.question.metadata
 
 
 def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path: Path):
@@ -404,3 +437,40 @@ def test_a_passage_that_no_search_shows_may_name_what_is_hidden(tmp_path: Path):
 
     assert hidden([name(n) for n in range(6)], "a word")
     assert not hidden(whole, "both")
+
+
+def test_what_a_shown_passage_answers_is_not_hidden_also_if_it_is_about_something_else(tmp_path: Path):
+    """It has less than half of what is asked, and the answer."""
+    films = [
+        Document(f"f-{n}", f"{name(n)} {name(n + 9)}", f"{name(n)} {name(n + 9)} was directed by {name(n + 50)} Birk.")
+        for n in range(6)
+    ]
+
+    def hidden(folder: str, *said: str) -> int:
+        told = [
+            Document(f"l-{n}-{i}", f"list {n} {i}", f"{'old ' * 30}{name(n)}{text.format(name(n + 50))}")
+            for n in range(6)
+            for i, text in enumerate(said)
+        ]
+        (tmp_path / folder).mkdir()
+        return len(of_kind(written(index(tmp_path / folder, [*films, *told]), 20).items, "unanswerable"))
+
+    assert hidden("others", " and nobody.", " and somebody.")
+    assert not hidden("answers", ", and {} Birk.", " and somebody.")
+
+
+def test_a_question_for_what_a_document_is_about_is_not_hidden(tmp_path: Path):
+    """It does not name its subject, so that nothing tells which document is missing."""
+    said = [
+        Document(
+            f"a{n}",
+            f"{name(n)} Boss",
+            f"{name(n)} Boss is the director of the {name(n + 50)} Press. She was born in 19{n + 10}.",
+        )
+        for n in range(12)
+    ]
+    made = written(index(tmp_path, said), 40)
+    assert made.counts["kept/subject"]
+    refused = of_kind(made.items, "unanswerable")
+    assert refused
+    assert all("Boss" in item.question.text for item in refused)

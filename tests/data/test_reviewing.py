@@ -157,11 +157,21 @@ def test_a_question_without_evidence_is_shown_with_what_a_search_finds(tmp_path,
     assert shown["passages"][0]["spans"] == [[21, 30]]
 
 
-def test_a_document_that_is_hidden_from_the_question_is_named_and_not_shown(tmp_path, store):
-    about = {"answerable": False, "hidden": ["kalo"]}
-    shown = opened(tmp_path, [Question("q", "who is the mayor of Kalo or Vesu?", (), about)], store=store).json(0)
-    assert [passage["title"] for passage in shown["passages"]] == ["Vesu"]
-    assert shown["note"].startswith("Searches for this question do not find Kalo.")
+HIDDEN = Question("q", "who is the mayor of Kalo or Vesu?", (), {"answerable": False, "hidden": ["kalo"]})
+
+
+def test_a_question_whose_document_is_hidden_is_not_judged(tmp_path, store):
+    """The documents answer it, so that nobody could say whether refusing is right. One that they do not answer is."""
+    other = Question("r", "who is the king of Vesu?", (), {"answerable": False})
+    review = opened(tmp_path, [HIDDEN, other], store=store)
+    assert [question.id for question in review.questions] == ["r"]
+    review.judge(0, "right")
+    assert [question.id for question in load_questions(review.tests)] == ["r"]
+
+
+def test_if_something_is_hidden_from_each_question_none_can_be_judged(tmp_path, store):
+    with pytest.raises(DataError, match="From each of the 1 questions a document is hidden"):
+        opened(tmp_path, [HIDDEN], store=store)
 
 
 def test_without_an_index_only_passages_that_a_question_holds_are_shown(tmp_path):

@@ -17,7 +17,7 @@ SEAM = {"base.py", "settings.py"}  # what goes in and comes out: no algorithm
 def names_in(path: Path) -> set[str]:
     """Functions and classes that a file defines at its top."""
     body = ast.parse(path.read_text()).body
-    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    return {node.name for node in body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)}
 
 
 @pytest.mark.parametrize(("path", "name"), REFERENCES, ids="::".join)

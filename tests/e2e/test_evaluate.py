@@ -10,6 +10,7 @@ import pytest
 
 from evoseek.errors import SamplerError
 from evoseek.policy.sampler import TorchSampler
+from evoseek.report.evaluation import metric_name
 from evoseek.report.view.rollouts import rollout_of
 from evoseek.report.view.source import Source
 
@@ -167,6 +168,29 @@ def test_a_model_behind_an_endpoint_is_evaluated(evaluate, setting, tmp_path):
         found, _ = evaluate(*words, "--set", "reward.name=exact_match")
     assert (found["model"], found["n"], found["mean"]) == ("a-model", 1, 1.0)
     assert (found["cost"]["searches"]["mean"], "written" in found["cost"]) == (1.0, False)
+
+
+@pytest.mark.parametrize(
+    ("words", "metric", "right"),
+    [
+        ((), "guarded_substring_match", 1.0),
+        (("--baseline", "direct"), "guarded_substring_match", 1.0),
+        (("--set", "reward.name=exact_match"), "exact_match", 0.0),
+    ],
+)
+def test_sentences_of_an_endpoint_are_not_wrong_by_default(setting, cli, tmp_path, words, metric, right):
+    """In the headline, in what became of the questions, and in what is shown; a metric that is asked for is kept."""
+    (tmp_path / "q.jsonl").write_text('{"question": "river gold is?", "answer": "north"}\n')
+    out = tmp_path / "out"
+    with http.ChatServer(http.replies(http.choice("<answer> The gold river is north of here. </answer>"))) as server:
+        given = ("--index", setting.index, "--questions", tmp_path / "q.jsonl", "--out", out, *words)
+        status, _, err = cli("eval", f"a-model@{server.url}", *given)
+    assert status == 0, err
+    found, text = json.loads((out / "results.json").read_text()), (out / "results.md").read_text()
+    assert (found["metric"], found["mean"]) == (metric, right)
+    assert found["answers"]["answerable"]["answered_right"]["mean"] == right
+    assert f"Answers and refusals, right by {metric_name(metric)}" in text
+    assert ("1 of 1 answers hold a golden answer within a longer text" in text) is (not right)
 
 
 @pytest.mark.parametrize("name", ["direct", "rag", "ircot", "search-o1", "ragent"])

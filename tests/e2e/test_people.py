@@ -101,7 +101,13 @@ def test_the_test_set_is_scored_where_no_questions_are_named(project, cli):
     status, out, err = cli("eval", "--json")
     assert status == 0, err
     assert f"Scored on the test set, 2 questions that were judged right: {project}/reviewed.jsonl." in err
-    assert json.loads(out)["n"] == 2
+    found = json.loads(out)
+    assert (found["n"], found["kind"]) == (2, "written questions that were judged right")
+    assert found["temperature"] == 0  # as `ask`
+    status, out, err = cli("eval", "--json", "--samples", 2)
+    assert json.loads(out)["temperature"] == 1
+    status, out, err = cli("eval", "--json", "--set", "evaluation.temperature=0.5")
+    assert json.loads(out)["temperature"] == 0.5
     status, _, err = cli("eval", "--json", "--set", "evaluation.path=questions.jsonl")
     assert "Scored on the test set" not in err
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import time
+from dataclasses import replace
 
 import pytest
 
@@ -129,6 +130,51 @@ class TestSearch:
     def test_lone_surrogates_reach_no_engine(self, web):
         search(bind(tools_of(web))[0], "a\ud800")
         assert web.asked[0][0] == ["a\ufffd"]
+
+
+HIDDEN = ["http://web.test/kalo", "web.test/kalo", "https://web.test/kalo/", "http://web.test/kalo#mayor"]
+
+
+@pytest.mark.parametrize("address", HIDDEN)
+class TestHidden:
+    """A page that is hidden from the question, by whichever of its addresses."""
+
+    @pytest.fixture
+    def bound(self, web, address):
+        return bind(tools_of(web, only_found=False), Question("q", "Who ?", (), {"hidden": [address]}))
+
+    @pytest.mark.parametrize("document", [None, ""])
+    def test_is_not_found(self, web, bound, document):
+        """Also where the engine calls the document by another name. The next result takes its place."""
+        plain = web.search
+
+        async def named(queries, k):
+            found = await plain(queries, k)
+            return [
+                [replace(one, document_id=one.id if document is None else document) for one in own] for own in found
+            ]
+
+        web.search = named
+        shown = search(bound[0], "kalo nida tolu", "kalo")
+        assert "web.test/kalo" not in shown.text
+        ids = [passage.id for passage in shown.passages]
+        assert ids == (["http://web.test/nida"] if document == "" else ["http://web.test/nida", "http://web.test/tolu"])
+
+    @pytest.mark.parametrize("url", HIDDEN)
+    def test_is_not_opened(self, web, bound, url):
+        shown = browse(bound[1], url, "http://web.test/nida")
+        assert "kalo is a place" not in shown.text
+        assert "There is no such page." in shown.text
+        assert web.fetched == ["http://web.test/nida"]
+
+    def test_is_not_shown_by_an_address_that_leads_to_it(self, web, bound):
+        async def redirected(url):
+            return Page("http://web.test/kalo", "About kalo", "kalo is a place.")
+
+        web.fetch = redirected
+        shown = browse(bound[1], "http://web.test/old")
+        assert shown.passages == ()
+        assert "There is no such page." in shown.text
 
 
 class TestBrowse:

@@ -2,6 +2,8 @@
 
 import json
 import random
+import re
+from functools import partial
 from math import comb, inf, sqrt
 from pathlib import Path
 
@@ -12,12 +14,14 @@ from rich.console import Console
 from scipy import stats
 
 from evoseek.cli.evaluate import compare as command
+from evoseek.cli.main import app, run_command
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.eval.comparison import (
     bootstrap,
     common,
     compare,
     compare_folders,
+    compare_sides,
     detectable,
     holm,
     mcnemar,
@@ -25,8 +29,9 @@ from evoseek.eval.comparison import (
     values_of,
 )
 from evoseek.eval.folder import EvaluationFolder
+from evoseek.eval.results import OF_SENTENCES
 from evoseek.eval.sample import Sample
-from evoseek.report.evaluation import comparison_grids, terminal
+from evoseek.report.evaluation import comparison_grids, sides_grids, terminal
 from evoseek.statistics import score_interval
 
 
@@ -191,6 +196,95 @@ def test_refusals(folder, tmp_path):
         shown(first, folder("second", {"a": 1.0}, "f1"))
     with pytest.raises(DataError, match="without a score by judge"):
         shown(first, folder("third", {"a": 1.0}), metric="judge")
+
+
+def test_what_answers_in_sentences_is_compared_as_that(tmp_path, folder):
+    """Also with an evaluation by exact match: an answer in few words is right by the metric of sentences, too."""
+    first, second = folder("first", {"a": 1.0, "b": 0.0}), folder("second", {"a": 0.0, "b": 0.0}, OF_SENTENCES)
+    for path, values in ((first, [1.0, 0.0]), (second, [1.0, 1.0])):
+        rows = [json.loads(line) for line in (path / "samples.jsonl").read_text().splitlines()]
+        rows = [row | {"scores": {**row["scores"], OF_SENTENCES: one}} for row, one in zip(rows, values, strict=True)]
+        (path / "samples.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    compared = compare_folders([first, second])
+    assert (compared.metric, list(compared.means.values())) == (OF_SENTENCES, [0.5, 1.0])
+
+
+SEARCH_R1, DSPO = (0.55, 0.575, 0.575), (0.775, 0.525, 0.675)
+
+
+def seeds(folder, name, scores):
+    return [folder(f"{name}-{n}", {str(q): float(q < 40 * score) for q in range(40)}) for n, score in enumerate(scores)]
+
+
+def test_methods_are_compared_over_their_seeds(folder):
+    """By hand: differences of .225, -.05 and .1, mean .09167, standard deviation .13769, so that Student's interval is
+    .09167 +- 4.3027 * .13769 / sqrt(3)."""
+    compared = compare_sides(seeds(folder, "search-r1", SEARCH_R1), seeds(folder, "dspo", DSPO))
+    assert compared.difference == pytest.approx(0.09167, abs=1e-4)
+    half = 4.3027 * 0.13769 / sqrt(3)
+    assert (compared.interval.low, compared.interval.high) == pytest.approx((0.09167 - half, 0.09167 + half), abs=1e-3)
+    assert compared.p_value == pytest.approx(float(stats.ttest_rel(DSPO, SEARCH_R1).pvalue))
+    assert [*compared.first.values()] == pytest.approx(SEARCH_R1)
+    assert (compared.n, compared.test) == (40, "Student, seed by seed")
+
+
+def test_sides_of_different_numbers_of_seeds_are_compared_by_welch(folder):
+    compared = compare_sides(seeds(folder, "search-r1", SEARCH_R1), seeds(folder, "dspo", DSPO[:2]))
+    wanted = stats.ttest_ind(DSPO[:2], SEARCH_R1, equal_var=False)
+    assert (compared.test, compared.p_value) == ("Welch", pytest.approx(float(wanted.pvalue)))
+    assert compared.interval.low == pytest.approx(float(wanted.confidence_interval().low))
+
+
+def test_seeds_that_agree_have_an_interval_all_the_same(folder):
+    same = compare_sides(seeds(folder, "a", (0.5, 0.5)), seeds(folder, "b", (0.5, 0.5)))
+    assert (same.difference, same.p_value) == (0.0, 1.0)
+    assert same.interval.low < 0 < same.interval.high
+    other = compare_sides(seeds(folder, "c", (0.5, 0.5)), seeds(folder, "d", (0.75, 0.75)))
+    assert other.interval.low < 0.25 < other.interval.high
+
+
+def test_one_seed_is_no_side(folder):
+    one, two = seeds(folder, "a", (0.5,)), seeds(folder, "b", (0.5, 0.6))
+    with pytest.raises(ConfigError, match=r"2 evaluations are compared with 1 \(--against\).*two or more on each side"):
+        compare_sides(two, one)
+    with pytest.raises(ConfigError, match="different folders"):
+        compare_sides(two, [*one, two[0]])
+
+
+@pytest.mark.parametrize("form", [["--against", 0, 1, 2], ["--against", 0, "--against", 1, "--against=", 2]])
+def test_the_command_takes_several_folders_after_one_option(folder, form, capsys):
+    first, second = seeds(folder, "search-r1", SEARCH_R1), seeds(folder, "dspo", DSPO)
+    words = [second[word] if isinstance(word, int) else word for word in form]
+    if "--against=" in words:
+        words[-2:] = [f"--against={words[-1]}"]
+    status = run_command(partial(app, ["compare", *map(str, [*first, *words]), "--json"], standalone_mode=False))
+    found = json.loads(capsys.readouterr().out)
+    assert status == 0
+    assert [len(found[side]) for side in ("first", "second")] == [3, 3]
+
+
+def test_a_pair_is_said_to_be_two_policies(folder):
+    first, second = seeds(folder, "a", (0.5,)), seeds(folder, "b", (0.9,))
+    assert "says nothing of what trained them" in shown(*first, *second)
+
+
+@pytest.mark.parametrize("sides", [True, False])
+def test_names_that_begin_alike_are_told_apart_in_80_columns(folder, sides):
+    name = "a-rather-long-folder-of-results-of-a-sweep-with-many-seeds-and-settings/with-the-name-search-r1"
+    (folder("x", {"a": 1.0}).parent / name).parent.mkdir(parents=True)
+    first, second = seeds(folder, name, (0.5, 0.6)), seeds(folder, f"{name}-dspo", (0.7, 0.9))
+    console = Console(width=80)
+    with console.capture() as captured:
+        grids = (
+            sides_grids(compare_sides(first, second)) if sides else comparison_grids(compare_folders(first + second))
+        )
+        for grid in grids:
+            console.print(terminal(grid))
+    text = captured.get()
+    assert "…" not in text
+    cells = "".join(re.sub(r"[^\w/-]", "", line.split("│")[2]) for line in text.splitlines() if line.count("│") == 4)
+    assert all(str(path) in cells for path in first + second)
+    assert "B - A" in text
 
 
 def test_a_part_of_an_evaluation_and_damaged_results_are_refused(folder):

@@ -153,12 +153,47 @@ def test_risk_over_coverage_by_hand():
     assert found.risks()[1.0].interval == wilson_interval(2, 4)
 
 
-def test_the_unit_of_a_risk_is_the_question():
-    """Of one question two of two answers are wrong, of another one of two: the mean is 3/4 of two questions."""
-    wrong = [sample("a", n, 0.0, answer="x", certainty=0.5) for n in range(2)]
-    mixed = [sample("b", n, float(n), answer="x", certainty=0.5) for n in range(2)]
-    risk = results(*wrong, *mixed, n=2, k=2).risks()[1.0]
+def test_a_risk_is_a_share_of_answers_and_its_unit_is_the_question():
+    """Of one question three of three answers are wrong, of another none of one: three of four, of two questions."""
+    wrong = [sample("a", n, 0.0, answer="x", certainty=0.5) for n in range(3)]
+    right = [sample("b", 0, 1.0, answer="x", certainty=0.5), *(sample("b", n, 0.0) for n in (1, 2))]
+    risk = results(*wrong, *right, n=2, k=3).risks()[1.0]
     assert (risk.mean, risk.n) == (0.75, 2)
+    assert 0 <= risk.interval.low < 0.1
+    assert risk.interval.high == 1.0
+
+
+@given(st.data())
+def test_the_table_of_risks_is_read_off_the_curve(data: st.DataObject):
+    """Also with several samples a question; and of equal answers of a question, the interval is that of questions."""
+    draw, k = data.draw, 3
+    drawn = [
+        sample(q, n, float(draw(st.booleans())), answer=draw(st.sampled_from(["x", "unknown"])), certainty=certainty)
+        for q in "abcde"
+        for n in range(k)
+        if (certainty := draw(st.sampled_from([0.1, 0.5, 0.5, 0.9]))) is not None
+    ]
+    found = results(*drawn, n=5, k=k)
+    if (curve := found.risk_coverage) is None:
+        return
+    by_coverage = {point.coverage: point.risk for point in curve.points}
+    for share, risk in found.risks().items():
+        assert risk.mean == pytest.approx(by_coverage[len(curve.most_certain(share)) / 15])
+        assert 0 <= risk.interval.low <= risk.mean + 1e-9
+        assert risk.mean - 1e-9 <= risk.interval.high <= 1
+
+
+def test_answers_that_agree_within_their_questions_count_as_one_each():
+    wrong = [sample(q, n, float(q in "ab"), answer="x", certainty=0.5) for q in "abcdef" for n in range(4)]
+    once = results(*(one for one in wrong if not one.number), n=6, k=1).risks()[1.0]
+    four = results(*wrong, n=6, k=4).risks()[1.0]
+    assert (four.mean, four.n, four.interval) == (once.mean, once.n, once.interval)
+
+
+@pytest.mark.parametrize(("answers", "quarter", "half"), [(4, 1, 2), (5, 2, 3), (7, 2, 4), (8, 2, 4)])
+def test_a_share_of_the_most_certain_answers_is_rounded_up(answers: int, quarter: int, half: int):
+    curve = RiskCoverage.of(answers, [Answer(n / 10, False, str(n)) for n in range(answers)])
+    assert (len(curve.most_certain(0.25)), len(curve.most_certain(0.5))) == (quarter, half)
 
 
 def test_without_certainties_there_is_no_curve():

@@ -98,6 +98,14 @@ def test_metrics_that_papers_define_differently_are_explained():
     assert said.endswith("set F1: F1 over the sets of words of both, articles kept.")
 
 
+def test_sentences_that_hold_the_answer_are_counted_where_exact_match_is_asked_for():
+    scores = [{"exact_match": em, "guarded_substring_match": sub} for em, sub in ((1.0, 1.0), (0.0, 1.0), (0.0, 0.0))]
+    samples = tuple(replace(one, scores=own) for one, own in zip(made().samples, scores, strict=False))
+    said = note(Results("exact_match", 3, 1, samples))
+    assert "1 of 3 answers hold a golden answer within a longer text, which EM counts as wrong." in said
+    assert "longer text" not in note(Results("guarded_substring_match", 3, 1, samples))
+
+
 def test_markdown_holds_every_number():
     text = markdown(grids(made(3), "tiny_1 | greedy"), note(made(3)))
     assert "| EM | 0.250 [0.046, 0.699] (n=4, 1 invalid) |" in text

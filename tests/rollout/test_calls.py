@@ -9,7 +9,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.policy.encoding import outside, plain, split_trusted, trusted
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
 from evoseek.rollout.limits import Limits
-from evoseek.types import Action, Question, ToolCall, ToolResult
+from evoseek.types import Action, Passage, Question, ToolCall, ToolResult
 
 
 @pytest.fixture
@@ -92,3 +92,28 @@ def test_a_result_of_any_length_is_cut_before_it_is_encoded_or_kept(text):
     assert len(plain(shown)) == limits.max_result_characters
     assert plain(text).startswith(plain(shown))
     assert [kind for kind, _ in split_trusted(shown)] == [kind for kind, _ in split_trusted(text)][:2]
+
+
+class Shows:
+    """A tool that always shows the document `d`."""
+
+    name, schema = "look", {}
+
+    def for_question(self, question, trajectory_id):
+        return self
+
+    async def __call__(self, call):
+        return ToolResult(call, "seen", (Passage("d#0", "d", "D", "Ada"),))
+
+
+@pytest.mark.parametrize(("hidden", "fails"), [(["d"], True), (["e"], False), ([], False)])
+def test_a_tool_that_shows_what_is_hidden_from_the_question_has_failed(hidden, fails):
+    """Of any tool, also of one of a user's own, which may know nothing of hidden documents."""
+    question = Question("q", "who ?", (), {"answerable": False, "hidden": hidden})
+    calls = ToolCalls(SolverEnv([Shows()], load_prompts("tiny")), question, "q/0", Limits())
+    look = [Action("", (ToolCall("look", {}),))]
+    if not fails:
+        assert asyncio.run(calls.texts(look)) == ["seen"]
+        return
+    with pytest.raises(ToolFailedError, match=r"look: ToolError: It showed the document 'd', which is hidden"):
+        asyncio.run(calls.texts(look))

@@ -1,8 +1,14 @@
+import asyncio
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.reward.answer import normalise
+from evoseek.protocols import RewardFn
+from evoseek.reward.answer import METRICS, normalise
+from evoseek.reward.functions import AnswerReward, RewardSettings
+from evoseek.reward.shaping import ShapedReward
 from evoseek.selfplay.episode import majority_answer, relabel
 from evoseek.types import Invalid, Outcome, Question, Scored, StopReason, Trajectory, TrajectoryGroup
 
@@ -47,27 +53,55 @@ def new(value: float, agrees: float) -> Scored:
     return Scored(value, {"exact_match": value, "label/agrees": agrees})
 
 
+def relabelled(given: TrajectoryGroup, reward: RewardFn | None = None) -> TrajectoryGroup:
+    return asyncio.run(relabel(given, reward or AnswerReward()))
+
+
 def test_members_are_scored_against_the_majority_instead_of_the_proposers_answer() -> None:
     before = group(("Meri", old(0.0)), ("Jonas", old(1.0)), ("meri", old(0.0)), (None, old(0.0)))
-    after = relabel(before)
+    after = relabelled(before)
     assert after.outcomes == (new(1, 0), new(0, 0), new(1, 0), new(0, 0))
     assert (after.key, after.trajectories, after.replaced) == (before.key, before.trajectories, before.replaced)
-    assert relabel(group(("jonas", old(1.0)), ("Meri", old(0.0)))).outcomes == (new(1, 1), new(0, 1))
+    assert relabelled(group(("jonas", old(1.0)), ("Meri", old(0.0)))).outcomes == (new(1, 1), new(0, 1))
 
 
 def test_failed_members_have_no_vote_and_stay_invalid() -> None:
-    after = relabel(group(("Meri", DOWN), ("Meri", DOWN), ("Jonas", old(1.0))))
+    after = relabelled(group(("Meri", DOWN), ("Meri", DOWN), ("Jonas", old(1.0))))
     assert after.outcomes == (DOWN, DOWN, new(1, 1))
 
 
 def test_without_any_answer_all_are_wrong() -> None:
-    assert relabel(group((None, old(0.0)), ("?", old(0.0)), (None, DOWN))).outcomes == (new(0, 0), new(0, 0), DOWN)
+    assert relabelled(group((None, old(0.0)), ("?", old(0.0)), (None, DOWN))).outcomes == (new(0, 0), new(0, 0), DOWN)
 
 
-def test_the_metric_is_settable_and_the_rest_of_a_reward_stays() -> None:
-    paid = Scored(0.0 + 0.5 * 0.5, {"f1": 0.0, "unshaped": 0.0, "evidence": 0.5})
-    after = relabel(group(("Meri", paid), ("Meri of Kalo", paid), ("Meri", paid)), "f1")
-    # f1 of "meri of kalo" against "meri": precision 1/3, recall 1, so 2 * (1/3) / (4/3) = 1/2
-    assert [outcome.parts["f1"] for outcome in after.outcomes] == [1.0, 0.5, 1.0]
-    assert [outcome.parts["unshaped"] for outcome in after.outcomes] == [1.0, 0.5, 1.0]
-    assert [outcome.reward for outcome in after.outcomes] == [1.25, 0.75, 1.25]
+def test_the_penalty_for_a_wrong_answer_is_by_the_majority() -> None:
+    refusal = "Not found in the documents."
+    given = group(*((answer, old(0.0)) for answer in ("Alpha", "Alpha", "Alpha", "Beta", refusal)), golden="Beta")
+    shaped = ShapedReward(AnswerReward(), RewardSettings(wrong_penalty=0.5))
+    assert [outcome.reward for outcome in relabelled(given, shaped).outcomes] == [1.0, 1.0, 1.0, -0.5, 0.0]  # pyright: ignore[reportAttributeAccessIssue]
+
+
+@given(
+    st.lists(st.sampled_from(["Meri", "Meri Tolu", "Jonas", "unknown", "?", None]), min_size=1, max_size=5),
+    st.sampled_from(sorted(METRICS)),
+    st.lists(st.sampled_from([0.0, 0.25]), min_size=3, max_size=3),
+    st.sampled_from([None, 10]),
+)
+def test_every_part_of_a_reward_is_what_it_would_be_if_the_majority_were_the_right_answer(
+    answers: list[str | None], metric: str, weights: list[float], overlong: int | None
+) -> None:
+    """Of any reward, also of one that has parts which other files do not know."""
+    names = ("evidence_weight", "wrong_penalty", "unanswered_penalty")
+    own = RewardSettings(overlong_max=overlong, **dict(zip(names, weights, strict=True)))  # pyright: ignore[reportArgumentType]
+    reward = ShapedReward(AnswerReward(metric), own)
+    made = group(*((answer, old(0.0)) for answer in answers))
+    before = tuple(asyncio.run(reward(one)) for one in made.trajectories)
+    after = relabelled(replace(made, outcomes=before), reward)
+    label = majority_answer(answers)
+    wanted = group(*((answer, old(0.0)) for answer in answers), golden=label or "Jonas")
+    for trajectory, outcome in zip(wanted.trajectories, after.outcomes, strict=True):
+        right = asyncio.run(reward(trajectory))
+        assert isinstance(outcome, Scored)
+        assert isinstance(right, Scored)
+        assert outcome.reward == right.reward
+        assert {**outcome.parts, "label/agrees": 0} == {**right.parts, "label/agrees": 0}

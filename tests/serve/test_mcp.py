@@ -15,6 +15,7 @@ from tests.serve.test_agent import until
 from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.mcp import Library, mcp_server
+from evoseek.types import Passage
 
 WHO = "who is the mayor of Kalo?"
 
@@ -125,6 +126,15 @@ def test_a_library_describes_itself_by_its_number_of_passages_and_places_to_ask_
         "examples": [f"What does Kalo say about {heading}?" for heading in ("Place", "People", "Weather")],
     }
     assert Library(ScriptedEngine()).describe() == {}
+
+
+def test_questions_that_the_run_held_out_are_suggested_first(library):
+    assert Library(library, examples=["Who is it?"]).describe() == {"passages": 4, "examples": ["Who is it?"]}
+
+
+def test_a_heading_that_asks_gives_no_second_question_mark(tmp_path):
+    index = LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "Caching", "Much.", heading="What is cached?")])
+    assert Library(index).describe()["examples"] == ["What does Caching say about What is cached?"]
 
 
 def test_a_row_of_a_table_is_asked_about_by_its_title(tmp_path):

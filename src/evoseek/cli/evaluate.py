@@ -6,10 +6,11 @@ from dataclasses import asdict, replace
 from functools import partial
 from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
+from typer.core import TyperCommand
 
 from evoseek.cli.options import (
     AnswererArgument,
@@ -43,6 +44,10 @@ if TYPE_CHECKING:
 
 judge = new_group("The model that says whether an answer is right.")
 _FEEDBACK = "feedback"  # instead of a suite
+_ASK_PEOPLE = (
+    "Nobody asked these questions, and people word theirs differently: collect twenty that they do ask, each with its "
+    "answer (question,golden_answers), and score with --questions, or as evaluation.path in evoseek.toml."
+)
 _MIN_SEARCHES = 10  # searches without any result that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
@@ -52,7 +57,9 @@ On = Annotated[
     ),
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
-Temperature = Annotated[float | None, typer.Option(help="0: greedy. Default: as in training.")]
+Temperature = Annotated[
+    float | None, typer.Option(help="0: greedy. Default: as in training; in a project greedy, as `evoseek ask`.")
+]
 Baseline = Annotated[
     str | None,
     typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
@@ -98,10 +105,11 @@ def evaluate(
         "run.seed": seed,
     }
     given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
+    given = _as_asked(given, samples, baseline)
     judged = _judged(run_dir) if on == _FEEDBACK else None
-    if suite is None and judged is None:
-        given = _with_tests(given, run_dir)
-    own = suite.questions if suite else judged.known if judged else _written(given.read(), run_dir)
+    own, kind = suite.questions if suite else judged.known if judged else None, ""
+    if own is None:
+        given, own, kind = _own_questions(given, run_dir)
     check_evaluation(given.read(), search=searches, questions=own is None)
     with end_on_interrupt():
         from evoseek.run import Run
@@ -119,10 +127,12 @@ def evaluate(
     scored = partial(run.evaluate, samples=samples, temperature=temperature, search=searches, baseline=baseline)
     values: dict[str, object] = {}
     if asked:
-        evaluated = scored(asked, suite=suite, out=out)
+        evaluated = scored(asked, suite=suite, kind=kind, out=out)
         values = evaluated.json
         if not json:
             _show(evaluated, out, console)
+            if own is not None and kind and project() is not None:
+                say(console, _ASK_PEOPLE)
     if wrong:
         from evoseek.eval.folder import JUDGED_WRONG
 
@@ -130,6 +140,18 @@ def evaluate(
         values = {**values, "judged_wrong": _again(scored(wrong, out=out and out / JUDGED_WRONG), console)}
     if json:
         print(dumps(values, ensure_ascii=False))
+
+
+def _as_asked(given: SettingsSources, samples: int, baseline: str | None) -> SettingsSources:
+    """The settings with what was left open: one sample in a project is greedy, as `evoseek ask` is, and sentences are
+    scored as sentences."""
+    with end_on_interrupt():
+        from evoseek.eval.results import OF_SENTENCES
+        from evoseek.evaluation import answers_in_sentences
+
+    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
+        given = given.over({"evaluation.temperature": 0.0})
+    return given.over({"reward.name": OF_SENTENCES}) if answers_in_sentences(given, baseline) else given
 
 
 def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
@@ -179,14 +201,14 @@ def _judged(run_dir: Path | None) -> JudgedQuestions:
     return judged
 
 
-def _with_tests(given: SettingsSources, run_dir: Path | None) -> SettingsSources:
-    """With the test set that people have judged right as the questions, if there is one and none were named, which is
-    printed."""
+def _own_questions(given: SettingsSources, run_dir: Path | None) -> tuple[SettingsSources, list[Question] | None, str]:
+    """If no questions were named: the settings with the test set that people have judged right, if there is one, or
+    else the questions that the run wrote and held out. Which of them is printed, and said in a few words."""
     settings, own = given.read(), project()
     named = Path(settings.evaluation.reviewed) if settings.evaluation.reviewed else None
     path = named or (own.reviewed if own else None)
     if settings.evaluation.path or path is None or not path.is_file() or not path.stat().st_size:
-        return given
+        return given, *_written(settings, run_dir)
     from evoseek.corpus.questions import load_questions
     from evoseek.runs import RunDirectory
     from evoseek.selfplay.question_log import trained_on
@@ -196,7 +218,7 @@ def _with_tests(given: SettingsSources, run_dir: Path | None) -> SettingsSources
     seen = sum(not met.is_new(question.text, remember=False) for question in tests) if met else 0
     more = f" {seen} of them this run was trained on, before they were judged." if seen else ""
     say(Console(stderr=True), f"Scored on the test set, {len(tests)} questions that were judged right: {path}.{more}")
-    return given.over({"evaluation.path": str(path)})
+    return given.over({"evaluation.path": str(path)}), None, "written questions that were judged right"
 
 
 def _empty_searches(results: Results) -> str | None:
@@ -206,22 +228,23 @@ def _empty_searches(results: Results) -> str | None:
     return f"None of {made} searches found anything: the index is empty or lost, and the scores are those of no search."
 
 
-def _written(settings: TrainingSettings, run_dir: Path | None) -> list[Question] | None:
+def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Question] | None, str]:
     """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is
-    printed. None without a run, or for a run with other questions."""
+    printed, and what they are in a few words. None without a run, or for a run with other questions."""
     from evoseek.runs import RunDirectory
     from evoseek.training.inputs import evaluation_path
 
     if run_dir is None or settings.evaluation.path:
-        return None
+        return None, ""
     is_cold = RunDirectory(run_dir).held_out.is_file()
     if not is_cold and (evaluation_path(settings) or lookup(settings, "proposer") is None):
-        return None
+        return None, ""
     from evoseek.selfplay.question_log import held_out_questions
 
     questions, words = held_out_questions(RunDirectory(run_dir))
     say(Console(stderr=True), words)
-    return questions
+    by = "rules" if is_cold else "self-play"
+    return questions, f"questions written by {by}, worded as those it was trained on"
 
 
 def _searches(baseline: str | None, no_search: bool) -> bool:
@@ -248,24 +271,48 @@ def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | 
     return load_suite(on, data)
 
 
+class ManyAgainst(TyperCommand):
+    """A command whose option --against takes all values up to the next option."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Repeat the option before each of its values, as click reads several."""
+        words, option = list[str](), ""
+        for word in args:
+            if word.startswith("-"):
+                option = word.partition("=")[0]
+            elif option == "--against" and words[-1] != option:
+                words.append(option)
+            words.append(word)
+        return super().parse_args(ctx, words)
+
+
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders that `evoseek eval --out` wrote, two or more.")],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="Folders of another method, a seed each: the folders before are the seeds of the first one."),
+    ] = None,
     metric: Annotated[str | None, typer.Option(help="Metric to compare by. Default: the declared one.")] = None,
     json: Json = False,
 ) -> None:
     """Compare evaluations by paired tests over the questions that all of them have.
 
     Exact McNemar test (0 or 1) or sign flips (graded, or several samples), each difference with its interval; p-values
-    are corrected for the number of comparisons, and a warning says if there are too few questions.
-    """
-    from evoseek.eval.comparison import compare_folders
-    from evoseek.report.evaluation import comparison_grids, terminal
+    are corrected for the number of comparisons, and a warning says if there are too few questions. With --against two
+    methods are compared over their seeds, by Student's test and interval.
 
-    compared, console = compare_folders(folders, metric), Console()
+    Example: evoseek compare A-0 A-1 A-2 --against B-0 B-1 B-2
+    """
+    from evoseek.eval.comparison import Compared, compare_folders, compare_sides
+    from evoseek.report.evaluation import comparison_grids, sides_grids, terminal
+
+    compared = compare_sides(folders, against, metric) if against else compare_folders(folders, metric)
+    console = Console()
     if json:
         print(dumps(asdict(compared), ensure_ascii=False))
         return
-    for grid in comparison_grids(compared):
+    shown = comparison_grids(compared) if isinstance(compared, Compared) else sides_grids(compared)
+    for grid in shown:
         console.print(terminal(grid))
     for note in compared.notes:
         say(console, note)

@@ -67,14 +67,17 @@ def review(
             f"There is no {source}, so there are no questions to judge.{nearest(source)} Give a question file, or the "
             "directory of a run that wrote some (`evoseek train`)."
         )
-    questions, log = _questions(source)
-    own = project()
+    written, log = _questions(source)
+    with end_on_interrupt():
+        from evoseek.data.reviewing import Review, judgeable
+    questions, own = judgeable(written), project()
+    if hidden := len(written) - len(questions):
+        why = "their document was hidden, so the documents cannot say who is right"
+        say(Console(stderr=True), f"{hidden} of {len(written)} questions are left out: {why}.")
     log, tests = out or log, own.reviewed if own else (out or log).parent / REVIEWED
     stop_if_dry(
         [f"Judge {min(count, len(questions))} of {len(questions)} questions of {source}", f"Write {log}, {tests}"]
     )
-    with end_on_interrupt():
-        from evoseek.data.reviewing import Review
     store = _store(index, source)
     opened = Review.open(questions, log, tests, store, count=count, seed=seed)
     console, ended = Console(), True

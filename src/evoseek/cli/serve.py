@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from evoseek.run import Run
     from evoseek.training.settings import TrainingSettings
 
-_RUNNING = 16
+_RUNNING, _EXAMPLES = 16, 3
 serve = new_group("Servers for other programs.")
 world = new_group("The generated world.")
 Host = Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets everybody in.")]
@@ -117,7 +117,16 @@ def serve_agent(
                 say(console, f"Conversations with a verdict are kept in {judged.path}: `evoseek feedback` lists them.")
 
         limits = AgentServerLimits(running=running, waiting=waiting, drain_s=drain)
-        server = AgentServer(agent, engine, limits=limits, keys=keys, host=host, names=name or (), feedback=judged)
+        server = AgentServer(
+            agent,
+            engine,
+            limits=limits,
+            keys=keys,
+            host=host,
+            names=name or (),
+            feedback=judged,
+            examples=_examples(run),
+        )
         server.run(port, started=started)
     say(console, "Ended.")
 
@@ -169,6 +178,16 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
     stop_if_dry([plan, f"Memory: {memory}"], settings)
     say(Console(stderr=True), f"Memory: {memory}")
     return Run(directory=run_dir, settings=settings, search=_live(settings))
+
+
+def _examples(run: Run) -> list[str]:
+    """Some questions that the run wrote and held out: of a kind that its policy has learnt to answer."""
+    from evoseek.selfplay.question_log import held_out_questions
+
+    own = run.directory
+    if own is None or not any(path.is_file() and path.stat().st_size for path in (own.held_out, own.questions)):
+        return []
+    return [question.text for question in held_out_questions(own)[0] if question.is_answerable][:_EXAMPLES]
 
 
 def _feedback(answerer: str | None) -> FeedbackFile:

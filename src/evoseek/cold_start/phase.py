@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import cycle, islice
 from pathlib import Path
 from time import perf_counter
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 from rich.console import Console
@@ -29,7 +29,7 @@ from rich.table import Table
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-from evoseek.cold_start.writing import Item, Written, write
+from evoseek.cold_start.writing import STATED_IN, Item, Written, write
 from evoseek.corpus.demonstrations import demonstration_row
 from evoseek.corpus.questions import evidence_of, save_questions
 from evoseek.errors import ConfigError, DataError, RunError
@@ -170,19 +170,25 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
 
 
 def _apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
-    """The items, and `number` of them that are held out. Items with a passage in common as evidence stay together where
-    that can be: of one statement there are several questions, each of which says the other's answer."""
+    """The items, and `number` of them that are held out. Items with a passage in common stay together where that can
+    be: of one statement there are several questions, each of which says the other's answer.
+
+    The items are in a random order. A group has the place of the member whose text is least: by its first member, a
+    large group would come early, and questions with much evidence would be held out more often than others."""
     of_passage: dict[str, int] = {}  # the first item with it
     pairs = [
         (place, of_passage.setdefault(passage, place))
         for place, item in enumerate(items)
-        for passage in evidence_of(item.question)
+        for passage in (*evidence_of(item.question), *cast("list[str]", item.question.metadata.get(STATED_IN, ())))
     ]
     rows, columns = zip(*pairs, strict=True) if pairs else ((), ())
     links = coo_array((np.ones(len(pairs), dtype=bool), (rows, columns)), shape=(len(items), len(items)))
     groups: list[int] = connected_components(links, directed=False)[1].tolist()
     sizes, room, chosen = Counter(groups), number, set[int]()
-    for one in dict.fromkeys(groups):
+    turns: dict[int, int] = {}
+    for place in sorted(range(len(items)), key=lambda place: items[place].question.text):
+        turns.setdefault(groups[place], place)
+    for one in sorted(turns, key=turns.__getitem__):
         if sizes[one] <= room:
             chosen.add(one)
             room -= sizes[one]

@@ -11,10 +11,12 @@ from __future__ import annotations
 import random
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import islice
+from itertools import islice, takewhile, zip_longest
 from math import ceil
+from operator import attrgetter
+from pathlib import PurePosixPath
 from typing import TypeVar
 
 from evoseek.cold_start.chains import Chain, Comparison, chains, comparisons
@@ -33,6 +35,8 @@ from evoseek.types import Passage, Question
 _T = TypeVar("_T")
 
 REFUSAL = "Not found in the documents."
+STATED_IN = "stated_in"
+"""Key of the metadata of an unanswerable question: the passages whose statements it was made of."""
 TWO_HOPS, COMPARISONS, UNANSWERABLE = 0.35, 0.1, 0.25
 """Shares of the questions: two hops are chains but for the comparisons, and the rest has one hop. Too few comparisons
 are made up for by chains, and too few chains by questions of one hop."""
@@ -95,11 +99,13 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
         del documents[id], titles[id]
     stated = {id: [*clozes(passages), *tabled(passages)] for id, passages in documents.items()}
     by_document = _of_one_answer(stated, titles)
+    parts = _parts(titles)
     linked = list(chains(by_document, titles))
     rng.shuffle(linked)
     compared = list(comparisons(by_document, rng))
     rng.shuffle(compared)
-    linked = [chain for chain in linked if is_natural(chain.question)] or linked
+    linked = _in_turn([chain for chain in linked if is_natural(chain.question)] or linked, parts, of=_first_document)
+    compared = _in_turn(compared, parts, of=_first_document)
     natural, in_place = (_in_order(by_document, in_front) for in_front in (True, False))
     made = sum(map(len, natural.values()))
     number = min(number, max(made, min(_ENOUGH, sum(map(len, by_document.values())))))
@@ -113,9 +119,9 @@ async def write(corpus: PassageStore, engine: SearchEngine, number: int, *, k: i
     two += await writer.of_two_hops(linked, "chain", round(TWO_HOPS * number) - len(two))
     none = await writer.without_second_hop(linked[::-1], round(UNANSWERABLE * number) // 3)
     room = number - len(two) - len(none)
-    found = await writer.of_clozes(_spread(natural, rng), room)
+    found = await writer.of_clozes(_spread(natural, parts, rng), room)
     if (missing := min(room, _ENOUGH) - len(found)) > 0:
-        found += await writer.of_clozes(_spread(in_place, rng), missing)
+        found += await writer.of_clozes(_spread(in_place, parts, rng), missing)
     share = round(UNANSWERABLE * (len(found) + len(two) + len(none))) - len(none)
     one, hidden = await writer.hide(found, max(0, share))
     written = [*one, *two, *none, *hidden]
@@ -186,13 +192,38 @@ def _in_order(by_document: Mapping[str, Sequence[Cloze]], in_front: bool) -> dic
     return {id: [cloze for cloze in found if cloze.is_natural == in_front] for id, found in by_document.items()}
 
 
-def _spread(by_document: Mapping[str, Sequence[Cloze]], rng: random.Random) -> Iterator[Cloze]:
-    """Questions of every document in turn, first those that name what they are about."""
+def _parts(documents: Collection[str]) -> dict[str, tuple[str, str]]:
+    """The part of the collection that each document is of: its folder, the highest level of which there are several,
+    and its type."""
+    paths = {id: PurePosixPath(id) for id in documents}
+    levels = zip(*(path.parent.parts for path in paths.values()), strict=False)
+    shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
+    return {id: ("".join(path.parent.parts[shared : shared + 1]), path.suffix.lower()) for id, path in paths.items()}
+
+
+def _in_turn(made: Iterable[_T], parts: Mapping[str, tuple[str, str]], *, of: Callable[[_T], str]) -> list[_T]:
+    """One of every part of the collection in turn, of each in its order: by size alone, a manual would leave no
+    question for the few documents beside it. `of` gives the document."""
+    by_part: dict[tuple[str, str], list[_T]] = {}
+    for one in made:
+        by_part.setdefault(parts[of(one)], []).append(one)
+    return [one for several in zip_longest(*by_part.values()) for one in several if one is not None]
+
+
+def _first_document(made: Chain | Comparison) -> str:
+    return made.first.document_id
+
+
+def _spread(
+    by_document: Mapping[str, Sequence[Cloze]], parts: Mapping[str, tuple[str, str]], rng: random.Random
+) -> Iterator[Cloze]:
+    """Questions of every part of the collection in turn, and there of every document; first those that name what they
+    are about."""
     mixed = {id: rng.sample(found, len(found)) for id, found in by_document.items()}
     for is_named in (True, False):
         own = [[cloze for cloze in found if bool(cloze.query) == is_named] for found in mixed.values()]
-        for place in range(max(map(len, own), default=0)):
-            yield from (found[place] for found in own if place < len(found))
+        several = (one for ones in zip_longest(*own) for one in ones if one is not None)
+        yield from _in_turn(several, parts, of=attrgetter("document_id"))
 
 
 @dataclass(slots=True)
@@ -254,7 +285,8 @@ class _Writer:
             without = await self._without([chain.second for chain in batch], others)
             for chain, query, lacks in zip(batch, first, without, strict=True):
                 if len(kept) < number and query and lacks and self._is_new(chain.question):
-                    kept.append(self._refusal(chain.question, chain.second, [query, subject(chain.second.title)]))
+                    queries, hops = [query, subject(chain.second.title)], [chain.first, chain.second]
+                    kept.append(self._refusal(chain.question, hops, queries))
             if len(kept) >= number:
                 break
         return self._counted(kept)
@@ -271,7 +303,7 @@ class _Writer:
             lacks = dict(zip(tried, await self._without(tried, [()] * len(tried)), strict=True))
             for cloze, item in batch:
                 if lacks.get(cloze) and room[_form(cloze)] and len(none) < number:
-                    none.append(self._refusal(cloze.question, cloze, [cloze.query or cloze.question]))
+                    none.append(self._refusal(cloze.question, [cloze], [cloze.query or cloze.question]))
                     room[_form(cloze)] -= 1
                 else:
                     one.append(item)
@@ -315,7 +347,7 @@ class _Writer:
         """The question of these hops, and how it is proposed: from a passage of the first document, by a search for the
         second."""
         source = hops[0]
-        about = {"hops": len(hops), "kind": kind, "evidence": [id for hop in hops for id in hop.evidence]}
+        about = {"hops": len(hops), "kind": kind, "evidence": _stated_in(hops)}
         answered = (*map(_search, queries), DemonstratedTurn(answer=answer))
         solved = Demonstration(Question("", question, (answer,), about), answered)
         found = [_search(subject(hop.title)) for hop in hops[1:]]
@@ -324,9 +356,11 @@ class _Writer:
         passage = next(passage for passage in held if passage.id == source.evidence[0])
         return Item(solved, ProposerDemonstration("", passage, len(hops), stated))
 
-    def _refusal(self, question: str, cloze: Cloze, queries: Sequence[str]) -> Item:
-        """The question as if its document, and every copy of it, were not there."""
-        about = {"kind": "unanswerable", "answerable": False, "hidden": [*self.copies[cloze.document_id]]}
+    def _refusal(self, question: str, hops: Sequence[Cloze], queries: Sequence[str]) -> Item:
+        """The question of these hops as if the last document, and every copy of it, were not there. Its passages are
+        not evidence, but keep it with the other questions of the same statements."""
+        hidden = [*self.copies[hops[-1].document_id]]
+        about = {"kind": "unanswerable", "answerable": False, "hidden": hidden, STATED_IN: _stated_in(hops)}
         turns = (*map(_search, queries), DemonstratedTurn(answer=REFUSAL))
         return Item(Demonstration(Question("", question, (), about), turns))
 
@@ -338,6 +372,10 @@ class _Writer:
     def _counted(self, kept: list[Item]) -> list[Item]:
         self.counts.update(f"kept/{item.question.metadata['kind']}" for item in kept)
         return kept
+
+
+def _stated_in(hops: Sequence[Cloze]) -> list[str]:
+    return [id for hop in hops for id in hop.evidence]
 
 
 def _form(cloze: Cloze) -> tuple[str, str]:

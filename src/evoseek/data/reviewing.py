@@ -4,6 +4,8 @@ set.
     review.jsonl     a line a verdict: id, question, answer, verdict, time; the last line of a question counts
     reviewed.jsonl   the questions that were judged right, as a question file: the test set, which training leaves out
 
+Questions whose document was hidden are not judged: the documents may well answer them.
+
 Both are written after every verdict, so an interrupted review loses none and the same command resumes it. The sample
 is drawn by a digest of each question, so that it stays the same when questions are added to the file, and a larger one
 contains it.
@@ -72,10 +74,10 @@ class Review:
         cls, questions: Sequence[Question], log: Path, tests: Path, store: PassageStore | None, *, count: int, seed: int
     ) -> Review:
         """A sample of `count` of the questions, in which those that were judged before come first. Raises DataError for
-        a damaged log."""
+        a damaged log, or as `judgeable`."""
         file = ResumableJsonl(log)
         given = dict(file.rows(_verdict, "verdict of a review"))
-        first = {_content(question): question for question in reversed(questions)}
+        first = {_content(question): question for question in reversed(judgeable(questions))}
         judged = [first[content] for content in given if content in first]
         rest = sorted((question for content, question in first.items() if content not in given), key=_place(seed))
         sample = (judged + rest)[:count]
@@ -149,6 +151,16 @@ class Review:
             write_atomic(self.tests, "")
 
 
+def judgeable(questions: Sequence[Question]) -> list[Question]:
+    """The questions from which no document is hidden. Raises DataError if there is none."""
+    if not (found := [question for question in questions if not question.hidden]):
+        raise DataError(
+            f"From each of the {len(questions)} questions a document is hidden, so that none can be judged by the "
+            "documents. Give questions without `hidden`."
+        )
+    return found
+
+
 def evidence_passages(question: Question, store: PassageStore | None) -> list[Passage]:
     """The passages that the metadata's `evidence` names, each once: by the id of a passage, by the title or id of a
     document, or as objects with `title` and `text` themselves. What the store does not have is left out."""
@@ -165,14 +177,9 @@ def evidence_passages(question: Question, store: PassageStore | None) -> list[Pa
 
 
 def _searched(question: Question, store: PassageStore) -> tuple[list[Passage], str]:
-    """What a search for the question finds, without the documents that are hidden from it, and a note about both."""
-    found = store.find(question.text, _LOOKED_AT)
-    shown = [passage for passage in found if passage.document_id not in question.hidden]
-    if not question.hidden:
-        return shown, "The question names no passage; a search for it finds these." if shown else ""
-    titles = {passage.document_id: passage.title for passage in found}
-    hidden = ", ".join(titles.get(id, id) for id in sorted(question.hidden))
-    return shown, f"Searches for this question do not find {hidden}. Judge whether any other document answers it."
+    """What a search for the question finds, and a note about that."""
+    shown = store.find(question.text, _LOOKED_AT)
+    return shown, "The question names no passage; a search for it finds these." if shown else ""
 
 
 def _named_passages(name: str, store: PassageStore) -> list[Passage]:

@@ -3,7 +3,8 @@
     web_search(queries)   results with title, URL and snippet for each query
     browse(urls)          what pages say about the question; by default only pages among the rollout's results
 
-What they show is outside text: the renderer encodes it so that it can be neither a call nor an answer.
+Neither shows a page that is hidden from the question. What they show is outside text: the renderer encodes it so that
+it can be neither a call nor an answer.
 """
 
 from __future__ import annotations
@@ -19,10 +20,17 @@ from evoseek.env.prompts import PromptTemplate
 from evoseek.env.reading import beginning_of
 from evoseek.errors import PageError, ToolError
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
-from evoseek.search.engines import all_of, search
+from evoseek.search.engines import all_of, search_others
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 
 _TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # words shown at most: their authors may have no limits
+
+
+class _Pages(frozenset[str]):
+    """Pages by their addresses, with or without a scheme, a fragment or a slash at the end."""
+
+    def __contains__(self, url: object) -> bool:
+        return isinstance(url, str) and super().__contains__(_page(url))
 
 
 @dataclass(slots=True)
@@ -34,6 +42,11 @@ class _Rollout:
     tools: set[str] = field(default_factory=set[str])
     found: dict[str, str] = field(default_factory=dict[str, str])  # addresses in results, by how they may be written
     opened: int = 0
+
+    @property
+    def hidden(self) -> _Pages:
+        """The pages that are hidden from the question."""
+        return _Pages(map(_page, self.question.hidden))
 
 
 class WebRollouts:
@@ -96,10 +109,10 @@ class WebSearchTool:
         if not queries:
             return _refused(call, "queries", self.max_queries)
         start = time.perf_counter()
-        found = await search(self.engine, queries, self.k)
+        found = await search_others(self.engine, queries, [rollout.hidden] * len(queries), self.k)
         latency = time.perf_counter() - start
         searches = [
-            {"query": query, "passages": [_result(passage) for passage in passages]}
+            {"query": query, "passages": [_result(one) for one in passages if one.id not in rollout.hidden]}
             for query, passages in zip(queries, found, strict=True)
         ]
         results = [passage for search in searches for passage in cast(list[Passage], search["passages"])]
@@ -167,7 +180,9 @@ class BrowseTool:
         try:
             if self.only_found and url not in rollout.found:
                 raise PageError("It is not among the results of your searches, and only those can be opened.")
-            page = await self.fetcher.fetch(url)
+            page = None if url in rollout.hidden else await self.fetcher.fetch(url)
+            if page is None or page.url in rollout.hidden:  # it may be another address of the page
+                raise PageError("There is no such page.")
         except PageError as error:
             return _View(url, problem=beginning_of(str(error), _PROBLEM))
         key = f"{rollout.trajectory_id}/page-{number}"
@@ -224,3 +239,8 @@ def _line(text: str, max_words: int) -> str:
 def _address(url: str) -> str:
     """A URL without its fragment, which never leaves a browser, and without white space, of which it has none."""
     return "".join(url.split()).partition("#")[0]
+
+
+def _page(url: str) -> str:
+    """What the addresses of one page have in common, however they are written."""
+    return _address(url).split("://", 1)[-1].rstrip("/")

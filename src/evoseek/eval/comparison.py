@@ -4,6 +4,8 @@
     graded, or several samples   sign flips of the differences between the questions' means for the p-value, and their
                               paired bootstrap for the interval
     several comparisons       p-values after Holm (1979)
+    several seeds a side      Student's interval and test over seeds, paired in the order given; Welch's if the sides
+                              have different numbers of seeds
     too few questions         the smallest difference that n pairs would show 4 times of 5
 
 All intervals are 95 %, and a difference is that of the second minus the first.
@@ -13,22 +15,28 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import combinations
+from itertools import combinations, product
 from math import inf, isinf, sqrt
 from pathlib import Path
 from statistics import fmean
+from typing import Any
 
 import numpy as np
 from scipy import stats
 
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import lowest_value, value_of
+from evoseek.eval.results import OF_SENTENCES, lowest_value, value_of
 from evoseek.eval.sample import Sample
 from evoseek.statistics import BATCH, CONFIDENCE, EQUAL, RESAMPLES, Interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))
 _POWER = float(stats.norm.ppf(0.8))
+_FEWEST_SEEDS = 2
+_TWO_POLICIES = (
+    "A difference is that of two policies, and says nothing of what trained them: other seeds may give another one. "
+    "Compare methods over seeds: evoseek compare A-0 A-1 A-2 --against B-0 B-1 B-2."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +73,73 @@ class Compared:
     notes: Sequence[str]
 
 
+@dataclass(frozen=True, slots=True)
+class ComparedSides:
+    """Two methods by one metric over `n` questions: the mean of each seed's evaluation by name, and the mean difference
+    with its interval and p-value over seeds."""
+
+    metric: str
+    n: int
+    first: Mapping[str, float]
+    second: Mapping[str, float]
+    test: str
+    difference: float
+    interval: Interval
+    p_value: float
+    notes: Sequence[str]
+
+
 def compare_folders(paths: Sequence[Path], metric: str | None = None) -> Compared:
     """Compare every pair of finished evaluations over the questions that all of them have, by their metric or this one.
+    If one of them is scored as sentences are, all of them are.
 
     Raises ConfigError for a single folder, one that is named twice, or metrics that differ where none was chosen;
     RunError or DataError if a folder holds no finished evaluation, or nothing is common.
     """
+    chosen, every, samples = _read(paths, metric)
+    shared = common(every)
+    pairs = compare(shared, chosen)
+    means = {name: fmean(own.values()) for name, own in shared.items()}
+    notes = [*_left_out(pairs[0].n, chosen, every, samples), *_too_few(pairs), _TWO_POLICIES]
+    return Compared(chosen, pairs[0].n, means, pairs, notes)
+
+
+def compare_sides(first: Sequence[Path], second: Sequence[Path], metric: str | None = None) -> ComparedSides:
+    """Compare two methods by finished evaluations of two or more seeds of each. Raises as `compare_folders`."""
+    if min(len(first), len(second)) < _FEWEST_SEEDS:
+        raise ConfigError(
+            f"{len(first)} evaluations are compared with {len(second)} (--against), but the spread over seeds is known "
+            "from two on. Give two or more on each side, or all of them without --against to compare each pair."
+        )
+    chosen, every, samples = _read([*first, *second], metric)
+    shared = common(every)
+    means = {name: fmean(own.values()) for name, own in shared.items()}
+    sides = [{str(path): means[str(path)] for path in side} for side in (first, second)]
+    before, after = ([*side.values()] for side in sides)
+    is_paired = len(before) == len(after)
+    interval, p_value = _over_seeds(before, after, is_paired=is_paired)
+    test, difference = "Student, seed by seed" if is_paired else "Welch", fmean(after) - fmean(before)
+    n = len(next(iter(shared.values())))
+    notes = list(_left_out(n, chosen, every, samples))
+    return ComparedSides(chosen, n, sides[0], sides[1], test, difference, interval, p_value, notes)
+
+
+def _over_seeds(before: Sequence[float], after: Sequence[float], *, is_paired: bool) -> tuple[Interval, float]:
+    """The interval and the p-value of a mean difference. If the seeds show no spread, none can be estimated: they are
+    then those of equal differences of questions."""
+    pairs = zip(before, after, strict=True) if is_paired else product(before, after)
+    differences = [b - a for a, b in pairs]
+    if np.ptp(differences) < EQUAL:
+        return bootstrap(differences), paired_test([0.0] * len(differences), differences).p_value
+    found: Any = stats.ttest_rel(after, before) if is_paired else stats.ttest_ind(after, before, equal_var=False)
+    limits = found.confidence_interval(CONFIDENCE)
+    return Interval(float(limits.low), float(limits.high)), float(found.pvalue)
+
+
+def _read(
+    paths: Sequence[Path], metric: str | None
+) -> tuple[str, dict[str, dict[str, float]], dict[str, list[Sample]]]:
+    """The metric, and by the names of the evaluations the values of their questions and their samples."""
     if len(paths) < 2 or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("A comparison needs two or more different folders that `evoseek eval --out` wrote.")
     folders = {str(path): EvaluationFolder(path) for path in paths}
@@ -83,18 +152,14 @@ def compare_folders(paths: Sequence[Path], metric: str | None = None) -> Compare
                 "--out` command again: what is missing is drawn."
             )
     chosen = _metric(metric, declared, samples)
-    every = {name: values_of(own, chosen) for name, own in samples.items()}
-    shared = common(every)
-    pairs = compare(shared, chosen)
-    means = {name: fmean(own.values()) for name, own in shared.items()}
-    return Compared(chosen, pairs[0].n, means, pairs, list(_notes(pairs, every, samples)))
+    return chosen, {name: values_of(own, chosen) for name, own in samples.items()}, samples
 
 
 def _metric(given: str | None, declared: Mapping[str, tuple[str, int]], samples: Mapping[str, Sequence[Sample]]) -> str:
     names = sorted({metric for metric, _ in declared.values()})
-    if given is None and len(names) > 1:
+    if given is None and len(names) > 1 and OF_SENTENCES not in names:
         raise ConfigError(f"The evaluations declare different metrics ({', '.join(names)}). Choose one with --metric.")
-    chosen = given or names[0]
+    chosen = given or (OF_SENTENCES if OF_SENTENCES in names else names[0])
     for name, own in samples.items():
         for sample in own:
             if sample.invalid is None and chosen not in sample.scores:
@@ -105,22 +170,25 @@ def _metric(given: str | None, declared: Mapping[str, tuple[str, int]], samples:
     return chosen
 
 
-def _notes(
-    pairs: Sequence[Comparison], every: Mapping[str, Values], samples: Mapping[str, Sequence[Sample]]
+def _left_out(
+    n: int, metric: str, every: Mapping[str, Values], samples: Mapping[str, Sequence[Sample]]
 ) -> Iterator[str]:
-    """Questions that were left out, Invalid samples, and claims that n cannot carry."""
-    n = pairs[0].n
+    """Questions that were left out, and Invalid samples."""
     if any(len(own) != n for own in every.values()):
         sizes = ", ".join(f"{name} has {len(own)}" for name, own in every.items())
         yield f"Only the {n} questions that all of them have are compared: {sizes}."
     for name, own in samples.items():
         if failed := sum(sample.invalid is not None for sample in own):
-            lowest = min(value_of(sample, pairs[0].metric) for sample in own if sample.invalid is not None)
+            lowest = min(value_of(sample, metric) for sample in own if sample.invalid is not None)
             yield f"{failed} of {len(own)} samples of {name} are Invalid and count as {lowest:g}."
+
+
+def _too_few(pairs: Sequence[Comparison]) -> Iterator[str]:
+    """Claims that n cannot carry."""
     for one in pairs:
         if not one.carries:
             yield (
-                f"{n} question{'' if n == 1 else 's'} cannot carry a claim about {one.second} and {one.first}: "
+                f"{one.n} question{'' if one.n == 1 else 's'} cannot carry a claim about {one.second} and {one.first}: "
                 f"differences below {one.detectable:.3f} are found less than 4 times of 5, and this one is "
                 f"{one.difference:+.3f}."
             )

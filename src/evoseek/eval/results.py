@@ -1,7 +1,7 @@
 """The results of an evaluation, as a function of its samples alone: scores by metric, by groups, and what they cost.
 
-A question is the unit of every mean and interval: its samples are averaged first, then the questions. An Invalid sample
-counts as the metric's lowest value, and is listed.
+A question is the unit of every mean and interval: its samples are averaged first, then the questions. Risk alone is a
+share of answers, with an interval over questions. An Invalid sample counts as the metric's lowest value, and is listed.
 """
 
 from __future__ import annotations
@@ -31,6 +31,10 @@ GROUPS: Mapping[str, Callable[[Sample], object]] = {
 
 COSTS = ("written", "read", "calls", "searches")
 """Numbers a sample: tokens that the model wrote and read, tool calls, searches."""
+
+
+OF_SENTENCES = "guarded_substring_match"
+"""The metric by which a model is scored that was not trained to answer in few words: a sentence is no exact match."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,10 +155,13 @@ class Results:
         if self.risk_coverage is None:
             return {}
         surest = {share: self.risk_coverage.most_certain(share) for share in (0.25, 0.5, 0.75, 1.0)}
-        return {
-            share: _mean_over_questions((one.question, float(one.is_wrong)) for one in answers)
-            for share, answers in surest.items()
-        }
+        return {share: _share_of_wrong(answers) for share, answers in surest.items()}
+
+    def in_sentences(self) -> int:
+        """How many answers hold a golden answer and are wrong by exact match, if that is the metric."""
+        if self.metric != "exact_match":
+            return 0
+        return sum(one.scores.get(OF_SENTENCES, 0.0) > value_of(one, self.metric) for one in self.samples)
 
     def costs(self, names: Sequence[str] = COSTS) -> dict[str, Cost]:
         """Means and sums of these numbers of samples, where they are known."""
@@ -238,6 +245,16 @@ class Answer:
     certainty: float
     is_wrong: bool
     question: str
+
+
+def _share_of_wrong(answers: Sequence[Answer]) -> Score:
+    """The share of these answers that is wrong, as the curve has it. The interval is that of a ratio of two sums over
+    the questions, wrong answers and answers, by its linearisation."""
+    found = _by_question((one.question, float(one.is_wrong)) for one in answers)
+    share, weight = fmean(float(one.is_wrong) for one in answers), len(found) / len(answers)
+    linear = score_of([weight * sum(own) + share * (1 - weight * len(own)) for own in found.values()])
+    interval = Interval(max(linear.interval.low, 0.0), min(linear.interval.high, 1.0))
+    return Score(share, interval, len(found), 0)
 
 
 @dataclass(frozen=True, slots=True)

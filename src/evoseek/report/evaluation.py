@@ -5,18 +5,19 @@ and an interval.
 from __future__ import annotations
 
 import math
+import string
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
 from rich.table import Table
 
-from evoseek.eval.comparison import Compared
-from evoseek.eval.results import GROUPS, Cost, Results, RiskCoverage, Score
+from evoseek.eval.comparison import Compared, ComparedSides
+from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, RiskCoverage, Score
 from evoseek.report.metrics import MetricRow
 from evoseek.report.printable import shown
 from evoseek.reward.answer import SPARE_WORDS
-from evoseek.statistics import wilson_interval
+from evoseek.statistics import Interval, wilson_interval
 
 NAMES = {
     "exact_match": "EM",
@@ -27,6 +28,7 @@ NAMES = {
     "fan_out": "fan-out accuracy",
     "judge": "judge",
 }
+_LETTERS = string.ascii_uppercase  # which stand for evaluations
 _EVIDENCE = {"recall": "evidence found", "all_found": "all of it found"}
 _MEANINGS = {
     "substring_match": "a golden answer stands anywhere in the answer, even inside a word",
@@ -113,7 +115,7 @@ def grids(results: Results, title: str) -> list[Grid]:
     )
     made = [
         score_grid(title, "metric", {head: scores}),
-        answers_grid(results.answers()),
+        answers_grid(results.answers(), results.metric),
         *([risk_grid(results, curve)] if (curve := results.risk_coverage) else []),
         *groups,
         cost_grid(results.costs()),
@@ -130,13 +132,13 @@ def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]
     return Grid(title, (about, *columns), tuple(rows))
 
 
-def answers_grid(answers: Mapping[str, Mapping[str, Score]]) -> Grid:
-    """What became of the questions: a column for the answerable ones, and one for the unanswerable ones."""
+def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Grid:
+    """What became of the questions by a metric: a column for the answerable ones, and one for the unanswerable ones."""
     named = {
         f"{kind} questions": {name.replace("_", " "): score for name, score in scores.items()}
         for kind, scores in answers.items()
     }
-    return score_grid("Answers and refusals", "", named)
+    return score_grid(f"Answers and refusals, right by {metric_name(metric)}", "", named)
 
 
 def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
@@ -150,7 +152,8 @@ def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
         for share, risk in results.risks().items()
     ]
     head = ("the most certain", "coverage", "risk [95 % interval]")
-    return Grid("Risk and coverage", head, (*rows, ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")))
+    area = ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")
+    return Grid(f"Risk and coverage, wrong by {metric_name(results.metric)}", head, (*rows, area))
 
 
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:
@@ -163,6 +166,11 @@ def note(results: Results) -> str | None:
     """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
     questions are unanswerable, what risk is, and which samples are Invalid. None if there is nothing."""
     notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
+    if sentences := results.in_sentences():
+        notes.append(
+            f"{sentences} of {len(results.samples)} answers hold a golden answer within a longer text, which EM counts "
+            f"as wrong. Where a model answers in sentences, score by reward.name={OF_SENTENCES}."
+        )
     if unanswerable := len({one.question for one in results.samples if not one.answerable}):
         notes.append(
             f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
@@ -185,13 +193,15 @@ def note(results: Results) -> str | None:
 
 
 def comparison_grids(compared: Compared) -> list[Grid]:
-    """The means over the common questions, and the differences of every pair."""
-    means = tuple((name, f"{mean:.3f}") for name, mean in compared.means.items())
+    """The means over the common questions, and the differences of every pair, in which letters stand for the names:
+    these are too long for two in a row."""
+    letters = dict(zip(compared.means, _LETTERS, strict=False)) if len(compared.means) <= len(_LETTERS) else {}
+    means = tuple((letters.get(name, ""), name, f"{mean:.3f}") for name, mean in compared.means.items())
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
     rows = (
         (
-            f"{one.second} - {one.first}",
-            f"{one.difference:+.3f} [{one.interval.low:+.3f}, {one.interval.high:+.3f}]",
+            f"{letters.get(one.second, one.second)} - {letters.get(one.first, one.first)}",
+            _signed(one.difference, one.interval),
             one.test,
             f"{one.p_value:.2g}",
             f"{one.adjusted:.2g}",
@@ -201,7 +211,22 @@ def comparison_grids(compared: Compared) -> list[Grid]:
     )
     head = ("", "difference [95 % interval]", "test", "p", "p (Holm)", "detectable")
     differences = f"Paired differences, {_counted(len(compared.pairs), 'comparison')}"
-    return [Grid(title, ("evaluation", "mean"), means), Grid(differences, head, tuple(rows))]
+    return [Grid(title, ("", "evaluation", "mean"), means), Grid(differences, head, tuple(rows))]
+
+
+def sides_grids(compared: ComparedSides) -> list[Grid]:
+    """The mean of each seed on either side, and the difference of the sides."""
+    sides = (("A", compared.first), ("B", compared.second))
+    means = (*((side, name, f"{mean:.3f}") for side, own in sides for name, mean in own.items()),)
+    title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
+    row = ("B - A", _signed(compared.difference, compared.interval), compared.test, f"{compared.p_value:.2g}")
+    head = ("", "mean difference [95 % interval over seeds]", "test", "p")
+    differences = f"{len(compared.first)} seeds against {len(compared.second)}"
+    return [Grid(title, ("", "evaluation", "mean"), means), Grid(differences, head, (row,))]
+
+
+def _signed(difference: float, interval: Interval) -> str:
+    return f"{difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -212,7 +237,7 @@ def terminal(grid: Grid) -> Table:
     """For the terminal."""
     table = Table(title=shown(grid.title))
     for name in grid.head:
-        table.add_column(shown(name))
+        table.add_column(shown(name), overflow="fold")  # a name that is cut may be any
     for row in grid.rows:
         table.add_row(*map(shown, row))
     return table

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, ToolError
 from evoseek.policy.encoding import beginning, trusted
 from evoseek.protocols import Environment, ReasonedTool, Tool
 from evoseek.rollout.limits import Limits
@@ -32,7 +32,7 @@ class ToolCalls:
     def __init__(
         self, env: Environment, question: Question, trajectory_id: str, limits: Limits, watch: Watch = unwatched
     ) -> None:
-        self._env, self._watch = env, watch
+        self._env, self._watch, self._hidden = env, watch, question.hidden
         self._tools = {name: _bound(tool, question, trajectory_id) for name, tool in env.tools.items()}
         self._limits = limits
         self._may_call = True
@@ -82,14 +82,16 @@ class ToolCalls:
         return [result.text for result in came]
 
     async def _watched(self, call: ToolCall, reasoning: str) -> ToolResult | ToolFailedError:
-        result = await _call(self._tools, call, reasoning)
+        result = await _call(self._tools, call, reasoning, self._hidden)
         if isinstance(result, ToolResult):
             result = replace(result, text=beginning(result.text, self._limits.max_result_characters))
             self._watch(result)
         return result
 
 
-async def _call(tools: Mapping[str, Tool], call: ToolCall, reasoning: str) -> ToolResult | ToolFailedError:
+async def _call(
+    tools: Mapping[str, Tool], call: ToolCall, reasoning: str, hidden: Collection[str]
+) -> ToolResult | ToolFailedError:
     """The result of a call, or its failure. If the tool does not exist, the result says so: it is the policy's
     mistake."""
     tool = tools.get(call.name)
@@ -99,6 +101,11 @@ async def _call(tools: Mapping[str, Tool], call: ToolCall, reasoning: str) -> To
         result: Any = await (tool.after(reasoning) if isinstance(tool, ReasonedTool) else tool)(call)
         if not isinstance(result, ToolResult):
             raise TypeError(f"it gave {result!r:.80}, expected a ToolResult")
+        if shown := next((one.document_id for one in result.passages if one.document_id in hidden), None):
+            raise ToolError(
+                f"It showed the document {shown!r}, which is hidden from the question. Expected a tool that leaves out "
+                "the documents of `question.hidden`, which its `for_question` is given."
+            )
         return result
     except asyncio.CancelledError as error:
         task = asyncio.current_task()

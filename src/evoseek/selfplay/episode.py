@@ -14,10 +14,9 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
-from evoseek.protocols import RewardFn
-from evoseek.reward.answer import METRICS, normalise
+from evoseek.protocols import GroupLabel, RewardFn
+from evoseek.reward.answer import normalise
 from evoseek.reward.proposer import ProposerReward
-from evoseek.reward.shaping import UNSHAPED, unshaped
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.filters import (
@@ -75,7 +74,7 @@ class SelfPlay:
     verifier: Verifier | None = None
     evidence: Callable[[Trajectory], Sequence[Passage]] = seen_passages
     near_duplicates: float = 1.0
-    label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
+    label: GroupLabel | None = None
     refills: int = 2
     ranks: Ranks | None = None
 
@@ -136,7 +135,7 @@ class SelfPlay:
     async def solve(self, question: Question, key: str) -> TrajectoryGroup:
         """The solver's attempts at a question, scored."""
         group = await self.solver.group(question, size=self.attempts, reward=self.reward, key=f"{key}/{question.id}")
-        return self.label(group) if self.label else group
+        return await self.label(group, self.reward) if self.label else group
 
     async def solve_all(self, questions: Sequence[Question], keys: Sequence[str]) -> list[TrajectoryGroup]:
         """The solver's attempts at each of the questions, under its key."""
@@ -283,28 +282,29 @@ def majority_answer(answers: Iterable[str | None]) -> str | None:
     return written[votes.most_common(1)[0][0]] if votes else None
 
 
-def relabel(group: TrajectoryGroup, metric: str = "exact_match") -> TrajectoryGroup:
-    """The group with its valid members scored against their majority answer; all wrong if there is none.
+async def relabel(group: TrajectoryGroup, reward: RewardFn) -> TrajectoryGroup:
+    """The group with its valid members scored by `reward` against their majority answer; all wrong if there is none.
 
     It is the control without the proposer's answer (as in R-Zero, arXiv 2508.05004, and SQLM, arXiv 2508.03682). If the
     solver is wrong more often than right, its errors are reinforced.
 
-    `metric` (of `reward.answer`) names the part of each outcome that is the answer's; what else is in a reward, such as
-    that for evidence, stays. The part `label/agrees` is 1 if the majority gives an answer that the question accepts.
-    The trajectories, and with them the proposer's answer, stay as they are, and so do Invalid outcomes.
+    Everything in a reward that depends on the right answer, such as the penalty for a wrong one, is by the majority's.
+    The part `label/agrees` is 1 if the majority gives an answer that the question accepts. The trajectories, and with
+    them the proposer's answer, stay as they are, and so do Invalid outcomes.
     """
     pairs = list(zip(group.trajectories, group.outcomes, strict=True))
     label = majority_answer(trajectory.answer for trajectory, outcome in pairs if isinstance(outcome, Scored))
-    agrees = label is not None and any(
-        normalise(label) in map(normalise, trajectory.question.golden_answers) for trajectory in group.trajectories
-    )
 
-    def scored(answer: str | None, outcome: Outcome) -> Outcome:
+    async def scored(trajectory: Trajectory, outcome: Outcome) -> Outcome:
         if not isinstance(outcome, Scored):
             return outcome
-        value = METRICS[metric](answer, [label]) if answer is not None and label is not None else 0.0
-        gained = value - outcome.parts[metric]
-        own = {UNSHAPED: unshaped(outcome) + gained} if UNSHAPED in outcome.parts else {}
-        return Scored(outcome.reward + gained, {**outcome.parts, **own, metric: value, "label/agrees": float(agrees)})
+        question, agrees = trajectory.question, False
+        if label is not None:  # without one, no answer says anything, which is wrong by any other, too
+            agrees = normalise(label) in map(normalise, question.golden_answers)
+            outcome = await reward(replace(trajectory, question=replace(question, golden_answers=(label,))))
+        if isinstance(outcome, Scored):
+            outcome = Scored(outcome.reward, {**outcome.parts, "label/agrees": float(agrees)})
+        return outcome
 
-    return replace(group, outcomes=tuple(scored(trajectory.answer, outcome) for trajectory, outcome in pairs))
+    outcomes = await asyncio.gather(*(scored(trajectory, outcome) for trajectory, outcome in pairs))
+    return replace(group, outcomes=tuple(outcomes))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 
 from evoseek.checkpoints import Checkpoint
@@ -64,7 +64,7 @@ def _play(
         verifier=_verifier(settings, context.agent, context.reward, exact=metric in GRADED),
         evidence=supporting_passages if settings.verification.passages == "supporting" else seen_passages,
         near_duplicates=filters.near_duplicates,
-        label=partial(relabel, metric=metric) if game.label == "majority" else None,
+        label=relabel if game.label == "majority" else None,
         ranks=context.ranks,
     )
 

@@ -78,7 +78,7 @@ class AgentServerLimits:
 class AgentServer:
     """The application (ASGI) is `app`. `engine` is what MCP clients search (None: nothing), `keys` are the valid ones,
     `host` is the address at which it will listen, `names` are others by which it may be called. `feedback` is where
-    conversations with a verdict are kept (None: they are not)."""
+    conversations with a verdict are kept (None: they are not). `examples` are questions that the chat page suggests."""
 
     def __init__(
         self,
@@ -90,6 +90,7 @@ class AgentServer:
         host: str = "127.0.0.1",
         names: Collection[str] = (),
         feedback: FeedbackFile | None = None,
+        examples: Sequence[str] = (),
     ) -> None:
         self._limits, self._host = limits or AgentServerLimits(), host
         self._worker = Worker()
@@ -97,7 +98,7 @@ class AgentServer:
         self._index = engine if isinstance(engine, LiveIndex) else None
         self._queue = AnswerQueue(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
         self.model = Path(answerer.name).name or ALIAS
-        self._library = Library(engine, self._worker.run) if engine is not None else None
+        self._library = Library(engine, self._worker.run, examples) if engine is not None else None
         self._mcp = mcp_server(self._library, self._ask_alone).streamable_http_app(
             stateless_http=True, json_response=True, transport_security=_CHECKED_BEFORE
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
@@ -78,17 +78,19 @@ async def _directly(searching: Coroutine[Any, Any, Found]) -> Found:
 
 class Library:
     """A search engine, with its store of passages if it has one, for clients that search without the agent. `run`
-    executes each search; by default the search runs in the caller's event loop."""
+    executes each search; by default the search runs in the caller's event loop. `examples` are questions to suggest."""
 
-    def __init__(self, engine: SearchEngine, run: Run = _directly) -> None:
-        self._engine, self._run = engine, run
+    def __init__(self, engine: SearchEngine, run: Run = _directly, examples: Sequence[str] = ()) -> None:
+        self._engine, self._run, self._examples = engine, run, examples
         self.store = engine if isinstance(engine, PassageStore) else None
 
     def describe(self) -> Json:
-        """The number of passages, and three questions that the documents may answer, from the places that some of the
-        first passages name. Empty where passages cannot be listed."""
+        """The number of passages, and questions to suggest: the examples, or else three that the documents may answer,
+        from the places that some of the first passages name. Empty where passages cannot be listed."""
         if self.store is None:
             return {}
+        if self._examples:
+            return {"passages": len(self.store), "examples": [*self._examples]}
         first = islice(self.store.passages(), _LOOKED_AT)
         places = {(p.title, "" if p.is_row else p.heading or ""): None for p in first if p.title}
         named = [place for place in places if place[1] and place[1] != place[0]] or list(places)
@@ -128,4 +130,5 @@ class Library:
 
 
 def _example(title: str, heading: str) -> str:
+    title, heading = title.rstrip("?"), heading.rstrip("?")
     return f"What does {title} say about {heading}?" if heading and heading != title else f"What is {title}?"

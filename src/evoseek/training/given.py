@@ -37,6 +37,10 @@ class SettingsSources:
         *files, last = self.trees
         return replace(self, trees=(*files, nested(options), last))
 
+    def states(self, dotted: str) -> bool:
+        """Whether a setting is in a file or an option, and not left to the defaults."""
+        return any(dotted in flatten(tree) for tree in self.trees)
+
     def read(self) -> TrainingSettings:
         """The settings. Raises ConfigError."""
         stated = _stated(self.trees[-1])

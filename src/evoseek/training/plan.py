@@ -15,7 +15,7 @@ from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.policy.policy import SamplerRun
 from evoseek.policy.sampler import TorchSampler
-from evoseek.protocols import RewardFn
+from evoseek.protocols import GroupLabel, RewardFn
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller, askable
@@ -30,7 +30,7 @@ from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
 from evoseek.training.settings import PUT_OFF, TrainingSettings
 from evoseek.training.trainer import Objective, Trainer, load_trainable, samples_apart
-from evoseek.types import Question, TrajectoryGroup
+from evoseek.types import Question
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +171,7 @@ class TrainingContext(Context):
         self,
         solver: Roller,
         settings: GroupRolloutSettings,
-        label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None,
+        label: GroupLabel | None = None,
     ) -> QuestionRollouts:
         """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off

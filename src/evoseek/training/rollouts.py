@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Generic, TypeVar
 
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.protocols import RewardFn
+from evoseek.protocols import GroupLabel, RewardFn
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller, failed_if_nothing_found
 from evoseek.types import Question, TrajectoryGroup
@@ -28,7 +28,7 @@ class QuestionRollouts:
     trajectories: TrajectoryWriter
     group_size: int = 8
     ranks: Ranks = ALONE
-    label: Callable[[TrajectoryGroup], TrajectoryGroup] | None = None
+    label: GroupLabel | None = None
     put_off: int = 0
 
     async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
@@ -41,7 +41,7 @@ class QuestionRollouts:
         group = await self.roller.group(
             question, size=self.group_size, reward=self.reward, key=key, put_off=self.put_off
         )
-        return self.label(group) if self.label else group
+        return await self.label(group, self.reward) if self.label else group
 
 
 Collected = TypeVar("Collected")
