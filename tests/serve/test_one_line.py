@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -88,6 +90,33 @@ def test_the_retrieval_server_and_the_others_are_of_the_same_kind(tmp_path):
     reply = posted(app, "/retrieve", {"queries": ["mayor"]})
     assert len(reply.text.splitlines()) == 1
     assert TEXT in json.dumps(reply.json(), ensure_ascii=False)
+
+
+def test_a_message_by_stdio_is_one_line(tmp_path):
+    LexicalIndex.build(tmp_path / "index", [replace(PASSAGES[1], text=TEXT)])
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    sent = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "mayor"}}},
+    ]
+    command = [
+        sys.executable,
+        "-c",
+        "from evoseek.cli.main import main; main()",
+        "serve",
+        "mcp",
+        str(tmp_path / "index"),
+    ]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as serving:
+        for message in sent:
+            serving.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        serving.stdin.flush()
+        lines = [serving.stdout.readline().decode() for _ in range(2)]
+        serving.stdin.close()
+        assert (serving.wait(30), serving.stdout.read()) == (0, b"")
+    assert [len(line.splitlines()) for line in lines] == [1, 1]
+    assert json.loads(lines[1])["result"]["structuredContent"]["passages"][0]["text"] == TEXT
 
 
 def posted(app, path, body):
