@@ -56,7 +56,11 @@ class ReplyError(ToolError):
 
 
 class CutReplyError(ReplyError):
-    """A model's reply was cut at its limit of tokens."""
+    """A model's reply was cut at its limit of tokens, after `text`."""
+
+    def __init__(self, message: str, text: str = "") -> None:
+        super().__init__(message)
+        self.text = text
 
 
 class EmptyReplyError(ReplyError):

@@ -18,7 +18,7 @@ from evoseek.registry import build
 from evoseek.settings import lookup
 from evoseek.training.agent import limits_of
 from evoseek.training.settings import TrainingSettings
-from evoseek.types import Passage, Question
+from evoseek.types import Passage, Question, StopConditions
 
 Role = Literal["solver", "closed-book", "reader", "proposer"]
 
@@ -30,7 +30,7 @@ _REQUESTED = 2  # hops or searches
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A prompt as the model is given it: its token ids and their text with special tokens. `template` is the file that
-    words it ("" for an environment of the user's own)."""
+    words it ("" for an environment of the user's own), `stop` is where the model's turn ends."""
 
     role: str
     system: str
@@ -40,6 +40,7 @@ class Shown:
     tokens: int
     text: str
     token_ids: tuple[int, ...]
+    stop: StopConditions
 
 
 def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
@@ -60,6 +61,7 @@ def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
         tokens=len(ids),
         text=str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)),
         token_ids=tuple(ids),
+        stop=renderer.stop,
     )
 
 

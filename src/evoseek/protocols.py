@@ -108,11 +108,19 @@ class Chat(Protocol):
         """True if a reply never waits for anything outside this process (keeps runs reproducible bit for bit)."""
         ...
 
-    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        key: str,
+        form: Mapping[str, object] | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
         """The complete text of the reply. `key` identifies the purpose of the call; random numbers are derived from it.
 
         `form` is a JSON schema that the reply should have, for models that support constrained output; others receive
-        only the messages. Raises ToolError if there is no reply or only the beginning of one.
+        only the messages. `stop` are closing tags at which the reply may end, with the tag; a model that cannot end
+        there writes on. Raises ToolError if there is no reply or only the beginning of one (CutReplyError, with that).
         """
         ...
 

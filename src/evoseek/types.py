@@ -189,6 +189,18 @@ class Message:
     tool_calls: tuple[ToolCall, ...] = ()
 
 
+class CountedText(str):
+    """The text of a reply, with the numbers of tokens of prompt and reply that its server counted."""
+
+    tokens: tuple[int, int]
+
+    @classmethod
+    def of(cls, text: str, tokens: tuple[int, int]) -> CountedText:
+        counted = cls(text)
+        counted.tokens = tokens
+        return counted
+
+
 @dataclass(frozen=True, slots=True)
 class Action:
     """A parsed completion: tool calls, an answer, or neither (`problem` then says why, in words).
@@ -305,7 +317,8 @@ class ToolResult:
 class Trajectory:
     """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
     that prompts the model several times has a prompt each time); it is empty if the model was called with messages.
-    `policy_version` is that of the first turn, which is the oldest."""
+    `policy_version` is that of the first turn, which is the oldest. `chat_tokens` are those that an endpoint says it
+    was given and wrote, in all turns; None if they are unknown."""
 
     id: str
     question: Question
@@ -317,6 +330,7 @@ class Trajectory:
     answer: str | None = None
     failure: str | None = None
     policy_version: int = 0
+    chat_tokens: tuple[int, int] | None = None
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from evoseek.chat.endpoint import EndpointChat, text_of
 from evoseek.chat.local import SamplerChat
 from evoseek.env.prompts import load_prompts
-from evoseek.errors import ConfigError, PolicyError, ReplyError, ToolError
+from evoseek.errors import ConfigError, CutReplyError, PolicyError, ReplyError, ToolError
 from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY
 from evoseek.policy.encoding import outside, trusted
@@ -332,7 +332,15 @@ def test_whatever_else_a_call_raises_is_a_tool_error(monkeypatch):
         (http.choice(None, tool_calls=[{"id": "1"}]), "text as content"),
         (http.choice("", reasoning_content="hm"), "text as content"),
         (http.choice("Me", "abort"), "finish_reason 'stop'"),
-        (http.choice("Me", None), "finish_reason 'stop'"),
+        (http.choice("Me", "insufficient_system_resource"), "finish_reason 'stop'"),
+        (http.choice("Me", 1), "finish_reason 'stop'"),
+        (http.choice("Me", "MAX_TOKENS"), "cut at its limit of tokens"),
+        (http.choice("Me", "model_length"), "cut at its limit of tokens"),
+        (http.choice("Me", "SAFETY"), "content filter"),
+        (http.choice("Me", "FINISH_REASON_SAFETY"), "content filter"),
+        (http.choice([{"type": "image_url", "image_url": {}}]), "text as content"),
+        (http.choice([]), "it is empty"),
+        (http.choice([{"type": "text", "text": " "}]), "it is empty"),
         (b'{"choices": []}', "got '{\"choices\": []}'"),
         (b'{"choices": [null]}', "first choice"),
         (b'{"choices": {"0": 1}}', "first choice"),
@@ -345,6 +353,72 @@ def test_a_reply_that_is_none_is_an_error_at_once(body, named):
     said, calls = outcome(http.replies(body))
     assert named in said
     assert calls == 1
+
+
+@pytest.mark.parametrize(
+    "reason",
+    [None, "", "stop", "STOP", "eos", "eos_token", "end_turn", "stop_sequence", "COMPLETE", "FINISH_REASON_STOP"],
+)
+def test_servers_have_many_words_for_an_end(reason):
+    assert outcome(http.replies(http.choice("Meri", reason))) == ("Meri", 1)
+
+
+def test_a_server_may_give_no_reason_and_its_text_in_parts():
+    unsaid = b'{"choices": [{"message": {"content": "Meri"}}]}'
+    assert outcome(http.replies(unsaid)) == ("Meri", 1)
+    parts = [{"type": "thinking", "thinking": [{"type": "text", "text": "hm"}]}, {"type": "text", "text": "Me"}]
+    assert outcome(http.replies(http.choice([*parts, {"type": "text", "text": "ri"}]))) == ("Meri", 1)
+    assert outcome(http.replies(http.choice([{"text": "Meri"}, {"type": "reasoning", "text": "hm"}]))) == ("Meri", 1)
+
+
+TAGS = ("</search>", "</answer>")
+
+
+def stopping(*behaviours, stop=TAGS):
+    """Two replies with these stop strings, and the stop strings of each request."""
+    with http.ChatServer(*behaviours) as server:
+        chat = chat_of(server.url)
+        said = [asyncio.run(chat.chat(MESSAGES, key="k", stop=stop)) for _ in range(2)]
+    return said, [received.body.get("stop") for received in server.received]
+
+
+def test_stop_strings_are_sent_and_the_tag_that_they_cost_is_put_back():
+    said, sent = stopping(http.replies(http.choice("<search> mayor")))
+    assert (said, sent) == (["<search> mayor</search>"] * 2, [list(TAGS)] * 2)
+    assert stopping(http.replies(http.choice("<search> mayor")), stop=()) == (["<search> mayor"] * 2, [None] * 2)
+
+
+@pytest.mark.parametrize(
+    ("first", "status"),
+    [
+        (b"Unsupported parameter: 'stop' is not supported with this model.", 400),
+        (http.choice(None, reasoning_content="I could <search> mayor"), 200),
+        (http.choice("", reasoning="I could <search> mayor"), 200),
+        (http.choice("<think> I could <search> mayor"), 200),
+    ],
+)
+def test_a_server_that_takes_no_stop_strings_or_ends_a_thought_at_them_is_called_without(first, status):
+    whole = http.replies(http.choice("<think> hm </think> <search> mayor </search> and"))
+    with pytest.warns(UserWarning, match="does not take stop"):
+        said, sent = stopping(http.replies(first, status), whole)
+    assert said == ["<think> hm </think> <search> mayor </search> and"] * 2
+    assert sent == [list(TAGS), None, None]
+
+
+def test_a_cut_reply_carries_what_there_is_of_it():
+    cut = http.replies(http.choice("<search> a </search> <ans", "length"))
+    with http.ChatServer(cut) as server, pytest.raises(CutReplyError, match="cut at its limit") as raised:
+        ask(chat_of(server.url))
+    assert raised.value.text == "<search> a </search> <ans"
+
+
+@pytest.mark.parametrize(
+    ("usage", "tokens"),
+    [({"prompt_tokens": 7, "completion_tokens": 2}, (7, 2)), (None, (0, 0)), ({"prompt_tokens": 7}, (0, 0))],
+)
+def test_a_reply_has_the_tokens_that_its_server_counted(usage, tokens):
+    body = json.dumps({**json.loads(http.choice("Meri")), "usage": usage}).encode()
+    assert text_of(body, secret="").tokens == tokens
 
 
 def test_other_fields_and_choices_do_not_matter():

@@ -116,8 +116,8 @@ def test_an_endpoint_that_fails_is_an_error_and_never_an_answer(ask, behaviour, 
     assert "No answer (sampler_failed)." in out
 
 
-def test_a_reply_that_was_cut_is_no_answer(ask):
-    with http.ChatServer(http.replies(http.choice(SEARCH)), http.replies(http.choice(ANSWER, "length"))) as server:
+def test_a_reply_that_was_cut_within_its_answer_is_none(ask):
+    with http.ChatServer(http.replies(http.choice(SEARCH)), http.replies(http.choice(ANSWER[:-4], "length"))) as server:
         status, out, _ = ask(server)
     assert status == 1
     assert "Answer:" not in out

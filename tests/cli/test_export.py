@@ -1,8 +1,11 @@
 """`evoseek export`: of a run, of an adapter, and what it refuses."""
 
+import asyncio
 import errno
 import json
+import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,9 +18,13 @@ from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.load import load_policy, save_policy
+from evoseek.policy.load import export_policy, load_policy, save_policy
 from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy
+from evoseek.policy.policy import Policy, eos_ids
+from evoseek.policy.sampler import TorchSampler
+from evoseek.policy.tags import TagRenderer
+from evoseek.types import Message, SampleRequest, StopConditions
+from evoseek.world.world import World
 
 IDS = torch.arange(3, 23)[None]
 
@@ -62,6 +69,47 @@ def test_a_runs_last_checkpoint_is_exported_with_its_adapter_merged(
 def test_a_policy_without_an_adapter_is_copied(tmp_path: Path) -> None:
     export("tiny", tmp_path / "out")
     assert torch.equal(logits(load_policy(str(tmp_path / "out"))), logits(load_policy("tiny")))
+
+
+def blocks(card: str) -> list[str]:
+    """The blocks of code of a model card."""
+    found = re.findall(r"(?:^    .*\n|^\n(?=    ))+", card, re.MULTILINE)
+    return ["\n".join(line[4:] for line in block.strip("\n").split("\n")) for block in found]
+
+
+def test_the_code_of_the_card_ends_where_evoseek_ends(tmp_path: Path) -> None:
+    export("tiny", tmp_path / "out")
+    shown, code = blocks((tmp_path / "out" / "README.md").read_text())
+    policy = load_policy(str(tmp_path / "out"))
+    renderer, stop = TagRenderer(policy.tokenizer, eos_ids=eos_ids(policy)), ["</search>", "</answer>"]
+    for question in World.generate(5, 300, "evaluation").questions(6, seed=1, hops=(1, 2)):
+        prompt = re.sub(r"who is .*", question.text, shown)
+        found: dict[str, Any] = {}
+        exec(code.replace("DIRECTORY", str(tmp_path / "out")).replace("PROMPT", repr(prompt)), found)
+        given = found["prompt"].input_ids[0].tolist()
+        assert tuple(given) == renderer.render_prompt([Message("user", prompt)])
+        request = SampleRequest(question.id, 0, given, 96, 0.0, renderer.stop, 0)
+        completion = asyncio.run(TorchSampler(policy, slots=1, max_length=512).sample(request))
+        assert found["ids"][0, len(given) :].tolist() == list(completion.token_ids)
+        assert (completion.finish_reason, found["stop"]) == ("stop", stop)
+        kept = found["model"].generate(**found["prompt"], tokenizer=found["tokenizer"], max_new_tokens=96)
+        assert kept.tolist() == found["ids"].tolist()  # by generation_config.json alone
+
+
+def test_a_turn_of_tool_calls_ends_at_ids_alone(tmp_path: Path) -> None:
+    policy = load_policy("tiny")
+    export_policy(policy, tmp_path / "out", StopConditions((), (7, 2)))
+    settings = json.loads((tmp_path / "out" / "generation_config.json").read_text())
+    assert (settings.get("stop_strings"), settings["eos_token_id"]) == (None, [2, 7])
+    assert policy.model.generation_config.stop_strings is None
+
+
+def test_an_export_without_the_parts_that_write_its_prompts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    checkpoint(tmp_path / "run", load_policy("tiny"), 1)
+    (tmp_path / "run" / "config.json").write_text(json.dumps({"environment": {"name": "nowhere_at_all:Env"}}))
+    export(str(tmp_path / "run"), tmp_path / "out")
+    assert "The model card has no prompt" in capsys.readouterr().err
+    assert "## Use" not in (tmp_path / "out" / "README.md").read_text()
 
 
 def test_an_adapter_is_exported_alone(tmp_path: Path) -> None:

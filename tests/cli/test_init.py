@@ -228,6 +228,7 @@ def test_words_are_reduced_to_stems_as_the_project_says(init, tmp_path):
 
 def test_an_endpoint_is_asked_and_not_trained(init):
     done, file = init("--endpoint", "qwen@http://localhost:8000/v1")
+    assert "writes its searches as tags in its text" in " ".join(done.stdout.split())
     tree = tomllib.loads(file.read_text())
     assert tree["answerer"] == {"model": "qwen", "base_url": "http://localhost:8000/v1"}
     assert "evoseek train" not in done.stdout

@@ -239,11 +239,18 @@ def test_the_projects_index_that_is_not_built_yet_is_what_to_do_next_and_no_faul
     assert found["search.index"]["remedy"] == "Run `evoseek index`."
 
 
-def test_a_model_behind_an_endpoint_needs_nothing_of_what_is_for_training(found):
+def test_a_model_behind_an_endpoint_needs_nothing_of_what_is_for_training(tmp_path):
     endpoint = {"answerer.model": "qwen", "answerer.base_url": "http://127.0.0.1:9/v1", "questions.path": ""}
     settings = load_settings(options=endpoint)
     abouts = {diagnosis.about: diagnosis.state for diagnosis in diagnoses_of(DoctorContext(settings))}
     assert abouts.keys() & {"questions.path", "memory", "plan", "model"} == set()
     assert abouts["answerer"] == "fault"  # nobody listens there
+    assert abouts["answerer format"] == "ok"
+    text = "Quarterly vouchers require countersignature by the comptroller before disbursement." * 20
+    LexicalIndex.build(tmp_path / "english", [Passage("a#0", "a", "Vouchers", text)])
+    for model, state in ({}, "ok"), ({"policy.model": "tiny"}, "warning"):
+        settings = load_settings(options={**endpoint, **model, "search.index": str(tmp_path / "english")})
+        abouts = {diagnosis.about: diagnosis.state for diagnosis in diagnoses_of(DoctorContext(settings))}
+        assert abouts["search.index"] == state  # who reads it is no tiny policy
     trained = load_settings(options={**endpoint, "policy.model": "tiny"})
     assert "plan" in {diagnosis.about for diagnosis in diagnoses_of(DoctorContext(trained))}

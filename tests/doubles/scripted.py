@@ -91,6 +91,7 @@ class Asked:
     messages: tuple[Message, ...]
     key: str
     form: Mapping[str, object] | None = None
+    stop: tuple[str, ...] = ()
 
 
 class ScriptedChat:
@@ -109,9 +110,16 @@ class ScriptedChat:
         self._script = script if callable(script) else _by_key(script)
         self.asked: list[Asked] = []
 
-    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        key: str,
+        form: Mapping[str, object] | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
         """The script's reply."""
-        self.asked.append(Asked(tuple(messages), key, form))
+        self.asked.append(Asked(tuple(messages), key, form, tuple(stop)))
         return self._script(messages, key)
 
 

@@ -1,6 +1,7 @@
 """The tag format in messages, for a chat model."""
 
 import time
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from evoseek.policy.encoding import split_trusted
 from evoseek.policy.stops import StopRules
 from evoseek.policy.tags import SEARCH as SEARCH_CALLS
-from evoseek.policy.tags import TagMessages, TagRenderer, read_action, tag_calls
+from evoseek.policy.tags import TagMessages, TagRenderer, read_action, tag_calls, with_closing_tag
 from evoseek.types import Action, ToolCall
 
 TAGS = TagMessages()
@@ -67,6 +68,54 @@ def test_what_is_no_action_has_a_problem(reply, problem):
     assert problem in action.problem
 
 
+THOUGHTS = [
+    "<think> perhaps <answer>no</answer> </think>\n<answer>Meri</answer>",
+    "<think> <search> a </search> <answer> b </answer> </think> <search> c </search>",
+    "perhaps <answer> no </answer> </think> <answer> Meri </answer>",  # the template opened the thought
+    "<think> never closed <answer> Meri </answer>",
+    "<think> a </think> <think> <answer> b </answer> </think> <answer> c </answer>",
+    "<think> a </think> <search> b </search> <think> <answer> c </answer> </think>",
+    "</answer> <answer> Meri </answer>",
+    "<question> who ? </question> <think> <answer> a </answer> </think> <answer> b </answer>",
+    "<think> <question> a ? </question> </think> <question> b ? </question> <answer> c </answer>",
+    "<think></think><answer> </answer>",
+]
+
+
+@pytest.mark.parametrize("written", THOUGHTS)
+def test_a_policy_and_a_chat_model_that_write_the_same_do_the_same(made, written):
+    """A thought that is closed has no effect; what a closed one may hold is not done."""
+    tokenizer = made("qwen")
+    policys = TagRenderer(tokenizer).parse(tokenizer.encode(written, add_special_tokens=False))
+    assert replace(policys, text="") == replace(TAGS.parse(written), text="")
+    assert policys.text == written
+
+
+def test_what_is_thought_of_is_no_answer(made):
+    for reader in (TAGS.parse, lambda text: TagRenderer(made("qwen")).parse(made("qwen").encode(text))):
+        assert [reader(written).answer for written in THOUGHTS[:3]] == ["Meri", None, "Meri"]
+        assert reader(THOUGHTS[1]).tool_calls == (ToolCall("search", {"query": "c"}),)
+        assert reader(THOUGHTS[8]).question == "b ?"
+
+
+@pytest.mark.parametrize(
+    ("cut", "whole"),
+    [
+        ("I look. <search> mayor ", "I look. <search> mayor </search>"),
+        ("<think> hm </think> <answer>Meri", "<think> hm </think> <answer>Meri</answer>"),
+        ("<search> a <answer> b", "<search> a <answer> b</answer>"),
+        ("<search>", "<search></search>"),
+        ("<search> a </search>", "<search> a </search>"),  # of a server that keeps it
+        ("<search> a </search> <answer> b", "<search> a </search> <answer> b"),  # of one that ends nowhere
+        ("Meri", "Meri"),
+        ("", ""),
+    ],
+)
+def test_the_closing_tag_that_a_server_cut_off_is_put_back(cut, whole):
+    assert with_closing_tag(cut, TAGS.stop) == whole
+    assert with_closing_tag(cut, ()) == cut
+
+
 def test_what_follows_the_first_call_is_dropped():
     made_up = "\n\n<information>\nMallory\n</information>\n<answer> Mallory </answer>"
     action = TAGS.parse(f"<think> who ? </think> <search> mayor </search>{made_up}")
@@ -98,6 +147,7 @@ def test_a_reply_without_thought_is_read_as_a_completion_that_stopped(calls, tex
     stops = (*(f"</{tag}>" for tag in calls), "</answer>")
     end = min((text.index(stop) + len(stop) for stop in stops if stop in text), default=len(text))
     assert TagMessages(calls).parse(text) == read_action(text[:end], calls)
+    assert replace(read_action(text, calls), text=text[:end]) == read_action(text[:end], calls)
 
 
 def test_the_stops_are_those_of_a_rollout(made):

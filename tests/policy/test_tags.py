@@ -30,7 +30,6 @@ def parse(made, renderer, text) -> Action:
         ("<search> a <answer> b </answer>", None, "b"),
         ("<answer> b <search> a </search>", "a", None),
         ("<search> a <search> b </search>", "b", None),
-        ("</search> x <search> b </search>", "b", None),
         ("<search></search>", "", None),
         ("<answer> x < y </answer><|im_end|>", None, "x < y"),
     ],
@@ -50,6 +49,7 @@ def test_the_first_tag_to_be_closed_is_the_action(made, renderer, text, query, a
         ("Paris<|im_end|>", "neither"),
         ("", "neither"),
         ("</answer>", "neither"),
+        ("</search> x <search> b </search>", "neither"),  # a completion stops at the first closing tag
         ("<Answer> Paris </Answer>", "neither"),
     ],
 )

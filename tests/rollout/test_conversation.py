@@ -12,7 +12,7 @@ from evoseek.errors import CutReplyError, PolicyError, ReplyError, ToolError
 from evoseek.policy.encoding import split_trusted
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse
-from evoseek.types import Question, StopReason, ToolCall
+from evoseek.types import CountedText, Question, StopReason, ToolCall
 
 QUESTION = Question("q", "who is the mayor of </answer> Kalo ?", ())
 SEARCH, ANSWER = "<search> mayor </search>", "<answer> Meri </answer>"
@@ -119,12 +119,31 @@ def test_a_chat_that_fails_is_a_failure_and_never_an_answer(run, error):
 def test_a_reply_that_was_cut_is_the_models_own_doing(run):
     def write(messages, key):
         if len(messages) > 1:
-            raise CutReplyError("it was cut at its limit of tokens")
+            raise CutReplyError("it was cut at its limit of tokens", "<think> it may be <answer> Meri")
         return SEARCH
 
     trajectory, chat = run(ScriptedChat(write), max_malformed=3)
     assert (trajectory.stop_reason, trajectory.failure, trajectory.answer) == (StopReason.MAX_TOKENS, None, None)
     assert (len(chat.asked), [action.text for action in trajectory.actions]) == (2, [SEARCH, ""])
+
+
+def test_a_reply_that_was_cut_is_read_up_to_its_first_complete_call(run):
+    made_up = " <information> Mallory </information> <answer> Mallory </answer> <search> and so"
+
+    def write(messages, key):
+        raise CutReplyError("it was cut", f"<think> hm </think> {SEARCH if len(messages) == 1 else ANSWER}{made_up}")
+
+    trajectory, chat = run(ScriptedChat(write))
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.ANSWERED, "Meri")
+    assert [action.text for action in trajectory.actions] == [f"<think> hm </think> {tag}" for tag in (SEARCH, ANSWER)]
+    assert {asked.stop for asked in chat.asked} == {("</search>", "</answer>")}
+
+
+def test_tokens_that_the_server_counts_are_added_up(run):
+    replies = iter([CountedText.of(SEARCH, (10, 2)), CountedText.of(ANSWER, (20, 3))])
+    trajectory, _ = run(ScriptedChat(lambda messages, key: next(replies)))
+    assert (trajectory.answer, trajectory.chat_tokens) == ("Meri", (30, 5))
+    assert run([ANSWER])[0].chat_tokens is None
 
 
 def test_other_errors_of_the_chat_are_raised(run):
@@ -150,7 +169,7 @@ class Silent:
     def __init__(self, error=None):
         self.error = error
 
-    async def chat(self, messages, *, key, form=None):
+    async def chat(self, messages, *, key, form=None, stop=()):
         if self.error:
             raise self.error
         await asyncio.Event().wait()

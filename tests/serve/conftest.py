@@ -81,7 +81,9 @@ def serving(made, library):
     """`with serving(running=2, keys=[...]) as served`. Without `tells`, a stopped server just closes connections."""
 
     @contextmanager
-    def serving(*, limits=None, refuses=True, history=True, port=0, tells=True, engine=None, **options):
+    def serving(
+        *, limits=None, refuses=True, history=True, port=0, tells=True, engine=None, library=library, **options
+    ):
         tokenizer = made("qwen")
         sampler, prompts = Sampler(tokenizer), load_prompts("tiny")
         env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)

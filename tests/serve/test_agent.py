@@ -5,18 +5,23 @@ import socket
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 
 import httpx2
 import openai
 import pytest
 from rich.console import Console
+from tests.doubles.scripted import ScriptedChat
 
 from evoseek.data.indexing import IndexPlan, build_index
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.roller import ChatRoller
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.agent import AgentServerLimits
 from evoseek.serve.chat_api import linked, read_request
+from evoseek.types import CountedText
 
 WHO = "who is the mayor of Kalo?"
 MERI = {"id": "kalo#1", "title": "Kalo", "text": "The mayor of Kalo is Meri Tolu.", "file": "kalo.md", "page": 2}
@@ -30,6 +35,13 @@ def client(served, key="none"):
 
 def say(text, role="user"):
     return {"role": role, "content": text}
+
+
+def say_part(text):
+    return {"type": "text", "text": text}
+
+
+IMAGE = {"type": "image_url", "image_url": {"url": "data:image/png;base64,AA=="}}
 
 
 def ask(served, *messages, **options):
@@ -203,8 +215,17 @@ def test_a_policy_of_single_questions_gets_the_last_one(serving):
         (b"null", 400, "the whole"),
         (b'{"model": "evoseek"}', 400, "messages: Field required"),
         (b'{"model": "evoseek", "messages": []}', 400, "messages: "),
-        (json.dumps({"model": "evoseek", "messages": [say("x", "tool")]}), 400, "messages.0.role"),
-        (json.dumps({"model": "evoseek", "messages": [say([{"type": "image_url"}])]}), 400, "messages.0.content"),
+        (json.dumps({"model": "evoseek", "messages": [say("x", "judge")]}), 400, "messages.0.role"),
+        (
+            json.dumps({"model": "evoseek", "messages": [say("x", "tool")]}),
+            400,
+            "The last message is not a user's text",
+        ),
+        (
+            json.dumps({"model": "evoseek", "messages": [say([{"type": "text", "text": "x"}, IMAGE])]}),
+            400,
+            "The question has a part of the type 'image_url'. This agent reads text alone: leave it out.",
+        ),
         (json.dumps({"model": "evoseek", "messages": [say("x", "assistant")]}), 400, "The last message is not"),
         (json.dumps({"model": "evoseek", "messages": [say("  ")]}), 400, "The last message is not"),
         (json.dumps({"model": "evoseek", "messages": [say("x")], "n": 2}), 400, "n: "),
@@ -237,6 +258,56 @@ def test_what_is_wrong_is_told(served, content, status, message):
 def test_null_is_what_a_client_may_send_for_what_it_leaves_open(served):
     body = {"model": "evoseek", "messages": [say(WHO)], "stream": None, "stream_options": {"include_usage": None}}
     assert post(served, json=body).json()["object"] == "chat.completion"
+
+
+CALL = {"id": "1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+HISTORIES = [
+    ([{"role": "assistant", "content": None, "tool_calls": [CALL]}, {"role": "tool", "tool_call_id": "1"}], ["tool"]),
+    ([{"role": "assistant", "content": "", "tool_calls": [CALL]}, say([say_part("found")], "tool")], ["tool"]),
+    ([{"role": "assistant", "function_call": {"name": "f"}}, {"role": "function", "name": "f"}], ["function"]),
+    ([say("be brief", "developer"), say("obey", "system")], ["developer", "system"]),
+    ([say([say_part("see this"), IMAGE]), say("a depot", "assistant")], ["image_url"]),
+    ([say("hello"), say([{"type": "refusal", "refusal": "no"}], "assistant")], ["refusal"]),
+    ([say([]), say(None, "assistant"), say("", "assistant")], []),
+]
+
+
+@pytest.mark.parametrize(("history", "ignored"), HISTORIES)
+def test_a_history_of_any_client_is_taken(served, history, ignored):
+    reply = ask(served, *history, say(WHO))
+    assert (reply.choices[0].message.content, reply.evoseek["ignored"]) == ("Meri Tolu", ignored)
+    assert "found" not in served.sampler.prompts[-1].rpartition("solve :")[0]
+
+
+def test_tokens_are_counted_in_every_kind_of_reply(served):
+    usage = ask(served, say(WHO)).usage
+    assert usage.total_tokens == usage.prompt_tokens + usage.completion_tokens > 0
+    *_, last = ask(served, say(WHO), stream=True, stream_options={"include_usage": True})
+    assert (last.choices, last.usage) == ([], usage)
+
+
+def test_tokens_of_a_model_behind_an_endpoint_are_as_it_reports_them(serving):
+    with serving() as served:
+        answerer = served.server._queue._answerer
+        chat = ScriptedChat(lambda messages, key: CountedText.of("<answer> Meri Tolu </answer>", (12, 3)))
+        asked = replace(answerer, solver=ChatRoller(chat, answerer.solver.env, Limits()), agent=None)
+        served.server._queue._answerer = asked
+        assert ask(served, say(WHO)).usage.to_dict() == {
+            "prompt_tokens": 12,
+            "completion_tokens": 3,
+            "total_tokens": 15,
+        }
+        chat._script = lambda messages, key: "<answer> Meri Tolu </answer>"
+        assert ask(served, say(WHO)).usage.total_tokens == 0
+
+
+def test_a_model_is_described_by_its_name(served):
+    for name in ("evoseek", "a-policy"):
+        model = client(served).models.retrieve(name)
+        assert (model.id, model.object, model.evoseek["passages"]) == (name, "model", 4)
+    for name in ("gpt", "a/b", "evoseek/x"):
+        with pytest.raises(openai.NotFoundError, match="There is no model"):
+            client(served).models.retrieve(name)
 
 
 def test_an_error_within_a_stream_is_one_for_the_official_client(served):

@@ -6,15 +6,17 @@ import random
 import re
 import warnings
 from collections.abc import Collection, Mapping, Sequence
+from typing import Any, cast
 
 import httpx2
 
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
-from evoseek.http.limits import Retry
+from evoseek.http.limits import Retry, TransientError
 from evoseek.http.server import Reply, Server, check_url, error_message, json_of, redacted
 from evoseek.policy.encoding import harmless, split_trusted
-from evoseek.types import Message
+from evoseek.policy.tags import with_closing_tag
+from evoseek.types import CountedText, Message
 
 _BAD_REQUEST = frozenset({400, 422})
 
@@ -22,7 +24,7 @@ _NO = r"unsupported|not support|unrecogni[sz]ed|unknown|unexpected|not permitted
 _REFUSALS = {
     "max_tokens": r"max_completion_tokens",
     "response_format": r"response_format|json_schema",
-    **{name: rf"(?s)(?=.*\b{name}\b).*({_NO})" for name in ("temperature", "seed")},
+    **{name: rf"(?s)(?=.*\b{name}\b).*({_NO})" for name in ("temperature", "seed", "stop")},
 }
 """What an error message contains that refuses a parameter."""
 
@@ -34,9 +36,9 @@ class EndpointChat:
     final: another status, a refusal, a filtered, cut or empty reply.
 
     What is sent: the messages, `max_tokens`, `temperature`, a seed that follows from `seed` and the key, and a call's
-    form; without those that `omit` names. A server that refuses one of the last three, or asks for
+    form and stop strings; without those that `omit` names. A server that refuses one of the last four, or asks for
     `max_completion_tokens` instead of `max_tokens`, is called again at once as it wants it, with a warning, and from
-    then on always so.
+    then on always so. So is one that ends a model's reasoning at a stop string.
     The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
 
     Raises ConfigError for a base_url that is no URL or holds a query or a password, for an api_key that no header can
@@ -76,17 +78,27 @@ class EndpointChat:
             headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
         )
 
-    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
-        """The reply's text. Raises ToolError: CutReplyError for a reply that was cut, EmptyReplyError for an empty
-        one."""
-        payload = self._payload(messages, key, form)
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        key: str,
+        form: Mapping[str, object] | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """The reply's text, as `text_of` gives it. Raises ToolError: CutReplyError for a reply that was cut,
+        EmptyReplyError for an empty one."""
+        payload = self._payload(messages, key, form, stop)
         try:
             return await self._server.call(lambda client: self._attempt(client, payload))
         except ToolError as error:
             what = f"There is no reply of the model {self.name!r} at {self._url}: {error}"
-            raise type(error)(what) from error
+            cut = (error.text,) if isinstance(error, CutReplyError) else ()
+            raise type(error)(what, *cut) from error
 
-    def _payload(self, messages: Sequence[Message], key: str, form: Mapping[str, object] | None) -> dict[str, object]:
+    def _payload(
+        self, messages: Sequence[Message], key: str, form: Mapping[str, object] | None, stop: Sequence[str]
+    ) -> dict[str, object]:
         if any(message.tool_calls for message in messages):
             raise PolicyError("A prompt for an endpoint holds a message with tool calls, which are not sent. Use text.")
         payload: dict[str, object] = {
@@ -99,6 +111,8 @@ class EndpointChat:
         if form is not None:
             schema = {"name": "reply", "schema": dict(form), "strict": True}
             payload["response_format"] = {"type": "json_schema", "json_schema": schema}
+        if stop:
+            payload["stop"] = list(stop)
         return payload
 
     async def _attempt(self, client: httpx2.AsyncClient, payload: Mapping[str, object]) -> str:
@@ -106,9 +120,9 @@ class EndpointChat:
         while True:
             sent = _without(payload, omit)
             reply = await self._server.send(client, "POST", self._url, json=sent)
-            if reply.is_success:
-                break
             refused = _refused(reply) & sent.keys()
+            if reply.is_success and not refused:
+                break
             if not refused:
                 raise ToolError(
                     f"{self._server.refusal(reply)}. It is not called again: correct base_url, the model's name, the "
@@ -122,7 +136,7 @@ class EndpointChat:
                 "called without (max_completion_tokens replaces max_tokens).",
                 stacklevel=2,
             )
-        return text_of(reply.body, secret=self._api_key)
+        return text_of(reply.body, secret=self._api_key, stop=cast("Sequence[str]", sent.get("stop", ())))
 
 
 def _without(payload: Mapping[str, object], omit: Collection[str]) -> dict[str, object]:
@@ -132,7 +146,9 @@ def _without(payload: Mapping[str, object], omit: Collection[str]) -> dict[str, 
 
 
 def _refused(reply: Reply) -> frozenset[str]:
-    """The parameters that a server's error message says it does not take."""
+    """The parameters that a server's error message says it does not take; `stop`, where a reply ended in thought."""
+    if reply.is_success:
+        return frozenset({"stop"} if _is_thought(reply.body) else ())
     if reply.status not in _BAD_REQUEST:
         return frozenset()
     found = error_message(reply.body)
@@ -147,33 +163,90 @@ def _sent(content: str) -> str:
 
 
 # What a server writes apart from content, also where its model did not mean to: such a reply is not empty.
-_OTHER_TEXT = ("tool_calls", "reasoning_content", "reasoning")
+_REASONING = ("reasoning_content", "reasoning")
+_OTHER_TEXT = ("tool_calls", *_REASONING)
+
+# The finish_reason of servers by its beginning: none, "stop", "eos_token", "end_turn", "STOP", "COMPLETE", ...
+_ENDED = re.compile(r"(finish_reason_)?(stop|eos|end|complete|finished|done|\Z)", re.IGNORECASE)
+_CUT = re.compile(r"length|max_|limit|context_window", re.IGNORECASE)
+_FILTERED = re.compile(r"filter|safety|blocklist|prohibited", re.IGNORECASE)
 
 
-def text_of(body: bytes, *, secret: str) -> str:
-    """The text in the body of a success: of the first choice, if the model came to its end.
+def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedText:
+    """The text in the body of a success: of the first choice, if the model came to its end, with the closing tag of
+    `stop` that the server cut off; and the numbers of tokens, 0 where the server gives none.
 
     Raises TransientError for a body that is not JSON, CutReplyError for a reply that was cut, EmptyReplyError for one
     without text, ToolError for any other that is none. They say what is wrong, not whose reply it is.
     """
-    match json_of(body, secret=secret):
-        case {"choices": [{"message": {"refusal": str(refusal)}}, *_]} if refusal:
-            raise ToolError(f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.")
-        case {"choices": [{"finish_reason": "length"}, *_]}:
-            raise CutReplyError("it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt.")
-        case {"choices": [{"finish_reason": "content_filter"}, *_]}:
-            raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
-        case {"choices": [{"finish_reason": "stop", "message": {"content": str(content)}}, *_]} if content.strip():
-            return well_formed(content)
-        case {"choices": [{"finish_reason": "stop", "message": {"content": None | str()} as message}, *_]} if not any(
-            message.get(name) for name in _OTHER_TEXT
-        ):
-            raise EmptyReplyError(
-                f"it is empty: {redacted(body, secret)}. Ask for a reply in the prompt, or take another model."
-            )
+    found = json_of(body, secret=secret)
+    message, reason = _first_choice(found)
+    text = _text(message.get("content"))
+    if isinstance(refusal := message.get("refusal"), str) and refusal:
+        raise ToolError(f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.")
+    if _FILTERED.search(reason):
+        raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
+    if not _ENDED.match(reason) and _CUT.search(reason):
+        what = "it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt."
+        raise CutReplyError(what, well_formed(text or ""))
+    if text is not None and text.strip() and _ENDED.match(reason):
+        return CountedText.of(with_closing_tag(well_formed(text), stop), _tokens(found))
+    if text is not None and _ENDED.match(reason) and not any(message.get(name) for name in _OTHER_TEXT):
+        raise EmptyReplyError(
+            f"it is empty: {redacted(body, secret)}. Ask for a reply in the prompt, or take another model."
+        )
+    raise ToolError(
+        "expected a first choice with the finish_reason 'stop' and a message with text as content, but got "
+        f"{redacted(body, secret)}. Check that base_url is that of a chat endpoint, and model the name of a "
+        "model that replies with text."
+    )
+
+
+def _first_choice(found: Any) -> tuple[Mapping[str, Any], str]:
+    """The message of a reply's first choice, and why it ended: "" if the server does not say, "?" for no choice."""
+    match found:
+        case {"choices": [{"message": {**message}, **choice}, *_]}:
+            reason: object = choice.get("finish_reason")
+            return message, str(reason or "") if isinstance(reason, str | None) else "?"
         case _:
-            raise ToolError(
-                "expected a first choice with the finish_reason 'stop' and a message with text as content, but got "
-                f"{redacted(body, secret)}. Check that base_url is that of a chat endpoint, and model the name of a "
-                "model that replies with text."
-            )
+            return {}, "?"
+
+
+def _text(content: object) -> str | None:
+    """The text of a message's content, whole or in parts; None for anything else, such as a list without a text."""
+    match content:
+        case None | str():
+            return content or ""
+        case [*parts]:
+            texts = [part["text"] for part in parts if _is_text(part)]
+            return "".join(texts) if texts or not parts else None
+        case _:
+            return None
+
+
+def _is_text(part: Any) -> bool:
+    match part:
+        case {"text": str(), **others}:
+            return others.get("type", "text") in ("text", "output_text")
+        case _:
+            return False
+
+
+def _is_thought(body: bytes) -> bool:
+    """Whether a reply ended within its model's reasoning, apart from its content or in it."""
+    try:
+        message, _ = _first_choice(json_of(body, secret=""))
+    except TransientError:
+        return False
+    text = (_text(message.get("content")) or "").lstrip()
+    is_open = text.startswith("<think>") and "</think>" not in text
+    return is_open or (not text and any(message.get(name) for name in _REASONING))
+
+
+def _tokens(found: Any) -> tuple[int, int]:
+    """The numbers of tokens of prompt and reply that a server counted."""
+    match found:
+        case {"usage": {"prompt_tokens": int(given), "completion_tokens": int(written)}}:
+            return given, written
+        case _:
+            return 0, 0

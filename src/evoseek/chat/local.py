@@ -21,7 +21,7 @@ class SamplerChat:
     A prompt is encoded as a rollout's is in the tag format: through the chat template, or without one a line for each
     message. Where it ends with <think>, as templates of reasoning models do, the reply is given from there on. A reply
     has up to `max_tokens` tokens, prompt and reply together up to `max_total_tokens`. It follows from seed, key and
-    messages; `form` has no effect. The sampler decides how many replies are sampled at once.
+    messages; `form` and `stop` have no effect. The sampler decides how many replies are sampled at once.
 
     It must not be the sampler of rollouts that wait for this chat: they keep their slots while they wait, and once they
     hold all slots, no reply can begin.
@@ -48,7 +48,14 @@ class SamplerChat:
         self._stop = StopConditions(token_ids=self._renderer.stop.token_ids)
         self._under_way: set[str] = set()
 
-    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        key: str,
+        form: Mapping[str, object] | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
         """The reply's text, without the token that ends it. Raises ToolError, also for a key that is in progress
         (CutReplyError for a reply that is cut, EmptyReplyError for an empty one); PolicyError for messages that the
         chat template refuses."""
@@ -72,19 +79,19 @@ class SamplerChat:
         finally:
             self._under_way.discard(key)
             self._sampler.release(key)
+        text = self._text(completion.token_ids)
+        written = _THINK + text if self._is_in_thought(ids) else text
         if completion.finish_reason == "length":
-            raise self._failed(
-                key,
+            what = (
                 f"after {room} tokens it had not come to its end, and the beginning of a reply is none. Raise "
                 f"max_tokens ({self._max_tokens}; prompt and reply may have {self._max_total_tokens} together, and "
-                f"the prompt took {len(ids)}), or ask for less in the prompt.",
-                CutReplyError,
+                f"the prompt took {len(ids)}), or ask for less in the prompt."
             )
-        text = self._text(completion.token_ids)
+            raise CutReplyError(str(self._failed(key, what)), written)
         if not text.strip():
             what = "it is empty. Ask for a reply in the prompt, or take another model."
             raise self._failed(key, what, EmptyReplyError)
-        return _THINK + text if self._is_in_thought(ids) else text
+        return written
 
     def _is_in_thought(self, prompt: Sequence[int]) -> bool:
         end = self._tokenizer.decode(

@@ -3,18 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
 
 from evoseek.cli.options import stop_if_dry
-from evoseek.errors import ConfigError, PolicyError, RunError, disk_text
+from evoseek.errors import ConfigError, EvoseekError, PolicyError, RunError, disk_text
 from evoseek.files import check_new, expanded, write_atomic
 from evoseek.policy.source import ADAPTER, check_policy, find_policy
 from evoseek.report.printable import say
 from evoseek.runs import RunDirectory
+from evoseek.training.given import gather
 from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.checkpoints import Checkpoint
+    from evoseek.report.model_card import ExamplePrompt
+
+
+_EXAMPLE = "Who is the mayor of Kalo?"
 
 
 def export(
@@ -51,12 +59,13 @@ def export(
         raise _without_adapter(source)
     adapter_of = policy.model.name_or_path or "" if adapter else ""
     step = checkpoint.step if checkpoint else None
-    card = model_card(source, step, adapter_of=adapter_of, results=results)
+    prompt = _prompt(source, checkpoint)
+    card = model_card(source, step, adapter_of=adapter_of, results=results, prompt=prompt)
     try:
         if adapter:
             save_policy(policy, directory)
         else:
-            export_policy(policy, directory)
+            export_policy(policy, directory, prompt.stop if prompt else None)
         write_atomic(directory / "README.md", card)
     except OSError as error:
         raise ConfigError(disk_text(error, f"{directory} cannot be written")) from error
@@ -64,6 +73,23 @@ def export(
     what = "its adapter merged into the base" if policy.adapter else "as it is"
     what = "its adapter alone" if adapter else what
     say(Console(), f"Wrote the policy of {whence} to {directory}, {what}.")
+
+
+def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
+    """An example of the prompts with which the policy was trained, or would be asked; None, with a note, if the parts
+    that write them are not here."""
+    from evoseek.prompt import rendered
+    from evoseek.report.model_card import ExamplePrompt
+
+    try:
+        settings = gather(RunDirectory(Path(source)).config if checkpoint else ()).read()
+        own = {"model": str(checkpoint.part_directory("policy")) if checkpoint else source}
+        settings = settings.model_copy(update={"policy": settings.policy.model_copy(update=own)})
+        shown = rendered(settings, "solver", _EXAMPLE)
+    except EvoseekError as error:
+        say(Console(stderr=True), f"The model card has no prompt, and the model no stop strings: {error}")
+        return None
+    return ExamplePrompt(_EXAMPLE, shown.text, shown.format, shown.stop, settings.rollout.max_tokens_per_turn)
 
 
 def _check(run_or_policy: str, directory: Path, *, adapter: bool) -> None:

@@ -48,6 +48,10 @@ _INSTALL = f"SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: {INST
 _ENGLISH = (
     "No question is needed: `evoseek train` first writes some about the documents, whose sentences have to be English."
 )
+_TAGS = (
+    "The model behind the endpoint writes its searches as tags in its text. The tools of its API are not used, so that "
+    "it need not have any."
+)
 _UNTRAINED = (
     "SmolLM2 writes neither searches nor questions by itself, and {system} has no cold start: train it by search-r1 or "
     "dr-zero first, and give that run as --model; or show it demonstrations (evoseek sft, docs/guide.md)."
@@ -276,6 +280,8 @@ def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
         yield _ENGLISH
     if is_smollm2(options.model or "") and not options.starts_cold and options.system != "sft":
         yield _UNTRAINED.format(system=options.system)
+    if options.endpoint:
+        yield _TAGS
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
     trains = "" if options.endpoint else "  evoseek train\n  evoseek eval\n"
     yield f'Next:\n{here}  evoseek index\n  evoseek doctor\n{trains}  evoseek ask "..."'

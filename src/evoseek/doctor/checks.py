@@ -195,7 +195,7 @@ def _searched(context: DoctorContext, setting: str, index: str) -> Diagnosis:
     if first.id not in [passage.id for passage in found] and first.text not in [passage.text for passage in found]:
         words = f"{words}, but searching ({engine.name}) for the words of the passage {first.id} does not find it."
         return fault(setting, words, "Build it again with `evoseek index`.")
-    is_tiny = context.has_model and read_config(model).get("evoseek_prompts") == "tiny"
+    is_tiny = context.trains and context.has_model and read_config(model).get("evoseek_prompts") == "tiny"
     if is_tiny and is_spelled(load_tokenizer(model), (passage.text for passage in lexical.passages())):
         words = f"{words}, but the tokenizer of {model} splits its words into letters: it is for generated worlds only."
         return warning(setting, words, "Give a language model (policy.model), or expect no more than a trial.")

@@ -45,6 +45,9 @@ def check_services(context: DoctorContext) -> Iterator[Diagnosis]:
         if isinstance(chat, EndpointSettings) and chat.model and not chat.base_url and not is_here(chat.model):
             words = f"{chat.model} is not on this machine."
             yield warning(f"{setting}.model", words, f"Correct {setting}.model, or download the model first.")
+    if context.settings.answerer.model:
+        words = "it writes its calls as tags in its text, which stop strings end; tools of an API are not used"
+        yield fine("answerer format", words)
     if context.settings.reward.name == "judge" and not context.settings.judge.model:
         yield fault("judge", "The reward is a judge's, but judge.model is empty.", "Set judge.model.")
     for service in _services(context):

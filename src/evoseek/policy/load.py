@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator
 from contextlib import contextmanager
+from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
@@ -28,10 +29,11 @@ from evoseek.files import expanded, nearest, replace_directory
 from evoseek.policy.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.policy.lora import adapter_name, load_adapter, plain_model, save_adapter
 from evoseek.policy.machine import devices, keep_freed_memory
-from evoseek.policy.policy import Policy, has_adapters
+from evoseek.policy.policy import Policy, eos_ids, has_adapters
 from evoseek.policy.products import is_small, quicken_products
 from evoseek.policy.shape import check_hub
 from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, check_policy, find_policy, is_adapter, is_gguf
+from evoseek.types import StopConditions
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
@@ -142,9 +144,15 @@ def merged(policy: Policy) -> Policy:
     return replace(policy, model=plain_model(policy), adapter=None)
 
 
-def export_policy(policy: Policy, directory: Path) -> None:
-    """Write the policy as a plain full model, its adapter merged. The policy itself stays as it is."""
+def export_policy(policy: Policy, directory: Path, stop: StopConditions | None = None) -> None:
+    """Write the policy as a plain full model, its adapter merged. The policy itself stays as it is. Its generation
+    settings say that a turn ends at `stop`, too."""
     save_policy(merged(policy), directory)
+    if stop is not None:
+        settings = deepcopy(policy.model.generation_config) or GenerationConfig()
+        settings.stop_strings = list(stop.strings) or None
+        settings.eos_token_id = list(dict.fromkeys([*eos_ids(policy), *stop.token_ids])) or None
+        settings.save_pretrained(directory)
 
 
 def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from evoseek.corpus.scripts import fold
@@ -64,11 +65,30 @@ def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
     return (*(f"</{tag}>" for tag in calls), "</answer>")
 
 
+# A reasoning model's block; if its template has opened it already, the text contains only the end. It ends before
+# another one is opened: otherwise a block that is never closed would extend into what the model invents after its call.
+_THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
+
+
+def span_of_turn(text: str, calls: Mapping[str, TagCall]) -> tuple[int, int]:
+    """Where a turn begins and ends in a model's output: after the thought, and with the first closing tag of a call or
+    an answer.
+
+    Tags within a thought have no effect. A thought that is never closed is none.
+    """
+    thought = _THOUGHT.match(text)
+    start = thought.end() if thought else 0
+    stop = re.compile("|".join(map(re.escape, stop_strings(calls)))).search(text, start)
+    return start, stop.end() if stop else len(text)
+
+
 def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
-    """The action in a model's output: the first call or answer that is closed; the text after it is ignored."""
+    """The action in a model's output, wherever the model runs: the call or the answer that ends its turn
+    (`span_of_turn`)."""
     opened: dict[str, int] = {}
     question = None
-    for tag in re.finditer(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>", text):
+    tags = re.compile(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>")
+    for tag in tags.finditer(text, *span_of_turn(text, calls)):
         closes, name = tag.groups()
         if not closes:
             opened[name] = tag.end()
@@ -82,6 +102,15 @@ def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
     unclosed = " and ".join(f"<{name}>" for name in opened)
     problem = f"{unclosed} is not closed" if opened else f"there is neither a <{'>, a <'.join(calls)}> nor an <answer>"
     return Action(text, question=question, problem=problem)
+
+
+def with_closing_tag(text: str, strings: Sequence[str]) -> str:
+    """A reply that a server ended at one of these closing tags, with the tag, which most servers leave out: that of the
+    last tag that was opened. A reply that holds one of them is left as it is."""
+    if any(string in text for string in strings):
+        return text
+    place, string = max(((text.rfind(string.replace("/", "", 1)), string) for string in strings), default=(-1, ""))
+    return text + string if place >= 0 else text
 
 
 class TagRenderer:
@@ -118,7 +147,7 @@ class TagRenderer:
         return tuple(ids)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The first call or answer that is closed ends the turn; the text after it is ignored."""
+        """The action that ends the turn, after the thought; the text behind it is ignored."""
         return read_action(self._encoder.decode(token_ids), self._calls)
 
     def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
@@ -126,7 +155,7 @@ class TagRenderer:
         if "search" not in self._calls:
             return None
         written = self._encoder.decode(token_ids)
-        answer = _ANSWER.search(written)
+        answer = _ANSWER.search(written, span_of_turn(written, self._calls)[0])
         before = written[: answer.start()] if answer else written
         texts = (self._encoder.decode(token_ids[:kept]) for kept in range(len(token_ids), -1, -1))
         kept, text = next((len(token_ids) - cut, text) for cut, text in enumerate(texts) if before.startswith(text))
@@ -165,28 +194,23 @@ class TagRenderer:
         return (*self._opening, *self._encoder.marked(text), *self._closing)
 
 
-# A reasoning model's block; if its template has opened it already, the reply contains only the end. It ends before
-# another one is opened: otherwise a block that is never closed would extend into what the model invents after its call.
-_THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
-
-
 class TagMessages:
     """The counterpart of `TagRenderer` for messages, in which only the format's own tags are template text."""
 
     def __init__(self, calls: Mapping[str, TagCall] = SEARCH) -> None:
         self._calls = calls
-        self._stop = re.compile("|".join(map(re.escape, stop_strings(calls))))
         self._tag = re.compile(rf"(</?(?:{'|'.join(map(re.escape, ('think', *calls, 'answer')))})>)")
 
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """The strings at which a turn ends, as `TagRenderer.stop` has them."""
+        return stop_strings(self._calls)
+
     def parse(self, reply: str) -> Action:
-        """The action after the block of thought, in which tags have no effect. Its text is the reply up to where a
-        rollout's completion would end: what follows the first call or answer is dropped."""
-        thought = _THOUGHT.match(reply)
-        start = thought.end() if thought else 0
-        stop = self._stop.search(reply, start)
-        end = stop.end() if stop else len(reply)
-        action = read_action(reply[start:end], self._calls)
-        return Action(reply[:end], action.tool_calls, action.answer, action.question, action.problem)
+        """The action of a policy that wrote this. Its text is the reply up to where a rollout's completion would end:
+        what follows the first call or answer is dropped."""
+        _, end = span_of_turn(reply, self._calls)
+        return replace(read_action(reply, self._calls), text=reply[:end])
 
     def assistant_message(self, action: Action) -> Message:
         """The model's own turn. It may repeat the text of a page, so none of its control strings becomes a token."""

@@ -5,14 +5,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from importlib.metadata import version
 from pathlib import Path
+from textwrap import indent
 from typing import Any
 
+from evoseek.policy.tags import OBSERVATION
 from evoseek.report.evaluation import held_out_score, interval_text
 from evoseek.report.metrics import counted_in, read_metrics
 from evoseek.runs import RunDirectory, flatten
 from evoseek.templates import sandbox
+from evoseek.types import StopConditions
 
 SHOWN = (
     *("policy.dtype", "lora.rank", "rollout.group_size", "rollout.temperature", "questions.per_step"),
@@ -22,12 +26,33 @@ SHOWN = (
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
+@dataclass(frozen=True, slots=True)
+class ExamplePrompt:
+    """The prompt of a question as the policy is given it, in its format, where a turn ends, and its longest in
+    tokens."""
+
+    question: str
+    text: str
+    format: str
+    stop: StopConditions
+    max_tokens: int
+
+
+class _Code(str):
+    """Text of a block of code, whose lines are indented: nothing in it is Markdown."""
+
+
 def model_card(
-    source: str, step: int | None = None, *, adapter_of: str = "", results: Mapping[str, Any] | None = None
+    source: str,
+    step: int | None = None,
+    *,
+    adapter_of: str = "",
+    results: Mapping[str, Any] | None = None,
+    prompt: ExamplePrompt | None = None,
 ) -> str:
     """The card as Markdown, with the metadata that the Hugging Face hub reads. `source` is the policy's name or
     directory, or the run that it is of at a step. An adapter has to be loaded over `adapter_of`. `results` are those of
-    `evoseek eval --out`."""
+    `evoseek eval --out`, `prompt` shows how the policy is used without evoseek."""
     run = RunDirectory(Path(source)) if step is not None else None
     config: Mapping[str, Any] = {}
     if run is not None and run.config.is_file():
@@ -47,6 +72,10 @@ def model_card(
             base_is_on_hub=bool(_HUB_NAME.fullmatch(base)) and not Path(base).exists(),  # the hub takes no others
             origin=[*about, ("evoseek", version("evoseek"))],
             settings=[(name, config[name]) for name in SHOWN if config.get(name) is not None],
+            prompt=prompt,
+            prompt_code=_Code(indent(prompt.text, "    ", lambda line: True)) if prompt else "",
+            stop_strings=_Code(json.dumps(prompt.stop.strings if prompt else ())),
+            observation=_Code(json.dumps("PASSAGES".join(OBSERVATION))),
             source=measured_by,
             scores=scores,
         )
@@ -78,4 +107,6 @@ def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> t
 
 def _plain(value: object) -> str:
     """A value from outside as text on one line, in which nothing is a cell's end, a tag or a link."""
+    if isinstance(value, _Code):
+        return value
     return re.sub(r"[|<]|(?<=])\(", r"\\\g<0>", " ".join(str(value).split()))

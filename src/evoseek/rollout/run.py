@@ -15,7 +15,7 @@ from evoseek.policy.tags import TagMessages, tag_calls
 from evoseek.protocols import Chat, Environment, Renderer, Sampler
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.limits import Clock, Limits
-from evoseek.types import Action, Message, Question, SampleRequest, Segment, StopReason, Trajectory
+from evoseek.types import Action, CountedText, Message, Question, SampleRequest, Segment, StopReason, Trajectory
 
 
 async def run_trajectory(
@@ -61,8 +61,8 @@ async def converse(
     """Roll out a chat model in the tag format. The trajectory has no segments, since its tokens are unknown.
 
     It ends as `run_trajectory` does, and a failed chat counts as a failed sampler. The limit in tokens is that of the
-    chat: a reply that was cut at it ends the rollout, scored. All time is waiting, since the model's own time is
-    unknown. Errors of the chat other than ToolError are raised.
+    chat: a reply that was cut at it before its first call or answer was closed ends the rollout, scored. All time is
+    waiting, since the model's own time is unknown. Errors of the chat other than ToolError are raised.
     """
     tags = TagMessages(tag_calls([tool.schema for tool in env.tools.values()]))
     actor = _ChatModel(chat, tags, trajectory_id, env.messages(question))
@@ -84,6 +84,7 @@ class _Actor(Protocol):
 
     segments: list[Segment]
     policy_version: int  # that of the first turn, which is the oldest
+    chat_tokens: tuple[int, int] | None  # that an endpoint counted
 
     async def write(self, turn: int, *, may_call: bool) -> _Turn:
         """The next turn; the first is 0. `may_call`: a call that it makes is run. Raises SamplerError."""
@@ -126,6 +127,7 @@ async def _roll_out(
         answer=actions[-1].answer if reason is StopReason.ANSWERED else None,
         failure=failure,
         policy_version=actor.policy_version,
+        chat_tokens=actor.chat_tokens,
     )
 
 
@@ -159,6 +161,8 @@ async def _take_turns(
 
 
 class _Policy:
+    chat_tokens: tuple[int, int] | None = None
+
     def __init__(
         self, renderer: Renderer, sampler: Sampler, limits: Limits, clock: Clock, request: SampleRequest, puts_off: bool
     ) -> None:
@@ -220,15 +224,22 @@ class _ChatModel:
         self._chat, self._tags, self._id = chat, tags, trajectory_id
         self._messages = list(messages)
         self.segments: list[Segment] = []
+        self.chat_tokens: tuple[int, int] | None = None
 
     async def write(self, turn: int, *, may_call: bool) -> _Turn:
         try:
-            reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}")
-        except CutReplyError:  # what is too long is the model's own doing, as a policy's is
-            return _Turn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
+            reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}", stop=self._tags.stop)
+        except CutReplyError as error:  # of a model that wrote on after its call
+            action = self._tags.parse(error.text)
+            if action.problem is not None:  # what is too long is the model's own doing, as a policy's is
+                return _Turn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
         except ToolError as error:
             raise SamplerError(str(error)) from error
-        action = self._tags.parse(reply)
+        else:
+            action = self._tags.parse(reply)
+            if isinstance(reply, CountedText):
+                given, written = self.chat_tokens or (0, 0)
+                self.chat_tokens = given + reply.tokens[0], written + reply.tokens[1]
         self._messages.append(self._tags.assistant_message(action))
         return _Turn(action)
 

@@ -1,7 +1,7 @@
 """The agent server: a chat page, OpenAI's chat completions and the Model Context Protocol, over one agent.
 
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
-    GET  /v1/models             the agent, as a model
+    GET  /v1/models[/{name}]    the agent, as a model
     GET  /v1/files/{file}       a document, by its path within the corpus
     POST /v1/feedback           a verdict on an answer, where the server keeps them
     POST /mcp                   as in `serve.mcp`
@@ -17,7 +17,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +39,17 @@ from evoseek.protocols import SearchEngine
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
-from evoseek.serve.chat_api import FILES, ChatRequest, completion, judgeable, read_feedback, read_request, stream
+from evoseek.serve.chat_api import (
+    FILES,
+    ChatRequest,
+    completion,
+    judgeable,
+    read_feedback,
+    read_request,
+    side_reply,
+    side_stream,
+    stream,
+)
 from evoseek.serve.connection import (
     BusyError,
     CancelOnDisconnect,
@@ -127,6 +137,7 @@ class AgentServer:
             Route("/ready", self._ready),
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
+            Route("/v1/models/{name:path}", self._model),
             Route(f"/{FILES}/{{file:path}}", self._file),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/feedback", self._judge, methods=["POST"]),
@@ -148,18 +159,15 @@ class AgentServer:
             wanted = read_request(await request.body())
         except DataError as error:
             raise HTTPException(400, str(error)) from error
-        if wanted.model not in (self.model, ALIAS):
-            raise HTTPException(
-                404, f"There is no model {wanted.model[:100]!r} here. Expected {self.model} or {ALIAS}."
-            )
+        self._check_name(wanted.model)
+        if (said := wanted.side_task) is not None:
+            return _streamed(side_stream(wanted, said)) if wanted.stream else JSONResponse(side_reply(wanted, said))
         try:
             pending = self._queue.ask(wanted.question, wanted.history)
             if self._feedback is not None:
                 pending.task.add_done_callback(partial(self._remember, pending.id))
             if wanted.stream:
-                headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-                events = stream(pending, wanted, self._files)
-                return StreamingResponse(events, media_type="text/event-stream", headers=headers)
+                return _streamed(stream(pending, wanted, self._files))
             return JSONResponse(await self._reply(pending, wanted))
         except HTTPException:
             raise
@@ -210,13 +218,25 @@ class AgentServer:
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
         return _document(origin.path)
 
+    def _check_name(self, name: str) -> None:
+        if name not in (self.model, ALIAS):
+            raise HTTPException(404, f"There is no model {name[:100]!r} here. Expected {self.model} or {ALIAS}.")
+
     async def _models(self, request: Request) -> Response:
-        own = {"id": self.model, "object": "model", "created": 0, "owned_by": "evoseek"}
+        return JSONResponse({"object": "list", "data": [await self._described(self.model)]})
+
+    async def _model(self, request: Request) -> Response:
+        name: str = request.path_params["name"]
+        self._check_name(name)
+        return JSONResponse(await self._described(name))
+
+    async def _described(self, name: str) -> dict[str, object]:
+        own = {"id": name, "object": "model", "created": 0, "owned_by": "evoseek"}
         known = await asyncio.to_thread(self._library.describe) if self._library is not None else {}
         documents = {**known, "files": len(self._files)} if self._files else known
         if self._feedback is not None:
             documents = {**documents, "feedback": "/".join(self._feedback.path.absolute().parts[-2:])}
-        return JSONResponse({"object": "list", "data": [{**own, "evoseek": documents}]})
+        return {**own, "evoseek": documents}
 
     async def _health(self, request: Request) -> Response:
         state = {"index_is_current": self._index.is_current} if self._index is not None else {}
@@ -228,6 +248,11 @@ class AgentServer:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self._queue.metrics, media_type=CONTENT_TYPE_LATEST)
+
+
+def _streamed(events: AsyncIterator[str]) -> Response:
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
 def _document(path: Path) -> Response:

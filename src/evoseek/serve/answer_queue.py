@@ -20,6 +20,11 @@ _SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
 Event = Action | ToolResult
 
 
+def reply_id() -> str:
+    """A new id of a reply."""
+    return f"chatcmpl-{secrets.token_hex(16)}"
+
+
 class PendingAnswer:
     """A question under way."""
 
@@ -96,7 +101,7 @@ class AnswerQueue:
         if self.taken >= self.most:
             self._refused.inc()
             raise BusyError(f"{self.most} questions are under way or waiting. Ask again later.")
-        id, events = f"chatcmpl-{secrets.token_hex(16)}", asyncio.Queue[Event | None]()
+        id, events = reply_id(), asyncio.Queue[Event | None]()
         task = asyncio.create_task(self._answer(id, question, history, events))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)

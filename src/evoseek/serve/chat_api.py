@@ -2,11 +2,12 @@
 
     POST /v1/chat/completions {"model": "...", "messages": [{"role": "user", "content": "who ...?"}], "stream": false}
 
-The last message, the user's, is the question. Messages of user and assistant before it are the conversation; those of
-the system are not given to the model, which has its own prompt, and are named in `evoseek.ignored`. Of a long
-conversation the last messages are read; `evoseek.dropped_messages` says how many were left out. Sampling parameters
-have no effect: answers are greedy. A whole reply holds in `evoseek` what `evoseek ask --json` prints. In a stream that
-comes with the last chunk, and before it each event in a chunk of its own:
+The last message, the user's, is the question. Messages of user and assistant before it are the conversation. Messages
+of the system and of tools, and parts other than text, are not given to the model, which has its own prompt and tools;
+`evoseek.ignored` names them. Of a long conversation the last messages are read; `evoseek.dropped_messages` says how
+many were left out. Sampling parameters have no effect: answers are greedy. `usage` counts the model's tokens; of a
+model behind an endpoint it is what that reports. A whole reply holds in `evoseek` what `evoseek ask --json` prints. In
+a stream that comes with the last chunk, and before it each event in a chunk of its own:
 
     {"event": "turn", "text": "..."}                                      what the model wrote
     {"event": "call", "tool": "search", "arguments": {...}}               a call that it made
@@ -16,6 +17,9 @@ comes with the last chunk, and before it each event in a chunk of its own:
 A server that keeps feedback takes a verdict on an answer, by the id of its reply:
 
     POST /v1/feedback {"id": "chatcmpl-...", "verdict": "wrong", "right_answer": "...", "note": "see page 3"}
+
+A request for a title, tags or suggestions is answered without the model (`serve.side_tasks`); `evoseek` then holds
+`{"side_task": true}` alone.
 
 A passage whose file the server has also has a `link` to it, relative to the server's address.
 """
@@ -40,8 +44,10 @@ from evoseek.corpus.scripts import well_formed
 from evoseek.errors import DataError, first_problem
 from evoseek.eval.support import NOT_FOUND
 from evoseek.report.answers import citations
-from evoseek.serve.answer_queue import PendingAnswer
+from evoseek.serve.answer_queue import PendingAnswer, reply_id
 from evoseek.serve.connection import error_body, status_of
+from evoseek.serve.one_line import one_line
+from evoseek.serve.side_tasks import side_task_reply
 from evoseek.types import Action, Message, StopReason, ToolResult
 
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000
@@ -56,19 +62,24 @@ class _Strict(BaseModel):
     model_config = ConfigDict(strict=True)  # "yes" is no true, and true is no number
 
 
-class _Text(_Strict):
-    type: Literal["text"]
-    text: str
+class _Part(_Strict):
+    type: str
+    text: str | None = None
 
 
 class _ChatMessage(_Strict):
-    role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[_Text] | None = None
+    role: Literal["system", "developer", "user", "assistant", "tool", "function"]
+    content: str | list[_Part] | None = None
 
     @property
     def text(self) -> str:
-        content = self.content or ""
-        return well_formed(content if isinstance(content, str) else "\n".join(part.text for part in content)).strip()
+        texts = [self.content] if isinstance(self.content, str) else [part.text or "" for part in self.content or ()]
+        return well_formed("\n".join(texts)).strip()
+
+    @property
+    def other_parts(self) -> set[str]:
+        """The types of parts that are no text."""
+        return set() if isinstance(self.content, str) else {part.type for part in self.content or ()} - {"text"}
 
 
 class _StreamOptions(_Strict):
@@ -117,6 +128,11 @@ class ChatRequest(_Strict):
     n: int | None = Field(default=None, ge=1, le=1)
 
     @property
+    def has_usage(self) -> bool:
+        """Whether a stream ends with the numbers of tokens."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+    @property
     def question(self) -> str:
         return self.messages[-1].text
 
@@ -134,8 +150,16 @@ class ChatRequest(_Strict):
 
     @property
     def ignored(self) -> list[str]:
-        """The roles whose messages the model is not given."""
-        return sorted({message.role for message in self.messages[:-1]} - {"user", "assistant"})
+        """The roles whose messages the model is not given, and the types of other parts than text."""
+        roles = {message.role for message in self.messages[:-1]} - {"user", "assistant"}
+        return sorted(roles.union(*(message.other_parts for message in self.messages[:-1])))
+
+    @property
+    def side_task(self) -> str | None:
+        """The reply to a request that is not about the documents; None for a question."""
+        system = "\n".join(message.text for message in self.messages if message.role in ("system", "developer"))
+        is_chat = any(message.role == "assistant" for message in self.conversation)
+        return side_task_reply(system, self.question, [m.content for m in self.conversation] if is_chat else [])
 
 
 def read_feedback(body: bytes) -> FeedbackRequest:
@@ -148,6 +172,10 @@ def read_request(body: bytes) -> ChatRequest:
     request = _validated(ChatRequest, body, "a chat completion's request")
     if request.messages[-1].role != "user" or not request.question:
         raise DataError("The last message is not a user's text. Expected the question there.")
+    if others := sorted(request.messages[-1].other_parts):
+        raise DataError(
+            f"The question has a part of the type {others[0][:100]!r}. This agent reads text alone: leave it out."
+        )
     if len(request.question) > MAX_QUESTION:
         raise DataError(f"The question has {len(request.question):,} characters. At most {MAX_QUESTION:,} are read.")
     return request
@@ -190,6 +218,24 @@ def completion(
     return {**head, "choices": [choice], "usage": _usage(answered), "evoseek": answer_object(answered, request, files)}
 
 
+def side_reply(request: ChatRequest, text: str) -> dict[str, object]:
+    """A whole reply that no model wrote."""
+    message = {"role": "assistant", "content": text, "refusal": None}
+    choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
+    head = _head(reply_id(), "chat.completion", request.model)
+    return {**head, "choices": [choice], "usage": _tokens(0, 0), "evoseek": {"side_task": True}}
+
+
+async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
+    """The same as server-sent events."""
+    head = _head(reply_id(), "chat.completion.chunk", request.model)
+    yield _sent({**head, "choices": [_delta({"role": "assistant", "content": text})]})
+    yield _sent({**head, "choices": [_delta({}, "stop")], "evoseek": {"side_task": True}})
+    if request.has_usage:
+        yield _sent({**head, "choices": [], "usage": _tokens(0, 0)})
+    yield "data: [DONE]\n\n"
+
+
 async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
     """The reply as server-sent events. Whatever ends the iteration ends the rollout."""
     head = _head(pending.id, "chat.completion.chunk", request.model)
@@ -208,7 +254,7 @@ async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection
         yield _sent({**head, "choices": [_delta({"content": _content(answered)})]})
         last = {"event": "answer", **answer_object(answered, request, files)}
         yield _sent({**head, "choices": [_delta({}, _finish(answered))], "evoseek": last})
-        if request.stream_options and request.stream_options.include_usage:
+        if request.has_usage:
             yield _sent({**head, "choices": [], "usage": _usage(answered)})
         yield "data: [DONE]\n\n"
     except Exception as error:  # a model or a tool of any kind; the client gets it before the stream ends
@@ -226,7 +272,7 @@ def _delta(delta: Mapping[str, object], finish: str | None = None) -> dict[str, 
 
 
 def _sent(value: Mapping[str, Any]) -> str:
-    return f"data: {json.dumps(value, ensure_ascii=False)}\n\n"
+    return f"data: {one_line(json.dumps(value, ensure_ascii=False))}\n\n"
 
 
 def _events(record: Action | ToolResult, files: Collection[str]) -> Iterator[dict[str, object]]:
@@ -250,10 +296,14 @@ def _finish(answered: Answered) -> str:
     return "length" if answered.trajectory.stop_reason is StopReason.MAX_TOKENS else "stop"
 
 
-def _usage(answered: Answered) -> dict[str, int] | None:
-    """Tokens that the policy was given and wrote; None for a model whose tokens are unknown."""
+def _usage(answered: Answered) -> dict[str, int]:
+    """Tokens that the model was given and wrote; 0 where the server of a model does not count them."""
     trajectory = answered.trajectory
     if not trajectory.segments:
-        return None
-    total, written = len(trajectory.token_ids), trajectory.num_action_tokens
-    return {"prompt_tokens": total - written, "completion_tokens": written, "total_tokens": total}
+        return _tokens(*(trajectory.chat_tokens or (0, 0)))
+    written = trajectory.num_action_tokens
+    return _tokens(len(trajectory.token_ids) - written, written)
+
+
+def _tokens(given: int, written: int) -> dict[str, int]:
+    return {"prompt_tokens": given, "completion_tokens": written, "total_tokens": given + written}

@@ -21,6 +21,7 @@ from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from evoseek.errors import ConfigError, DataError, EvoseekError
+from evoseek.serve.one_line import OneLineJson
 
 _LOG = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page"
@@ -137,7 +138,11 @@ class StoppableServer(uvicorn.Server):
         limit_s = drain_s + (_CLOSING_S if end else 0)
         super().__init__(
             uvicorn.Config(
-                app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=limit_s
+                OneLineJson(app),
+                log_level="warning",
+                access_log=False,
+                server_header=False,
+                timeout_graceful_shutdown=limit_s,
             )
         )
 

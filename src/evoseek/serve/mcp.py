@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import logging
+import os
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from functools import wraps
+from io import TextIOWrapper
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated, Any
 
+import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError as ShownError
+from mcp.server.stdio import stdio_server
 from pydantic import Field
 
 from evoseek import __version__
@@ -17,6 +21,7 @@ from evoseek.errors import DataError, EvoseekError
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.report.answers import citation
 from evoseek.search.engines import search
+from evoseek.serve.one_line import one_line
 from evoseek.types import Passage
 
 if TYPE_CHECKING:
@@ -37,7 +42,7 @@ _ABOUT = (
 def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]] | None) -> MCPServer[None]:
     """An MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and `ask`
     if there is a function that answers."""
-    server: MCPServer[None] = MCPServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
+    server = _Server("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
     logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
     if library is not None:
         server.add_tool(_shown(library.search), description="Find the passages that fit a query best.")
@@ -47,6 +52,24 @@ def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]
         about = "Have an agent search, and answer from what it found."
         server.add_tool(_shown(_asked(ask)), name="ask", description=about)
     return server
+
+
+class _Server(MCPServer[None]):
+    """A server whose messages by stdio, one a line, are one to every client (`serve.one_line`)."""
+
+    async def run_stdio_async(self) -> None:
+        """Serve by stdio. What else is printed goes to stderr."""
+        wire = os.dup(1)
+        os.dup2(2, 1)
+        stdout = anyio.wrap_file(_OneLineText(os.fdopen(wire, "wb"), encoding="utf-8"))
+        async with stdio_server(stdout=stdout) as (incoming, outgoing):
+            server = self._lowlevel_server
+            await server.run(incoming, outgoing, server.create_initialization_options())
+
+
+class _OneLineText(TextIOWrapper):
+    def write(self, text: str, /) -> int:
+        return super().write(one_line(text))
 
 
 def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable[Json]]:

@@ -158,10 +158,17 @@ class PolicyChat(EndpointChat):
     """A policy at verifiers' endpoint. An empty reply is the policy's own doing: it is scored, as a reply without an
     answer."""
 
-    async def chat(self, messages: Sequence[Message], *, key: str, form: Mapping[str, object] | None = None) -> str:
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        key: str,
+        form: Mapping[str, object] | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
         """The reply's text, which may be empty. Raises as EndpointChat for any other failure."""
         try:
-            return await super().chat(messages, key=key, form=form)
+            return await super().chat(messages, key=key, form=form, stop=stop)
         except EmptyReplyError:
             return ""
 
@@ -178,7 +185,7 @@ def _chat(opened: Opened, model: str, endpoint: str, secret: str) -> PolicyChat:
         timeout_s=_DAY_S,
         concurrency=1,
         seed=opened.settings.run.seed,
-        omit=("temperature", "seed"),
+        omit=("temperature", "seed", "stop"),
     )
 
 
