@@ -60,7 +60,7 @@ _STEMS = Analyser("english")  # which cuts words of other languages too, the sam
 _QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)$")  # of a title: Alien (film)
 _COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
 _GENITIVE = re.compile(r"['’]s\b\W*$")
-_DECIMAL = re.compile(r"(?<![\d.,])(\d+)[.,](?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
+_GROUPED = re.compile(r"\d[ .]\d{3}(?!\d)")
 _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
 
 
@@ -76,6 +76,8 @@ class Support:
 
 
 Check = Callable[[Trajectory], Awaitable[Support]]
+Rarity = Callable[[str], float]
+"""How rare a word is among the passages of an index: the logarithm of how many there are for each that holds it."""
 
 
 async def by_words(trajectory: Trajectory) -> Support:
@@ -83,10 +85,10 @@ async def by_words(trajectory: Trajectory) -> Support:
     return support_of(trajectory)
 
 
-def support_of(trajectory: Trajectory) -> Support:
-    """The check by words."""
+def support_of(trajectory: Trajectory, rarity: Rarity | None = None) -> Support:
+    """The check by words; None: nothing is known of how rare words are."""
     held, question = _held(trajectory), trajectory.question.text
-    if held.rule != "words" or not held.is_given or _is_about(held, question, found_passages(trajectory)):
+    if held.rule != "words" or not held.is_given or _is_about(held, question, found_passages(trajectory), rarity):
         return held
     return replace(held, passages=(), is_given=False)
 
@@ -146,8 +148,9 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
     """Where any of these words stand in a text: ranges of its characters, in order and apart."""
     found: list[tuple[int, int]] = []
     for part in filter(fold, words):
-        folded, places = fold_places(text if is_unspaced(part) else _whole_decimals(text))
-        found += ((places[one.start()], places[one.end() - 1] + 1) for one in _pattern(part).finditer(folded))
+        for grouped in _groupings(text):
+            folded, places = fold_places(text, grouped)
+            found += ((places[one.start()][0], places[one.end() - 1][1]) for one in _pattern(part).finditer(folded))
     apart: list[list[int]] = []
     for start, end in sorted(found):
         if apart and start < apart[-1][1]:
@@ -157,19 +160,25 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
     return apart
 
 
-def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool:
+def _is_about(support: Support, question: str, found: Sequence[Passage], rarity: Rarity | None = None) -> bool:
     """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
-    thirds of its names and numbers."""
+    thirds of its names and numbers, by their weights."""
     skipped = {*_stems(" ".join((*support.words, *STOP_WORDS.intersection(fold(question).split()))))}
     names = [name for name in _names_in(question) if not skipped.issuperset(name)]
-    weights = {stem: 1 + any(stem in name for name in names) for stem in {*_stems(question)} - skipped}
-    if sum(weights.values()) < 2 or is_unspaced(question):
+    weights = {
+        stem: (rarity(word) if rarity else 1.0) * (1 + any(stem in name for name in names))
+        for word in fold(question).split()
+        for stem in _stems(word)
+        if stem not in skipped
+    }
+    if len(weights) + sum(any(stem in name for name in names) for stem in weights) < 2 or is_unspaced(question):
         return True
-    texts = [_stems(p.contents) for p in _connected(support.passages, found)]
+    texts = [_stems(f"{p.contents} {p.file or ''}") for p in _connected(support.passages, found)]
     held = {stem for text in texts for stem in text}
     is_covered = sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * sum(weights.values())
-    whole = sum(any(_is_named(name, text) for text in texts) for name in names)
-    return is_covered and whole >= _COVERED * len(names)
+    weigh = [max(weights.get(stem, 0) for stem in name) for name in names]
+    whole = sum(weight for name, weight in zip(names, weigh, strict=True) if any(_is_named(name, t) for t in texts))
+    return is_covered and whole >= _COVERED * sum(weigh)
 
 
 def _names_in(question: str) -> list[list[str]]:
@@ -247,25 +256,32 @@ def _stands_in(words: str, text: str) -> bool:
     a sentence, though not as a part of a number or of a Latin word."""
     if not fold(words):
         return False
-    if is_unspaced(words):
-        return any(_pattern(words).search(fold(piece).replace(" ", "")) for piece in _STOPS.split(text))
-    return bool(_pattern(words).search(fold(_whole_decimals(text))))
+    pieces = _STOPS.split(text) if is_unspaced(words) else [text]
+    blank = "" if is_unspaced(words) else " "
+    return any(
+        _pattern(words).search(fold(piece, grouped=grouped).replace(" ", blank))
+        for piece in pieces
+        for grouped in _groupings(piece)
+    )
+
+
+def _groupings(text: str) -> Iterator[str]:
+    """The separators of thousands that a text is read with, by each way to read it: `12 345` may be one number or two,
+    and `1.250` one of four digits, unless the text is in English."""
+    yield ""
+    if _GROUPED.search(text):
+        yield " " if "en" in (language.code for language in languages_of(text)) else " ."
 
 
 @lru_cache(maxsize=256)
 def _pattern(words: str) -> re.Pattern[str]:
     """What finds words in a folded text."""
     if not is_unspaced(words):
-        return re.compile(rf"(?<!\S){' +'.join(map(re.escape, fold(_whole_decimals(words)).split()))}(?!\S)")
+        return re.compile(rf"(?<!\S){' +'.join(map(re.escape, fold(words).split()))}(?!\S)")
     part = fold(words).replace(" ", "")
-    before, after = (r"(?<![0-9a-z])", r"(?![0-9a-z])")
+    before, after = r"(?<![0-9a-z])(?<![0-9][./:^])(?<!-)", r"(?![0-9a-z+#*]|[./:^][0-9])"
     pattern = " *".join(map(re.escape, part))
     return re.compile(f"{before if part[0].isascii() else ''}{pattern}{after if part[-1].isascii() else ''}")
-
-
-def _whole_decimals(text: str) -> str:
-    """A text of the same length in which 2.5 is one word, so that 5 does not stand in it."""
-    return _DECIMAL.sub(r"\1p\2", text)
 
 
 def _names(question: str, passage: Passage) -> bool:

@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import METRICS, normalise
+from evoseek.reward.answer import METRICS, comparable
 from evoseek.reward.proposer import ProposerReward
 from evoseek.reward.shaping import UNSHAPED, unshaped
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
@@ -275,7 +275,7 @@ def majority_answer(answers: Iterable[str | None]) -> str | None:
     votes: Counter[str] = Counter()
     written: dict[str, str] = {}
     for answer in answers:
-        if answer is not None and (normal := normalise(answer)):
+        if answer is not None and (normal := comparable(answer)):
             votes[normal] += 1
             written.setdefault(normal, answer)
     return written[votes.most_common(1)[0][0]] if votes else None
@@ -294,7 +294,7 @@ def relabel(group: TrajectoryGroup, metric: str = "exact_match") -> TrajectoryGr
     pairs = list(zip(group.trajectories, group.outcomes, strict=True))
     label = majority_answer(trajectory.answer for trajectory, outcome in pairs if isinstance(outcome, Scored))
     agrees = label is not None and any(
-        normalise(label) in map(normalise, trajectory.question.golden_answers) for trajectory in group.trajectories
+        comparable(label) in map(comparable, trajectory.question.golden_answers) for trajectory in group.trajectories
     )
 
     def scored(answer: str | None, outcome: Outcome) -> Outcome:
