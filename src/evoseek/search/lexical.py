@@ -9,7 +9,6 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
-from math import log
 from pathlib import Path
 from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
@@ -124,10 +123,9 @@ class LexicalIndex:
         address = self._first("document_id", document_id)
         return None if address is None else _orders_at(self._searcher, [address])[0]
 
-    def rarity(self, word: str) -> float:
-        """The logarithm of how many passages there are for each that holds a word (of several terms, the rarest)."""
-        held = [self._searcher.doc_freq("text_terms", term) for term in self.analyser.terms(word)]
-        return log((len(self) + 1) / (min(held) + 1)) if held else 0.0
+    def passages_with(self, word: str) -> int:
+        """The number of passages that hold a word: of a word of several terms, the rarest one."""
+        return min((self._searcher.doc_freq("text_terms", term) for term in self.analyser.terms(word)), default=0)
 
     def passages(self) -> Iterator[Passage]:
         """Every passage, in the order in which they were added."""
