@@ -78,7 +78,7 @@ _NUMBER = (
     r"|(?<!\.)\d{1,3}(?:\.\d{1,3}){2,}(?!\.?\d)|(?<!\.)\d+\.\d+(?!\.?\d)|\d+)"
 )
 _SIGNED_NAME = r"(?<=[a-z])(?:\+\+(?![^\W\d_]|\+)|\+(?![\w+]))|(?<![\w*])[a-z]\*(?![\w*])|(?<!\w)[a-z]#(?![\w#])"
-_SIGNS = re.compile(rf"{_NUMBER}|{_SIGNED_NAME}|(?P<between>(?<=\d)[^\w\s](?=\d))|(?P<other>[^\w\s]|_)")
+_SIGNS = re.compile(rf"{_NUMBER}|{_SIGNED_NAME}|(?P<between>(?<=\d)[^\w\s()\[\]!?](?=\d))|(?P<other>[^\w\s]|_)")
 # What one folded character, or two, are made of
 _PIECE = re.compile(
     "(?:[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\d[⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉]+|[\\s\\S])[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*"
