@@ -111,8 +111,12 @@ WRITTEN = st.text() | st.lists(
 
 
 @given(WRITTEN)
-def test_what_is_folded_is_its_own_form(text: str) -> None:
+def test_folded_characters_are_their_own_form(text: str) -> None:
     assert fold_characters(fold_characters(text)) == fold_characters(text)
+
+
+@given(st.lists(st.sampled_from([one for ones in (*FORMS, *OTHERS) for one in ones])).map(" and ".join))
+def test_a_folded_text_is_its_own_form(text: str) -> None:
     assert fold(fold(text)) == fold(text)
 
 

@@ -96,11 +96,6 @@ def test_the_own_form_of_plain_words_is_squads(text: str) -> None:
     assert comparable(text) == normalise(text)
 
 
-@given(st.text())
-def test_the_own_form_is_its_own_form(text: str) -> None:
-    assert comparable(comparable(text)) == comparable(text)
-
-
 @pytest.mark.parametrize(
     ("prediction", "golden"),
     [

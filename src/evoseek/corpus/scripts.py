@@ -44,9 +44,11 @@ _PUNCTUATION = str.maketrans(
     | dict.fromkeys("\u2018\u2019\u201a\u201b\u2032\u00b4\u02b9\u02bb\u02bc\u02bd\u05f3", "'")
     | dict.fromkeys("\u201c\u201d\u201e\u201f\u2033\u00ab\u00bb\u05f4", '"')
     | {"。": ".", "、": ",", "،": ",", "؛": ";", "؟": "?", "٫": ".", "٬": "'", "٪": "%", "⁄": "/", "∕": "/", "♯": "#"}
-    | {"™": " ", "℠": " ", "\uff9e": "\u3099", "\uff9f": "\u309a"}
 )
-# Compatibility forms that are digits, but not of the number before them: 2½ is not 21/2, 10⁶ not 106.
+_FOLDED = _PUNCTUATION | _LETTERS
+# Compatibility forms that are no part of the number or word before them: 2½ is not 21/2, 10⁶ not 106, Java™ not javatm.
+_SPECIAL = re.compile("[™℠´\uff9e\uff9f⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉①-⓿❶-➓\u00a0\u2007-\u2009\u202f]")
+_APART = str.maketrans({"™": " ", "℠": " ", "´": "'", "\uff9e": "\u3099", "\uff9f": "\u309a"})
 _POWER = re.compile("(?<=\\d)(?=[⁰¹²³⁴-⁹⁻])")
 _FRACTION = re.compile("(?<=\\d)(?=[¼-¾⅐-⅟↉])")
 _COUNTER = re.compile("(?<=[\\d①-⓿❶-➓])(?=[①-⓿❶-➓])")
@@ -63,6 +65,7 @@ _THOUSANDS = re.compile(
 )
 _SPACED = re.compile(r"(?<![\d.,'])(?<!\d )[1-9]\d{0,2}(?: \d{3})+(?! ?\d)")
 _ONE_POINT = re.compile(r"(?<![\d.,'])[1-9]\d{0,2}\.\d{3}(?!\.?\d)")
+_SEPARATED = re.compile(r"\d[ ,.']\d\d")
 _SEPARATORS = str.maketrans(dict.fromkeys(" ,.'", "\0"))
 _DECIMAL_COMMA = re.compile(r"(?<![\d\0.,])([\d\0]+),(?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
 _WRITTEN = (  # other ways to write a sign, each with one of the same length, \0 for nothing
@@ -120,12 +123,13 @@ def fold_characters(text: str, *, accents: bool = False) -> str:
     dashes and quotation marks, whatever their width, script and encoding."""
     if text.isascii():
         return text.lower()
-    text = _FRACTION.sub("+", _POWER.sub("^", _COUNTER.sub(" ", _FIXED_SPACE.sub("'", text))))
-    text = normalised("NFKC", _UNSEEN.sub("", text.translate(_PUNCTUATION))).casefold()
+    if _SPECIAL.search(text):
+        text = _FRACTION.sub("+", _POWER.sub("^", _COUNTER.sub(" ", _FIXED_SPACE.sub("'", text)))).translate(_APART)
+    text = normalised("NFKC", _UNSEEN.sub("", text)).casefold()
     if not accents:
         text = _ACCENTS.sub("", normalised("NFD", text))
-    text = normalised("NFKC", text).translate(_PUNCTUATION)
-    return _OTHER_DIGIT.sub(_plain_digit, text if accents else text.translate(_LETTERS))
+    text = normalised("NFKC", text).translate(_PUNCTUATION if accents else _FOLDED)
+    return _OTHER_DIGIT.sub(_plain_digit, text)
 
 
 def normalised(form: Literal["NFD", "NFKC"], text: str) -> str:
@@ -139,6 +143,8 @@ def _plain_digit(digit: re.Match[str]) -> str:
 
 def whole_numbers(folded: str) -> list[str]:
     """The numbers of folded characters that have separators, by each way to read them without: `1250` for `1.250`."""
+    if not _SEPARATED.search(folded):
+        return []
     found = (match[0] for pattern in (_THOUSANDS, _SPACED, _ONE_POINT) for match in pattern.finditer(folded))
     return [number.translate(_SEPARATORS).replace("\0", "") for number in found]
 

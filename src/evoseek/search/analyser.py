@@ -38,6 +38,7 @@ _SIGNED = re.compile(
     r"(?<![\w*#+])(?:[^\W\d_]++(?:\+\+(?![^\W\d_]|\+)|\+(?![\w+]))|[a-z](?:\*(?![\w*])|\#(?![\w#])))"
     r"|(?<![^\s(\[\"'])\.[^\W\d_]\w*+"
 )
+_SIGN = re.compile(r"[+*#]|[^\w.]\.\w|^\.")  # without one there is no such name
 _ENGLISH = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
 
 # Of version 1
@@ -67,8 +68,10 @@ class Analyser:
         plain = self._folded(text)
         whole = _IDENTIFIER.findall(plain)
         if self.version > 1:
-            whole += [*_SIGNED.findall(plain), *whole_numbers(plain)]
-            if not plain.isascii():
+            whole += whole_numbers(plain)
+            if _SIGN.search(plain):
+                whole += _SIGNED.findall(plain)
+            if not plain.isascii() and _RUNS.search(plain):
                 whole += _singles(plain)
         return [*self._tokens(plain), *(name[:MAX_TOKEN_CHARACTERS] for name in whole)]
 
