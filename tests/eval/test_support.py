@@ -256,12 +256,8 @@ class Manual:
         return self.counts.get(word, 0 if word in ("rsyslog", "kubectl", "nginx") else 100)
 
 
-SETTING = Passage(
-    "s#0", "s", "Resources", "The memory is hash_mem times the base. The default value of hash_mem is 2.0."
-)
-PATCH = Passage(
-    "g#0", "g", "Manual", "The author was someone who wrote a patch and configured errors to log to a file."
-)
+SETTING = Passage("s#0", "s", "Resources", "It is hash_mem times the base. The default value of hash_mem is 2.0.")
+PATCH = Passage("g#0", "g", "Manual", "It was someone who wrote a patch and configured errors to log to a file.")
 PROBES = Passage("p#0", "p", "Probes", "The probes fire when the next query is begun, on 2 June.")
 
 

@@ -70,13 +70,13 @@ _SEPARATORS = str.maketrans(dict.fromkeys(" ,.'", "\0"))
 _DECIMAL_COMMA = re.compile(r"(?<![\d\0.,])([\d\0]+),(?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
 _WRITTEN = (  # other ways to write a sign, each with one of the same length, \0 for nothing
     (re.compile(r"(?<!\w)minus (?=\d)"), "\0\0\0\0\0-"),
-    (re.compile(r"(?<![\w)\]-])-[$£€¥](?=\.?\d)"), "-\0"),
+    (re.compile(r"(?<![a-z\d\u00c0-\u0dff)\]-])-[$£€¥](?=\.?\d)"), "-\0"),
     (re.compile(r"(?<=\d) - (?=\d)"), "\0-\0"),
     (re.compile(r"(?<=\d) (?=\d{1,2}/\d{1,2}(?![\d/]))"), "+"),
     (re.compile(r"(?<=[a-z])\^(?=\d)"), "\0"),
 )
 _NUMBER = (
-    r"(?:(?:(?<![\w)\]-])|(?<=\d-))-)?"  # a minus, but no hyphen
+    r"(?:(?:(?<![a-z\d\u00c0-\u0dff)\]-])|(?<=\d-))-)?"  # a minus, but no hyphen
     r"(?:(?<![\w.])\.\d+(?!\.?\d)|(?<![/\d])(?:\d+\+)?\d{1,3}/\d{1,3}(?![\d/])|\d+\^-?\d+|\d+(?:\.\d+)?e-\d+|\d+(?::\d+)+"
     r"|(?<!\.)\d{1,3}(?:\.\d{1,3}){2,}(?!\.?\d)|(?<!\.)\d+\.\d+(?!\.?\d)|\d+)"
 )

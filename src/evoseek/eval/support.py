@@ -300,10 +300,11 @@ def _stands_in(words: str, text: str) -> bool:
 
 def _groupings(text: str) -> Iterator[str]:
     """The separators of thousands that a text is read with, by each way to read it: `12 345` may be one number or two,
-    and `1.250` one of four digits, unless the text is in English."""
+    and `1.250` one of four digits, where the text is known to be in another language than English."""
     yield ""
     if _GROUPED.search(text):
-        yield " " if "en" in (language.code for language in languages_of(text)) else " ."
+        codes = [language.code for language in languages_of(text)]
+        yield " ." if codes and "en" not in codes else " "
 
 
 @lru_cache(maxsize=256)
