@@ -54,7 +54,7 @@ FORMS = [  # of one text each
     ("שָׁלוֹם", "שלום"),
     ("ガス", "ｶﾞｽ", "カ\u3099ス"),
     ("葛城", "葛\U000e0100城"),
-    ("C#", "C♯"),
+    ("C#", "C♯", r"C\#"),
     ("Java", "Java™"),
     ("한글", unicodedata.normalize("NFD", "한글")),
 ]

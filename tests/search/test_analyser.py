@@ -46,6 +46,7 @@ def test_tokens(text: str, tokens: list[str]) -> None:
         ("Since 3.8.2: sizes_of. __init__ a-b", ["3.8.2", "sizes_of"]),
         ("größe_Änderung 東京_x", ["grosse_anderung", "東京_x", "東", "京"]),
         ("C++, C/C++17 (C#) F♯ A*-Suche Disney+", ["c++", "c++", "c#", "f#", "a*", "disney+"]),
+        (r"max\_queue\_size in C\# or C\+\+", ["max_queue_size", "c#", "c++"]),
         (".NET, ASP.NET and the .gitignore", ["asp.net", ".net", ".gitignore"]),
         ("**bold** *a* a*b 1+1 # Title #5 x++y a +b", []),
         ("1,250,000, 1'000 or 12 345 x", ["1250000", "1000", "12345"]),

@@ -49,6 +49,7 @@ _FOLDED = _PUNCTUATION | _LETTERS
 # Compatibility forms that are no part of the number or word before them: 2½ is not 21/2, 10⁶ not 106, Java™ not javatm.
 _SPECIAL = re.compile("[™℠´\uff9e\uff9f⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉①-⓿❶-➓\u00a0\u2007-\u2009\u202f]")
 _APART = str.maketrans({"™": " ", "℠": " ", "´": "'", "\uff9e": "\u3099", "\uff9f": "\u309a"})
+_ESCAPE = re.compile(r"\\(?=[_*#+])")  # of Markdown, within names
 _POWER = re.compile("(?<=\\d)(?=[⁰¹²³⁴-⁹⁻])")
 _FRACTION = re.compile("(?<=\\d)(?=[¼-¾⅐-⅟↉])")
 _COUNTER = re.compile("(?<=[\\d①-⓿❶-➓])(?=[①-⓿❶-➓])")
@@ -84,7 +85,7 @@ _SIGNED_NAME = r"(?<=[a-z])(?:\+\+(?![^\W\d_]|\+)|\+(?![\w+]))|(?<![\w*])[a-z]\*
 _SIGNS = re.compile(rf"{_NUMBER}|{_SIGNED_NAME}|(?P<between>(?<=\d)[^\w\s()\[\]!?](?=\d))|(?P<other>[^\w\s]|_)")
 # What one folded character, or two, are made of
 _PIECE = re.compile(
-    "(?:[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\d[⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉]+|[\\s\\S])[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*"
+    "(?:\\\\[_*#+]|[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\d[⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉]+|[\\s\\S])[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*"
 )
 
 
@@ -121,6 +122,8 @@ def family(counts: Counter[str]) -> str:
 def fold_characters(text: str, *, accents: bool = False) -> str:
     """The text with one character for all forms of one: lower case, no accents (unless kept) and points, plain digits,
     dashes and quotation marks, whatever their width, script and encoding."""
+    if "\\" in text:
+        text = _ESCAPE.sub("", text)
     if text.isascii():
         return text.lower()
     if _SPECIAL.search(text):

@@ -80,8 +80,7 @@ class Analyser:
         return self._tokens(self._folded(text))
 
     def _folded(self, text: str) -> str:
-        # ASCII has nothing to fold but case, and that is much faster.
-        return text.lower() if text.isascii() else fold_characters(text) if self.version > 1 else _first_fold(text)
+        return fold_characters(text) if self.version > 1 else _first_fold(text)
 
     def _tokens(self, plain: str) -> list[str]:
         runs = _RUNS if self.version > 1 else _FIRST_RUNS
@@ -109,6 +108,8 @@ def _singles(plain: str) -> Iterator[str]:
 
 def _first_fold(text: str) -> str:
     """The folding of version 1."""
+    if text.isascii():
+        return text.lower()
     text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")
     text = _FIRST_FOLDED_AWAY.sub("", normalised("NFD", normalised("NFKC", text).casefold()))
     return normalised("NFKC", text).translate(_FIRST_LETTERS)
