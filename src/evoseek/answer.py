@@ -6,6 +6,7 @@ import secrets
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from rich.text import Text
 
@@ -15,7 +16,7 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.eval.support import Check, Support, SupportJudge, by_words
 from evoseek.policy.policy import vocabulary_notice
 from evoseek.policy.source import origin
-from evoseek.protocols import Environment, QuestionEngine, SearchEngine
+from evoseek.protocols import Environment, QuestionEngine, SearchEngine, WordCounts
 from evoseek.registry import build
 from evoseek.report.answers import answer_json, answer_text
 from evoseek.rollout.calls import Watch, unwatched
@@ -141,7 +142,8 @@ class Answerer:
 def check_of(context: Context) -> Check:
     """The check of answers that [support] names. Raises EvoseekError."""
     if not context.settings.support.model:
-        return by_words
+        engine = context.searched
+        return partial(by_words, index=engine if isinstance(engine, WordCounts) else None)
     chat, prompts = context.chat("support")
     return SupportJudge(chat, prompts["support"])
 

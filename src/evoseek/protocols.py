@@ -161,6 +161,19 @@ class PassageStore(Protocol):
 
 
 @runtime_checkable
+class WordCounts(Protocol):
+    """An index that knows how many of its passages hold a word. The check of evidence asks it what is a name."""
+
+    def __len__(self) -> int:
+        """Number of passages."""
+        ...
+
+    def passages_with(self, word: str) -> int:
+        """The number of passages that hold a word."""
+        ...
+
+
+@runtime_checkable
 class QuestionEngine(Protocol):
     """An engine whose passages depend on the question: it is bound to a question first, and is then a plain engine."""
 

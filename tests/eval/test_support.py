@@ -3,6 +3,7 @@
 import asyncio
 import time
 from dataclasses import replace
+from typing import ClassVar
 
 import pytest
 from hypothesis import given
@@ -197,6 +198,95 @@ def test_spans_lie_in_the_text_in_order_and_apart(text, words):
     found = [0, *(place for span in spans(words, text) for place in span), len(text)]
     assert found == sorted(found)
     assert all(start < end for start, end in spans(words, text))
+
+
+@pytest.mark.parametrize(
+    ("answer", "text", "expected"),
+    [
+        ("40 °C", "The pump stops at -40 °C.", False),
+        ("-40 °C", "The pump stops at \u221240 °C.", True),
+        ("-40 °C", "The pump stops at minus 40 °C.", True),
+        ("40 °C", "It runs from \u221240 °C to 40 °C.", True),
+        ("35", "It takes 3.5 bar.", False),
+        ("2", "It takes 1/2 bar.", False),
+        ("½", "It takes 2½ bar.", False),
+        ("106 litres", "It holds 10⁶ litres.", False),
+        ("10^6 litres", "It holds 10⁶ litres.", True),
+        ("1000", "It holds 1 000 litres.", True),
+        ("12345", "It holds 12 345 litres.", True),
+        ("345", "Rooms 12 345 and 400.", True),  # which may be two numbers
+        ("1250", "It holds 1.250 litres.", False),
+        ("1250", "Der Tank der Pumpe fasst 1.250 Liter und ist neu.", True),
+        ("1.250", "Der Tank der Pumpe fasst 1.250 Liter und ist neu.", True),
+        ("1958", "سنة ١٩٥٨", True),
+        ("كتاب", "هذا كِتَابٌ", True),
+        ("1945", "The war of 1939\u20131945.", True),
+        ("O'Brien", "It was O\u2019Brien.", True),
+        ("Cafe\u0301 Tolu", "The Café Tolu.", True),
+        ("C", "It is written in C++ and C#.", False),
+        ("C++", "It is written in C++.", True),
+        ("北京", "首都是北京。", True),
+        ("40度", "首都是\uff0d40度。", False),
+        ("5度", "気温は２．５度。", False),
+    ],
+)
+def test_an_answer_stands_in_a_text_by_its_numbers_and_names(answer, text, expected):
+    passage = Passage("p#0", "p", "", text)
+    assert support_of(answered("What?", answer, passage)).is_given == expected
+    assert bool(spans([answer], text)) == expected
+
+
+class Manual:
+    """An index of 10,000 passages, half of which name the product, of which so many hold a word."""
+
+    counts: ClassVar = {
+        "ostrea": 5_000,
+        "who": 900,
+        "wrote": 400,
+        "next": 300,
+        "fire": 40,
+        "drill": 9,
+        "default": 2_000,
+    }
+
+    def __len__(self):
+        return 10_000
+
+    def passages_with(self, word):
+        return self.counts.get(word, 0 if word in ("rsyslog", "kubectl", "nginx") else 100)
+
+
+SETTING = Passage("s#0", "s", "Resources", "It is hash_mem times the base. The default value of hash_mem is 2.0.")
+PATCH = Passage("g#0", "g", "Manual", "It was someone who wrote a patch and configured errors to log to a file.")
+PROBES = Passage("p#0", "p", "Probes", "The probes fire when the next query is begun, on 2 June.")
+
+
+@pytest.mark.parametrize(
+    ("question", "answer", "passage", "shown"),
+    [
+        # A name that most of the index is about need not stand in a passage
+        ("What is the default value of hash_mem in Ostrea?", "2.0", SETTING, (False, True)),
+        ("In Ostrea, what is the default value of hash_mem?", "2.0", SETTING, (False, True)),
+        ("Is 2.0 the default value of hash_mem in Ostrea?", "yes", SETTING, (True, True)),
+        # nor one that its folder has
+        ("What is the default value of hash_mem in Limaria?", "2.0", SETTING, (False, False)),
+        *(
+            ("What is the default value of hash_mem in Limaria?", "2.0", replace(SETTING, file=file), (True, True))
+            for file in ("limaria/resources.html", "manuals/Limaria 15/a.pdf")
+        ),
+        # A rare word weighs as a name does, whatever its case
+        ("Who wrote rsyslog?", "someone", PATCH, (True, False)),
+        ("Who wrote Rsyslog?", "someone", PATCH, (False, False)),
+        ("who wrote kubectl", "someone", PATCH, (True, False)),
+        ("how do i configure nginx to log errors to a file", "patch", PATCH, (True, False)),
+        ("When is the next fire drill?", "2 June", PROBES, (True, False)),
+        ("When do the probes fire?", "2 June", PROBES, (True, True)),
+        ("Who wrote a patch?", "someone", PATCH, (True, True)),
+    ],
+)
+def test_words_weigh_as_they_are_rare_in_the_index(question, answer, passage, shown):
+    trajectory = answered(question, answer, passage)
+    assert (support_of(trajectory).is_given, support_of(trajectory, Manual()).is_given) == shown
 
 
 def test_a_long_run_of_spaces_in_a_title_takes_no_time():

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from evoseek.errors import DataError
 from evoseek.reward.answer import (
     METRICS,
+    comparable,
     exact_match,
     f1,
     guarded_substring_match,
@@ -20,6 +21,7 @@ from evoseek.reward.answer import (
 )
 from evoseek.types import Question
 
+PLAIN = st.sampled_from("aAnNtThHeExyz019 \n_!?()")
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "scoring.json").read_text(encoding="utf-8"))["cases"]
 
 
@@ -95,10 +97,51 @@ def test_usable_golden_answers_pass() -> None:
 
 
 @given(st.text(), st.lists(st.text(), max_size=3))
-def test_metrics_are_in_range_and_a_guarded_match_implies_a_plain_one(prediction: str, golden: list[str]) -> None:
+def test_metrics_are_in_range(prediction: str, golden: list[str]) -> None:
     values = {name: metric(prediction, golden) for name, metric in METRICS.items()}
     assert all(0.0 <= value <= 1.0 for value in values.values())
-    assert values["guarded_substring_match"] <= values["substring_match"]
+
+
+@given(st.text(PLAIN), st.lists(st.text(PLAIN), max_size=3))
+def test_of_plain_words_a_guarded_match_implies_a_plain_one(prediction: str, golden: list[str]) -> None:
+    assert guarded_substring_match(prediction, golden) <= substring_match(prediction, golden)
+
+
+@given(st.text(PLAIN))
+def test_the_own_form_of_plain_words_is_squads(text: str) -> None:
+    assert comparable(text) == normalise(text)
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golden"),
+    [
+        *(("40 °C", "-40 °C"), ("35", "3.5"), ("12", "1/2"), ("1020", "10-20"), ("31", "3:1"), ("382", "3.8.2")),
+        *(("106", "10⁶"), ("1e5", "1e-5"), ("20240501", "2024-05-01"), ("212", "2½"), ("C", "C++"), ("A", "A*")),
+        *(("3142", "3.142"), ("5", ".5"), ("40", "minus 40"), ("Paul", "Jean-Paul"), ("F", "F#")),
+    ],
+)
+def test_another_number_or_name_is_wrong_in_both_directions(prediction: str, golden: str) -> None:
+    assert not guarded_substring_match(prediction, [golden])
+    assert not guarded_substring_match(golden, [prediction])
+
+
+@pytest.mark.parametrize(
+    ("prediction", "golden"),
+    [
+        *(("O’Brien", "O'Brien"), ("1939–1945", "1939-1945"), ("“Meri Tolu”", "Meri Tolu"), ("「東京」。", "東京")),
+        *(
+            ("２０２４年", "2024年"),
+            ("Cafe\u0301", "Café"),
+            ("\ufb01nal", "final"),
+            ("١٩٥٨", "1958"),
+            ("1 000", "1,000"),
+        ),
+        *(("1.250.000", "1250000"), ("−40", "-40"), ("½", "1/2"), ("10^6", "10⁶"), ("Java™", "Java"), ("3,5", "3.5")),
+        *(("U.S.", "US"), ("well-known", "wellknown"), ("40°C", "40 °C"), ("1939 – 1945", "1939-1945"), ("+40", "40")),
+    ],
+)
+def test_forms_of_one_answer_are_right(prediction: str, golden: str) -> None:
+    assert guarded_substring_match(prediction, [golden]) == guarded_substring_match(golden, [prediction]) == 1.0
 
 
 @given(st.text().filter(normalise))

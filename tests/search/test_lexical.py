@@ -176,6 +176,21 @@ def test_the_analyser_is_kept_with_the_index(tmp_path: Path) -> None:
     assert find(stemmed, "city run") == ["1"]
 
 
+def test_an_index_of_an_earlier_version_is_searched_by_its_own_terms(tmp_path: Path) -> None:
+    passages = [passage("a", "كِتَابٌ"), passage("b", "绿茶")]
+    queries = ("كِتَابٌ", "كتاب", "绿茶", "茶")
+    old = LexicalIndex.build(tmp_path / "index", passages, analyser=Analyser(version=1))
+    assert [find(LexicalIndex.open(old.directory), query) for query in queries] == [["a"], [], ["b"], []]
+    new = LexicalIndex.build(tmp_path / "index", passages)
+    assert [find(new, query) for query in queries] == [["a"], ["a"], ["b"], ["b"]]
+    assert old.manifest.identity != new.manifest.identity
+
+
+def test_how_many_passages_hold_a_word(tmp_path: Path) -> None:
+    index = LexicalIndex.build(tmp_path / "index", [passage(str(number), "set cache_size") for number in range(3)])
+    assert [index.passages_with(word) for word in ("Set", "cache_size", "size", "sets", "?", "")] == [3, 3, 3, 0, 0, 0]
+
+
 def test_an_index_whose_statistics_still_count_deleted_documents_is_refused(index: LexicalIndex) -> None:
     path = index.directory / manifest_module.NAME
     written = {**json.loads(path.read_text()), "next_order": 4}

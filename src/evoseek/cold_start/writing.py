@@ -27,7 +27,7 @@ from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.scripts import fold
 from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
-from evoseek.reward.answer import normalise
+from evoseek.reward.answer import comparable
 from evoseek.search.engines import search, search_others
 from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.types import Passage, Question
@@ -168,7 +168,7 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
     answers: dict[str, set[str]] = {}
     for found in by_document.values():
         for cloze in found:
-            answers.setdefault(normalise(cloze.question), set()).add(normalise(cloze.answer))
+            answers.setdefault(comparable(cloze.question), set()).add(comparable(cloze.answer))
     names = Counter(map(subject, titles.values()))
     holding: dict[str, set[str]] = {}
     for name in names:
@@ -183,7 +183,7 @@ def _of_one_answer(by_document: Mapping[str, Sequence[Cloze]], titles: Mapping[s
         return len(set.intersection(*(holding.get(word, set[str]()) for word in words(cloze.query)))) == 1
 
     return {
-        id: [cloze for cloze in found if len(answers[normalise(cloze.question)]) == 1 and is_one(cloze)]
+        id: [cloze for cloze in found if len(answers[comparable(cloze.question)]) == 1 and is_one(cloze)]
         for id, found in by_document.items()
     }
 

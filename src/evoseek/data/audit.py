@@ -31,7 +31,7 @@ from evoseek.errors import ConfigError, EvoseekError
 from evoseek.files import check_new_file, write_atomic
 from evoseek.protocols import QuestionEngine
 from evoseek.report.printable import say, shown
-from evoseek.reward.answer import normalise
+from evoseek.reward.answer import comparable
 from evoseek.search.engines import search
 from evoseek.training.context import Context
 from evoseek.types import Passage, Question
@@ -72,7 +72,7 @@ class CorpusAnswers:
         self.golden, self.names = set[str](), set[str]()
         for passage in passages:
             self.names |= wanted & names_of([passage]) if wanted else set()
-            text = normalise(passage.contents)
+            text = comparable(passage.contents)
             words = text.split()
             self.golden.update(run for length in lengths for run in runs(words, length) if run in golden)
             pieces = (text[start : start + size] for size in sizes for start in range(len(text) - size + 1))
@@ -97,11 +97,11 @@ def audit(question: Question, corpus: CorpusAnswers, first: Iterable[Passage]) -
 
 def _golden(question: Question) -> set[str]:
     """The normal form of each golden answer of which something is left."""
-    return {form for answer in question.golden_answers if (form := normalise(answer))}
+    return {form for answer in question.golden_answers if (form := comparable(answer))}
 
 
 def _stands_in(form: str, text: str) -> bool:
-    return form in normalise(text) if is_unspaced(form) else f" {form} " in f" {normalise(text)} "
+    return form in comparable(text) if is_unspaced(form) else f" {form} " in f" {comparable(text)} "
 
 
 def shares(audited: Sequence[Audited]) -> Mapping[str, tuple[int, int]]:

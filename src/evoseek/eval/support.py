@@ -17,9 +17,13 @@ By words (the default): the first rule that applies decides.
 By words, the passages also have to be about the question: at least half of its significant words, by their stems, and
 two thirds of its names and numbers, each whole, stand in the passages that hold the answer, or in those that are
 connected with them (of the same document, or one names the title of the other, as the page of a film names its
-director). A name is words with capital letters in a row: Rufus Jones is not Rufus E. Jones. Its words count twice,
-words of the answer not. That is not asked of a question that has no more than one significant word, or is in a script
-without spaces.
+director). A passage says what its path says, too. A name is words with capital letters in a row: Rufus Jones is not
+Rufus E. Jones. Its words count twice, words of the answer not. That is not asked of a question that has no more than
+one significant word, or is in a script without spaces.
+
+Where the engine knows how many passages hold a word, a word weighs more the fewer these are. A rare one counts twice
+as a name does, since people write names in small letters, too. A name that most of the index is about, as a product's
+is in its manual, need not stand there.
 
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
 question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
@@ -29,18 +33,18 @@ the passages instead.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from fractions import Fraction
 from functools import lru_cache
 from itertools import pairwise
+from math import log
 from typing import Literal
 
 from evoseek.corpus.language import STOP_WORDS, YES_NO, is_refusal, languages_of
 from evoseek.corpus.question_rules import offers_alternatives
 from evoseek.corpus.scripts import fold, fold_places, is_unspaced
 from evoseek.env.prompts import PromptTemplate
-from evoseek.protocols import Chat
+from evoseek.protocols import Chat, WordCounts
 from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
 from evoseek.search.analyser import Analyser
 from evoseek.types import Message, Passage, Trajectory
@@ -55,12 +59,12 @@ _DENIALS = frozenset(
 _EMPTY = STOP_WORDS - _DENIALS
 _PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
 
-_ABOUT, _COVERED = Fraction(1, 2), Fraction(2, 3)  # of a question's significant words
+_ABOUT, _COVERED = 0.5, 2 / 3  # of a question's significant words
 _STEMS = Analyser("english")  # which cuts words of other languages too, the same in questions and passages
 _QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)$")  # of a title: Alien (film)
 _COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
 _GENITIVE = re.compile(r"['’]s\b\W*$")
-_DECIMAL = re.compile(r"(?<![\d.,])(\d+)[.,](?!\d{3}(?!\d))(\d+)(?![.,]?\d)")
+_GROUPED = re.compile(r"\d[ .]\d{3}(?!\d)")
 _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
 
 
@@ -78,27 +82,28 @@ class Support:
 Check = Callable[[Trajectory], Awaitable[Support]]
 
 
-async def by_words(trajectory: Trajectory) -> Support:
+async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     """The check by words, as a Check."""
-    return support_of(trajectory)
+    return support_of(trajectory, index)
 
 
-def support_of(trajectory: Trajectory) -> Support:
-    """The check by words."""
-    held, question = _held(trajectory), trajectory.question.text
-    if held.rule != "words" or not held.is_given or _is_about(held, question, found_passages(trajectory)):
+def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
+    """The check by words, which weigh as the index says. None: alike, since the engine does not count them."""
+    held, question = _held(trajectory, index), trajectory.question.text
+    if held.rule != "words" or not held.is_given or _is_about(held, question, found_passages(trajectory), index):
         return held
     return replace(held, passages=(), is_given=False)
 
 
-def _held(trajectory: Trajectory) -> Support:
+def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     """The same, whatever the passages are about."""
     answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
     if is_refusal(answer):
         return Support((), False, "none")
     if fold(answer) in YES_NO:
-        about = tuple(p for p in found if _names(question, p) or _share(question, (p,)) >= _ABOUT)
-        is_covered = bool(about) and (is_unspaced(question) or _share(question, about) >= _COVERED)
+        weights = _weights(_counts(question, index), index)
+        about = tuple(p for p in found if _names(question, p) or _share(weights, (p,)) >= _ABOUT)
+        is_covered = bool(about) and (is_unspaced(question) or _share(weights, about) >= _COVERED)
         return Support(about if is_covered else (), is_covered, "topic")
     holding = tuple(p for p in found if _holds(p, answer))
     if offers_alternatives(question) and _stands_in(answer, question):
@@ -146,8 +151,9 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
     """Where any of these words stand in a text: ranges of its characters, in order and apart."""
     found: list[tuple[int, int]] = []
     for part in filter(fold, words):
-        folded, places = fold_places(text if is_unspaced(part) else _whole_decimals(text))
-        found += ((places[one.start()], places[one.end() - 1] + 1) for one in _pattern(part).finditer(folded))
+        for grouped in _groupings(text):
+            folded, places = fold_places(text, grouped)
+            found += ((places[one.start()][0], places[one.end() - 1][1]) for one in _pattern(part).finditer(folded))
     apart: list[list[int]] = []
     for start, end in sorted(found):
         if apart and start < apart[-1][1]:
@@ -157,19 +163,55 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
     return apart
 
 
-def _is_about(support: Support, question: str, found: Sequence[Passage]) -> bool:
+def _is_about(support: Support, question: str, found: Sequence[Passage], index: WordCounts | None = None) -> bool:
     """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
-    thirds of its names and numbers."""
+    thirds of its names and numbers, by their weights."""
     skipped = {*_stems(" ".join((*support.words, *STOP_WORDS.intersection(fold(question).split()))))}
-    names = [name for name in _names_in(question) if not skipped.issuperset(name)]
-    weights = {stem: 1 + any(stem in name for name in names) for stem in {*_stems(question)} - skipped}
-    if sum(weights.values()) < 2 or is_unspaced(question):
+    counts = {w: n for w, n in _counts(question, index).items() if not skipped.issuperset(_stems(w))}
+    names, rare = [name for name in _names_in(question) if not skipped.issuperset(name)], set[str]()
+    if index is not None:
+        names, rare = _telling(names, counts, len(index)), _rare(counts, len(index))
+    weights = {
+        stem: weight * (1 + (stem in rare or any(stem in name for name in names)))
+        for word, weight in _weights(counts, index).items()
+        for stem in {*_stems(word)} - skipped
+    }
+    if len(weights) + sum(any(stem in name for name in names) for stem in weights) < 2 or is_unspaced(question):
         return True
-    texts = [_stems(p.contents) for p in _connected(support.passages, found)]
+    texts = [_stems(_text_of(p)) for p in _connected(support.passages, found)]
     held = {stem for text in texts for stem in text}
     is_covered = sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * sum(weights.values())
-    whole = sum(any(_is_named(name, text) for text in texts) for name in names)
-    return is_covered and whole >= _COVERED * len(names)
+    weigh = [max(weights.get(stem, 0) for stem in name) for name in names]
+    whole = sum(weight for name, weight in zip(names, weigh, strict=True) if any(_is_named(name, t) for t in texts))
+    return is_covered and whole >= _COVERED * sum(weigh)
+
+
+def _counts(question: str, index: WordCounts | None) -> dict[str, int]:
+    """A question's significant words, and how many passages of the index hold each."""
+    words = (word for word in fold(question).split() if word not in STOP_WORDS)
+    return {word: min(index.passages_with(word), len(index)) if index is not None else 0 for word in words}
+
+
+def _weights(counts: Mapping[str, int], index: WordCounts | None) -> dict[str, float]:
+    """What words weigh: the fewer passages hold one, the more. All the same without an index."""
+    return {word: log((len(index) + 1) / (count + 0.5)) if index is not None else 1.0 for word, count in counts.items()}
+
+
+def _telling(names: Sequence[list[str]], counts: Mapping[str, int], passages: int) -> list[list[str]]:
+    """Names without those that most of an index is about: of n passages, n divided by its fourth root."""
+    held = {stem: count for word, count in counts.items() for stem in _stems(word)}
+    return [name for name in names if any(held.get(stem, 0) < passages**0.75 for stem in name)]
+
+
+def _rare(counts: Mapping[str, int], passages: int) -> set[str]:
+    """The stems of rare words, which weigh as names do, whatever their case: of n passages no more than the fourth root
+    of n hold one."""
+    return {stem for word, count in counts.items() if count <= passages**0.25 for stem in _stems(word)}
+
+
+def _text_of(passage: Passage) -> str:
+    """What a passage says and is from: the folder of a product's documents is often called as the product is."""
+    return f"{passage.contents} {passage.file or ''}"
 
 
 def _names_in(question: str) -> list[list[str]]:
@@ -247,36 +289,44 @@ def _stands_in(words: str, text: str) -> bool:
     a sentence, though not as a part of a number or of a Latin word."""
     if not fold(words):
         return False
-    if is_unspaced(words):
-        return any(_pattern(words).search(fold(piece).replace(" ", "")) for piece in _STOPS.split(text))
-    return bool(_pattern(words).search(fold(_whole_decimals(text))))
+    pieces = _STOPS.split(text) if is_unspaced(words) else [text]
+    blank = "" if is_unspaced(words) else " "
+    return any(
+        _pattern(words).search(fold(piece, grouped=grouped).replace(" ", blank))
+        for piece in pieces
+        for grouped in _groupings(piece)
+    )
+
+
+def _groupings(text: str) -> Iterator[str]:
+    """The separators of thousands that a text is read with, by each way to read it: `12 345` may be one number or two,
+    and `1.250` one of four digits, where the text is known to be in another language than English."""
+    yield ""
+    if _GROUPED.search(text):
+        codes = [language.code for language in languages_of(text)]
+        yield " ." if codes and "en" not in codes else " "
 
 
 @lru_cache(maxsize=256)
 def _pattern(words: str) -> re.Pattern[str]:
     """What finds words in a folded text."""
     if not is_unspaced(words):
-        return re.compile(rf"(?<!\S){' +'.join(map(re.escape, fold(_whole_decimals(words)).split()))}(?!\S)")
+        return re.compile(rf"(?<!\S){' +'.join(map(re.escape, fold(words).split()))}(?!\S)")
     part = fold(words).replace(" ", "")
-    before, after = (r"(?<![0-9a-z])", r"(?![0-9a-z])")
+    before, after = r"(?<![0-9a-z])(?<![0-9][./:^])(?<!-)", r"(?![0-9a-z+#*]|[./:^][0-9])"
     pattern = " *".join(map(re.escape, part))
     return re.compile(f"{before if part[0].isascii() else ''}{pattern}{after if part[-1].isascii() else ''}")
-
-
-def _whole_decimals(text: str) -> str:
-    """A text of the same length in which 2.5 is one word, so that 5 does not stand in it."""
-    return _DECIMAL.sub(r"\1p\2", text)
 
 
 def _names(question: str, passage: Passage) -> bool:
     return _is_telling(fold(passage.title)) and _stands_in(passage.title, question)
 
 
-def _share(question: str, passages: Sequence[Passage]) -> Fraction:
-    """The share of a question's significant words that passages have between them; 0 if it has none."""
-    wanted = set(fold(question).split()) - STOP_WORDS
-    held = {word for passage in passages for word in fold(passage.contents).split()}
-    return Fraction(len(wanted & held), len(wanted)) if wanted else Fraction(0)
+def _share(weights: Mapping[str, float], passages: Sequence[Passage]) -> float:
+    """The share of the words with these weights that passages have between them; 0 if there are none."""
+    held = {word for passage in passages for word in fold(_text_of(passage)).split()}
+    wanted = sum(weights.values())
+    return sum(weight for word, weight in weights.items() if word in held) / wanted if wanted else 0.0
 
 
 def _claims(answer: str, question: str) -> Iterator[str]:

@@ -4,23 +4,29 @@ Each takes `(prediction, golden_answers)` and gives the best value over the gold
 `f1` are those of SQuAD (arXiv 1606.05250); `set_f1` compares sets of words and keeps articles. The plain substring
 match is what papers report as subEM; it is easily won by an answer that lists many candidates or happens to contain the
 letters ("scarcity" contains "car"), so the guarded variant is the one to train on.
+
+SQuAD's normal form takes -40 for 40 and C++ for C, and O’Brien for another name than O'Brien. Papers are compared by
+it, so the metrics above keep it (`normalise`); all else compares answers by `comparable`.
 """
 
 from __future__ import annotations
 
 import re
 import string
+import unicodedata
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from evoseek.corpus.language import is_refusal
+from evoseek.corpus.scripts import fold_characters, keep_signs
 from evoseek.errors import DataError
 from evoseek.types import Question, Trajectory
 
 _PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
 _PUNCTUATION_TO_SPACE = str.maketrans(string.punctuation, " " * len(string.punctuation))
 _ARTICLES = re.compile(r"\b(a|an|the)\b")
+_ARTICLE_WORDS = frozenset({"a", "an", "the"})
 
 SPARE_WORDS = 10  # how many words more than the golden answer a guarded match may have
 
@@ -42,6 +48,22 @@ def normalise(text: str) -> str:
     return " ".join(_ARTICLES.sub(" ", text.lower().translate(_PUNCTUATION_REMOVED)).split())
 
 
+def comparable(text: str) -> str:
+    """`normalise`, with one form for each character, in any script, and with the signs of numbers and names: `1 000` is
+    `1000`, `-40` is not `40`, `3.5` is not `35` and `C++` is not `C`. A text of nothing else is as in `normalise`."""
+    words = keep_signs(fold_characters(text), _unpunctuated, grouped=" ").split()
+    return " ".join(word for word in words if word not in _ARTICLE_WORDS) or normalise(text)
+
+
+def _unpunctuated(character: str, is_between_digits: bool) -> str:
+    category = unicodedata.category(character)
+    if is_between_digits:
+        return character
+    if character in string.punctuation or category[0] == "P":
+        return ""
+    return " " if category in ("So", "Cc") else character
+
+
 def exact_match(prediction: str, golden_answers: Sequence[str]) -> float:
     """1 if the normalised prediction equals a normalised golden answer (EM)."""
     predicted = normalise(prediction)
@@ -58,15 +80,16 @@ def substring_match(prediction: str, golden_answers: Sequence[str]) -> float:
 
 
 def guarded_substring_match(prediction: str, golden_answers: Sequence[str]) -> float:
-    """1 if a golden answer occurs as whole words in a prediction at most `SPARE_WORDS` words longer than it.
+    """1 if a golden answer occurs as whole words in a prediction at most `SPARE_WORDS` words longer than it, both
+    `comparable`.
 
     Words are what spaces separate, so in scripts written without spaces this asks for an exact match. An answer that
     says both yes and no matches neither.
     """
-    predicted = normalise(prediction).split()
+    predicted = comparable(prediction).split()
     if set(predicted) >= _YES_NO:
-        golden_answers = [golden for golden in golden_answers if normalise(golden) not in _YES_NO]
-    return float(any(_contains_words(predicted, normalise(golden).split()) for golden in golden_answers))
+        golden_answers = [golden for golden in golden_answers if comparable(golden) not in _YES_NO]
+    return float(any(_contains_words(predicted, comparable(golden).split()) for golden in golden_answers))
 
 
 def f1(prediction: str, golden_answers: Sequence[str]) -> float:

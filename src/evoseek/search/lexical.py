@@ -18,7 +18,7 @@ import tantivy
 from evoseek.corpus.text_set import TextSet
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
 from evoseek.files import json_digest
-from evoseek.search.analyser import ANALYSER_VERSION, Analyser
+from evoseek.search.analyser import Analyser
 from evoseek.search.manifest import (
     REMEDY,
     AnalyserRecord,
@@ -86,7 +86,7 @@ class LexicalIndex:
     def __init__(self, directory: Path, manifest: Manifest) -> None:
         """Use `build` or `open`."""
         self.directory, self.manifest = directory, manifest
-        self.analyser = Analyser(manifest.analyser.stemming)
+        self.analyser = Analyser(manifest.analyser.stemming, manifest.analyser.version)
         self._searcher, self._segments = _searcher_of(directory, manifest)
 
     @classmethod
@@ -122,6 +122,10 @@ class LexicalIndex:
         """The place at which a passage of this document was added; None if there is none."""
         address = self._first("document_id", document_id)
         return None if address is None else _orders_at(self._searcher, [address])[0]
+
+    def passages_with(self, word: str) -> int:
+        """The number of passages that hold a word: of a word of several terms, the rarest one."""
+        return min((self._searcher.doc_freq("text_terms", term) for term in self.analyser.terms(word)), default=0)
 
     def passages(self) -> Iterator[Passage]:
         """Every passage, in the order in which they were added."""
@@ -185,7 +189,7 @@ def write_index(
 ) -> Manifest:
     """Write an index, with vectors if `embed` makes them; as `LexicalIndex.build`."""
     analyser, key, sources = options.get("analyser", Analyser()), options.get("key"), options.get("sources")
-    record = AnalyserRecord(version=ANALYSER_VERSION, stemming=analyser.stemming)
+    record = AnalyserRecord(version=analyser.version, stemming=analyser.stemming)
     with change(directory, key and json_digest([key, version("tantivy"), record.model_dump()])[:16]) as data:
         index = _on_disk(tantivy.Index, SCHEMA, str(data))
         count, documents, content = _write(index, passages, analyser)

@@ -148,10 +148,10 @@ class Manifest(_Record):
                 f"The manifest {path} was changed since it was written: it does not match its own checksum, so the "
                 f"index may not be what it says. Restore the file from a copy. {REMEDY}"
             )
-        if manifest.analyser.version != ANALYSER_VERSION:
+        if not 1 <= manifest.analyser.version <= ANALYSER_VERSION:
             raise SearchIndexError(
                 f"The search index in {directory} was built with version {manifest.analyser.version} of the analyser, "
-                f"this evoseek has version {ANALYSER_VERSION}, whose terms differ. {REMEDY}"
+                f"this evoseek has the versions 1 to {ANALYSER_VERSION}. {REMEDY}"
             )
         if written.get("next_order", manifest.passages) != manifest.passages:
             raise SearchIndexError(

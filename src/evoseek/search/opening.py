@@ -65,6 +65,9 @@ class LiveIndex:
     def get(self, passage_id: str) -> Passage:
         return self._index.get(passage_id)
 
+    def passages_with(self, word: str) -> int:
+        return self._index.passages_with(word)
+
     def passages(self) -> Iterable[Passage]:
         return self._index.passages()
 

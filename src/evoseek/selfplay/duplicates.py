@@ -17,7 +17,7 @@ from functools import lru_cache
 from hashlib import blake2b
 
 from evoseek.errors import ConfigError
-from evoseek.reward.answer import normalise
+from evoseek.reward.answer import comparable
 
 PLACES = 128
 _WORDS = 3
@@ -46,7 +46,7 @@ class NearDuplicates:
 
     def is_new(self, text: str, *, remember: bool = True) -> bool:
         """Whether no remembered text is like this one. By default a new text is remembered; a duplicate never is."""
-        words = normalise(text)
+        words = comparable(text)
         if words in self._texts:
             return False
         found = signature(text) if self._threshold < 1 else None
@@ -58,7 +58,7 @@ class NearDuplicates:
 
     def remember(self, text: str) -> None:
         """Remember a text, duplicate or not."""
-        self._remember(normalise(text), signature(text) if self._threshold < 1 else None)
+        self._remember(comparable(text), signature(text) if self._threshold < 1 else None)
 
     def _remember(self, words: str, found: array[int] | None) -> None:
         self._texts.add(words)
@@ -78,7 +78,7 @@ class NearDuplicates:
 
 def shingles(text: str) -> set[str]:
     """Every three words in a row of the normal form; all of it, if it has fewer."""
-    words = normalise(text).split()
+    words = comparable(text).split()
     return {" ".join(words[start : start + _WORDS]) for start in range(max(1, len(words) - _WORDS + 1))}
 
 

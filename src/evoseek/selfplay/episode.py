@@ -15,7 +15,7 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from evoseek.protocols import GroupLabel, RewardFn
-from evoseek.reward.answer import normalise
+from evoseek.reward.answer import comparable
 from evoseek.reward.proposer import ProposerReward
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
 from evoseek.selfplay.duplicates import NearDuplicates
@@ -276,7 +276,7 @@ def majority_answer(answers: Iterable[str | None]) -> str | None:
     votes: Counter[str] = Counter()
     written: dict[str, str] = {}
     for answer in answers:
-        if answer is not None and (normal := normalise(answer)):
+        if answer is not None and (normal := comparable(answer)):
             votes[normal] += 1
             written.setdefault(normal, answer)
     return written[votes.most_common(1)[0][0]] if votes else None
@@ -300,7 +300,7 @@ async def relabel(group: TrajectoryGroup, reward: RewardFn) -> TrajectoryGroup:
             return outcome
         question, agrees = trajectory.question, False
         if label is not None:  # without one, no answer says anything, which is wrong by any other, too
-            agrees = normalise(label) in map(normalise, question.golden_answers)
+            agrees = comparable(label) in map(comparable, question.golden_answers)
             outcome = await reward(replace(trajectory, question=replace(question, golden_answers=(label,))))
         if isinstance(outcome, Scored):
             outcome = Scored(outcome.reward, {**outcome.parts, "label/agrees": float(agrees)})

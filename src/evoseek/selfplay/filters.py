@@ -17,7 +17,7 @@ from typing import Literal
 from evoseek.corpus.question_rules import asks_twice, depends_on_now, is_cut_off, is_question, is_vague
 from evoseek.corpus.scripts import length
 from evoseek.env.environments import task_of
-from evoseek.reward.answer import normalise
+from evoseek.reward.answer import comparable
 from evoseek.reward.format import is_valid_search, stands_in, stated
 from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
@@ -89,7 +89,7 @@ class RuleFilter:
             yield Rejection.UNFINISHED
         if not question:
             yield Rejection.NO_QUESTION
-        if not normalise(answer):
+        if not comparable(answer):
             yield Rejection.NO_ANSWER
         if self._is_short(question):
             yield Rejection.TOO_SHORT
@@ -101,7 +101,7 @@ class RuleFilter:
             yield Rejection.NO_SEARCH
         if self.min_searches and len(set(queries)) < len(queries):
             yield Rejection.REPEATED_QUERY
-        if normalise(answer) not in map(normalise, right):
+        if comparable(answer) not in map(comparable, right):
             yield Rejection.OTHER_ANSWER
         if question in self.reserved:
             yield Rejection.DUPLICATE
@@ -169,7 +169,7 @@ def _right_answers(proposal: Trajectory) -> tuple[str, ...]:
 
 def _queries(proposal: Trajectory) -> list[str]:
     calls = (result.call for result in proposal.tool_results)
-    return [normalise(str(call.arguments["query"])) for call in calls if is_valid_search(call)]
+    return [comparable(str(call.arguments["query"])) for call in calls if is_valid_search(call)]
 
 
 _TAG = re.compile(r"<[^<>]*>")
@@ -194,10 +194,10 @@ def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
     """What the question seems to rest on, each passage once: the source passage, if the task shows one, and of every
     search the passages whose titles the proposer wrote later on, or else the best one. Where the task gave the answer,
     passages about the answer itself do not count: they are where the way back began."""
-    given = [normalise(answer) for answer in proposal.question.golden_answers]
+    given = [comparable(answer) for answer in proposal.question.golden_answers]
     supporting = {passage.id: passage for passage in _source(proposal)}
     for found, later in _searches(proposal):
-        passages = [passage for passage in found if normalise(passage.title) not in given]
+        passages = [passage for passage in found if comparable(passage.title) not in given]
         used = [passage for passage in passages if stands_in(passage.title, later)]
         for passage in used or passages[:1]:
             supporting.setdefault(passage.id, passage)

@@ -8,7 +8,7 @@ from collections.abc import Hashable, Iterable, Sequence
 from statistics import fmean
 
 from evoseek.env.environments import task_of
-from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
+from evoseek.reward.answer import RIGHT_FROM, comparable, exact_match
 from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.tasks import proposers_group
 from evoseek.training.rollout_metrics import prefixed, rollout_metrics
@@ -108,7 +108,7 @@ def _variety(questions: Sequence[Question]) -> dict[str, float]:
     if not questions:
         return {}
     metrics = {
-        "selfplay/duplicate_rate": 1.0 - len({normalise(question.text) for question in questions}) / len(questions),
+        "selfplay/duplicate_rate": 1.0 - len({comparable(question.text) for question in questions}) / len(questions),
         "selfplay/question_words": fmean(len(question.text.split()) for question in questions),
     }
     passages = [passage for question in questions for passage in _evidence(question)]

@@ -22,7 +22,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import RIGHT_FROM, exact_match, normalise
+from evoseek.reward.answer import RIGHT_FROM, comparable, exact_match
 from evoseek.rollout.roller import Roller, score
 from evoseek.selfplay.filters import Rejection
 from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
@@ -76,7 +76,7 @@ class Verifier:
             return Rejection.CLOSED_BOOK
         if opened and not self._is_right(opened[0]):
             return Rejection.UNVERIFIED
-        wrong = Counter(normalise(reading[0].answer or "") for reading in opened if not self._is_right(reading))
+        wrong = Counter(comparable(reading[0].answer or "") for reading in opened if not self._is_right(reading))
         most = max((count for answer, count in wrong.items() if answer), default=0)
         return Rejection.AMBIGUOUS if most and most >= sum(map(self._is_right, opened)) else None
 

@@ -27,7 +27,7 @@ from evoseek.files import write_atomic
 from evoseek.report.evaluation import score_text
 from evoseek.report.printable import for_example, say, say_left_out
 from evoseek.report.progress import CountProgress
-from evoseek.reward.answer import normalise
+from evoseek.reward.answer import comparable
 from evoseek.simulator.collecting import SearchRecord, load_records
 from evoseek.statistics import wilson_interval
 from evoseek.systems.zerosearch import ZeroSearch
@@ -48,7 +48,7 @@ def golden_claims(record: SearchRecord) -> Claims:
 
     A query for an earlier link of a question of several hops may be answered without it.
     """
-    wanted = [golden for answer in record.question.golden_answers if (golden := normalise(answer))]
+    wanted = [golden for answer in record.question.golden_answers if (golden := comparable(answer))]
     return {"golden answer": partial(_holds_any, wanted)} if wanted else {}
 
 
@@ -87,7 +87,7 @@ def world_claims(world: World) -> ClaimSource:
 
 
 def _holds_any(wanted: Sequence[str], texts: Sequence[str]) -> bool:
-    return any(f" {golden} " in f" {normalise(text)} " for text in texts for golden in wanted)
+    return any(f" {golden} " in f" {comparable(text)} " for text in texts for golden in wanted)
 
 
 def _states(fact: tuple[str, str], objects: Sequence[str] | None, texts: Sequence[str]) -> bool:

@@ -18,7 +18,7 @@ from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, DataError
 from evoseek.files import expanded, file_digest, json_digest, model_digest, nearest
 from evoseek.policy.source import base_name, find_policy, is_adapter, is_gguf
-from evoseek.reward.answer import METRICS, evaluable_question, normalise, usable_question
+from evoseek.reward.answer import METRICS, comparable, evaluable_question, usable_question
 from evoseek.runs import Input, RunDirectory, with_digests
 from evoseek.search.lexical import check_index
 from evoseek.search.manifest import Manifest
@@ -141,11 +141,11 @@ class ReviewedQuestions:
         path = Path(settings.evaluation.reviewed)
         if not settings.evaluation.reviewed or (path.is_file() and not _has_lines(path)):
             return cls()
-        return cls(frozenset(normalise(question.text) for question in load_questions(path)))
+        return cls(frozenset(comparable(question.text) for question in load_questions(path)))
 
     def __contains__(self, text: str) -> bool:
         """Whether a question of this text is one of them."""
-        return bool(self.texts) and normalise(text) in self.texts
+        return bool(self.texts) and comparable(text) in self.texts
 
 
 WRITTEN_FIELDS = ("answerable", "hops", "kind")
@@ -178,15 +178,15 @@ def training_questions(
         )
     held_out = settings.evaluation.path and read_questions(settings.evaluation.path, setting="evaluation.path")
     cold = load_questions(run.held_out) if run is not None and _has_lines(run.held_out) else []
-    held = {normalise(question.text) for question in (*(held_out or ()), *cold)}
+    held = {comparable(question.text) for question in (*(held_out or ()), *cold)}
     judged = _run_feedback(settings, run)
     usable = [question for question in judged if question.is_answerable or reward in METRICS]
-    usable = [question for question in usable if normalise(question.text) not in held and question.text not in tests]
-    right = {normalise(question.text): question for question in usable if question.metadata.get("corrected")}
-    trained = [_corrected(question, right.get(normalise(question.text), question)) for question in kept]
-    known = {normalise(question.text) for question in asked}
-    added = [question for question in usable if normalise(question.text) not in known]
-    corrected = {normalise(now.text) for now, before in zip(trained, kept, strict=True) if now is not before}
+    usable = [question for question in usable if comparable(question.text) not in held and question.text not in tests]
+    right = {comparable(question.text): question for question in usable if question.metadata.get("corrected")}
+    trained = [_corrected(question, right.get(comparable(question.text), question)) for question in kept]
+    known = {comparable(question.text) for question in asked}
+    added = [question for question in usable if comparable(question.text) not in known]
+    corrected = {comparable(now.text) for now, before in zip(trained, kept, strict=True) if now is not before}
     left_out, words = len(asked) - len(kept), list[str]()
     if left_out:
         words.append(
@@ -204,8 +204,8 @@ def training_questions(
 def _corrected(question: Question, judged: Question) -> Question:
     """The question with the answer that a person has named, unless that is among its own. The evidence of its former
     answer, and what was hidden from it, are left out."""
-    answers = set(map(normalise, judged.golden_answers))
-    if judged.is_answerable == question.is_answerable and answers <= set(map(normalise, question.golden_answers)):
+    answers = set(map(comparable, judged.golden_answers))
+    if judged.is_answerable == question.is_answerable and answers <= set(map(comparable, question.golden_answers)):
         return question
     kept = {key: value for key, value in question.metadata.items() if key not in ("answerable", "evidence", "hidden")}
     return replace(question, golden_answers=judged.golden_answers, metadata={**kept, **judged.metadata})
@@ -234,7 +234,7 @@ def _run_feedback(settings: TrainingSettings, run: RunDirectory | None) -> list[
     if not path or (run is not None and run.is_begun):
         return []
     judged = JudgedQuestions.of(FeedbackFile(Path(path)).read()).known
-    return [one for one in judged if not one.is_answerable or any(map(normalise, one.golden_answers))]
+    return [one for one in judged if not one.is_answerable or any(map(comparable, one.golden_answers))]
 
 
 def evaluation_path(settings: TrainingSettings) -> str:
