@@ -16,7 +16,8 @@ from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
-from evoseek.corpus.formats import Parsed, joined, markdown_headings, title_of
+from evoseek.corpus.formats import Parsed, joined, title_of
+from evoseek.corpus.markdown import markdown_headings
 from evoseek.errors import DataError
 from evoseek.types import Mark
 

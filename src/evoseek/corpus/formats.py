@@ -16,6 +16,8 @@ import trafilatura
 import yaml
 
 from evoseek.corpus.decoding import bounded_lines, check_encoding, decode
+from evoseek.corpus.markdown import markdown_headings, without_struck_and_hidden
+from evoseek.corpus.markup import simplify
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ConfigError, DataError
 from evoseek.types import TERM, Mark
@@ -26,8 +28,6 @@ try:
 except ImportError:
     pypdf = None
 
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ADORNMENT = re.compile(r"([^\w\s])\1{2,}[ \t]*$")
 _ORG_HEADING = re.compile(r"(\*+) +(?:(?:TODO|DONE) +)?(.*?)(?: +:[\w@#%:]+:)?[ \t]*$")
 _ORG_TITLE = re.compile(r"^#\+TITLE:(.*)$", re.IGNORECASE | re.MULTILINE)
@@ -35,7 +35,6 @@ _NO_TITLES = ("", "(anonymous)", "anonymous", "untitled", "untitled document", "
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
 _LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
 _ELEMENT = re.compile(r"<[a-z]\w*[\s/>]", re.IGNORECASE)
-_FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _LISTED = 10  # pages
 _HEAD = 4096  # bytes in which a page declares its encoding
@@ -98,13 +97,22 @@ def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
 
 def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
     """Markdown as it is written, titled by its front matter or else by its heading of level 1. Front matter (settings
-    in YAML between two lines `---` at the top) is left out of the text."""
+    in YAML between two lines `---` at the top), what is struck out and comments are left out of the text."""
     text, guessed = decode(data, encoding)
     front, text = _split_front_matter(text)
     named = next((value for key, value in front.items() if key.lower() == "title"), "")
     title = named if isinstance(named, str) and named not in ("null", "~") else ""
+    text, hidden = without_struck_and_hidden(text)
+    warn_of_hidden({"comment": hidden})
     marks = tuple(markdown_headings(text))
     return Parsed(title_of(title, marks), text, guessed, marks)
+
+
+def warn_of_hidden(counts: Mapping[str, int]) -> None:
+    """Report the number of hidden parts of each kind that were left out of a file, if there are any."""
+    found = [f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count]
+    if found:
+        warnings.warn(f"hidden parts left out: {', '.join(found)}", stacklevel=1)
 
 
 def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
@@ -174,21 +182,6 @@ def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
     return cast("Mapping[str, object]", names), rest
 
 
-def markdown_headings(text: str) -> Iterator[Mark]:
-    """The headings of a Markdown text, without those in code blocks."""
-    fenced, previous = False, Mark(0)
-    for start, line in _lines(text):
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced:
-            match = _HEADING.match(line)
-            if match and (heading := match[2].rstrip(" \t").rstrip("#").rstrip(" \t")):
-                yield Mark(start, heading=heading, level=len(match[1]))
-            elif previous.heading and (underline := _UNDERLINE.match(line)):
-                yield replace(previous, level=1 if underline[1][0] == "=" else 2)
-        previous = Mark(start, heading="" if fenced else line.strip())
-
-
 def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
     """The main text of a page, by trafilatura; of a page in which that finds nothing, all text that is shown.
 
@@ -200,6 +193,7 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
         tree = trafilatura.load_html(f"<html><body>{source}</body></html>")
     if tree is None:
         raise DataError("no HTML in it")
+    warn_of_hidden({"element": simplify(tree)})
     _prepare(tree)
     title = tree.findtext(".//title")
     headings = {" ".join("".join(each.itertext()).split()): _level(each) for each in tree.xpath(_HTML_HEADINGS)}
