@@ -12,8 +12,10 @@ from email.message import EmailMessage, MIMEPart
 from email.policy import EmailPolicy
 from typing import Any, BinaryIO, NamedTuple, cast
 
+import lxml.html
 import trafilatura
 import yaml
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from evoseek.corpus.decoding import bounded_lines, check_encoding, decode
 from evoseek.corpus.markdown import markdown_headings, without_struck_and_hidden
@@ -47,7 +49,7 @@ _HTML_HEADINGS = f"//h1|//h2|//h3|//h4|//h5|//h6|//dt|{_BOLD}"
 """Terms of lists are headings of what is said of them, and so are paragraphs of a few words in
 bold."""
 _MAIN = "//main|//article|//*[@role='main']"
-_HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while trafilatura takes out the main text
+HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while a library turns a page into text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
@@ -202,9 +204,39 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
     text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
     signed = text or "\n".join(piece for piece in pieces if piece)
     marks = tuple(_signed_headings(signed, headings))
-    text = _HEADING_SIGN.sub("", signed)
+    text = HEADING_SIGN.sub("", signed)
     title = title_of(title, [Mark(0, heading=heading, level=level) for heading, level in headings.items()])
     return Parsed(title, text, guessed, marks)
+
+
+def heading_sign(level: int) -> str:
+    """What stands before a heading's text while a library turns a page into text."""
+    return f"\u2e0e{level}"
+
+
+def simplified_page(data: bytes, *, is_book: bool) -> bytes:
+    """A page, as a book has it or a program makes it of an office document, whose elements are simplified, with signs
+    before its headings."""
+    tree = _book_page(data) if is_book else lxml.html.document_fromstring(data, parser=_page_parser())
+    warn_of_hidden({"element": simplify(tree, are_first_rows_headings=not is_book)})
+    for heading in tree.xpath("//h1|//h2|//h3|//h4|//h5|//h6"):
+        heading.text = f"{heading_sign(_level(heading))}{(heading.text or '').lstrip()}"
+    return cast(bytes, lxml.html.tostring(tree, encoding="utf-8"))
+
+
+def _page_parser() -> Any:
+    return lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)  # pictures may be within it
+
+
+def _book_page(data: bytes) -> Any:
+    """The tree of a chapter: of XHTML, which has elements that end themselves, if it is that."""
+    try:
+        tree = lxml.html.fromstring(data, parser=lxml.html.XHTMLParser(resolve_entities=False, no_network=True))
+    except (etree.XMLSyntaxError, ValueError):
+        return lxml.html.document_fromstring(data, parser=_page_parser())
+    for element in tree.iter(etree.Element):
+        element.tag = etree.QName(element).localname
+    return tree
 
 
 def _prepare(tree: Any) -> None:
@@ -241,13 +273,13 @@ def _sign_headings(tree: Any) -> None:
     places = {(piece.getparent(), piece.is_tail): place for place, piece in enumerate(pieces)}
     for last in tree.xpath("//dl/descendant::text()[normalize-space()][last()]"):
         after = places[last.getparent(), last.is_tail] + 1
-        _sign([piece for piece in pieces[after : after + 1] if not _HEADING_SIGN.match(piece)], TERM)
+        _sign([piece for piece in pieces[after : after + 1] if not HEADING_SIGN.match(piece)], TERM)
 
 
 def _sign(pieces: list[Any], level: int) -> None:
     """Put a sign before the first of some pieces of text, if there are any."""
     for piece in pieces[:1]:
-        setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"\u2e0e{level}{piece.lstrip()}")
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"{heading_sign(level)}{piece.lstrip()}")
 
 
 def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
@@ -257,7 +289,7 @@ def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
     """
     start = 0
     for line in text.split("\n"):
-        sign, plain = _HEADING_SIGN.match(line.lstrip("- \t")), _HEADING_SIGN.sub("", line)
+        sign, plain = HEADING_SIGN.match(line.lstrip("- \t")), HEADING_SIGN.sub("", line)
         heading = " ".join(plain.strip().removeprefix("- ").split())
         if sign and (heading in headings or int(sign[1]) == TERM):
             yield Mark(start, heading=heading if heading in headings else "", level=int(sign[1]))

@@ -7,7 +7,7 @@ from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import cache
-from itertools import accumulate
+from itertools import accumulate, pairwise
 
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
@@ -22,9 +22,10 @@ def markdown_headings(text: str) -> Iterator[Mark]:
     """The headings of a Markdown text, without those in code, lists and quotations."""
     starts = _starts(text)
     tokens = _tokens(text)
-    for token, content in zip(tokens, tokens[1:], strict=False):
-        if token.type == "heading_open" and token.level == 0 and token.map and content.content.strip():
-            heading = " ".join(content.content.split())
+    for token, content in pairwise(tokens):
+        is_heading = token.type == "heading_open" and token.level == 0 and token.map
+        heading = " ".join(content.content.split())
+        if is_heading and heading and not any(map(is_rule, content.content.split("\n"))):
             yield Mark(starts[token.map[0]], heading=heading, level=int(token.tag[1]))
 
 
@@ -55,8 +56,13 @@ def _tokens(text: str) -> list[Token]:
 
 @cache
 def _parser() -> MarkdownIt:
-    """A parser of blocks alone."""
-    return MarkdownIt("commonmark").enable("table").disable(["inline", "reference"])
+    """A parser of blocks alone. A table is a paragraph to it: its own rule for them can take long."""
+    return MarkdownIt("commonmark").disable(["inline", "reference"])
+
+
+def is_rule(line: str) -> bool:
+    """Whether a line can be the one below the column headings of a table."""
+    return "-" in line and "|" in line and not set(line) - set("|-:+ \t")
 
 
 def _left_out(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:

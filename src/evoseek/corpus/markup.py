@@ -18,7 +18,8 @@ _CAN_BE_HIDDEN = "//template | //dialog[not(@open)] | //*[@hidden and not(@hidde
 _NEVER_HIDDEN = ("html", "head", "body", "main", "article")  # until a script shows them
 _NOT_READ = ("nav", "header", "footer", "form", "aside", "script", "style", "noscript")
 _DRAWN_FORMULA = "//*[@aria-hidden='true'][../*[descendant-or-self::math]]"  # beside the same formula as MathML
-_INLINE = frozenset("a abbr b bdi big cite code em font i ins kbd mark small span strong sub sup tt u var".split())
+_INLINE = ("a", "abbr", "b", "bdi", "big", "cite", "code", "em", "font", "i", "ins", "kbd", "mark", "small", "span")
+_INLINE += ("strong", "sub", "sup", "tt", "u", "var")
 _PLAIN = "//time | //output | //label[not(ancestor::form)]"  # words of a sentence
 _BUTTON = "//button[not(ancestor::form)][parent::p or parent::li or parent::td or parent::dd]"
 _SUFFIX = re.compile(
@@ -198,7 +199,9 @@ def _even_out(table: Any, *, are_first_rows_headings: bool) -> None:
         rows = rows[len(marked) - 1 :]
     texts = [[_text(cell) for cell in row] for row in rows]
     is_column = not marked and len(rows) > 1 and all(row[0].tag == "th" and row[-1].tag == "td" for row in rows)
-    is_first = bool(marked) or (not is_column and _is_first_row_heading(rows, texts, surely=not are_first_rows_headings))
+    is_first = bool(marked) or (
+        not is_column and _is_first_row_heading(rows, texts, surely=not are_first_rows_headings)
+    )
     for number, row in enumerate(rows):
         for cell in row:
             cell.tag = "th" if is_first and not number else "td"

@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
+from evoseek.corpus.markdown import is_rule
 from evoseek.errors import ConfigError
 from evoseek.types import TERM, Document, Passage
 
@@ -79,7 +80,7 @@ def find_tables(text: str) -> Iterator[Table]:
     lines, number = text.split("\n"), 1
     while number < len(lines):
         above, rule = lines[number - 1], lines[number].strip()
-        if "|" not in above or not _is_rule(rule) or _is_rule(above.strip()):
+        if "|" not in above or not is_rule(rule) or is_rule(above):
             number += 1
             continue
         first = number + 1
@@ -87,10 +88,6 @@ def find_tables(text: str) -> Iterator[Table]:
         if number > first:
             rows = [starts[n] for n in range(first, number)]
             yield Table(f"{above.strip()}\n{''.join(rule.split())}", starts[first - 2], [*rows, starts[number] - 1])
-
-
-def _is_rule(line: str) -> bool:
-    return "-" in line and "|" in line and not set(line) - set("|-:+ \t")
 
 
 def _table_at(tables: Sequence[Table], place: int) -> Table | None:

@@ -12,16 +12,17 @@ from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from evoseek.corpus.archives import checked_archive
+from evoseek.corpus.archives import checked_archive, simplified_strings
 from evoseek.corpus.column_headings import LONGEST_NAME, MOST, is_heading
 from evoseek.corpus.decoding import decode
-from evoseek.corpus.formats import Parsed, Row
+from evoseek.corpus.formats import Parsed, Row, warn_of_hidden
 from evoseek.corpus.rows import csv_rows
 from evoseek.errors import DataError
 
 _AMOUNT = re.compile(r"[\d.,]+ \S{1,4}|[A-Z]{3} [\d.,]+")  # "450 EUR", "35 kg"
 _WITHOUT_RESULT = re.compile(rb"(?:</f>|<f[^>]*/>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
 _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*\bref=[\"']([A-Z]{1,3}[1-9]\d*:[A-Z]{1,3}[1-9]\d*)[\"']")
+_ROW, _COLUMN = re.compile(rb"<(?:\w+:)?row\s[^>]*>"), re.compile(rb"<(?:\w+:)?col\s[^>]*>")
 _CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
 _FILLING = re.compile(r'_.|\*.|\[[^\]]*\]|["\\]')  # white space, colours, quotes
 _DIGITS = re.compile(r"[#0?,]*[#0?](?:\.[#0?]{1,10})?")
@@ -52,14 +53,23 @@ def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
         from openpyxl.utils.cell import range_boundaries  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise DataError("xlsx needs an extra: pip install 'evoseek[office]'") from error
-    rows, missing = list[Row](), 0
+    rows, missing, hidden = list[Row](), 0, Counter[str]()
     with checked_archive(data) as archive:
-        book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        book: Any = openpyxl.load_workbook(
+            io.BytesIO(simplified_strings(archive, data)), read_only=True, data_only=True
+        )
+        has_struck = any(font.strike for font in book._fonts)
         for sheet in book.worksheets:
+            if sheet.sheet_state != "visible":
+                hidden["sheet"] += 1
+                continue
             source = archive.read(sheet._worksheet_path)
             missing += len(_WITHOUT_RESULT.findall(source))
             merges: Any = [range_boundaries(match.decode()) for match in _MERGED.findall(source)]
-            rows += table_rows(f"{sheet.title}, ", _merged(_cells(sheet), merges))
+            cells = _merged(_cells(sheet, has_struck), merges)
+            hidden += _hide(cells, source)
+            rows += table_rows(f"{sheet.title}, ", cells)
+    warn_of_hidden(hidden)
     if missing:
         warnings.warn(
             f"formulas without a saved result: {missing:,}; save the file in a spreadsheet program", stacklevel=1
@@ -67,9 +77,40 @@ def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
     return Parsed("", "", rows=tuple(rows))
 
 
-def _cells(sheet: Any) -> list[_Cells]:
+def _cells(sheet: Any, has_struck: bool) -> list[_Cells]:
+    """The values of all cells, without those that are struck out, if the workbook has such."""
     sheet.reset_dimensions()  # the file may claim more rows and columns than it has
-    return [[_shown(cell) for cell in row] for row in sheet.iter_rows()]
+    return [
+        ["" if has_struck and cell.value is not None and cell.font.strike else _shown(cell) for cell in row]
+        for row in sheet.iter_rows()
+    ]
+
+
+def _hide(rows: list[_Cells], source: bytes) -> Counter[str]:
+    """Empty the hidden rows and columns of a sheet, and count those that held something."""
+    hidden = Counter[str]()
+    for row in filter(_is_hidden, _ROW.findall(source)):
+        number = _number(row, b"r")
+        if 0 < number <= len(rows):
+            hidden["row"] += any(rows[number - 1])
+            rows[number - 1] = []
+    width = max(map(len, rows), default=0)
+    for columns in filter(_is_hidden, _COLUMN.findall(source)):
+        for place in range(_number(columns, b"min") - 1, min(_number(columns, b"max"), width)):
+            filled = [cells for cells in rows if place < len(cells) and cells[place]]
+            hidden["column"] += bool(filled)
+            for cells in filled:
+                cells[place] = ""
+    return hidden
+
+
+def _is_hidden(element: bytes) -> bool:
+    return re.search(rb"\shidden=[\"'](?:1|true)[\"']", element) is not None
+
+
+def _number(element: bytes, name: bytes) -> int:
+    found = re.search(rb"\s" + name + rb"=[\"'](\d{1,7})[\"']", element)
+    return int(found[1]) if found else 0
 
 
 def _shown(cell: Any) -> str:

@@ -29,10 +29,10 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.types import Passage
 
-_FORMATS = 7  # raised when the same file gives another text than before
+_FORMATS = 8  # raised when the same file gives another text than before
 _TOLD = 500  # passages between two calls of `progress` in one file
 _READERS = (
-    *("evoseek", "trafilatura", "charset-normalizer", "pypdf", "cryptography"),
+    *("evoseek", "trafilatura", "markdown-it-py", "charset-normalizer", "pypdf", "cryptography"),
     *("markitdown", "mammoth", "python-pptx", "openpyxl"),
 )
 
