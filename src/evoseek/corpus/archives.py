@@ -18,6 +18,7 @@ from typing import Any, BinaryIO
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from evoseek.corpus.formats import HEADING_SIGN, Parsed, heading_sign, joined, simplified_page, title_of, warn_of_hidden
+from evoseek.corpus.hyphens import without_soft_hyphens
 from evoseek.corpus.office_xml import simplify_runs, style_properties
 from evoseek.errors import DataError
 from evoseek.types import Mark
@@ -146,7 +147,7 @@ def _headed(signed: str) -> tuple[str, tuple[Mark, ...]]:
     """A text without signs of headings, with the description of each picture in its place (what is in pictures is not
     read), and its headings."""
     lines, marks, start = list[str](), list[Mark](), 0
-    for line in _PICTURE.sub(r"\1", signed).split("\n"):
+    for line in without_soft_hyphens(_PICTURE.sub(r"\1", signed)).split("\n"):
         plain = HEADING_SIGN.sub("", line)
         if (found := _HEADING.match(plain)) and (plain != line or plain == _NOTES):
             marks.append(Mark(start, heading=found[2].strip(), level=len(found[1])))

@@ -18,8 +18,10 @@ import yaml
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from evoseek.corpus.decoding import bounded_lines, check_encoding, decode
+from evoseek.corpus.hyphens import join_cut_words, without_soft_hyphens
 from evoseek.corpus.markdown import markdown_headings, without_struck_and_hidden
 from evoseek.corpus.markup import simplify
+from evoseek.corpus.page_layout import with_tables
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ConfigError, DataError
 from evoseek.types import TERM, Mark
@@ -94,7 +96,8 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
     """Plain text: it has no title of its own. `encoding` is that of files that are not UTF-8; None: it is guessed."""
-    return Parsed("", *decode(data, encoding))
+    text, guessed = decode(data, encoding)
+    return Parsed("", join_cut_words([text])[0], guessed)
 
 
 def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
@@ -104,7 +107,7 @@ def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
     front, text = _split_front_matter(text)
     named = next((value for key, value in front.items() if key.lower() == "title"), "")
     title = named if isinstance(named, str) and named not in ("null", "~") else ""
-    text, hidden = without_struck_and_hidden(text)
+    text, hidden = without_struck_and_hidden(without_soft_hyphens(text))
     warn_of_hidden({"comment": hidden})
     marks = tuple(markdown_headings(text))
     return Parsed(title_of(title, marks), text, guessed, marks)
@@ -198,6 +201,8 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
     warn_of_hidden({"element": simplify(tree)})
     _prepare(tree)
     title = tree.findtext(".//title")
+    for piece in tree.xpath("//text()[contains(., '\u00ad')]"):
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", without_soft_hyphens(piece))
     headings = {" ".join("".join(each.itertext()).split()): _level(each) for each in tree.xpath(_HTML_HEADINGS)}
     _sign_headings(tree)
     pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
@@ -327,7 +332,20 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
     if bare := [str(number) for number, text in enumerate(texts, start=1) if not text.strip()]:
         shown = ", ".join(bare[:_LISTED]) + (", ..." if len(bare) > _LISTED else "")
         warnings.warn(f"PDF pages without text: {len(bare):,} of {len(texts):,} (page {shown})", stacklevel=1)
-    return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in enumerate(texts, start=1)))
+    texts, in_columns = with_tables(texts, list(map(_layout, reader.pages)))
+    if in_columns:
+        shown = ", ".join(map(str, in_columns[:_LISTED])) + (", ..." if len(in_columns) > _LISTED else "")
+        warnings.warn(f"PDF pages in columns, put one after the other: page {shown}", stacklevel=1)
+    pages = enumerate(join_cut_words(texts), start=1)
+    return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in pages))
+
+
+def _layout(page: Any) -> str:
+    """The text of a page with its words spaced as on paper; "" if that cannot be made."""
+    try:
+        return page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)
+    except Exception:  # of fonts and the like; the text itself was read
+        return ""
 
 
 _SHOWN = ("From", "To", "Cc", "Date")

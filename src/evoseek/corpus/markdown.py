@@ -23,10 +23,10 @@ def markdown_headings(text: str) -> Iterator[Mark]:
     starts = _starts(text)
     tokens = _tokens(text)
     for token, content in pairwise(tokens):
-        is_heading = token.type == "heading_open" and token.level == 0 and token.map
-        heading = " ".join(content.content.split())
-        if is_heading and heading and not any(map(is_rule, content.content.split("\n"))):
-            yield Mark(starts[token.map[0]], heading=heading, level=int(token.tag[1]))
+        if token.type == "heading_open" and token.level == 0 and token.map:
+            heading = " ".join(content.content.split())
+            if heading and not any(map(is_rule, content.content.split("\n"))):  # below a table
+                yield Mark(starts[token.map[0]], heading=heading, level=int(token.tag[1]))
 
 
 def without_struck_and_hidden(text: str) -> tuple[str, int]:

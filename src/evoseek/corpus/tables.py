@@ -16,6 +16,7 @@ from evoseek.corpus.archives import checked_archive, simplified_strings
 from evoseek.corpus.column_headings import LONGEST_NAME, MOST, is_heading
 from evoseek.corpus.decoding import decode
 from evoseek.corpus.formats import Parsed, Row, warn_of_hidden
+from evoseek.corpus.hyphens import without_soft_hyphens
 from evoseek.corpus.rows import csv_rows
 from evoseek.errors import DataError
 
@@ -166,7 +167,8 @@ def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> 
 def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[Row]:
     """The rows that are not empty, each by itself and with its number from 1: a line `column heading: value` for each
     cell, and for a title the value that names it, "" where none does."""
-    rows = [(number, [" ".join(cell.split()) for cell in row]) for number, row in enumerate(table, start=1)]
+    texts = ([" ".join(without_soft_hyphens(cell).split()) for cell in row] for row in table)
+    rows = list(enumerate(texts, start=1))
     for block in _tables([_Numbered(number, cells) for number, cells in rows if any(cells)]):
         naming = _naming_column([row.cells for row in block.rows])
         for number, cells in block.rows:
