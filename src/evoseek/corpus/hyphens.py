@@ -14,6 +14,8 @@ _CUT = re.compile(rf"(?<![\w-]){_PART}[-\u2010]\n[ \t]{{0,99}}{_PART}(?![\w-])([
 _SOFT = re.compile("\u00ad(?:[ \t]{0,99}\n[ \t]{0,99})?")
 _WORD = re.compile(rf"{_LETTERS}+(?:[-\u2010]{_LETTERS}+)*")
 _AFTER_SUSPENDED = frozenset(("and", "or", "to", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "en", "of"))
+_FIRST = "an any be every for here him how in into it no on out over some them there to under up what when where who with"
+_NO_COMPOUND = frozenset(_FIRST.split(" "))  # inside, without, another
 _WITH_COMPOUNDS = ("English", "French", "Portuguese")  # languages in which common words make compounds with hyphens
 
 
@@ -43,7 +45,8 @@ def join_cut_words(texts: Sequence[str]) -> list[str]:
         if parts[1] in _AFTER_SUSPENDED:
             return match[0]
         are_words = all(part in known for part in parts) or any(words.issuperset(parts) for words in _common())
-        return f"{first}{'-' if '-'.join(parts) in known or are_words else ''}{second}{signs}\n"
+        is_compound = "-".join(parts) in known or (are_words and parts[0] not in _NO_COMPOUND)
+        return f"{first}{'-' if is_compound else ''}{second}{signs}\n"
 
     return [_CUT.sub(joined, text) for text in texts]
 

@@ -41,7 +41,7 @@ def without_struck_and_hidden(text: str) -> tuple[str, int]:
         for start, stop in _left_out(text, begin, starts[last]):
             comments += text.startswith("<!--", start)
             pieces.append(text[end:start])
-            end = stop
+            end = stop + (text[start - 1 : start] in ("", " ", "\n") and text[stop : stop + 1] == " ")
     return "".join([*pieces, text[end:]]), comments
 
 

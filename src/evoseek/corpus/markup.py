@@ -18,8 +18,10 @@ _CAN_BE_HIDDEN = "//template | //dialog[not(@open)] | //*[@hidden and not(@hidde
 _NEVER_HIDDEN = ("html", "head", "body", "main", "article")  # until a script shows them
 _NOT_READ = ("nav", "header", "footer", "form", "aside", "script", "style", "noscript")
 _DRAWN_FORMULA = "//*[@aria-hidden='true'][../*[descendant-or-self::math]]"  # beside the same formula as MathML
-_INLINE = ("a", "abbr", "b", "bdi", "big", "cite", "code", "em", "font", "i", "ins", "kbd", "mark", "small", "span")
-_INLINE += ("strong", "sub", "sup", "tt", "u", "var")
+_INLINE = (
+    *("a", "abbr", "b", "bdi", "big", "cite", "code", "em", "font", "i", "ins", "kbd", "mark", "small", "span"),
+    *("strong", "sub", "sup", "tt", "u", "var"),
+)
 _PLAIN = "//time | //output | //label[not(ancestor::form)]"  # words of a sentence
 _BUTTON = "//button[not(ancestor::form)][parent::p or parent::li or parent::td or parent::dd]"
 _SUFFIX = re.compile(

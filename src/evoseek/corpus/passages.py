@@ -73,7 +73,7 @@ class Table(NamedTuple):
 
 
 def find_tables(text: str) -> Iterator[Table]:
-    """The tables of Markdown or Org mode that have a row of headings and a rule below it."""
+    """The tables of Markdown or Org mode that have a row of headings, most of them not empty, and a rule below it."""
     if "|" not in text:
         return
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
@@ -85,7 +85,8 @@ def find_tables(text: str) -> Iterator[Table]:
             continue
         first = number + 1
         number = next((n for n in range(first, len(lines)) if "|" not in lines[n]), len(lines))
-        if number > first:
+        names = [name.strip() for name in above.strip().strip("|").split("|")]
+        if number > first and 2 * sum(map(bool, names)) > len(names):
             rows = [starts[n] for n in range(first, number)]
             yield Table(f"{above.strip()}\n{''.join(rule.split())}", starts[first - 2], [*rows, starts[number] - 1])
 
