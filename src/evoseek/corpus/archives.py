@@ -32,6 +32,7 @@ _TITLE_PARAGRAPH = "//*[local-name()='p'][*/*[local-name()='pStyle'][@*[local-na
 _ENTITIES = re.compile(rb"<!ENTITY", re.IGNORECASE)
 _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 _SLIDE_PART = re.compile(r"ppt/(?:slides|notesSlides)/[^/]+\.xml")
+_TEXTS_OF_WORKBOOK = re.compile(r"xl/(?:sharedStrings|worksheets/[^/]+)\.xml")
 _WORDS = ("word/document.xml", "word/footnotes.xml", "word/endnotes.xml")
 _STYLES = "word/styles.xml"
 _HEADING = re.compile(r" {0,3}(#{1,6}) +(.*)")
@@ -105,9 +106,9 @@ def _simplified(archive: zipfile.ZipFile, parts: Sequence[str], styles: Mapping[
 
 def simplified_strings(archive: zipfile.ZipFile, data: bytes) -> bytes:
     """A workbook whose texts are without words that are struck out, and have raised and lowered ones in their line."""
-    parts = [name for name in archive.namelist() if name.endswith("sharedStrings.xml")]
-    is_plain = not any(sign in archive.read(name) for name in parts for sign in (b"strike", b"vertAlign"))
-    return data if is_plain else _simplified(archive, parts, {})[0]
+    texts = [name for name in archive.namelist() if _TEXTS_OF_WORKBOOK.fullmatch(name)]
+    parts = [name for name in texts if any(sign in archive.read(name) for sign in (b"strike", b"vertAlign"))]
+    return _simplified(archive, parts, {})[0] if parts else data
 
 
 def _named(archive: zipfile.ZipFile) -> str:

@@ -14,7 +14,9 @@ _CUT = re.compile(rf"(?<![\w-]){_PART}[-\u2010]\n[ \t]{{0,99}}{_PART}(?![\w-])([
 _SOFT = re.compile("\u00ad(?:[ \t]{0,99}\n[ \t]{0,99})?")
 _WORD = re.compile(rf"{_LETTERS}+(?:[-\u2010]{_LETTERS}+)*")
 _AFTER_SUSPENDED = frozenset(("and", "or", "to", "und", "oder", "bzw", "sowie", "bis", "et", "ou", "en", "of"))
-_FIRST = "an any be every for here him how in into it no on out over some them there to under up what when where who with"
+_FIRST = (
+    "an any be every for here him how in into it no on out over some them there to under up what when where who with"
+)
 _NO_COMPOUND = frozenset(_FIRST.split(" "))  # inside, without, another
 _WITH_COMPOUNDS = ("English", "French", "Portuguese")  # languages in which common words make compounds with hyphens
 

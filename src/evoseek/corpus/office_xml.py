@@ -31,6 +31,8 @@ def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
         is_hidden, before, paragraph = _HIDDEN in on, paragraph, run.getparent()
         hidden += is_hidden and not (was_hidden and before is paragraph)
         was_hidden = is_hidden
+        for switch in [each for name in _FLAGS for each in run.iterfind(f"{{*}}rPr/{{*}}{name}")]:
+            switch.getparent().remove(switch)  # one that is off is on to some programs
         if on:
             _remove(run)
         elif write := {"superscript": raised, "subscript": lowered}.get(_take_position(run)):
