@@ -77,6 +77,54 @@ def test_a_folder_gives_sorted_documents_with_relative_ids_and_titles(tmp_path: 
     assert report.other_types == {".css": 1}
 
 
+LEFTOVERS = (
+    *(
+        "~$budget.xlsx",
+        "~$note.docx",
+        ".~lock.note.docx#",
+        ".#note.md",
+        "#note.md#",
+        "note.md~",
+        ".note.md.swp",
+        ".swp",
+    ),
+    *("._note.md", ".DS_Store", "Thumbs.db", "desktop.ini"),
+)
+
+
+@pytest.mark.parametrize("name", LEFTOVERS)
+def test_what_programs_leave_behind_is_passed_over_silently(tmp_path: Path, name: str) -> None:
+    write(tmp_path, note__md="Kalo.")
+    (tmp_path / name).write_bytes(b"\x00\x01left")
+    documents, report = read(tmp_path)
+    assert list(documents) == ["note.md"]
+    assert (report.skipped_count, report.other_types) == (0, {})
+
+
+@pytest.mark.parametrize("name", ["$5.md", "~note.md", "note~1.md", "#1.md", "lock.md", ".note.md", "a.swap.md"])
+def test_other_names_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("Kalo.")
+    assert list(read(tmp_path)[0]) == [name]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
+@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.csv", "a.html"])
+def test_utf_16_without_a_byte_order_mark_is_read(tmp_path: Path, encoding: str, name: str) -> None:
+    text = "Größe;Stadt\r\n12 €;Köln\r\n" if name == "a.csv" else "<body><p>Die Größe von Köln, 12 €.</p></body>"
+    (tmp_path / name).write_bytes(text.encode(encoding))
+    documents, report = read(tmp_path)
+    assert "Köln" in "".join(document.text for document in documents.values())
+    assert not report.skipped
+
+
+@pytest.mark.parametrize(
+    "data", [b"\0\1" * 50, b"a\0b\0\0\0", b"ab\0" * 9, os.urandom(64) + b"\0" * 64, b"a\0b\0c\0\1\0"]
+)
+def test_other_bytes_with_zeros_are_binary(data: bytes) -> None:
+    with pytest.raises(DataError, match="binary"):
+        decode(data)
+
+
 def test_html_keeps_the_main_text_and_drops_scripts(tmp_path: Path) -> None:
     body = "".join(f"<p>Paragraph number {n} tells at some length about the city of Kalo.</p>" for n in range(9))
     write(tmp_path, long__html=f"<html><body><script>var x = 1;</script><article>{body}</article></body></html>")

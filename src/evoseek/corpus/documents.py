@@ -34,7 +34,7 @@ _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 
 SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
 _LEFTOVER = re.compile(
-    r"~\$.+|\.~lock\..+#|\.#.+|#.+#|.+~|\.(?:.+)?\.sw[a-p]|\._.+|\.DS_Store|Thumbs\.db|desktop\.ini", re.I
+    r"~\$.+|\.~lock\..+#|\.#.+|#.+#|.+~|\.(?:.+\.)?sw[a-p]|\._.+|\.DS_Store|Thumbs\.db|desktop\.ini", re.I
 )
 _MAX_ID_CHARACTERS = 1_000
 _TOLD = 500  # lines or messages after which the report gets the position

@@ -165,7 +165,7 @@ def _spans(text: str, outline: _Outline, tables: Sequence[Table], max_words: int
         return
     borders = _borders(text, words, outline)
     starts = [start for start, _ in words]
-    _keep_rows(borders, starts, tables)
+    _keep_rows(borders, starts, tables, max_words)
     ends = [number for number, kind in enumerate(borders, start=1) if kind == _SECTION] + [len(words)]
     first = 0
     for end in ends:
@@ -190,10 +190,14 @@ def _borders(text: str, words: list[tuple[int, int]], outline: _Outline) -> list
     return borders
 
 
-def _keep_rows(borders: list[int], starts: list[int], tables: Sequence[Table]) -> None:
-    """Make a cut within a row of a table, or between its headings and the first row, the last choice."""
+def _keep_rows(borders: list[int], starts: list[int], tables: Sequence[Table], max_words: int) -> None:
+    """Make a cut within a row of a table the last choice, and so one between its headings and the first row, if these
+    fit together."""
     for table in tables:
-        for start, end in pairwise([table.start, *table.rows[1:]]):
+        ends = table.rows[1:]
+        if bisect_left(starts, ends[0]) - bisect_left(starts, table.start) > max_words:
+            ends = table.rows
+        for start, end in pairwise([table.start, *ends]):
             first, last = bisect_left(starts, start), bisect_left(starts, end) - 1
             borders[first:last] = [_WITHIN_ROW if border else _NO_BORDER for border in borders[first:last]]
 
