@@ -33,6 +33,7 @@ from evoseek.corpus.markdown import markdown_headings, without_struck_and_hidden
         ("---\n\n# A", ["A"]),
         ("A `code` *b*\n---", ["A `code` *b*"]),
         ("#\n# A", ["A"]),
+        ("> # quoted\n\n- # item\n\n# A", ["A"]),
     ],
 )
 def test_headings_are_those_of_the_blocks_of_a_text(text: str, headings: list[str]) -> None:
