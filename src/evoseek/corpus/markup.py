@@ -29,7 +29,7 @@ _SUFFIX = re.compile(
 )
 _SIMPLE = re.compile(r"[+\-−–]?\w+(?:[.,]\w+)*")
 _LAST_WORD = re.compile(r"\w+\Z")
-_MOST_CELLS = 200_000  # of a table whose spanning cells are repeated
+_MOST_CELLS = 100_000  # of a table; further ones that span are not repeated
 
 
 def simplify(tree: Any, *, are_first_rows_headings: bool = False) -> int:
@@ -254,21 +254,22 @@ def _spread(rows: Sequence[Any]) -> list[list[Any]]:
     """The cells of each row, with a copy of a cell that spans in each place, but for one that is alone in its row."""
     own = [[cell for cell in row if cell.tag in ("td", "th")] for row in rows]
     width = max(map(len, own), default=0)
-    is_too_large = width * len(rows) > _MOST_CELLS
+    room = _MOST_CELLS
     found, below = list[list[Any]](), dict[int, tuple[Any, int]]()
     for number, (row, cells) in enumerate(zip(rows, own, strict=True)):
         line, queue = list[Any](), deque(cells)
         while queue or len(line) in below:
             cell, down = below.pop(len(line), (None, 0))
-            across = 1
-            if cell is None:
+            across, is_next = 1, cell is None
+            if is_next:
                 cell = queue.popleft()
-                down = 1 if is_too_large else _span(cell, "rowspan", len(rows) - number)
-                across = 1 if is_too_large or len(cells) == 1 else _span(cell, "colspan", width)
-            for _ in range(across):
-                if down > 1:
+                down = _span(cell, "rowspan", len(rows) - number)
+                across = 1 if len(cells) == 1 else _span(cell, "colspan", width)
+            for copy in range(across if room > 0 else 1):
+                room -= 1
+                if down > 1 and room > 0:
                     below[len(line)] = (cell, down - 1)
-                line.append(_placed(row, line, cell))
+                line.append(cell if is_next and not copy else _copied(row, line, cell))
         found += [line] if line else []
     return found
 
@@ -281,10 +282,8 @@ def _span(cell: Any, name: str, most: int) -> int:
     return max(1, min(number or most, most))
 
 
-def _placed(row: Any, line: list[Any], cell: Any) -> Any:
-    """The cell behind the others of its row: itself if it stands there, else a copy."""
-    if cell.getparent() is row and cell not in line:
-        return cell
+def _copied(row: Any, line: list[Any], cell: Any) -> Any:
+    """A copy of a cell behind the others of its row."""
     copy = deepcopy(cell)
     copy.tail = None
     if line:

@@ -9,6 +9,8 @@ Where words stand is seen in a second text of the page, whose lines are spaced a
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -126,14 +128,13 @@ def _assigned(columns: list[tuple[int, int]], cells: Sequence[tuple[int, int, st
 
 def _places(lines: Sequence[str], layout: Sequence[str]) -> list[tuple[str, int]]:
     """The lines of the second text with the places of the same lines in the first, without those that it has not."""
-    keys = ["".join(line.split()) for line in lines]
-    found, following = list[tuple[str, int]](), 0
+    places = defaultdict[str, list[int]](list)
+    for number, line in enumerate(lines):
+        places["".join(line.split())].append(number)
+    found, last = list[tuple[str, int]](), -1
     for line in layout:
-        key = "".join(line.split())
-        if not key:
-            continue
-        place = next((n for n in range(following, len(keys)) if keys[n] == key), None)
-        if place is not None:
-            found.append((line.expandtabs(), place))
-            following = place + 1
+        own = places.get("".join(line.split()), []) if line.strip() else []
+        if (after := bisect_right(own, last)) < len(own):
+            last = own[after]
+            found.append((line.expandtabs(), last))
     return found
