@@ -239,7 +239,7 @@ class CorpusPassages:
                     progress(number, len(self._files), f"{count:,} passages{share}")
                 count += 1
                 source.passages += 1
-                source.words += count_words(passage.text)
+                source.words += count_words(passage.own_text)
                 seen.add(passage.document_id)
                 yield passage
             _record(source, report)
