@@ -107,24 +107,6 @@ def test_other_names_are_read(tmp_path: Path, name: str) -> None:
     assert list(read(tmp_path)[0]) == [name]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-16-be"])
-@pytest.mark.parametrize("name", ["a.txt", "a.md", "a.csv", "a.html"])
-def test_utf_16_without_a_byte_order_mark_is_read(tmp_path: Path, encoding: str, name: str) -> None:
-    text = "Größe;Stadt\r\n12 €;Köln\r\n" if name == "a.csv" else "<body><p>Die Größe von Köln, 12 €.</p></body>"
-    (tmp_path / name).write_bytes(text.encode(encoding))
-    documents, report = read(tmp_path)
-    assert "Köln" in "".join(document.text for document in documents.values())
-    assert not report.skipped
-
-
-@pytest.mark.parametrize(
-    "data", [b"\0\1" * 50, b"a\0b\0\0\0", b"ab\0" * 9, os.urandom(64) + b"\0" * 64, b"a\0b\0c\0\1\0"]
-)
-def test_other_bytes_with_zeros_are_binary(data: bytes) -> None:
-    with pytest.raises(DataError, match="binary"):
-        decode(data)
-
-
 def test_html_keeps_the_main_text_and_drops_scripts(tmp_path: Path) -> None:
     body = "".join(f"<p>Paragraph number {n} tells at some length about the city of Kalo.</p>" for n in range(9))
     write(tmp_path, long__html=f"<html><body><script>var x = 1;</script><article>{body}</article></body></html>")

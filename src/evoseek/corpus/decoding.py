@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import os
-import re
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
@@ -25,7 +24,6 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-_CONTROL = re.compile(r"[\0-\x08\x0e-\x1f]")
 _SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
 _LATER_BYTES = bytes(range(0x30, 0x100))  # of which a character of several bytes has its second and later ones
 
@@ -83,7 +81,6 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
     """
     marked, guessed = next((name for mark, name in _MARKS if data.startswith(mark)), ""), ""
-    marked = marked or _unmarked(data)
     if not marked and b"\0" in data:
         raise DataError("binary: holds NUL bytes")
     text = _text(data, marked or "utf-8")
@@ -102,17 +99,6 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     if "\0" in text:
         raise DataError("binary: holds NUL characters")
     return well_formed(text).replace("\r\n", "\n").replace("\r", "\n"), guessed
-
-
-def _unmarked(data: bytes) -> str:
-    """The kind of UTF-16 that a text without a byte order mark is in, as the zeros of its Latin letters show, else
-    ""."""
-    begin = data[:_SAMPLE]
-    low, high = begin[::2].count(0), begin[1::2].count(0)
-    name = "utf-16-le" if high > 20 * low else "utf-16-be" if low > 20 * high else ""
-    is_letters = bool(name) and 10 * max(low, high) > len(begin)
-    text = _text(data, name) if is_letters and len(data) % 2 == 0 else None
-    return name if text is not None and not _CONTROL.search(text) else ""
 
 
 def _samples(data: bytes) -> Sequence[bytes]:
