@@ -144,6 +144,11 @@ def test_the_first_row_of_a_plain_table_of_word_is_its_headings() -> None:
     assert "When was the depot Tarnby opened?" in {cloze.question for cloze in tabled(passages)}
 
 
+def test_a_table_of_two_columns_of_word_has_headings_too() -> None:
+    text = parse_docx(word_table((("Depot", "Manager"), ("Aalby", "Ada Birk"), ("Corrin", "Eli Voss")))).text
+    assert "| Depot | Manager |\n| --- | --- |\n| Aalby |" in text
+
+
 @pytest.mark.parametrize(
     "rows",
     [
