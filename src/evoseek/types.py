@@ -81,7 +81,8 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a document: `text` equals the document's text[start:end]. `score` is set by a search engine.
+    """A piece of a document: `text` ends with the document's text[start:end], and has nothing before that but the
+    column headings of a table that it begins within. `score` is set by a search engine.
 
     `file`, `page` and `heading` say where all of it stands, so that a reader finds it again: the path within the
     corpus, the page of a PDF or slide of a presentation (from 1), and the nearest heading, or the row of a table. None
@@ -107,6 +108,11 @@ class Passage:
         is_said = heading in self.title or heading in self.text[: len(heading) + _SIGNS]
         shown = "" if is_said or self.is_row else shorten(heading, _LONGEST_HEADING, placeholder=" ...")
         return ": ".join(filter(None, (self.title, shown)))
+
+    @property
+    def own_text(self) -> str:
+        """The document's text[start:end], without column headings that are repeated."""
+        return self.text[-(self.end - self.start) :] if self.end > self.start else self.text
 
     @property
     def is_row(self) -> bool:

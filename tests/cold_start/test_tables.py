@@ -40,12 +40,10 @@ def test_each_cell_is_asked_for_by_its_row_and_its_column():
     }
 
 
-def test_a_row_without_the_headings_of_its_columns_is_not_asked_about():
-    """Whoever reads its passage cannot tell what the number is."""
+def test_a_row_of_a_table_that_is_cut_is_asked_about_below_the_headings_of_its_columns():
     rows = table("Depot | Vehicles", *(f"Brill {letter} | {n}" for n, letter in enumerate("ABCDEFGH", 11)))
-    found = asked(rows, max_words=20)
-    assert 0 < len(found) < 8
     assert len(asked(rows)) == 8
+    assert asked(rows, max_words=20) == asked(rows)
 
 
 @pytest.mark.parametrize(

@@ -77,6 +77,36 @@ def test_a_folder_gives_sorted_documents_with_relative_ids_and_titles(tmp_path: 
     assert report.other_types == {".css": 1}
 
 
+LEFTOVERS = (
+    *(
+        "~$budget.xlsx",
+        "~$note.docx",
+        ".~lock.note.docx#",
+        ".#note.md",
+        "#note.md#",
+        "note.md~",
+        ".note.md.swp",
+        ".swp",
+    ),
+    *("._note.md", ".DS_Store", "Thumbs.db", "desktop.ini"),
+)
+
+
+@pytest.mark.parametrize("name", LEFTOVERS)
+def test_what_programs_leave_behind_is_passed_over_silently(tmp_path: Path, name: str) -> None:
+    write(tmp_path, note__md="Kalo.")
+    (tmp_path / name).write_bytes(b"\x00\x01left")
+    documents, report = read(tmp_path)
+    assert list(documents) == ["note.md"]
+    assert (report.skipped_count, report.other_types) == (0, {})
+
+
+@pytest.mark.parametrize("name", ["$5.md", "~note.md", "note~1.md", "#1.md", "lock.md", ".note.md", "a.swap.md"])
+def test_other_names_are_read(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("Kalo.")
+    assert list(read(tmp_path)[0]) == [name]
+
+
 def test_html_keeps_the_main_text_and_drops_scripts(tmp_path: Path) -> None:
     body = "".join(f"<p>Paragraph number {n} tells at some length about the city of Kalo.</p>" for n in range(9))
     write(tmp_path, long__html=f"<html><body><script>var x = 1;</script><article>{body}</article></body></html>")

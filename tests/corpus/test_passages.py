@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.corpus.passages import split_document
+from evoseek.corpus.passages import count_words, split_document
 from evoseek.errors import ConfigError
 from evoseek.types import TERM, Document, Mark, Passage
 
@@ -205,3 +205,66 @@ def test_every_text_is_cited_under_a_heading_that_it_has(lines: list[str]) -> No
     for passage in passages:
         headings = [names for start, names in under.items() if passage.start <= start < passage.end]
         assert all(passage.heading in names if passage.heading else True for names in headings)
+
+
+CELLS = st.text("ab. 12", max_size=12).map(str.strip)
+TABLES = st.tuples(
+    st.sampled_from(["", "Before it. All of it.\n\n", "# Pumps\n\n"]),
+    st.lists(st.tuples(CELLS, CELLS, CELLS), min_size=1, max_size=30),
+    st.sampled_from(["|---|---|---|", "| --- | :---: | --- |", "|---+---+---|"]),
+    st.sampled_from(["", "\n\nAfter it. All of it.", "\n\n| Other | Name |\n|---|---|\n| x | y |"]),
+)
+HEADINGS = "| Model | Maximum pressure | Note |"
+
+
+@given(TABLES, st.integers(1, 40))
+def test_every_passage_with_rows_has_their_headings_and_rows_that_fit_are_whole(
+    table: tuple[str, list[tuple[str, str, str]], str, str], max_words: int
+) -> None:
+    before, cells, rule, after = table
+    rows = [f"| {' | '.join(row)} |" for row in cells]
+    text = "\n".join([f"{before}{HEADINGS}", rule, *rows]) + after
+    passages = split_document(Document("d", "T", text), max_words=max_words)
+    first = len(before) + len(HEADINGS) + len(rule) + 2
+    end, last = 0, first + sum(len(row) + 1 for row in rows) - 1
+    needed = count_words(f"{HEADINGS}\n{''.join(rule.split())}")
+    for passage in passages:
+        assert passage.own_text == text[passage.start : passage.end]
+        assert text[end : passage.start].strip() == ""
+        assert 1 <= count_words(passage.own_text) <= max_words
+        assert count_words(passage.text) <= max_words + needed
+        end = passage.end
+        if first <= passage.start < last and needed <= max_words:
+            assert passage.text == f"{HEADINGS}\n{''.join(rule.split())}\n{passage.own_text}"
+        is_cut = passage.end < last and text[passage.end : passage.end + 1] != "\n"
+        if first < passage.end and is_cut and passage.end < len(text):
+            row = text.rindex("\n", 0, passage.end) + 1
+            assert count_words(text[row:].split("\n")[0]) > max_words or passage.start > row
+    assert text[end:].strip() == ""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "a | b\nc | d\n" * 30,  # no rule
+        "|  |  |\n|---|---|\n" + "| a | b |\n" * 30,  # empty headings
+        "| a |\n---\n" + "| b |\n" * 30,
+        "|---|---|\n|---|---|\n" * 30,
+    ],
+)
+def test_what_is_no_table_with_headings_has_none_repeated(text: str) -> None:
+    passages = split_document(Document("d", "T", text), max_words=20)
+    assert len(passages) > 1
+    assert all(passage.text == passage.own_text for passage in passages)
+
+
+def test_a_table_that_fits_is_as_it_was() -> None:
+    text = f"{HEADINGS}\n|---|---|---|\n| a | b | c |"
+    assert texts(text, 100) == [text]
+
+
+def test_sentences_within_cells_are_no_ends_of_passages() -> None:
+    row = "| 1 | Close it. Wait for it. Open it. | Call them. Ask them. |\n"
+    found = texts("| Step | What to do | If it fails |\n|---|---|---|\n" + row * 12, 50)
+    assert len(found) > 3
+    assert all(text.endswith("Ask them. |") and text.startswith("| Step |") for text in found)

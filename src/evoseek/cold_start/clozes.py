@@ -262,7 +262,7 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
     for passage in passages:
         gap = passage.start - passages[0].start - len(text)
         text += "\n\n" if gap < 0 else "\n" * gap
-        places.append((len(text), len(text) + len(passage.text)))
+        places.append((len(text), len(text) + len(passage.own_text)))
         text += _with_heading_apart(passage)
     text = HEADING.sub("\\1\f", text)
     start = 0
@@ -279,8 +279,8 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
 
 def _with_heading_apart(passage: Passage) -> str:
     """The text, a form feed for the white space after the heading that it begins with."""
-    heading = r"\s+".join(map(re.escape, (passage.heading or "").split()))
-    return re.sub(rf"\A(\W{{0,{_SIGNS}}}{heading})\s(?=\s*[A-Z])", "\\1\f", passage.text) if heading else passage.text
+    heading, text = r"\s+".join(map(re.escape, (passage.heading or "").split())), passage.own_text
+    return re.sub(rf"\A(\W{{0,{_SIGNS}}}{heading})\s(?=\s*[A-Z])", "\\1\f", text) if heading else text
 
 
 def _is_of(sentence: str, name: str) -> bool:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
@@ -32,6 +33,9 @@ _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 """What a file of many documents is divided into."""
 
 SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
+_LEFTOVER = re.compile(
+    r"~\$.+|\.~lock\..+#|\.#.+|#.+#|.+~|\.(?:.+\.)?sw[a-p]|\._.+|\.DS_Store|Thumbs\.db|desktop\.ini", re.I
+)
 _MAX_ID_CHARACTERS = 1_000
 _TOLD = 500  # lines or messages after which the report gets the position
 
@@ -52,8 +56,9 @@ class CorpusFile:
 
 
 def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Iterator[CorpusFile]:
-    """The files that there is a reader for, in order; the others are counted in `report`. Raises ConfigError for an
-    unknown encoding, DataError if there is nothing at `path`."""
+    """The files that there is a reader for, in order; the others are counted in `report`, but for what programs leave
+    behind while they edit a file. Raises ConfigError for an unknown encoding, DataError if there is nothing at `path`.
+    """
     if encoding is not None:
         check_encoding(encoding)
     try:
@@ -62,6 +67,8 @@ def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Itera
                 f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}."
             )
         for file in find_files(path, report):
+            if _LEFTOVER.fullmatch(file.path.name):
+                continue
             if file.suffix in SUFFIXES:
                 yield file
             else:

@@ -12,10 +12,16 @@ from email.message import EmailMessage, MIMEPart
 from email.policy import EmailPolicy
 from typing import Any, BinaryIO, NamedTuple, cast
 
+import lxml.html
 import trafilatura
 import yaml
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
 
 from evoseek.corpus.decoding import bounded_lines, check_encoding, decode
+from evoseek.corpus.hyphens import join_cut_words, without_soft_hyphens
+from evoseek.corpus.markdown import markdown_headings, without_struck_and_hidden
+from evoseek.corpus.markup import simplify
+from evoseek.corpus.page_layout import with_tables
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ConfigError, DataError
 from evoseek.types import TERM, Mark
@@ -26,8 +32,6 @@ try:
 except ImportError:
     pypdf = None
 
-_HEADING = re.compile(r" {0,3}(#{1,6})[ \t]+(.*)")
-_UNDERLINE = re.compile(r" {0,3}(=+|-+)[ \t]*$")
 _ADORNMENT = re.compile(r"([^\w\s])\1{2,}[ \t]*$")
 _ORG_HEADING = re.compile(r"(\*+) +(?:(?:TODO|DONE) +)?(.*?)(?: +:[\w@#%:]+:)?[ \t]*$")
 _ORG_TITLE = re.compile(r"^#\+TITLE:(.*)$", re.IGNORECASE | re.MULTILINE)
@@ -35,7 +39,6 @@ _NO_TITLES = ("", "(anonymous)", "anonymous", "untitled", "untitled document", "
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
 _LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
 _ELEMENT = re.compile(r"<[a-z]\w*[\s/>]", re.IGNORECASE)
-_FENCE = re.compile(r" {0,3}(```|~~~)")
 _DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
 _LISTED = 10  # pages
 _HEAD = 4096  # bytes in which a page declares its encoding
@@ -48,7 +51,7 @@ _HTML_HEADINGS = f"//h1|//h2|//h3|//h4|//h5|//h6|//dt|{_BOLD}"
 """Terms of lists are headings of what is said of them, and so are paragraphs of a few words in
 bold."""
 _MAIN = "//main|//article|//*[@role='main']"
-_HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while trafilatura takes out the main text
+HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while a library turns a page into text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
@@ -93,18 +96,28 @@ def _lines(text: str) -> Iterator[tuple[int, str]]:
 
 def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
     """Plain text: it has no title of its own. `encoding` is that of files that are not UTF-8; None: it is guessed."""
-    return Parsed("", *decode(data, encoding))
+    text, guessed = decode(data, encoding)
+    return Parsed("", join_cut_words([text])[0], guessed)
 
 
 def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
     """Markdown as it is written, titled by its front matter or else by its heading of level 1. Front matter (settings
-    in YAML between two lines `---` at the top) is left out of the text."""
+    in YAML between two lines `---` at the top), what is struck out and comments are left out of the text."""
     text, guessed = decode(data, encoding)
     front, text = _split_front_matter(text)
     named = next((value for key, value in front.items() if key.lower() == "title"), "")
     title = named if isinstance(named, str) and named not in ("null", "~") else ""
+    text, hidden = without_struck_and_hidden(without_soft_hyphens(text))
+    warn_of_hidden({"comment": hidden})
     marks = tuple(markdown_headings(text))
     return Parsed(title_of(title, marks), text, guessed, marks)
+
+
+def warn_of_hidden(counts: Mapping[str, int]) -> None:
+    """Report the number of hidden parts of each kind that were left out of a file, if there are any."""
+    found = [f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count]
+    if found:
+        warnings.warn(f"hidden parts left out: {', '.join(found)}", stacklevel=1)
 
 
 def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
@@ -174,21 +187,6 @@ def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
     return cast("Mapping[str, object]", names), rest
 
 
-def markdown_headings(text: str) -> Iterator[Mark]:
-    """The headings of a Markdown text, without those in code blocks."""
-    fenced, previous = False, Mark(0)
-    for start, line in _lines(text):
-        if _FENCE.match(line):
-            fenced = not fenced
-        elif not fenced:
-            match = _HEADING.match(line)
-            if match and (heading := match[2].rstrip(" \t").rstrip("#").rstrip(" \t")):
-                yield Mark(start, heading=heading, level=len(match[1]))
-            elif previous.heading and (underline := _UNDERLINE.match(line)):
-                yield replace(previous, level=1 if underline[1][0] == "=" else 2)
-        previous = Mark(start, heading="" if fenced else line.strip())
-
-
 def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
     """The main text of a page, by trafilatura; of a page in which that finds nothing, all text that is shown.
 
@@ -200,17 +198,50 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
         tree = trafilatura.load_html(f"<html><body>{source}</body></html>")
     if tree is None:
         raise DataError("no HTML in it")
+    warn_of_hidden({"element": simplify(tree)})
     _prepare(tree)
     title = tree.findtext(".//title")
+    for piece in tree.xpath("//text()[contains(., '\u00ad')]"):
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", without_soft_hyphens(piece))
     headings = {" ".join("".join(each.itertext()).split()): _level(each) for each in tree.xpath(_HTML_HEADINGS)}
     _sign_headings(tree)
     pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
     text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
     signed = text or "\n".join(piece for piece in pieces if piece)
     marks = tuple(_signed_headings(signed, headings))
-    text = _HEADING_SIGN.sub("", signed)
+    text = HEADING_SIGN.sub("", signed)
     title = title_of(title, [Mark(0, heading=heading, level=level) for heading, level in headings.items()])
     return Parsed(title, text, guessed, marks)
+
+
+def heading_sign(level: int) -> str:
+    """What stands before a heading's text while a library turns a page into text."""
+    return f"\u2e0e{level}"
+
+
+def simplified_page(data: bytes, *, is_book: bool) -> bytes:
+    """A page, as a book has it or a program makes it of an office document, whose elements are simplified, with signs
+    before its headings."""
+    tree = _book_page(data) if is_book else lxml.html.document_fromstring(data, parser=_page_parser())
+    warn_of_hidden({"element": simplify(tree, are_first_rows_headings=not is_book)})
+    for heading in tree.xpath("//h1|//h2|//h3|//h4|//h5|//h6"):
+        heading.text = f"{heading_sign(_level(heading))}{(heading.text or '').lstrip()}"
+    return cast(bytes, lxml.html.tostring(tree, encoding="utf-8"))
+
+
+def _page_parser() -> Any:
+    return lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)  # pictures may be within it
+
+
+def _book_page(data: bytes) -> Any:
+    """The tree of a chapter: of XHTML, which has elements that end themselves, if it is that."""
+    try:
+        tree = lxml.html.fromstring(data, parser=lxml.html.XHTMLParser(resolve_entities=False, no_network=True))
+    except (etree.XMLSyntaxError, ValueError):
+        return lxml.html.document_fromstring(data, parser=_page_parser())
+    for element in tree.iter(etree.Element):
+        element.tag = etree.QName(element).localname
+    return tree
 
 
 def _prepare(tree: Any) -> None:
@@ -247,13 +278,13 @@ def _sign_headings(tree: Any) -> None:
     places = {(piece.getparent(), piece.is_tail): place for place, piece in enumerate(pieces)}
     for last in tree.xpath("//dl/descendant::text()[normalize-space()][last()]"):
         after = places[last.getparent(), last.is_tail] + 1
-        _sign([piece for piece in pieces[after : after + 1] if not _HEADING_SIGN.match(piece)], TERM)
+        _sign([piece for piece in pieces[after : after + 1] if not HEADING_SIGN.match(piece)], TERM)
 
 
 def _sign(pieces: list[Any], level: int) -> None:
     """Put a sign before the first of some pieces of text, if there are any."""
     for piece in pieces[:1]:
-        setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"\u2e0e{level}{piece.lstrip()}")
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"{heading_sign(level)}{piece.lstrip()}")
 
 
 def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
@@ -263,7 +294,7 @@ def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
     """
     start = 0
     for line in text.split("\n"):
-        sign, plain = _HEADING_SIGN.match(line.lstrip("- \t")), _HEADING_SIGN.sub("", line)
+        sign, plain = HEADING_SIGN.match(line.lstrip("- \t")), HEADING_SIGN.sub("", line)
         heading = " ".join(plain.strip().removeprefix("- ").split())
         if sign and (heading in headings or int(sign[1]) == TERM):
             yield Mark(start, heading=heading if heading in headings else "", level=int(sign[1]))
@@ -301,7 +332,20 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
     if bare := [str(number) for number, text in enumerate(texts, start=1) if not text.strip()]:
         shown = ", ".join(bare[:_LISTED]) + (", ..." if len(bare) > _LISTED else "")
         warnings.warn(f"PDF pages without text: {len(bare):,} of {len(texts):,} (page {shown})", stacklevel=1)
-    return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in enumerate(texts, start=1)))
+    texts, in_columns = with_tables(texts, list(map(_layout, reader.pages)))
+    if in_columns:
+        shown = ", ".join(map(str, in_columns[:_LISTED])) + (", ..." if len(in_columns) > _LISTED else "")
+        warnings.warn(f"PDF pages in columns, put one after the other: page {shown}", stacklevel=1)
+    pages = enumerate(join_cut_words(texts), start=1)
+    return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in pages))
+
+
+def _layout(page: Any) -> str:
+    """The text of a page with its words spaced as on paper; "" if that cannot be made."""
+    try:
+        return page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)
+    except Exception:  # of fonts and the like; the text itself was read
+        return ""
 
 
 _SHOWN = ("From", "To", "Cc", "Date")

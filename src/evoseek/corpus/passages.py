@@ -5,9 +5,11 @@ from __future__ import annotations
 import re
 from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterator
-from itertools import takewhile
+from collections.abc import Iterator, Sequence
+from itertools import accumulate, pairwise, takewhile
+from typing import NamedTuple
 
+from evoseek.corpus.markdown import is_rule
 from evoseek.errors import ConfigError
 from evoseek.types import TERM, Document, Passage
 
@@ -22,11 +24,14 @@ _SENTENCE_END = re.compile(r"[.!?…。！？｡؟।]['\"”’»)\]]*$")
 # A heading may be followed by a line of punctuation, and in reStructuredText have another one above it.
 _HEADING_LINES = re.compile(r"(?:([^\w\s])\1{2,}[ \t]*\n)?[^\n]*(?:\n {0,3}([^\w\s])\2*[ \t]*(?=\n|\Z))?")
 
-_NO_BORDER, _SENTENCE, _PARAGRAPH, _HEADING, _SECTION = range(5)
+_NO_BORDER, _WITHIN_ROW, _SENTENCE, _PARAGRAPH, _HEADING, _SECTION = range(6)
 
 
 def split_document(document: Document, *, max_words: int = 100) -> list[Passage]:
     """Passages `<document id>#<n>`, n from 0, in order and without overlap; together they hold every word.
+
+    One that begins within the rows of a table has its column headings before its own text. A row that fits is whole,
+    and only then may the headings come on top of `max_words`.
 
     None goes beyond a page, a row of a table, or a heading of the highest level of which there are several (or of a
     higher one). Within these each is cut before the last heading in the second half of the words that fit, else at the
@@ -37,25 +42,65 @@ def split_document(document: Document, *, max_words: int = 100) -> list[Passage]
     if max_words < 1:
         raise ConfigError(f"Passages need at least one word each, got max_words={max_words}. A usual value is 100.")
     outline = _Outline(document)
+    tables = [table for table in find_tables(document.text) if count_words(table.headings) <= max_words]
     return [
         Passage(
             id=f"{document.id}#{number}",
             document_id=document.id,
             title=document.title,
-            text=document.text[start:end],
+            text=_headings_at(tables, start) + document.text[start:end],
             start=start,
             end=end,
             file=document.file,
             page=outline.page(start),
             heading=outline.heading(start, end),
         )
-        for number, (start, end) in enumerate(_spans(document.text, outline, max_words))
+        for number, (start, end) in enumerate(_spans(document.text, outline, tables, max_words))
     ]
 
 
 def count_words(text: str) -> int:
     """The number of words, as the length of a passage counts them."""
     return len(_WORD.findall(text))
+
+
+class Table(NamedTuple):
+    """A table of a text: where its headings begin, and where each of its rows does; the last number is its end."""
+
+    headings: str
+    start: int
+    rows: list[int]
+
+
+def find_tables(text: str) -> Iterator[Table]:
+    """The tables of Markdown or Org mode that have a row of headings, most of them not empty, and a rule below it."""
+    if "|" not in text:
+        return
+    starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
+    lines, number = text.split("\n"), 1
+    while number < len(lines):
+        above, rule = lines[number - 1], lines[number].strip()
+        if "|" not in above or not is_rule(rule) or is_rule(above):
+            number += 1
+            continue
+        first = number + 1
+        number = next((n for n in range(first, len(lines)) if "|" not in lines[n]), len(lines))
+        names = [name.strip() for name in above.strip().strip("|").split("|")]
+        if number > first and 2 * sum(map(bool, names)) > len(names):
+            rows = [starts[n] for n in range(first, number)]
+            yield Table(f"{above.strip()}\n{''.join(rule.split())}", starts[first - 2], [*rows, starts[number] - 1])
+
+
+def _table_at(tables: Sequence[Table], place: int) -> Table | None:
+    """The table with a row at a place of the text."""
+    number = bisect_right(tables, place, key=lambda table: table.rows[0]) - 1
+    return tables[number] if number >= 0 and place < tables[number].rows[-1] else None
+
+
+def _headings_at(tables: Sequence[Table], place: int) -> str:
+    """The lines of column headings that the text from a place on needs before it."""
+    table = _table_at(tables, place)
+    return f"{table.headings}\n" if table else ""
 
 
 class _Outline:
@@ -112,18 +157,20 @@ class _Outline:
         return bool(self._text[max(start, self.text_from(number)) : end].strip())
 
 
-def _spans(text: str, outline: _Outline, max_words: int) -> Iterator[tuple[int, int]]:
+def _spans(text: str, outline: _Outline, tables: Sequence[Table], max_words: int) -> Iterator[tuple[int, int]]:
     words = [match.span() for match in _WORD.finditer(text)]
     if len(words) <= max_words and not outline.marks:  # so nothing is cut
         if words:
             yield words[0][0], words[-1][1]
         return
     borders = _borders(text, words, outline)
+    starts = [start for start, _ in words]
+    _keep_rows(borders, starts, tables, max_words)
     ends = [number for number, kind in enumerate(borders, start=1) if kind == _SECTION] + [len(words)]
     first = 0
     for end in ends:
         while first < end:
-            last = min(first + max_words, end)
+            last = min(first + _room(starts, first, _table_at(tables, starts[first]), max_words), end)
             last = _best_cut(borders, first, last) if last < end else last
             yield words[first][0], words[last - 1][1]
             first = last
@@ -143,6 +190,30 @@ def _borders(text: str, words: list[tuple[int, int]], outline: _Outline) -> list
     return borders
 
 
+def _keep_rows(borders: list[int], starts: list[int], tables: Sequence[Table], max_words: int) -> None:
+    """Make a cut within a row of a table the last choice, and so one between its headings and the first row, if these
+    fit together."""
+    for table in tables:
+        ends = table.rows[1:]
+        if bisect_left(starts, ends[0]) - bisect_left(starts, table.start) > max_words:
+            ends = table.rows
+        for start, end in pairwise([table.start, *ends]):
+            first, last = bisect_left(starts, start), bisect_left(starts, end) - 1
+            borders[first:last] = [_WITHIN_ROW if border else _NO_BORDER for border in borders[first:last]]
+
+
+def _room(starts: list[int], first: int, table: Table | None, max_words: int) -> int:
+    """How many words may follow the column headings, if it is within a table: all of its row if that fits at all."""
+    if table is None:
+        return max_words
+    place = bisect_right(table.rows, starts[first])
+    row = bisect_left(starts, table.rows[place]) - first
+    room = max_words - count_words(table.headings)
+    if row <= max_words:
+        return max(row, room)
+    return max(room, max_words // 2, 1)
+
+
 def _border(word: str, gap: str) -> int:
     if gap.count("\n") > 1:
         return _PARAGRAPH
@@ -154,7 +225,7 @@ def _border(word: str, gap: str) -> int:
 def _best_cut(borders: list[int], first: int, last: int) -> int:
     """Where to end a passage of the words first..last-1: an index in (first, last]."""
     middle = first + (last - first + 1) // 2 - 1
-    for low, least in ((middle, _HEADING), (middle, _PARAGRAPH), (first, _SENTENCE)):
+    for low, least in ((middle, _HEADING), (middle, _PARAGRAPH), (first, _SENTENCE), (first, _WITHIN_ROW)):
         for cut in range(last, low, -1):
             if borders[cut - 1] >= least:
                 return cut

@@ -12,20 +12,18 @@ from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from evoseek.corpus.archives import checked_archive
+from evoseek.corpus.archives import checked_archive, simplified_strings
+from evoseek.corpus.column_headings import LONGEST_NAME, MOST, is_heading
 from evoseek.corpus.decoding import decode
-from evoseek.corpus.formats import Parsed, Row
+from evoseek.corpus.formats import Parsed, Row, warn_of_hidden
+from evoseek.corpus.hyphens import without_soft_hyphens
 from evoseek.corpus.rows import csv_rows
 from evoseek.errors import DataError
 
-_LOOKED_AT = 100  # rows below one that may be the column headings
 _AMOUNT = re.compile(r"[\d.,]+ \S{1,4}|[A-Z]{3} [\d.,]+")  # "450 EUR", "35 kg"
-_LONGEST_NAME = 100  # characters of a column heading, or of a value that names a row
-_MOST = 0.9  # share of the rows that what is said of a column must hold for
-_YEAR = re.compile(r"(?:19|20)\d\d")
-_AS_VALUE = re.compile(r"\W*\d|\S+@\S+\.|\w+://|.{40,}[.!?]$")  # 24 months, an address, a sentence
 _WITHOUT_RESULT = re.compile(rb"(?:</f>|<f[^>]*/>)\s*(?:<v\s*/>|<v>\s*</v>)?\s*</c>")
 _MERGED = re.compile(rb"<(?:\w+:)?mergeCell\s[^>]*\bref=[\"']([A-Z]{1,3}[1-9]\d*:[A-Z]{1,3}[1-9]\d*)[\"']")
+_ROW, _COLUMN = re.compile(rb"<(?:\w+:)?row\s[^>]*>"), re.compile(rb"<(?:\w+:)?col\s[^>]*>")
 _CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
 _FILLING = re.compile(r'_.|\*.|\[[^\]]*\]|["\\]')  # white space, colours, quotes
 _DIGITS = re.compile(r"[#0?,]*[#0?](?:\.[#0?]{1,10})?")
@@ -56,14 +54,23 @@ def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
         from openpyxl.utils.cell import range_boundaries  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise DataError("xlsx needs an extra: pip install 'evoseek[office]'") from error
-    rows, missing = list[Row](), 0
+    rows, missing, hidden = list[Row](), 0, Counter[str]()
     with checked_archive(data) as archive:
-        book: Any = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+        book: Any = openpyxl.load_workbook(
+            io.BytesIO(simplified_strings(archive, data)), read_only=True, data_only=True
+        )
+        has_struck = any(font.strike for font in book._fonts)
         for sheet in book.worksheets:
+            if sheet.sheet_state != "visible":
+                hidden["sheet"] += 1
+                continue
             source = archive.read(sheet._worksheet_path)
             missing += len(_WITHOUT_RESULT.findall(source))
             merges: Any = [range_boundaries(match.decode()) for match in _MERGED.findall(source)]
-            rows += table_rows(f"{sheet.title}, ", _merged(_cells(sheet), merges))
+            cells = _merged(_cells(sheet, has_struck), merges)
+            hidden += _hide(cells, source)
+            rows += table_rows(f"{sheet.title}, ", cells)
+    warn_of_hidden(hidden)
     if missing:
         warnings.warn(
             f"formulas without a saved result: {missing:,}; save the file in a spreadsheet program", stacklevel=1
@@ -71,9 +78,40 @@ def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
     return Parsed("", "", rows=tuple(rows))
 
 
-def _cells(sheet: Any) -> list[_Cells]:
+def _cells(sheet: Any, has_struck: bool) -> list[_Cells]:
+    """The values of all cells, without those that are struck out, if the workbook has such."""
     sheet.reset_dimensions()  # the file may claim more rows and columns than it has
-    return [[_shown(cell) for cell in row] for row in sheet.iter_rows()]
+    return [
+        ["" if has_struck and cell.value is not None and cell.font.strike else _shown(cell) for cell in row]
+        for row in sheet.iter_rows()
+    ]
+
+
+def _hide(rows: list[_Cells], source: bytes) -> Counter[str]:
+    """Empty the hidden rows and columns of a sheet, and count those that held something."""
+    hidden = Counter[str]()
+    for row in filter(_is_hidden, _ROW.findall(source)):
+        number = _number(row, b"r")
+        if 0 < number <= len(rows):
+            hidden["row"] += any(rows[number - 1])
+            rows[number - 1] = []
+    width = max(map(len, rows), default=0)
+    for columns in filter(_is_hidden, _COLUMN.findall(source)):
+        for place in range(_number(columns, b"min") - 1, min(_number(columns, b"max"), width)):
+            filled = [cells for cells in rows if place < len(cells) and cells[place]]
+            hidden["column"] += bool(filled)
+            for cells in filled:
+                cells[place] = ""
+    return hidden
+
+
+def _is_hidden(element: bytes) -> bool:
+    return re.search(rb"\shidden=[\"'](?:1|true)[\"']", element) is not None
+
+
+def _number(element: bytes, name: bytes) -> int:
+    found = re.search(rb"\s" + name + rb"=[\"'](\d{1,7})[\"']", element)
+    return int(found[1]) if found else 0
 
 
 def _shown(cell: Any) -> str:
@@ -129,14 +167,15 @@ def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> 
 def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[Row]:
     """The rows that are not empty, each by itself and with its number from 1: a line `column heading: value` for each
     cell, and for a title the value that names it, "" where none does."""
-    rows = [(number, [" ".join(cell.split()) for cell in row]) for number, row in enumerate(table, start=1)]
+    texts = ([" ".join(without_soft_hyphens(cell).split()) for cell in row] for row in table)
+    rows = list(enumerate(texts, start=1))
     for block in _tables([_Numbered(number, cells) for number, cells in rows if any(cells)]):
         naming = _naming_column([row.cells for row in block.rows])
         for number, cells in block.rows:
             heads = [*block.names, *[""] * len(cells)]
             lines = (f"{head}: {cell}" if head else cell for head, cell in zip(heads, cells, strict=False) if cell)
             title = cells[naming] if naming is not None and naming < len(cells) else ""
-            yield Row(f"{sheet}row {number}", title if len(title) <= _LONGEST_NAME else "", "\n".join(lines))
+            yield Row(f"{sheet}row {number}", title if len(title) <= LONGEST_NAME else "", "\n".join(lines))
 
 
 class _Numbered(NamedTuple):
@@ -165,7 +204,7 @@ def _tables(rows: list[_Numbered]) -> Iterator[_Table]:
     for at in range(begin + 1, len(rows) + 1):
         is_end = at == len(rows)
         is_apart = not is_end and rows[at].number > rows[at - 1].number + 1
-        if is_end or (is_apart and filled[at] > 1 and _is_heading([row.cells for row in rows[at:]], surely=True)):
+        if is_end or (is_apart and filled[at] > 1 and is_heading([row.cells for row in rows[at:]], surely=True)):
             headings = rows[begin - 1].cells if names else []
             yield _Table(names, [row for row in rows[begin:at] if row.cells != headings])
             names, begin = ([], at) if is_end else _headings(rows, at)
@@ -175,9 +214,9 @@ def _headings(rows: list[_Numbered], place: int) -> tuple[_Cells, int]:
     """The headings that begin at a place, and where the rows below them do; none if that row looks like those below. A
     row of groups of columns gives each of its columns its name, too."""
     cells = [row.cells for row in rows[place:]]
-    if len(cells) > 2 and _has_groups(cells[0]) and _is_heading(cells[1:], surely=True):
+    if len(cells) > 2 and _has_groups(cells[0]) and is_heading(cells[1:], surely=True):
         names, end = _joined(cells[0], cells[1]), place + 2
-    elif cells and _is_heading(cells):
+    elif cells and is_heading(cells):
         names, end = cells[0], place + 1
     else:
         return [], place
@@ -206,44 +245,9 @@ def _joined(groups: _Cells, names: _Cells) -> _Cells:
     return found
 
 
-def _is_heading(rows: list[_Cells], *, surely: bool = False) -> bool:
-    """Whether the first of these rows names the columns of the others. It does not if it holds numbers (but for years
-    and the like), or, unless numbers stand below its texts, what looks like a value or occurs below; `surely`: only if
-    numbers do."""
-    first, below = rows[0], [row for row in rows[1 : _LOOKED_AT + 1] if row != rows[0]]
-    numbers = _numbers(first)
-    if not below or (numbers and not _is_series(numbers)):
-        return False
-    if numbers and all(_is_series(found) and len(found[0]) == len(numbers[0]) for found in map(_numbers, below[:3])):
-        return False
-    is_over_numbers = is_doubtful = False
-    for column, cell in enumerate(first):
-        values = [row[column] for row in below if column < len(row) and any(map(str.isalnum, row[column]))]
-        if cell and not _is_number(cell):
-            is_over_numbers |= bool(values) and sum(map(_is_number, values)) >= _MOST * len(values)
-            is_doubtful |= len(cell) > _LONGEST_NAME or bool(_AS_VALUE.match(cell)) or cell in values
-    return is_over_numbers or not (is_doubtful or surely)
-
-
-def _numbers(cells: _Cells) -> _Cells:
-    return list(dict.fromkeys(filter(_is_number, cells)))
-
-
-def _is_number(cell: str) -> bool:
-    """Whether it is an amount, a date or the like: digits without letters."""
-    return any(map(str.isdigit, cell)) and not any(map(str.isalpha, cell))
-
-
-def _is_series(cells: _Cells) -> bool:
-    """Whether these numbers can be headings: a year, or years, months or days in their order."""
-    is_year = len(cells) == 1 and _YEAR.fullmatch(cells[0]) is not None
-    is_ordered = cells in (sorted(cells), sorted(cells, reverse=True)) and len(set(map(len, cells))) == 1
-    return is_year or (len(cells) > 1 and is_ordered)
-
-
 def _naming_column(rows: list[_Cells]) -> int | None:
     """The first column whose values are names that tell the rows apart, else the first such column of codes."""
-    least = _MOST * len(rows)
+    least = MOST * len(rows)
     for is_name in (_is_name, _is_code):
         for column in range(max(map(len, rows), default=0)):
             cells = [row[column] for row in rows if column < len(row) and row[column]]
@@ -260,5 +264,5 @@ def _is_name(cell: str) -> bool:
 
 def _is_code(cell: str) -> bool:
     is_sentence = cell.endswith((".", "!")) and " " in cell
-    is_long = len(cell) > _LONGEST_NAME
+    is_long = len(cell) > LONGEST_NAME
     return any(map(str.isalpha, cell)) and not (is_sentence or is_long or _AMOUNT.fullmatch(cell))

@@ -29,10 +29,10 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.types import Passage
 
-_FORMATS = 7  # raised when the same file gives another text than before
+_FORMATS = 8  # raised when the same file gives another text than before
 _TOLD = 500  # passages between two calls of `progress` in one file
 _READERS = (
-    *("evoseek", "trafilatura", "charset-normalizer", "pypdf", "cryptography"),
+    *("evoseek", "trafilatura", "markdown-it-py", "charset-normalizer", "pypdf", "cryptography"),
     *("markitdown", "mammoth", "python-pptx", "openpyxl"),
 )
 
@@ -239,7 +239,7 @@ class CorpusPassages:
                     progress(number, len(self._files), f"{count:,} passages{share}")
                 count += 1
                 source.passages += 1
-                source.words += count_words(passage.text)
+                source.words += count_words(passage.own_text)
                 seen.add(passage.document_id)
                 yield passage
             _record(source, report)
