@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import PolicyError
@@ -96,7 +96,7 @@ class Encoder:
             control.discard(tokenizer.unk_token_id)
         self.control_ids = frozenset(control)
         self._unknown_id = tokenizer.unk_token_id
-        self._unknown = tuple(filter(None, self._forms(tokenizer.unk_token or "")))
+        self._unknown = tuple(filter(None, self._forms(str(tokenizer.unk_token or ""))))
         self._tag = (
             re.compile(rf"<(?=\s*+(?:/\s*+)?(?:{'|'.join(map(re.escape, tags))}))", re.IGNORECASE) if tags else None
         )
@@ -156,7 +156,7 @@ class Encoder:
 
     def _forms(self, text: str) -> tuple[str, str]:
         """A text as it is and as the tokenizer normalises it, without the space around it."""
-        normalizer = self._tokenizer.backend_tokenizer.normalizer
+        normalizer = cast(Any, self._tokenizer).backend_tokenizer.normalizer
         return text.strip(), (normalizer.normalize_str(text) if normalizer else text).strip(" \u2581")
 
     def _shown(self, token_ids: Sequence[int]) -> str:
