@@ -30,7 +30,7 @@ from evoseek.policy.lora import adapter_name, load_adapter, plain_model, save_ad
 from evoseek.policy.machine import devices, keep_freed_memory
 from evoseek.policy.policy import Policy, has_adapters
 from evoseek.policy.products import is_small, quicken_products
-from evoseek.policy.shape import check_hub
+from evoseek.policy.shape import check_hub, check_sizes
 from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, check_policy, find_policy, is_adapter, is_gguf
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
@@ -61,6 +61,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             "you downloaded."
         )
     check_policy(name_or_dir, setting="the policy")
+    check_sizes(name_or_dir)
     if is_adapter(path):
         return _load_adapted(name_or_dir, path, device, dtype, adapter or adapter_name(path))
     try:
@@ -155,6 +156,7 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
     source = find_policy(name_or_dir)
     if is_adapter(expanded(source)):
         source = find_policy(base_name(expanded(source)))
+    check_sizes(source)
     try:
         with quietly():
             model, missing = _read_model(source, torch.float32, AutoModelForTokenClassification, num_labels=1)
