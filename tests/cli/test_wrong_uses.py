@@ -26,7 +26,7 @@ def said(capsys, monkeypatch, tmp_path):
 @pytest.mark.parametrize(
     "words",
     [
-        *(("view", "run", "--out", name) for name in (".", "/", "..", "run", LONG, f"{LONG}/x.html", "\udcff.html")),
+        *(("view", "run", "--out", name) for name in (".", "/", "..", "run", LONG, f"{LONG}/x.html")),
         *(("data", "audit", "q.jsonl", out, "--index", "ix") for out in (".", "/", LONG, "\udcff")),
         *(("review", "q.jsonl", "--out", out) for out in (".", "/", LONG)),
         *((command, "run", LONG) for command in ("view", "compare")),

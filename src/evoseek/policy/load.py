@@ -50,6 +50,16 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
     source = find_policy(name_or_dir)
+    try:
+        return _load_found(name_or_dir, source, device, dtype, adapter)
+    except PolicyError:
+        if expanded(source).exists() or find_policy(name_or_dir) == source:
+            raise
+        return load_policy(name_or_dir, device=device, dtype=dtype, adapter=adapter)  # the run has saved a newer one
+
+
+def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter: str | None) -> Policy:
+    """The policy of this name at its source. Raises PolicyError."""
     check_device(device)
     path = expanded(source)
     if path.exists():
