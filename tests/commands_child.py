@@ -38,6 +38,11 @@ def torn_row(sink, *_):
         file.write('{"step": 1, "rew')
 
 
+def torn_rollout(writer, *_):
+    with writer.path.open("a") as file:
+        file.write('{"step": 0, "gro')
+
+
 def torn_sample(folder, *_):
     with (folder.path / "samples.jsonl").open("a") as file:
         file.write('{"question": "q1", "numb')
@@ -51,7 +56,7 @@ EVENTS = {
     "update": ("evoseek.learner.learner:Learner", "update"),
     "row": ("evoseek.report.metrics:JsonlMetrics", "write", torn_row),
     "sample": ("evoseek.eval.folder:EvaluationFolder", "append", torn_sample),
-    "rollout": ("evoseek.rollout.record:TrajectoryWriter", "write", torn_row),
+    "rollout": ("evoseek.rollout.record:TrajectoryWriter", "write", torn_rollout),
 }
 
 

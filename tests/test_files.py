@@ -1,6 +1,7 @@
 import errno
 import os
 import resource
+import stat
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -208,3 +209,27 @@ def test_a_file_can_be_private_from_its_first_byte(tmp_path):
 def umask() -> int:
     os.umask(before := os.umask(0))
     return before
+
+
+@pytest.mark.parametrize("is_there", [False, True])
+def test_a_folder_that_cannot_be_flushed_leaves_no_new_file_that_the_same_command_would_refuse(
+    tmp_path, monkeypatch, is_there
+):
+    """The error says that nothing was changed, and to run the same command again."""
+
+    def failing(descriptor: int) -> None:
+        if stat.S_ISDIR(os.fstat(descriptor).st_mode) and os.path.samestat(os.fstat(descriptor), tmp_path.stat()):
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        fsync(descriptor)
+
+    fsync = os.fsync
+    if is_there:
+        (tmp_path / "model").mkdir()
+        (tmp_path / "model" / "old").touch()
+    monkeypatch.setattr(os, "fsync", failing)
+    with pytest.raises(RunError, match="could not be written"):
+        write_atomic(tmp_path / "new.jsonl", "{}\n")
+    with pytest.raises(OSError, match="Input/output error"), replace_directory(tmp_path / "model") as partial:
+        (partial / "new").touch()
+    found = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))]
+    assert found == ["model", "model/old"][: 2 * is_there]

@@ -3,9 +3,12 @@
 Building a wheel takes a network: `make wheel` does.
 """
 
+import ast
 import re
 import subprocess
+import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,47 @@ def test_the_wheel_is_made_of_the_whole_package():
     if done.returncode == 128:
         pytest.skip("not a git checkout")
     assert done.stdout.splitlines() == []
+
+
+DECLARED = [
+    *PROJECT["project"]["dependencies"],
+    *(one for extra in PROJECT["project"]["optional-dependencies"].values() for one in extra),
+]
+ON_DISK = ("safetensors", "numpy", "tantivy", "tokenizers", "pydantic", "transformers", "torch", "peft", "gguf")
+
+
+def normal(requirement):
+    """The name in a requirement, or of a distribution, as package indexes write it."""
+    return re.sub(r"[-_.]+", "-", re.split(r"[\[<>=!; ]", requirement)[0]).lower()
+
+
+def test_what_is_imported_is_declared():
+    """Another package may bring it today, and not tomorrow."""
+    imported = set()
+    for file in PACKAGE.rglob("*.py"):
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.Import):
+                imported |= {name.name.split(".")[0] for name in node.names}
+            elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+                imported.add(node.module.split(".")[0])
+    distributions, declared = packages_distributions(), set(map(normal, DECLARED))
+    others = imported - sys.stdlib_module_names - {"evoseek"}
+    assert len(others) > 20
+    assert {one for one in others if declared.isdisjoint(map(normal, distributions.get(one, [one])))} == set()
+
+
+@pytest.mark.parametrize(
+    "page", [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))], ids=lambda page: page.name
+)
+def test_a_page_that_installs_without_dependencies_says_what_pip_check_then_says(page):
+    text = page.read_text()
+    assert "--no-deps" not in text or "`pip check`" in text
+
+
+@pytest.mark.parametrize("name", ON_DISK)
+def test_a_package_whose_format_is_on_disk_has_an_upper_bound(name):
+    assert all("<" in one for one in DECLARED if normal(one) == name)
+    assert name in map(normal, DECLARED)
 
 
 def test_no_symbolic_link_takes_the_place_of_a_file():

@@ -13,13 +13,15 @@ from __future__ import annotations
 
 import json
 import warnings
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from evoseek.errors import AddedFileError, CheckpointError, OtherVersionError, UnreadableFileError
 from evoseek.files import file_digest, json_digest
 
+T = TypeVar("T")
 FORMAT = 2
 STATE = "state.json"
 
@@ -88,6 +90,8 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
         except (OtherVersionError, AddedFileError, UnreadableFileError):
             raise
         except CheckpointError as error:
+            if not directory.exists():  # deleted by a run that trains, which has saved a newer one
+                return latest_checkpoint(run_directory)
             warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=2)
     if found:
         raise CheckpointError(
@@ -95,6 +99,20 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
             "copy, or delete that folder to start the run from the beginning."
         )
     return None
+
+
+def from_lasting(checkpoint: Checkpoint | None, load: Callable[[Checkpoint | None], T]) -> T:
+    """What `load` makes of a checkpoint of a run, or of none. A run that trains deletes old ones: where this one is
+    gone meanwhile, of the newest. Raises what `load` raises, and as `latest_checkpoint`."""
+    while True:
+        try:
+            return load(checkpoint)
+        except Exception:
+            if checkpoint is None or checkpoint.directory.exists():
+                raise
+            if (newest := latest_checkpoint(checkpoint.directory.parents[1])) is None:
+                raise
+            checkpoint = newest
 
 
 def read_state(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:

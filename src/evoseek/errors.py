@@ -19,6 +19,7 @@ _REMEDIES: Mapping[int, str] = {
     **dict.fromkeys((errno.ENOSPC, errno.EDQUOT, errno.EFBIG), _FULL),
     **dict.fromkeys((errno.EIO, errno.ESTALE, errno.EREMOTEIO, errno.ENXIO), _BROKEN),
     **dict.fromkeys((errno.EACCES, errno.EPERM, errno.EROFS), _CLOSED),
+    **dict.fromkeys((errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR, errno.EISDIR), "Give another name"),
     **dict.fromkeys((errno.EMFILE, errno.ENFILE), "Raise the limit of open files (`ulimit -n`)"),
 }
 
@@ -131,6 +132,18 @@ def _of_system(error: BaseException) -> tuple[int, str]:
     if quoted := _QUOTED.search(str(error)):
         return int(quoted[1] or quoted[2]), ""
     return _of_system(error.__cause__) if error.__cause__ is not None else (0, "")
+
+
+def name_text(error: BaseException) -> str:
+    """What is wrong with the name of a file for which a library raised this error; "" if it was no such name."""
+    if isinstance(error, UnicodeEncodeError):
+        shown = error.object.encode(errors="backslashreplace").decode()
+        return (
+            f"The name {shown!r} holds bytes that are no UTF-8. Expected a name in UTF-8: rename it, or give another."
+        )
+    if isinstance(error, ValueError) and str(error).endswith((" has an empty name", "embedded null byte")):
+        return f"A path that was given names no file ({error}). Expected the name of a file, such as out.jsonl."
+    return ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

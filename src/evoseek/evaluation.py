@@ -127,7 +127,7 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
     about = _about(context, request, model)
     folder = EvaluationFolder(out) if out is not None else None
     with _held(folder, context, request, about):
-        samples = folder.samples() if folder else {}
+        samples = folder.resumed() if folder else {}
         _draw(context, request, model, samples, folder, console)
         results = Results(
             context.metric, len(request.questions), request.samples, tuple(merged(samples.values()).values())
@@ -227,9 +227,9 @@ def _draw(
 
     def keep(drawn: Drawn) -> None:
         sample, trajectory, outcome = drawn
+        record.write(0, [TrajectoryGroup(f"evaluation/{sample.question}", (trajectory,), (outcome,))])
         if folder:
             folder.append(sample)
-        record.write(0, [TrajectoryGroup(f"evaluation/{sample.question}", (trajectory,), (outcome,))])
         samples[sample.key] = sample
         if sample.invalid is None:
             valid.add(sample.key)

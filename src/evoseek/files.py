@@ -65,8 +65,9 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a part.
 
     Text is written as UTF-8. The file has the permissions of `mode` without those of the umask. Raises RunError if it
-    cannot be written (a full disk, no permission); the old file is then untouched.
+    cannot be written (a full disk, no permission); the old file is then untouched, and a new one is not there.
     """
+    is_new = not path.exists()
     try:
         remove_leftovers(path.parent, path.name)
         with _temporary(path, mode=mode) as temporary:
@@ -75,7 +76,12 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(temporary, path)
-        _sync_directory(path.parent)
+            try:
+                _sync_directory(path.parent)
+            except OSError:
+                if is_new:
+                    path.unlink(missing_ok=True)
+                raise
     except OSError as error:
         raise RunError(disk_text(error, f"{path} could not be written")) from error
 
@@ -153,7 +159,11 @@ def replace_directory(target: Path) -> Generator[Path]:
             if target.exists():
                 os.replace(target, replaced)
             os.replace(temporary, target)
-            _sync_directory(target.parent)
+            try:
+                _sync_directory(target.parent)
+            except OSError:
+                os.replace(target, temporary)
+                raise
         finally:
             if replaced.exists() and not target.exists():
                 os.replace(replaced, target)

@@ -131,3 +131,24 @@ def test_a_table_the_answerable_questions_and_what_was_found_about_each(audit_co
     ]
     status, said = audit_command()
     assert (status, "out.jsonl is there already" in said) == (2, True)
+
+
+@pytest.mark.parametrize("lost", [0, 30])
+def test_an_audit_that_ended_between_its_files_is_done_again_by_the_same_command(audit_command, tmp_path, lost):
+    assert audit_command()[0] == 0
+    whole = {name: (tmp_path / name).read_bytes() for name in ("out.jsonl", "out.audit.jsonl")}
+    (tmp_path / "out.jsonl").unlink()
+    (tmp_path / "out.audit.jsonl").write_bytes(whole["out.audit.jsonl"][: -lost or None])
+    assert audit_command()[0] == 0
+    assert {name: (tmp_path / name).read_bytes() for name in whole} == whole
+
+
+def test_an_audit_of_what_is_not_answered_may_be_given_again_and_another_file_stays(audit_command, tmp_path):
+    (tmp_path / "q.jsonl").write_text('{"id": "q3", "question": "who made Tora?", "answer": "Nobody Known"}\n')
+    for _ in range(2):
+        status, said = audit_command()
+        assert (status, "The corpus answers not one of 1 questions" in said) == (2, True)
+    (tmp_path / "out.audit.jsonl").write_text('{"mine": 1}\n')
+    status, said = audit_command()
+    assert (status, "out.audit.jsonl is there already" in said) == (2, True)
+    assert (tmp_path / "out.audit.jsonl").read_text() == '{"mine": 1}\n'

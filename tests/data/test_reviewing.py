@@ -179,3 +179,38 @@ def test_without_an_index_only_passages_that_a_question_holds_are_shown(tmp_path
     shown = opened(tmp_path, [held]).json(0)
     assert [passage["text"] for passage in shown["passages"]] == ["A text."]
     assert shown["answers"] == ["(The documents do not answer it.)"]
+
+
+@pytest.mark.parametrize("verdict", ["right", "wrong"])
+def test_a_review_that_is_opened_writes_what_a_killed_one_did_not(tmp_path, verdict):
+    """The process ended after it had written its last verdict, and before it wrote the test set."""
+    review = opened(tmp_path)
+    for number in range(3):
+        review.judge(number, "right")
+    before = (tmp_path / "reviewed.jsonl").read_bytes()
+    review.judge(0, verdict)
+    review.judge(3, "right")  # of which a killed process had written the verdict alone
+    whole = (tmp_path / "reviewed.jsonl").read_bytes()
+    for lost in (before, b"", None):
+        (tmp_path / "reviewed.jsonl").unlink()
+        if lost is not None:
+            (tmp_path / "reviewed.jsonl").write_bytes(lost)
+        for count in (4, 1):  # also of verdicts beyond a smaller sample
+            opened(tmp_path, count=count)
+            assert (tmp_path / "reviewed.jsonl").read_bytes() == whole
+
+
+def test_a_review_that_is_opened_writes_nothing_where_nothing_is_missing(tmp_path):
+    opened(tmp_path).judge(0, "right")
+    before = (tmp_path / "reviewed.jsonl").stat()
+    opened(tmp_path)
+    after = (tmp_path / "reviewed.jsonl").stat()
+    assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
+
+
+def test_several_reviewers_at_once_lose_nothing(tmp_path):
+    """Each has a log of its own, and all have one test set."""
+    reviews = [opened(tmp_path, [question(10 * one + n) for n in range(8)], count=8, log=f"{one}") for one in range(4)]
+    with ThreadPoolExecutor(4) as threads:
+        list(threads.map(lambda review: [review.judge(number, "right") for number in range(8)], reviews))
+    assert len(load_questions(tmp_path / "reviewed.jsonl")) == 32

@@ -11,7 +11,7 @@ import signal
 import pytest
 
 KILLS = int(os.environ.get("EVOSEEK_CHAOS", "6"))
-WATCHED = ("sample", "replace", "fsync", "unlink")
+WATCHED = ("sample", "rollout", "replace", "fsync", "unlink")
 MOMENTS = ("before", "after", "torn")
 QUESTIONS, SAMPLES = 12, 2
 RESULTS = ("results.json", "results.md")
@@ -81,10 +81,12 @@ def test_killed_again_and_again_it_ends_with_the_same_results(evaluate, tmp_path
         rounds += 1
         out, status = tmp_path / f"killed-{rounds}", None
         while status != 0:
-            kill_at = rng.randint(1, QUESTIONS) if kills < KILLS else None
+            kill_at = rng.randint(1, 2 * QUESTIONS) if kills < KILLS else None
             command, status = evaluate(out, kill_at=kill_at, moment=rng.choice(MOMENTS))
             assert status in (0, -signal.SIGKILL), command.said()
             kills += status != 0
         assert [(out / name).read_bytes() for name in RESULTS] == expected
         rows = [json.loads(line) for line in (out / "samples.jsonl").read_text().splitlines()]
         assert len(rows) == len({(row["question"], row["number"]) for row in rows}) == QUESTIONS * SAMPLES
+        recorded = [json.loads(line)["id"] for line in (out / "trajectories.jsonl").read_text().splitlines()]
+        assert sorted(recorded) == sorted(f"evaluation/{row['question']}/{row['number']}" for row in rows)

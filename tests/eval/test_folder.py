@@ -68,3 +68,38 @@ def test_a_torn_last_line_is_drawn_again_and_a_damaged_one_is_named(tmp_path):
         path.write_text("{}\n" + path.read_text())
         with pytest.raises(DataError, match=r"samples\.jsonl:1 is not a sample of an evaluation"):
             folder.samples()
+
+
+def rollout(question, **outcome):
+    row = {"id": f"evaluation/{question}/0", "outcome": outcome or {"reward": 1.0, "parts": {}}}
+    return json.dumps(row, separators=(",", ":")) + "\n"
+
+
+def ids(path):
+    return sorted(json.loads(line)["id"] for line in path.read_text().splitlines())
+
+
+@pytest.mark.parametrize("lost", [None, "a", "b", "c"])
+@pytest.mark.parametrize("of", ["samples", "rollouts"])
+def test_samples_and_rollouts_are_of_the_same_keys_after_any_end_between_them(tmp_path, lost, of):
+    folder, samples = EvaluationFolder(tmp_path), [name for name in "abc" if of == "rollouts" or name != lost]
+    with folder.held(SETTINGS):
+        for name in samples:
+            folder.append(sample(name))
+        folder.append(sample("failed", invalid="sampler"))
+        rows = [rollout(name) for name in "abc" if of == "samples" or name != lost]
+        folder.trajectories.write_text("".join(rows) + rollout("failed", invalid="sampler") + rollout("d")[:20])
+        found = folder.resumed()
+    expected = [name for name in "abc" if name != lost]
+    assert [key[0] for key, one in found.items() if one.invalid is None] == expected
+    assert ids(folder.trajectories) == [f"evaluation/{name}/0" for name in expected]
+    before = folder.trajectories.stat().st_ino
+    assert folder.resumed() == found
+    assert folder.trajectories.stat().st_ino == before  # nothing is written where nothing is to be repaired
+
+
+def test_the_samples_stay_where_no_rollouts_were_recorded(tmp_path):
+    folder = EvaluationFolder(tmp_path)
+    with folder.held(SETTINGS):
+        folder.append(sample("a"))
+        assert list(folder.resumed()) == [("a", 0)]

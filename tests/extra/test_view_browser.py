@@ -207,6 +207,13 @@ def test_runs_are_laid_side_by_side(page):
     page.wait_for_selector(".sides section:nth-child(2) .segment")
 
 
+@pytest.mark.parametrize("name", ["toString", "constructor", "__proto__", "hasOwnProperty", "x", ""])
+def test_an_address_of_no_view_shows_the_overview(page, name):
+    page.evaluate(f"location.hash = {name!r}")
+    sync_api.expect(page.locator("#tabs a[aria-current='page']")).to_have_text("Overview")
+    assert page.locator("main > *").count()
+
+
 def test_a_narrow_screen_has_one_column_and_no_scroll_sideways(page):
     page.set_viewport_size({"width": 360, "height": 740})
     for view in ("Overview", "Trajectories", "Compare"):

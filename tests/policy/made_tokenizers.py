@@ -1,7 +1,14 @@
 """Small tokenizers of the common kinds, trained on a few lines; control tokens and templates are as in known models."""
 
+import os
+from functools import partial
+
+import pytest
 from tokenizers import AddedToken, Tokenizer, decoders, models, normalizers, pre_tokenizers, processors, trainers
 from transformers import PreTrainedTokenizerFast
+
+from evoseek.errors import PolicyError
+from evoseek.policy.load import load_tokenizer
 
 LINES = [
     "1 < 2 > 0 / what is the capital of France ? the capital of France is Paris .",
@@ -106,6 +113,22 @@ def qwen_thinking() -> PreTrainedTokenizerFast:
     return made
 
 
+def smollm2() -> PreTrainedTokenizerFast:
+    """Byte-level BPE whose unknown token is the control token that ends a document, as in SmolLM2."""
+    names = ["<|endoftext|>", "<|im_start|>", "<|im_end|>", "<repo_name>"]
+    made = byte_level(names, [], unk_token=names[0], bos_token=names[1], eos_token=names[2], pad_token=names[2])
+    made.chat_template = QWEN_TEMPLATE.replace("KEEP", "message.content or ''")
+    return made
+
+
+def real(model: str) -> PreTrainedTokenizerFast:
+    """A model's own tokenizer; the test is skipped where it is not on this machine."""
+    try:
+        return load_tokenizer(model)
+    except PolicyError as error:
+        pytest.skip(f"No tokenizer of {model} on this machine: {error}")
+
+
 def llama() -> PreTrainedTokenizerFast:
     names = ["<|begin_of_text|>", "<|end_of_text|>", "<|start_header_id|>", "<|end_header_id|>", "<|eot_id|>"]
     names.append("<|eom_id|>")  # which only the model's generation settings name
@@ -166,9 +189,12 @@ MAKERS = {
     "qwen": qwen,
     "qwen_forgetful": qwen_forgetful,
     "qwen_thinking": qwen_thinking,
+    "smollm2": smollm2,
     "llama": llama,
     "base": base,
     "wordpiece": wordpiece,
     "words": words,
     "sentencepiece": sentencepiece,
+    "real smollm2": partial(real, "smollm2-135m"),
+    "real qwen": partial(real, os.environ.get("EVOSEEK_TEST_QWEN", "Qwen/Qwen2.5-0.5B-Instruct")),
 }

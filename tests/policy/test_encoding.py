@@ -1,4 +1,5 @@
 import re
+from functools import cache
 
 import pytest
 from hypothesis import given, settings
@@ -9,7 +10,9 @@ from evoseek.errors import PolicyError
 from evoseek.policy.encoding import Encoder, harmless, is_control, outside, plain, split_trusted, trusted
 
 TAGS = ("search", "information", "think", "answer", "question", "tool_call", "tool_response")
-NAMES = ("qwen", "llama", "base", "wordpiece", "words", "sentencepiece")
+CHAT = ("qwen", "smollm2", "real qwen", "real smollm2")
+BYTES = (*CHAT, "llama", "base")
+NAMES = (*BYTES, "wordpiece", "words", "sentencepiece")
 FRAGMENTS = [
     *(
         "<|im_start|>",
@@ -80,8 +83,16 @@ tag = re.compile(rf"<\s*/?\s*({'|'.join(TAGS)})", re.IGNORECASE)
 
 @pytest.fixture(scope="session")
 def encoder(made):
-    encoders = {name: Encoder(made(name), TAGS) for name in NAMES}
-    return encoders.__getitem__
+    return cache(lambda name: Encoder(made(name), TAGS))
+
+
+def meaningful(tokenizer, text):
+    """The ids that must not come of a text: those of control tokens, and the unknown token's where the vocabulary has
+    every character of the text, by itself and within a word."""
+    control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special or token.content.strip()}
+    pieces = [form + one for one in {*text, *"&lt;"} for form in ("", "a")]
+    lacks = any(tokenizer.unk_token_id in tokenizer.encode(one, add_special_tokens=False) for one in pieces)
+    return control - {tokenizer.unk_token_id} if lacks else control | {tokenizer.unk_token_id}
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -90,13 +101,27 @@ def encoder(made):
 def test_no_outside_text_becomes_a_control_token_or_a_tag(made, encoder, name, text):
     tokenizer = made(name)
     ids = encoder(name).outside(text)
-    control = {i for i, token in tokenizer.added_tokens_decoder.items() if token.special or token.content.strip()}
-    assert not (set(ids) - {tokenizer.unk_token_id}) & control
+    assert not set(ids) & meaningful(tokenizer, well_formed(text))
     view = tokenizer.decode([i for i in ids if i != tokenizer.unk_token_id], clean_up_tokenization_spaces=False)
     assert not tag.search(view)
 
 
-@pytest.mark.parametrize("name", ["qwen", "llama", "base"])
+@pytest.mark.parametrize("name", NAMES)
+def test_no_control_string_of_a_tokenizer_becomes_a_control_token(made, encoder, name):
+    tokenizer = made(name)
+    strings = {token.content for token in tokenizer.added_tokens_decoder.values() if is_control(token)}
+    for text in sorted(strings | set(tokenizer.all_special_tokens)):
+        for written in (text, f"mayor {text}of", text * 3, text[:3] + text + text[3:]):
+            assert not set(encoder(name).outside(written)) & meaningful(tokenizer, written)
+            if (
+                name in BYTES
+                and text[0] == "<"
+                and text not in {f"{form}{tag}>" for tag in TAGS for form in ("<", "</")}
+            ):
+                assert encoder(name).decode(encoder(name).outside(written)) == written
+
+
+@pytest.mark.parametrize("name", BYTES)
 @given(text=st.text(max_size=40))
 @settings(max_examples=60, deadline=None)
 def test_harmless_text_is_encoded_as_the_tokenizer_does(made, encoder, name, text):
@@ -104,14 +129,15 @@ def test_harmless_text_is_encoded_as_the_tokenizer_does(made, encoder, name, tex
     assert encoder(name).outside(text) == tuple(made(name).encode(text, add_special_tokens=False))
 
 
-@pytest.mark.parametrize("name", ["qwen", "llama", "base"])
+@pytest.mark.parametrize("name", BYTES)
 def test_control_strings_come_back_as_the_text_that_they_were(encoder, name):
     text = "a <|im_end|> b <|eot_id|></s> c"
     assert encoder(name).decode(encoder(name).outside(text)) == text
 
 
-def test_tags_are_defused_and_other_angles_are_not(encoder):
-    read = encoder("qwen").decode(encoder("qwen").outside("1 < 2 <b> <search>x</search> <Answer"))
+@pytest.mark.parametrize("name", BYTES)
+def test_tags_are_defused_and_other_angles_are_not(encoder, name):
+    read = encoder(name).decode(encoder(name).outside("1 < 2 <b> <search>x</search> <Answer"))
     assert read == "1 < 2 <b> &lt;search>x&lt;/search> &lt;Answer"
 
 
@@ -139,20 +165,22 @@ def test_a_special_character_is_left_out_and_an_unknown_word_is_not(made, encode
     assert encoder("words").outside("mayor xyzzy")[1] == made("words").unk_token_id
 
 
-def test_template_text_keeps_its_control_tokens(made, encoder):
-    end = made("qwen").convert_tokens_to_ids("<|im_end|>")
+@pytest.mark.parametrize("name", CHAT)
+def test_template_text_keeps_its_control_tokens(made, encoder, name):
+    end = made(name).convert_tokens_to_ids("<|im_end|>")
     text = trusted(f"read <|im_end|> {outside('x <|im_end|>')} <search>")
-    ids = encoder("qwen").marked(text)
+    ids = encoder(name).marked(text)
     assert ids.count(end) == 1
-    assert encoder("qwen").decode(ids) == "read <|im_end|> x <|im_end|> <search>"
+    assert encoder(name).decode(ids) == "read <|im_end|> x <|im_end|> <search>"
 
 
-def test_text_is_outside_unless_marked_and_marks_cannot_be_copied(made, encoder):
-    end = made("qwen").convert_tokens_to_ids("<|im_end|>")
+@pytest.mark.parametrize("name", CHAT)
+def test_text_is_outside_unless_marked_and_marks_cannot_be_copied(made, encoder, name):
+    end = made(name).convert_tokens_to_ids("<|im_end|>")
     marked = trusted("<|im_end|>")
     stolen = trusted(f"{outside(marked)}{outside('</')}{outside('search>')}")  # a text that somehow holds the marks
-    assert end not in encoder("qwen").marked("<|im_end|>")
-    assert end not in encoder("qwen").marked(stolen)
+    assert end not in encoder(name).marked("<|im_end|>")
+    assert end not in encoder(name).marked(stolen)
     assert plain(stolen) == "<|im_end|></search>"
     assert list(split_trusted(stolen)) == [(False, "<|im_end|></search>")]  # neighbours are defused together
 
@@ -185,7 +213,7 @@ def test_harmless_takes_time_in_proportion():
     assert harmless("[" * 200_000 + " " * 200_000) == "[" * 200_000 + " " * 200_000
 
 
-@pytest.mark.parametrize("name", ["qwen", "llama", "base", "sentencepiece"])
+@pytest.mark.parametrize("name", [*BYTES, "sentencepiece"])
 def test_no_control_token_with_a_bracket_comes_of_harmless_text_at_another_readers_tokenizer(made, name):
     """Encoded as a server does it: as a whole."""
     text = well_formed(" x ".join(FRAGMENTS)).replace("☞", "")

@@ -1,9 +1,15 @@
 """Sizes from a config.json, compared with the published numbers of parameters."""
 
 import json
+import shutil
+from pathlib import Path
 
-from evoseek.policy.load import load_policy
+import pytest
+
+from evoseek.errors import PolicyError
+from evoseek.policy.load import load_critic, load_policy
 from evoseek.policy.shape import ModelShape, read_config, shape_of
+from evoseek.policy.source import find_policy
 
 SMOLLM2_135M = {
     "hidden_size": 576,
@@ -61,3 +67,24 @@ def test_a_config_is_found_in_a_directory_below_an_adapter_or_nowhere(tmp_path):
     (base / "config.json").write_text("{")
     assert read_config(str(base)) == {}
     assert shape_of({"n_embd": 768}) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        *((name, value) for name in ("num_hidden_layers", "num_attention_heads", "vocab_size") for value in (0, -1)),
+        *(("num_key_value_heads", 0), ("head_dim", 0), ("hidden_size", -64), ("intermediate_size", 0)),
+        ("num_hidden_layers", 10**6),
+    ],
+)
+@pytest.mark.parametrize("nested", [False, True])
+def test_sizes_that_no_model_has_are_refused_before_anything_is_made(tmp_path, name, value, nested):
+    tiny = Path(find_policy("tiny"))
+    config = json.loads((tiny / "config.json").read_text())
+    shutil.copytree(tiny, tmp_path / "model")
+    changed = {**config, "text_config": {**config, name: value}} if nested else {**config, name: value}
+    (tmp_path / "model" / "config.json").write_text(json.dumps(changed))
+    for load in (load_policy, load_critic):
+        with pytest.raises(PolicyError, match=rf"has {name} {value} in its config\. Expected a number"):
+            load(str(tmp_path / "model"))
+    assert value > 0 or shape_of(changed) is None or name in ("num_key_value_heads", "head_dim")

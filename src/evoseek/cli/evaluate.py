@@ -64,7 +64,7 @@ Baseline = Annotated[
     str | None,
     typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
 ]
-Limit = Annotated[int | None, typer.Option(help="Maximum number of questions, from the first.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
 
 def evaluate(

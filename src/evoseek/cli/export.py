@@ -19,6 +19,7 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.checkpoints import Checkpoint
+    from evoseek.policy.policy import Policy
     from evoseek.report.model_card import ExamplePrompt
 
 
@@ -42,13 +43,15 @@ def export(
     what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
     stop_if_dry([f"Write {what.format(source)} to {directory}"])
     with end_on_interrupt():
-        from evoseek.checkpoints import latest_checkpoint
+        from evoseek.checkpoints import from_lasting, latest_checkpoint
         from evoseek.policy.load import export_policy, load_policy, save_policy
         from evoseek.report.model_card import model_card
 
-    checkpoint = latest_checkpoint(Path(source))
+    def load(checkpoint: Checkpoint | None) -> tuple[Checkpoint | None, Policy]:
+        return checkpoint, load_policy(str(checkpoint.part_directory("policy")) if checkpoint else source)
+
     try:
-        policy = load_policy(str(checkpoint.part_directory("policy")) if checkpoint else source)
+        checkpoint, policy = from_lasting(latest_checkpoint(Path(source)), load)
     except PolicyError as error:
         if source == "tiny" or expanded(source).exists():
             raise

@@ -31,7 +31,7 @@ from evoseek.cli.serve import serve, world
 from evoseek.cli.simulator import simulator
 from evoseek.cli.train import sft, train
 from evoseek.cli.view import status, view
-from evoseek.errors import EvoseekError, disk_text, is_of_disk
+from evoseek.errors import EvoseekError, disk_text, is_of_disk, name_text
 from evoseek.training.interrupt import INTERRUPTED
 
 # Threads that spin while they wait slow down everything else on a busy machine, many times over. Read by torch when it
@@ -127,8 +127,8 @@ def run_command(command: Callable[[], Any]) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:
-        if is_of_disk(error):
-            return _fail(disk_text(error))
+        if text := name_text(error) or (disk_text(error) if is_of_disk(error) else ""):
+            return _fail(text)
         if os.environ.get("EVOSEEK_TRACEBACK") == "1":
             traceback.print_exc()
         message = textwrap.shorten(str(error), 1000) or "no message"
@@ -140,7 +140,8 @@ def run_command(command: Callable[[], Any]) -> int:
 
 def _fail(message: str) -> int:
     if _speaks():
-        print(f"evoseek: {message}", file=sys.stderr, flush=True)
+        shown = message.encode(errors="backslashreplace").decode()  # a name may hold bytes that are no UTF-8
+        print(f"evoseek: {shown}", file=sys.stderr, flush=True)
     return 2
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
@@ -120,6 +121,9 @@ def with_shared(command: Callable[..., Any], name: str, *names: str) -> Callable
 
     @wraps(command)
     def run(*words: Any, **values: Any) -> Any:
+        for option, value in values.items():
+            if isinstance(value, float) and not math.isfinite(value):
+                raise ConfigError(f"--{option.replace('_', '-')} is {value}. Expected a finite number, such as 0.5.")
         mine = {name: value for name in names if (value := values.pop(name, None)) is not None}
         token = _given.set(Shared(name, **mine))
         try:

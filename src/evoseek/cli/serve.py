@@ -101,12 +101,12 @@ def serve_agent(
 
     Example: evoseek serve agent runs/mine --port 8080
     """
+    judged = _feedback(answerer) if feedback else None
     with _extra():
         from evoseek.serve.agent import AgentServer, AgentServerLimits
         from evoseek.serve.connection import read_keys
     keys = read_keys(key_file, host=host)
     console = Console()
-    judged = _feedback(answerer) if feedback else None
     kept = f", feedback in {judged.path}" if judged else ""
     run = _run(answerer, index, f"a server at {host}:{port}{kept}", running)
     with _answering(run, console) as (agent, engine):

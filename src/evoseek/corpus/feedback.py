@@ -13,11 +13,8 @@ commands may write it at the same time.
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Collection, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -26,9 +23,9 @@ from pydantic import ConfigDict, TypeAdapter, with_config
 
 from evoseek.corpus.language import is_refusal
 from evoseek.corpus.questions import folded
-from evoseek.corpus.resumable_jsonl import ResumableJsonl, made_by
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, locked, made_by
 from evoseek.corpus.scripts import fold
-from evoseek.errors import DataError, RunError, disk_text
+from evoseek.errors import DataError, RunError
 from evoseek.files import write_atomic
 from evoseek.types import Question
 
@@ -79,7 +76,8 @@ class FeedbackFile:
 
     def add(self, feedback: Feedback) -> None:
         """Append a verdict. Raises FullError if the file is full, RunError when the disk does not take it."""
-        with self._held() as log:
+        log = ResumableJsonl(self.path, _UNICODE)
+        with locked(self.path, _PRIVATE):
             size = len(_UNICODE.encode(asdict(feedback)).encode()) + 1
             with self.path.open("rb") as file:
                 lines = sum(1 for _ in file)
@@ -99,29 +97,12 @@ class FeedbackFile:
         """Remove every line about these answers; the number of answers removed. Raises as `read`, and RunError."""
         if not self.path.exists():
             return 0
-        with self._held():
+        with locked(self.path, _PRIVATE):
             every = self.read()
             kept = [feedback for feedback in every if feedback.id not in ids]
             text = "".join(_UNICODE.encode(asdict(feedback)) + "\n" for feedback in kept)
             write_atomic(self.path, text, mode=_PRIVATE)
         return len(every) - len(kept)
-
-    @contextmanager
-    def _held(self) -> Generator[ResumableJsonl]:
-        """The file, made if need be, while no other process or thread writes it: not one that `delete` has replaced
-        while this one waited."""
-        while True:
-            try:
-                descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, _PRIVATE)
-            except OSError as error:
-                raise RunError(disk_text(error, f"{self.path} cannot be written")) from error
-            try:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-                if self.path.exists() and os.path.samestat(os.fstat(descriptor), self.path.stat()):
-                    yield ResumableJsonl(self.path, _UNICODE)
-                    return
-            finally:
-                os.close(descriptor)
 
 
 @dataclass(frozen=True, slots=True)

@@ -97,6 +97,13 @@ class ResumableJsonl:
                     ) from error
                 yield row
 
+    def keep(self, is_kept: Callable[[Any], bool], noun: str) -> None:
+        """Write the file again without the rows that are not kept, if there are any. Raises as `rows` with `is_kept`,
+        and RunError when the disk does not take it."""
+        if not all(self.rows(is_kept, noun)):
+            kept = (row for row in self.rows(lambda row: row, noun) if is_kept(row))
+            write_atomic(self.path, self._lines(kept))
+
     def _readable(self) -> BinaryIO:
         try:
             return self.path.open("rb")
@@ -233,6 +240,24 @@ def held(path: Path, name: str = "") -> Generator[None]:
                 f"{'folder' if name else 'file'}."
             ) from error
         yield
+
+
+@contextmanager
+def locked(path: Path, mode: int = 0o666) -> Generator[None]:
+    """Wait until no other process or thread holds a file, which is made if need be, and hold it: not one that
+    `write_atomic` has replaced meanwhile. Raises RunError if it cannot be written."""
+    while True:
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
+        except OSError as error:
+            raise RunError(disk_text(error, f"{path} cannot be written")) from error
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
+                yield
+                return
+        finally:
+            os.close(descriptor)
 
 
 def made_by(adapter: TypeAdapter[T]) -> Callable[[Any], T]:

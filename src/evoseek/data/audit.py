@@ -20,14 +20,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from pydantic import ConfigDict, TypeAdapter, with_config
 from rich.console import Console
 from rich.table import Table
 
 from evoseek.corpus.language import STOP_WORDS
 from evoseek.corpus.questions import evidence_of, folded, load_questions, missing, names_of, save_questions
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, made_by
 from evoseek.corpus.scripts import is_unspaced
 from evoseek.data.contamination import runs
-from evoseek.errors import ConfigError, EvoseekError
+from evoseek.errors import ConfigError, DataError, EvoseekError
 from evoseek.files import check_new_file, write_atomic
 from evoseek.protocols import QuestionEngine
 from evoseek.report.printable import say, shown
@@ -41,6 +43,7 @@ _AT_ONCE = 64  # questions whose passages are searched for in one call
 _YES_OR_NO = frozenset(("yes", "no"))
 
 
+@with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Audited:
     """What was found about a question; see the page. `lacks` names the evidence that is missing."""
@@ -57,6 +60,9 @@ class Audited:
     @property
     def is_answerable(self) -> bool:
         return not self.vague and (self.gold or self.yes_or_no) and self.evidence is not False
+
+
+_AUDITED = TypeAdapter(Audited)
 
 
 class CorpusAnswers:
@@ -119,13 +125,15 @@ def shares(audited: Sequence[Audited]) -> Mapping[str, tuple[int, int]]:
 
 def audit_questions(context: Context, source: Path, out: Path, *, console: Console) -> None:
     """Audit questions against the corpus and engine of the settings: a table, `out` with those that are answerable, and
-    OUT.audit.jsonl with what was found about each.
+    OUT.audit.jsonl with what was found about each. `out` is written last: without it, the findings are those of an
+    audit that did not finish or found no question answerable, and are replaced.
 
     Raises ConfigError if a file is there already, EvoseekError if not one question is answerable.
     """
     findings = out.with_suffix(".audit.jsonl")
-    for path in (out, findings):
-        check_new_file(path)
+    check_new_file(out)
+    if not _is_findings(findings):
+        check_new_file(findings)
     questions = load_questions(source)
     audited = asyncio.run(_audit_all(context, questions))
     write_atomic(findings, "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in audited))
@@ -138,6 +146,14 @@ def audit_questions(context: Context, source: Path, out: Path, *, console: Conso
         raise EvoseekError(f"The corpus answers not one of {len(questions)} questions, so {out} was not written.")
     save_questions(out, kept)
     say(console, f"{len(kept)} answerable questions are in {out}; what was found about each is in {findings}.")
+
+
+def _is_findings(path: Path) -> bool:
+    """Whether a file holds what an audit found, and nothing else."""
+    try:
+        return path.is_file() and bool(list(ResumableJsonl(path).rows(made_by(_AUDITED), "finding")))
+    except DataError:
+        return False
 
 
 async def _audit_all(context: Context, questions: Sequence[Question]) -> list[Audited]:

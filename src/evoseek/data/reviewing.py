@@ -6,9 +6,10 @@ set.
 
 Questions whose document was hidden are not judged: the documents may well answer them.
 
-Both are written after every verdict, so an interrupted review loses none and the same command resumes it. The sample
-is drawn by a digest of each question, so that it stays the same when questions are added to the file, and a larger one
-contains it.
+Both are written after every verdict, and a review that is opened writes the test set again where it does not follow
+from the verdicts. So an interrupted review loses none, and the same command resumes it. Several reviews may write one
+test set at the same time. The sample is drawn by a digest of each question, so that it stays the same when questions
+are added to the file, and a larger one contains it.
 """
 
 from __future__ import annotations
@@ -23,10 +24,9 @@ from threading import Lock
 from typing import Any, cast
 
 from evoseek.corpus.questions import load_questions, missing, names_of, save_questions
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.corpus.resumable_jsonl import ResumableJsonl, locked
 from evoseek.errors import DataError
 from evoseek.eval.support import spans
-from evoseek.files import write_atomic
 from evoseek.protocols import PassageStore
 from evoseek.report.evaluation import interval_text
 from evoseek.statistics import wilson_interval
@@ -37,6 +37,7 @@ UNANSWERABLE = "(The documents do not answer it.)"
 _SHOWN = 5  # passages of a question
 _LOOKED_AT = 20  # passages among which those of a document are looked for by its name
 
+_NOUN = "verdict of a review"
 _Content = tuple[str, tuple[str, ...]]
 
 
@@ -66,23 +67,31 @@ class Review:
     log: ResumableJsonl
     tests: Path
     store: PassageStore | None
-    verdicts: dict[int, str] = field(default_factory=dict[int, str])
+    verdicts: dict[int, str]
+    _known: Mapping[_Content, Question] = field(repr=False)  # the sample and the others
     _lock: Lock = field(default_factory=Lock, init=False, repr=False)
 
     @classmethod
     def open(
         cls, questions: Sequence[Question], log: Path, tests: Path, store: PassageStore | None, *, count: int, seed: int
     ) -> Review:
-        """A sample of `count` of the questions, in which those that were judged before come first. Raises DataError for
-        a damaged log, or as `judgeable`."""
+        """A sample of `count` of the questions, in which those that were judged before come first. The test set gets
+        what a process that ended after its last verdict did not write. Raises DataError for a damaged log, or as
+        `judgeable`."""
         file = ResumableJsonl(log)
-        given = dict(file.rows(_verdict, "verdict of a review"))
+        given = dict(file.rows(_verdict, _NOUN))
         first = {_content(question): question for question in reversed(judgeable(questions))}
         judged = [first[content] for content in given if content in first]
         rest = sorted((question for content, question in first.items() if content not in given), key=_place(seed))
         sample = (judged + rest)[:count]
         verdicts = {number: given[_content(one)] for number, one in enumerate(sample) if _content(one) in given}
-        return cls(sample, file, tests, store, verdicts)
+        known = {_content(question): question for question in reversed(questions)}
+        review = cls(sample, file, tests, store, verdicts, known)
+        before, judged_right = review._test_set()
+        if judged_right != before:
+            with locked(tests):
+                review._write_tests()
+        return review
 
     @property
     def next(self) -> int | None:
@@ -110,7 +119,7 @@ class Review:
             "verdict": verdict,
             "time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         }
-        with self._lock:
+        with self._lock, locked(self.tests):
             self.log.append([row])
             self.verdicts[number] = verdict
             self._write_tests()
@@ -140,15 +149,19 @@ class Review:
         }
 
     def _write_tests(self) -> None:
-        """The test set: those judged right, and what other reviews have put there."""
-        verdicts = {_content(self.questions[number]): verdict for number, verdict in self.verdicts.items()}
+        """Let the test set follow from the verdicts."""
+        before, judged_right = self._test_set()
+        if judged_right != before:
+            save_questions(self.tests, judged_right)
+
+    def _test_set(self) -> tuple[list[Question], list[Question]]:
+        """The test set as it is, and as it has to be: what other reviews have put there, and those judged right."""
+        verdicts = dict(self.log.rows(_verdict, _NOUN))
         before = load_questions(self.tests) if self.tests.is_file() and self.tests.stat().st_size else []
         kept = {_content(question): question for question in before if _content(question) not in verdicts}
-        right = {_content(one): one for one in self.questions if verdicts.get(_content(one)) == "right"}
-        if every := {**kept, **right}:
-            save_questions(self.tests, _with_own_ids(every))
-        elif before:
-            write_atomic(self.tests, "")
+        judged = (content for content, verdict in verdicts.items() if verdict == "right")
+        right = {content: self._known[content] for content in judged if content in self._known}
+        return before, _with_own_ids({**kept, **right})
 
 
 def judgeable(questions: Sequence[Question]) -> list[Question]:

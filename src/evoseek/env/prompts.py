@@ -46,7 +46,7 @@ from jinja2 import TemplateError, TemplateNotFound
 from evoseek.errors import ConfigError
 from evoseek.files import expanded
 from evoseek.policy.encoding import outside, plain, trusted
-from evoseek.templates import sandbox
+from evoseek.templates import bounded, sandbox
 
 _SETS = Path(__file__).parent / "prompts"
 
@@ -59,11 +59,14 @@ class PromptTemplate:
 
     def marked(self, **values: object) -> str:
         """The text of a message, with the template's own words marked as such. Raises ConfigError."""
+        path = Path(self._template.filename or "")
         try:
-            return trusted(self._template.render(values))
+            if path.is_relative_to(_SETS):
+                return trusted(self._template.render(values))
+            return trusted(bounded(self._template, lambda: self._template.render(values)))
         except TemplateError as error:
             raise ConfigError(
-                f"The prompt file {self._template.filename} cannot be rendered: {error}. It may use the variables "
+                f"The prompt file {path} cannot be rendered: {error}. It may use the variables "
                 f"{', '.join(sorted(values))}; correct the file (or, where a key of an example is missing, the file of "
                 "its examples), or use a set that comes with the package."
             ) from error

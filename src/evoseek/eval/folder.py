@@ -7,10 +7,11 @@
     timings.json    seconds
     lock            held by the process that writes here
 
-A sample that is finished is never drawn again; what is missing or failed is. Samples are drawn with random numbers of
-their own (policy.draw), so a resumed evaluation draws the same tokens as one that nothing interrupted, as far
-as the sampler's arithmetic does not depend on which rollouts share a batch: bit for bit with a scripted sampler or one
-in lockstep; elsewhere a rounding may turn a token, as it may between any two runs of a batched sampler.
+The rollout is written first. A sample that is finished is never drawn again; what is missing or failed is. Samples are
+drawn with random numbers of their own (policy.draw), so a resumed evaluation draws the same tokens as one that nothing
+interrupted, as far as the sampler's arithmetic does not depend on which rollouts share a batch: bit for bit with a
+scripted sampler or one in lockstep; elsewhere a rounding may turn a token, as it may between any two runs of a batched
+sampler.
 """
 
 from __future__ import annotations
@@ -26,8 +27,9 @@ from pydantic import TypeAdapter
 
 from evoseek.corpus.resumable_jsonl import ResumableJsonl, held, made_by
 from evoseek.errors import ConfigError, RunError
-from evoseek.eval.sample import Key, Sample, merged
+from evoseek.eval.sample import Key, Sample, identifier, merged
 from evoseek.files import write_atomic
+from evoseek.rollout.record import COMPACT
 from evoseek.runs import changes
 
 JUDGED_WRONG = "judged_wrong"  # the evaluation in it of questions whose answer was judged wrong
@@ -81,6 +83,18 @@ class EvaluationFolder:
         """The samples so far, one a key, sorted. Raises DataError, naming the line, if one cannot be read."""
         return merged(self._samples.rows(made_by(_SAMPLE), "sample of an evaluation"))
 
+    def resumed(self) -> dict[Key, Sample]:
+        """The samples so far, with their rollouts. What stands in one of the two files alone, since a process or the
+        machine stopped between them, is removed from it and drawn again. Where no rollout was recorded at all, the
+        samples stay. Raises as `samples`, and RunError when the disk does not take it."""
+        if self.trajectories.exists():
+            rollouts = ResumableJsonl(self.trajectories, COMPACT)
+            recorded = set(rollouts.rows(_id_if_valid, "rollout"))
+            self._samples.keep(lambda row: bool(row["invalid"]) or _id(row) in recorded, "sample of an evaluation")
+            valid = {identifier(*key) for key, sample in self.samples().items() if not sample.invalid}
+            rollouts.keep(lambda row: _id_if_valid(row) in valid, "rollout")
+        return self.samples()
+
     def flush(self) -> None:
         self._samples.position()
 
@@ -130,3 +144,13 @@ class EvaluationFolder:
                 f"{self.path} holds {names[0]} and no evaluation. Expected a folder that is new, empty or holds an "
                 "evaluation: give another one."
             )
+
+
+def _id(sample: Any) -> str:
+    """The id of the rollout that a row of samples.jsonl is of."""
+    return identifier(sample["question"], sample["number"])
+
+
+def _id_if_valid(rollout: Any) -> str:
+    """The id of a row of trajectories.jsonl; "" for a rollout that failed."""
+    return "" if "invalid" in rollout["outcome"] else str(rollout["id"])

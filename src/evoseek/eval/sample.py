@@ -84,6 +84,11 @@ def content_digest(question: Question) -> str:
     return json_digest([row["question"], row["golden_answers"], *sorted(question.hidden)])[:16]
 
 
+def identifier(question: str, number: int) -> str:
+    """The id of the rollout of a sample."""
+    return f"evaluation/{question}/{number}"
+
+
 async def draw(
     question: Question,
     number: int,
@@ -100,10 +105,10 @@ async def draw(
     A rollout that fails is repeated under the same id, so with the same random numbers: what a sample is must not
     depend on what failed before it. After three failures it is Invalid.
     """
-    identifier, begun = f"evaluation/{question.id}/{number}", time.monotonic()
+    id, begun = identifier(question.id, number), time.monotonic()
     failures = 0
     while True:
-        trajectory = await answer(question, identifier)
+        trajectory = await answer(question, id)
         outcome = await score(trajectory, reward)
         failures += isinstance(outcome, Invalid)
         if not isinstance(outcome, Invalid) or failures > REFILLS:

@@ -22,6 +22,7 @@ from jinja2 import TemplateError
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import PolicyError
 from evoseek.policy.encoding import Encoder, is_control, split_trusted
+from evoseek.templates import bounded
 from evoseek.types import Message, ToolCall
 
 if TYPE_CHECKING:
@@ -74,20 +75,24 @@ def render_chat(
     generation_prompt: bool = True,
 ) -> str:
     """The template's text for messages. Raises PolicyError with the template's own complaint."""
-    try:
+    roles = tuple(str(message["role"]) for message in messages)
+
+    def render() -> str:
         rendered = tokenizer.apply_chat_template(
             [dict(message) for message in messages],
             tools=[dict(tool) for tool in tools] or None,
             add_generation_prompt=generation_prompt,
             tokenize=False,
         )
-    except (TemplateError, TypeError, ValueError) as error:
-        roles = ", ".join(str(message["role"]) for message in messages)
+        return str(rendered)
+
+    try:
+        return bounded((str(tokenizer.chat_template), roles, bool(tools), generation_prompt), render)
+    except TemplateError as error:
         raise PolicyError(
-            f"The chat template of this model refuses a conversation with the roles {roles}: {error}. Use prompts "
-            "with the roles that it takes, or another model."
+            f"The chat template of this model refuses a conversation with the roles {', '.join(roles)}: {error}. Use "
+            "prompts with the roles that it takes, or another model."
         ) from error
-    return str(rendered)
 
 
 def encode_rendered(encoder: Encoder, rendered: str, outside: Sequence[str]) -> tuple[int, ...]:

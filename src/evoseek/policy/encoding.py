@@ -15,7 +15,7 @@ import secrets
 from collections.abc import Iterator, Sequence
 from itertools import groupby, pairwise
 from operator import itemgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import PolicyError
@@ -89,9 +89,9 @@ class Encoder:
     Where outside text yields the id of a control token, it is cut in the middle of it and encoded in pieces, until none
     is left. Since it is the ids that are looked at, this holds whatever the tokenizer normalises (letter case, accents,
     widths, space around the token) and wherever the id comes from (an added token or the plain vocabulary). A single
-    character, which cannot be cut, is left out. The one special id that may come of outside text is the unknown
-    token's: it has no meaning for the model. Raises PolicyError for a tokenizer that does not tell where its
-    tokens lie.
+    character, which cannot be cut, is left out. The unknown token's id may come of characters that the vocabulary
+    lacks, unless that token also begins or ends a text; text that spells it is cut like any other control token.
+    Raises PolicyError for a tokenizer that does not tell where its tokens lie.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, tags: Sequence[str] = ()) -> None:
@@ -107,6 +107,8 @@ class Encoder:
         if tokenizer.unk_token_id not in (tokenizer.eos_token_id, tokenizer.bos_token_id):
             control.discard(tokenizer.unk_token_id)
         self.control_ids = frozenset(control)
+        self._unknown_id = tokenizer.unk_token_id
+        self._unknown = tuple(filter(None, self._forms(str(tokenizer.unk_token or ""))))
         self._tag = (
             re.compile(rf"<(?=\s*+(?:/\s*+)?(?:{'|'.join(map(re.escape, tags))}))", re.IGNORECASE) if tags else None
         )
@@ -143,16 +145,32 @@ class Encoder:
         encoding = self._tokenizer(text, add_special_tokens=False, return_offsets_mapping=True)
         ids: list[int] = encoding["input_ids"]  # pyright: ignore[reportAssignmentType]
         spans: list[tuple[int, int]] = encoding["offset_mapping"]  # pyright: ignore[reportAssignmentType]
-        control = [span for i, span in zip(ids, spans, strict=True) if i in self.control_ids]
-        cuts = {(start + end) // 2 for start, end in control if end - start > 1}
+        control = [
+            i in self.control_ids or (i == self._unknown_id and self._spells_unknown(text[start:end]))
+            for i, (start, end) in zip(ids, spans, strict=True)
+        ]
+        cuts = {
+            (start + end) // 2
+            for (start, end), is_one in zip(spans, control, strict=True)
+            if is_one and end - start > 1
+        }
         if cuts:
             return [
                 i
                 for start, end in pairwise([0, *sorted(cuts), len(text)])
                 for i in self._encode_outside(text[start:end])
             ]
-        return [i for i in ids if i not in self.control_ids]
+        return [i for i, is_one in zip(ids, control, strict=True) if not is_one]
+
+    def _spells_unknown(self, text: str) -> bool:
+        """Whether text that yields the unknown token spells it, rather than being what the vocabulary lacks."""
+        return any(form in shown for form in self._unknown for shown in self._forms(text))
+
+    def _forms(self, text: str) -> tuple[str, str]:
+        """A text as it is and as the tokenizer normalises it, without the space around it."""
+        normalizer = cast(Any, self._tokenizer).backend_tokenizer.normalizer
+        return text.strip(), (normalizer.normalize_str(text) if normalizer else text).strip(" \u2581")
 
     def _shown(self, token_ids: Sequence[int]) -> str:
         """The text of ids of outside text, without the unknown token (whose text contains "<")."""
-        return self.decode([i for i in token_ids if i != self._tokenizer.unk_token_id])
+        return self.decode([i for i in token_ids if i != self._unknown_id])

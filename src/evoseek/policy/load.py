@@ -31,7 +31,7 @@ from evoseek.policy.lora import adapter_name, load_adapter, plain_model, save_ad
 from evoseek.policy.machine import devices, keep_freed_memory
 from evoseek.policy.policy import Policy, eos_ids, has_adapters
 from evoseek.policy.products import is_small, quicken_products
-from evoseek.policy.shape import check_hub
+from evoseek.policy.shape import check_hub, check_sizes
 from evoseek.policy.source import ADAPTER, REMOTE, SMOLLM2, base_name, check_policy, find_policy, is_adapter, is_gguf
 from evoseek.types import StopConditions
 
@@ -52,6 +52,16 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     if dtype not in _DTYPES:
         raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
     source = find_policy(name_or_dir)
+    try:
+        return _load_found(name_or_dir, source, device, dtype, adapter)
+    except PolicyError:
+        if expanded(source).exists() or find_policy(name_or_dir) == source:
+            raise
+        return load_policy(name_or_dir, device=device, dtype=dtype, adapter=adapter)  # the run has saved a newer one
+
+
+def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter: str | None) -> Policy:
+    """The policy of this name at its source. Raises PolicyError."""
     check_device(device)
     path = expanded(source)
     if path.exists():
@@ -63,6 +73,7 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
             "you downloaded."
         )
     check_policy(name_or_dir, setting="the policy")
+    check_sizes(name_or_dir)
     if is_adapter(path):
         return _load_adapted(name_or_dir, path, device, dtype, adapter or adapter_name(path))
     try:
@@ -163,6 +174,7 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
     source = find_policy(name_or_dir)
     if is_adapter(expanded(source)):
         source = find_policy(base_name(expanded(source)))
+    check_sizes(source)
     try:
         with quietly():
             model, missing = _read_model(source, torch.float32, AutoModelForTokenClassification, num_labels=1)

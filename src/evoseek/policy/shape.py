@@ -11,11 +11,15 @@ from typing import cast
 from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
 from huggingface_hub.errors import HfHubHTTPError
 
+from evoseek.errors import PolicyError
 from evoseek.files import expanded
 from evoseek.policy.gguf import gguf_config
 from evoseek.policy.source import find_policy, is_gguf
 
 _BASE = "base_model_name_or_path"
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers")
+_SIZES = (*_LAYERS, "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+_MOST_LAYERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +75,22 @@ def is_here(model: str) -> bool:
         return False
 
 
+def check_sizes(name_or_dir: str) -> None:
+    """Raise PolicyError for a config with sizes that no model has: whoever builds it would not end, or break."""
+    config = read_config(name_or_dir)
+    nested = config.get("text_config")
+    for sizes in (config, cast("Mapping[str, object]", nested) if isinstance(nested, Mapping) else {}):
+        for name in (*_SIZES, "vocab_size"):
+            most = _MOST_LAYERS if name in _LAYERS else None
+            value = sizes.get(name)
+            if type(value) is int and (value < 1 or (most and value > most)):
+                valid = f"a number from 1 to {most:,}" if most else "a number above 0"
+                raise PolicyError(
+                    f"the policy '{name_or_dir}' has {name} {value} in its config. Expected {valid}. Correct the file, "
+                    "or get the model again."
+                )
+
+
 def check_hub(source: str) -> None:
     """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
     before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
@@ -89,13 +109,14 @@ def prompts_for(name_or_dir: str, setting: str) -> str:
 
 
 def shape_of(config: Mapping[str, object]) -> ModelShape | None:
-    """The sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes otherwise.
+    """The sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes otherwise,
+    or has one that is not above 0.
 
     The parameters are counted without biases; with experts, all of those are counted.
     """
     if isinstance(config.get("text_config"), Mapping):
         config = cast("Mapping[str, object]", config["text_config"])
-    sizes = {name: value for name, value in config.items() if type(value) is int}
+    sizes = {name: value for name, value in config.items() if type(value) is int and value > 0}
     try:
         hidden, layers, heads = sizes["hidden_size"], sizes["num_hidden_layers"], sizes["num_attention_heads"]
         inner, vocabulary = sizes["intermediate_size"], sizes["vocab_size"]

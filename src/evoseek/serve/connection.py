@@ -14,11 +14,13 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Any
 
+import h11
 import uvicorn
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evoseek.errors import ConfigError, DataError, EvoseekError
 from evoseek.serve.one_line import OneLineJson
@@ -34,6 +36,8 @@ _PAGE_HEADERS = {
 }
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
 _CLOSING_S = 5  # seconds in which the errors about cancelled answers are sent
+_REQUEST_S = 30  # longest time that a client takes to send a request
+_REPLY_S = 60  # longest time in which a client accepts nothing of a reply
 
 
 class BusyError(EvoseekError):
@@ -129,6 +133,46 @@ async def _disconnected(receive: Receive) -> None:
         pass
 
 
+class TimedConnection(H11Protocol):
+    """A client's connection, which is closed if a request is not complete within `_REQUEST_S` seconds from its first
+    byte (or from the connection), or if nothing of a reply is accepted for `_REPLY_S` seconds. uvicorn closes one
+    without a request, after the first, in 5 seconds, and h11 refuses headers of more than 64 KiB in all."""
+
+    _request: asyncio.TimerHandle | None = None
+    _reply: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
+        super().connection_made(transport)
+        self._watch_request()
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._watch_request()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for timer in filter(None, (self._request, self._reply)):
+            timer.cancel()
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._reply = self.loop.call_later(_REPLY_S, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._reply is not None:
+            self._reply.cancel()
+
+    def _watch_request(self) -> None:
+        """Start the time of a request that is not complete, or stop that of one that is."""
+        if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
+            if self._request is not None:
+                self._request.cancel()
+            self._request = None
+        elif self._request is None:
+            self._request = self.loop.call_later(_REQUEST_S, self.transport.abort)
+
+
 class StoppableServer(uvicorn.Server):
     """A server that, when stopped, accepts nothing more and answers what is under way for at most `drain_s` seconds.
     `end` is then called in its loop to cancel the rest; without `end`, connections are closed."""
@@ -139,6 +183,7 @@ class StoppableServer(uvicorn.Server):
         super().__init__(
             uvicorn.Config(
                 OneLineJson(app),
+                http=TimedConnection,
                 log_level="warning",
                 access_log=False,
                 server_header=False,

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from transformers.utils import logging as transformers_logging
 
 from evoseek.chat.settings import EndpointSettings
+from evoseek.checkpoints import Checkpoint, from_lasting
 from evoseek.env.base import ToolContext
 from evoseek.env.chats import make_chat
 from evoseek.env.prompts import PromptSet
@@ -34,7 +35,6 @@ from evoseek.training.agent import Agent
 from evoseek.training.settings import TrainingSettings
 
 if TYPE_CHECKING:
-    from evoseek.checkpoints import Checkpoint
     from evoseek.loss.base import LossFn, LossInputs
     from evoseek.training.update import Credit
 
@@ -117,8 +117,13 @@ class Context:
 
     @cached_property
     def agent(self) -> Agent:
-        """The policy of the checkpoint, or the model of the settings."""
-        return self.agent_of(load_run_policy(self.settings, self.checkpoint, device=self.settings.policy.device))
+        """The policy of the checkpoint, or the model of the settings. `checkpoint` is then the one that was loaded."""
+
+        def load(checkpoint: Checkpoint | None) -> Policy:
+            self.checkpoint = checkpoint
+            return load_run_policy(self.settings, checkpoint, device=self.settings.policy.device)
+
+        return self.agent_of(from_lasting(self.checkpoint, load))
 
     def agent_of(self, policy: Policy) -> Agent:
         """An agent from a loaded policy."""

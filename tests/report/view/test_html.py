@@ -4,9 +4,11 @@ import json
 import re
 from datetime import UTC, datetime
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
+import evoseek
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.report.view.html import data_folder, make_page
 from evoseek.report.view.source import Source
@@ -171,3 +173,14 @@ def test_a_run_in_a_folder_whose_name_is_not_utf8(make_run, make_row):
 def test_a_name_that_the_disk_refuses_is_an_error_that_says_so(make_run, make_row, tmp_path):
     with pytest.raises(RunError, match="cannot be written"):
         page_of(make_run([make_row()])).write(tmp_path / f"{'x' * 300}.html")
+
+
+PACKAGE = Path(evoseek.__file__).parent
+SCRIPTS = [*(PACKAGE / "report" / "view" / "page").glob("*.js"), *(PACKAGE / "serve" / "page").glob("*.js")]
+
+
+@pytest.mark.parametrize("script", SCRIPTS, ids=lambda path: path.name)
+def test_no_script_asks_an_object_for_a_name_that_every_object_has(script):
+    """`"toString" in {}` is true: a page asks by Object.hasOwn, or a Map."""
+    code = re.sub(r"""//.*|"[^"\n]*"|'[^'\n]*'|`[^`]*`""", "", script.read_text())
+    assert re.findall(r"(?<!const)(?<!let) \w+ in [\w.]+", code) == []

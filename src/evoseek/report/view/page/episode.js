@@ -41,7 +41,7 @@ function verdictStage(proposer, readings, solvers) {
   const rejected = proposer === undefined ? null : value(proposer, "rejected");
   const invalid = proposer === undefined ? null : value(proposer, "invalid");
   const verdict = rejected
-    ? [el("span", { class: "mark none" }, "rejected"), ` ${visible(rejected).replaceAll("_", " ")}`, index.meanings[rejected] ? `: ${index.meanings[rejected]}.` : "."]
+    ? [el("span", { class: "mark none" }, "rejected"), ` ${visible(rejected).replaceAll("_", " ")}`, Object.hasOwn(index.meanings, rejected) ? `: ${index.meanings[rejected]}.` : "."]
     : invalid ? [el("span", { class: "mark invalid" }, "Invalid"), " A failure outside the policies ended the episode."]
       : [el("span", { class: "mark good" }, "accepted"), solvers.length ? "" : " Nobody has tried it in this step."];
   const name = (one) => (value(one, "id").endsWith("closed-book") ? "without any passage" : "from the proposer's passages");

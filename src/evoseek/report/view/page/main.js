@@ -102,7 +102,7 @@ const VIEWS = { overview: ["Overview", overview], trajectories: ["Trajectories",
 
 function route() {
   const [name, ...rest] = location.hash.slice(1).split("/");
-  const view = name in VIEWS ? name : "overview";
+  const view = Object.hasOwn(VIEWS, name) ? name : "overview";
   for (const link of document.querySelectorAll("#tabs a")) {
     if (link.getAttribute("href") === `#${view}`) link.setAttribute("aria-current", "page");
     else link.removeAttribute("aria-current");

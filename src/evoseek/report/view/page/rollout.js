@@ -40,7 +40,7 @@ function valuesOf(detail, segment, start) {
 
 function tokensOf(detail, segment, start, texts) {
   const at = valuesOf(detail, segment, start);
-  const known = segment.ids.length && segment.ids.every((id) => id in texts);
+  const known = segment.ids.length && segment.ids.every((id) => Object.hasOwn(texts, id));
   return el("span", { class: "untrusted tokens" }, segment.ids.map((id, place) => {
     const values = at(place);
     const title = [`token ${id}`, ...["advantage", "logprob", "difference"].filter((kind) => values[kind] !== undefined).map((kind) => `${kind} ${signed(values[kind])}`)].join(" · ");
@@ -86,7 +86,7 @@ function turns(detail, texts) {
   let start = 0;
   const shown = detail.segments.map((segment) => {
     const part = el("div", { class: `segment ${segment.kind}` });
-    const head = el("h5", {}, NAMES[segment.kind] ?? visible(segment.kind), el("span", { class: "meta" }, ` ${number(segment.length)} tokens`));
+    const head = el("h5", {}, Object.hasOwn(NAMES, segment.kind) ? NAMES[segment.kind] : visible(segment.kind), el("span", { class: "meta" }, ` ${number(segment.length)} tokens`));
     const text = body(detail, segment, start, texts);
     if (segment.kind === "prompt") part.append(el("details", {}, el("summary", {}, head), text));
     else part.append(head, text);
