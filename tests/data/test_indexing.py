@@ -134,7 +134,7 @@ def test_a_report_in_the_corpus_is_refused(folder: Path) -> None:
 
 
 def test_the_origins_of_a_corpus_that_may_not_be_seen_are_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sources.files_of(folder / "index")["a.txt"].is_unchanged
+    assert sources.files_of(folder / "index")["a.txt"].opened()
     is_file = Path.is_file
 
     def refused(path: Path) -> bool:

@@ -42,6 +42,9 @@ MaxText = Annotated[
 MaxSeconds = Annotated[
     int | None, typer.Option(min=1, help="Maximum processor time for reading a file, in seconds. Default: 60.")
 ]
+FollowLinks = Annotated[
+    bool | None, typer.Option("--follow-links", help="Read what links out of the folder lead to. Default: no.")
+]
 Engine = Annotated[
     Literal["lexical", "dense", "hybrid"] | None,
     typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for; to build it, lexical."),
@@ -73,6 +76,7 @@ def index(
     encoding: Encoding = None,
     max_text: MaxText = None,
     max_seconds: MaxSeconds = None,
+    follow_links: FollowLinks = None,
     engine: Engine = None,
     encoder: EncoderName = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
@@ -94,6 +98,7 @@ def index(
         "encoding": encoding,
         "max_text": max_text,
         "max_seconds": max_seconds,
+        "follow_links": follow_links,
         "encoder": encoder,
         "dtype": dtype,
         "vectors": vectors and expanded(vectors),

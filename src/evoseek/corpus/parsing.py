@@ -56,12 +56,13 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How files are read: the longest text, the most processor time for a file, the encoding of text that is not UTF-8,
-    and the process (None: a shared one) that parses all formats but plain text and Markdown, whose parsers cannot take
-    long."""
+    whether links out of the corpus are followed, and the process (None: a shared one) that parses all formats but plain
+    text and Markdown, whose parsers cannot take long."""
 
     max_text: int = MAX_TEXT
     max_seconds: int = MAX_SECONDS
     encoding: str | None = None
+    follow_links: bool = False
     process: ParseProcess | None = None
 
     def max_bytes(self, suffix: str) -> int:

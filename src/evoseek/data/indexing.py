@@ -36,7 +36,7 @@ DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one up
 class IndexPlan:
     """Settings for building an index. A passage has at most `max_words` words, a document at most `max_text`
     characters; reading a file takes at most `max_seconds` of processor time. `encoding` is the encoding of files that
-    are not UTF-8; without it, it is detected.
+    are not UTF-8; without it, it is detected. `follow_links`: what links out of the corpus lead to is read, too.
 
     The other settings are for dense and hybrid indexes: `encoder` is the name of an encoder or of a
     sentence-transformers model, `device` where it runs, `dtype` the number type of the stored vectors, and `vectors` a
@@ -49,6 +49,7 @@ class IndexPlan:
     encoding: str | None = None
     max_text: int = MAX_TEXT
     max_seconds: int = MAX_SECONDS
+    follow_links: bool = False
     encoder: str | None = None
     device: str | None = None
     dtype: Literal["float32", "float16"] | None = None
@@ -56,7 +57,7 @@ class IndexPlan:
 
     @property
     def reading(self) -> Reading:
-        return Reading(self.max_text, self.max_seconds, self.encoding)
+        return Reading(self.max_text, self.max_seconds, self.encoding, self.follow_links)
 
     def make_encoder(self) -> Encoder | None:
         """The encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options that
@@ -116,7 +117,7 @@ def update_index(
                 f"An update keeps the {name} of the index in {directory}, which is {kept}; the project has {value}. "
                 "To have that, build the index again (without --update and --watch).",
             )
-    how = Reading(sources.max_text, sources.max_seconds, sources.encoding)
+    how = Reading(sources.max_text, sources.max_seconds, sources.encoding, sources.follow_links)
     passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
     if passages.is_unchanged:
         report_reading(passages.sources, report, console, report_file)
