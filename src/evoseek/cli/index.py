@@ -196,6 +196,7 @@ def search(
     if not query.strip():
         raise ConfigError("The query is empty. Give the words to search for.")
     from evoseek.cli.settings import given_settings
+    from evoseek.report.answers import also, citation
 
     own, console = project(), Console()
     place = directory[0] if directory else own and own.index and str(own.index)
@@ -212,12 +213,12 @@ def search(
         found = asyncio.run(find(_engine(settings, closing), [query], k))[0]
     if json:
         keys = ("id", "title", "text", "document_id", "score")
-        passages = [{key: getattr(passage, key) for key in keys} | passage.place for passage in found]
+        passages = [{key: getattr(passage, key) for key in keys} | citation(passage) for passage in found]
         print(jsons.dumps({"query": query, "passages": passages}, ensure_ascii=False))
         return
     for rank, passage in enumerate(found, start=1):
         say(console, f"{rank}. {passage.title}  [{passage.id}, score {passage.score or 0.0:.3f}]\n   {passage.text}")
         if passage.file:
-            say(console, f"   from {passage.citation}")
+            say(console, f"   from {passage.citation}{also(passage)}")
     if not found:
         say(console, "Nothing was found.")

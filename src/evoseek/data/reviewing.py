@@ -27,6 +27,7 @@ from evoseek.eval.support import spans
 from evoseek.files import write_atomic
 from evoseek.protocols import PassageStore
 from evoseek.report.evaluation import interval_text
+from evoseek.search.engines import outside
 from evoseek.statistics import wilson_interval
 from evoseek.types import Passage, Question
 
@@ -167,7 +168,7 @@ def evidence_passages(question: Question, store: PassageStore | None) -> list[Pa
 def _searched(question: Question, store: PassageStore) -> tuple[list[Passage], str]:
     """What a search for the question finds, without the documents that are hidden from it, and a note about both."""
     found = store.find(question.text, _LOOKED_AT)
-    shown = [passage for passage in found if passage.document_id not in question.hidden]
+    shown = outside(found, question.hidden)
     if not question.hidden:
         return shown, "The question names no passage; a search for it finds these." if shown else ""
     titles = {passage.document_id: passage.title for passage in found}
