@@ -11,8 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
-import charset_normalizer
-
+from evoseek.corpus.encodings import guess_encoding, unmarked_utf_16
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ConfigError, DataError
 
@@ -109,15 +108,15 @@ def check_regular(path: Path) -> None:
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
-    """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the one that
-    charset-normalizer finds most likely; and the name of the last one, "" if it was not used.
+    """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the most likely one
+    (`guess_encoding`); and the name of the last one, "" if it was not used.
 
     Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
     """
     marked, guessed = next((name for mark, name in _MARKS if data.startswith(mark)), ""), ""
-    if not marked and b"\0" in data:
+    if not marked and b"\0" in data and not (guessed := unmarked_utf_16(data)):
         raise DataError("binary: holds NUL bytes")
-    text = _text(data, marked or "utf-8")
+    text = _text(data, marked or guessed or "utf-8")
     if text is None and marked:
         raise DataError(f"encoding not recognised: begins as {marked} but is not")
     if text is None and encoding:
@@ -125,8 +124,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
         if text is None:
             raise DataError(f"encoding not recognised: neither UTF-8 nor {encoding}")
     if text is None:
-        guesses = (charset_normalizer.from_bytes(sample).best() for sample in _samples(data))
-        guessed = next((guess.encoding for guess in guesses if guess), "")
+        guessed = next(filter(None, map(guess_encoding, _samples(data))), "")
         text = _text(data, guessed) if guessed else None
         if text is None:
             raise DataError(f"encoding not recognised{f': begins as {guessed} but is not' if guessed else ''}")
