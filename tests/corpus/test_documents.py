@@ -171,7 +171,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(tmp_path: Path) -> None:
         "loop.txt": "cannot be read: Too many levels of symbolic links",
     }
     assert report.skipped_count == 11
-    assert "1 documents read, 11 skipped (2 cannot be read, 2 empty, " in report.summary()
+    assert "1 document read, 11 skipped (2 cannot be read, 2 empty, " in report.summary()
     assert report.table(1).endswith("\n... and 1 more: cannot be read\n... and 9 more of other kinds")
 
 
@@ -343,7 +343,7 @@ def test_a_single_file_of_text(tmp_path: Path) -> None:
 
 def test_an_empty_corpus_is_an_error_that_says_what_was_found(tmp_path: Path) -> None:
     write(tmp_path, a__txt="", b__xyz="x")
-    with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
+    with pytest.raises(EmptyCorpusError, match=r"1 file of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
         read(tmp_path)
     with pytest.raises(DataError, match="no corpus at"):
         read(tmp_path / "gone")

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import io
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
@@ -36,6 +38,7 @@ def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
     1."""
     with checked_archive(data) as archive:
         named = title_of(_named(archive)) or _text_of(archive, "word/document.xml", _TITLE_PARAGRAPH)
+        _warn_of_what_is_in_it(archive)
         text = _without_pictures(_converted(data, "DocxConverter", ".docx").markdown)
     marks = tuple(markdown_headings(text))
     return Parsed(title_of(named, marks), text, marks=marks)
@@ -46,6 +49,7 @@ def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
     first slide."""
     with checked_archive(data) as archive:
         named = _named(archive)
+        _warn_of_what_is_in_it(archive)
         converted = _without_pictures(_converted(data, "PptxConverter", ".pptx").markdown)
     pieces = _SLIDE.split(converted)
     slides = zip(map(int, pieces[1::2]), map(str.strip, pieces[2::2]), strict=True)
@@ -78,6 +82,13 @@ def _converted(data: bytes, converter: str, suffix: str) -> Any:
         raise DataError(f"{suffix[1:]} needs an extra: pip install 'evoseek[office]'") from error
     info = markitdown.StreamInfo(extension=suffix)
     return getattr(converters, converter)().convert(io.BytesIO(data), info)
+
+
+def _warn_of_what_is_in_it(archive: zipfile.ZipFile) -> None:
+    """Warn of the pictures and the embedded files of an office document, which are not read."""
+    for folder, what in (("media", "pictures"), ("embeddings", "embedded files")):
+        if count := sum(PurePath(name).parent.name == folder for name in archive.namelist()):
+            warnings.warn(f"{what} not read: {count:,}", stacklevel=1)
 
 
 def _without_pictures(markdown: str) -> str:

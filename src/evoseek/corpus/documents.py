@@ -12,10 +12,12 @@ from __future__ import annotations
 import gzip
 import json
 import os
+import re
 import stat
 import zlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 from typing import cast
 
@@ -33,6 +35,9 @@ _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 """What a file of many documents is divided into."""
 
 SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
+_LEFTOVER = re.compile(r"~\$.*|\.~lock\..*#|#.*#|.*~|\.DS_Store|Thumbs\.db|desktop\.ini", re.DOTALL)
+"""What office programs, editors and systems leave in a folder."""
+
 _MAX_ID_CHARACTERS = 1_000
 _TOLD = 500  # lines or messages after which the report gets the position
 
@@ -68,7 +73,7 @@ def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[Corp
             if file.suffix in SUFFIXES:
                 yield file
             else:
-                report.other_types[file.suffix or "no suffix"] += 1
+                report.add_other(file.path, file.suffix)
     except OSError as error:
         raise DataError(
             f"The corpus {path} cannot be read: {error.strerror or error}. Give a folder or file that this user may "
@@ -79,6 +84,7 @@ def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[Corp
 def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) -> Iterator[CorpusFile]:
     """Every file under `root` (or `root` itself if it is a file), sorted by name within each folder.
 
+    What programs leave there (locks, backups, thumbnails) is passed over.
     Skipped are hidden folders, folders that cannot be listed, links out of the corpus, and links to a folder in it or
     around it. With `follow_links` those out of it are followed, each real folder being read once.
     """
@@ -95,7 +101,7 @@ def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) ->
             report.skipped.add(folder, f"folder cannot be listed: {error.strerror}")
             continue
         subfolders = list[tuple[Path, Path]]()
-        for name in names:
+        for name in filterfalse(_LEFTOVER.fullmatch, names):
             path, leads_to = folder / name, place / name
             try:
                 is_link, is_folder = stat.S_ISLNK(os.lstat(path).st_mode), os.path.isdir(path)

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
-from evoseek.corpus.read_report import ReadReport
+from evoseek.corpus.read_report import ReadReport, counted
 from evoseek.errors import ConfigError, DataError, EvoseekError, SearchIndexError
 from evoseek.files import json_digest
 from evoseek.report.printable import say
@@ -85,7 +85,7 @@ def build_index(
     published = FaissFile(plan.vectors, encoder) if plan.vectors and encoder else None
     count = _build(directory, passages, plan, encoder, published, console)
     report_reading(passages.sources, report, console, report_file)
-    say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
+    _say_indexed(console, count, plan.max_words, directory)
 
 
 def update_index(
@@ -120,18 +120,25 @@ def update_index(
     how = Reading(sources.max_text, sources.max_seconds, sources.encoding, sources.follow_links)
     passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
     if passages.is_unchanged:
-        report_reading(passages.sources, report, console, report_file)
         say(console, f"{directory} is up to date: no file of {corpus} has changed.")
+        if report_file:
+            report_reading(passages.sources, report, console, report_file)
+        else:
+            say(console, report.summary())
         return
     encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
     keeps_vectors = manifest.vectors and not passages.is_read_anew  # of another release, they may be of other contents
     made = MadeVectors(directory, manifest, before.index.passages()) if keeps_vectors else None
     count = _build(directory, passages, plan, encoder, made, console)
-    report_reading(passages.sources, report, console, report_file)
     if passages.is_read_anew:
         say(console, "The programs that read files are of other releases than before, so every file was read again.")
     say(console, passages.changes())
-    say(console, f"{count:,} passages of at most {sources.max_words} words are now in {directory}")
+    report_reading(passages.sources, report, console, report_file)
+    _say_indexed(console, count, sources.max_words, directory)
+
+
+def _say_indexed(console: Console, count: int, max_words: int, directory: Path) -> None:
+    say(console, f"{counted(count, 'passage')} of at most {counted(max_words, 'word')} indexed in {directory}")
 
 
 def watch_corpus(corpus: Path, update: Callable[[], None], *, console: Console, stop: Event | None = None) -> None:

@@ -22,7 +22,7 @@ from evoseek.corpus.decoding import open_regular
 from evoseek.corpus.documents import CorpusFile, check_read, find_readable, read_documents
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.corpus.passages import count_words, split_document
-from evoseek.corpus.read_report import Note, Notes, ReadReport
+from evoseek.corpus.read_report import Note, Notes, ReadReport, counted
 from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, SearchIndexError
 from evoseek.files import json_digest
@@ -206,8 +206,8 @@ class CorpusPassages:
         now = [(file.id, digest) for file, digest in self._files]
         if self._before is None or now != list(self._earlier.items()):
             return False
-        if any(source.is_passing for source in self._before.sources.files):
-            return False
+        if any(source.is_passing and source.sha256 for source in self._before.sources.files):
+            return False  # those without a checksum can still not be read
         for (file, _), source in zip(self._files, self._before.sources.files, strict=True):
             self._report.add(source.report(file.path))
         self.sources.files = self._before.sources.files
@@ -249,7 +249,7 @@ class CorpusPassages:
             for passage in passages:
                 if not count % _TOLD:
                     share = f", {report.position / size:.0%} of {file.id}" if report.position else ""
-                    progress(number, len(self._files), f"{count:,} passages{share}")
+                    progress(number, len(self._files), f"{counted(count, 'passage')}{share}")
                 count += 1
                 source.passages += 1
                 source.words += count_words(passage.text)
@@ -257,7 +257,7 @@ class CorpusPassages:
                 yield passage
             _record(source, report)
             self._report.add(report)
-            progress(number + 1, len(self._files), f"{count:,} passages")
+            progress(number + 1, len(self._files), counted(count, "passage"))
         check_read(self._corpus, self._report)
 
     def _read(self, file: CorpusFile, seen: TextSet, conflicting: set[str], report: ReadReport) -> Iterator[Passage]:
