@@ -9,16 +9,19 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.errors import ConfigError, RunError
+from evoseek.corpus.rows import read_rows
+from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.files import (
     expanded,
     model_digest,
     nearest,
+    read_regular,
     remove_directory,
     remove_leftovers,
     replace_directory,
     write_atomic,
 )
+from evoseek.settings_tree import read_tree
 
 
 @contextmanager
@@ -208,3 +211,37 @@ def test_a_file_can_be_private_from_its_first_byte(tmp_path):
 def umask() -> int:
     os.umask(before := os.umask(0))
     return before
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_folder_that_cannot_be_flushed_keeps_no_new_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_new: bool
+) -> None:
+    """So that the command that refuses a file that is there can be run again."""
+    path = tmp_path / "a.json"
+    if not is_new:
+        path.write_text("old")
+
+    def failing(directory: Path) -> None:
+        raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    monkeypatch.setattr("evoseek.files._sync_directory", failing)
+    with pytest.raises(RunError, match="could not be written"):
+        write_atomic(path, "new")
+    assert [file.read_text() for file in tmp_path.iterdir()] == ([] if is_new else ["new"])
+
+
+def test_pipes_and_devices_are_not_read_as_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "linked.toml").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.toml", tmp_path / "linked.toml", Path("/dev/null")):
+        with pytest.raises(OSError, match="a pipe or a device"):
+            read_regular(path)
+        with pytest.raises(ConfigError, match="a pipe or a device"):
+            read_tree(path)
+        with pytest.raises(DataError, match=r"cannot be read.*not a regular file"):
+            read_rows(path, lambda row, number: row, noun="question", keys="question")
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "gone")
+    (tmp_path / "a.toml").write_text("é")
+    assert read_regular(tmp_path / "a.toml") == "é"

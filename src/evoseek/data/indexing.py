@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from evoseek.corpus.decoding import open_regular
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.corpus.read_report import ReadReport, counted
 from evoseek.errors import ConfigError, DataError, EvoseekError, SearchIndexError
@@ -236,11 +237,13 @@ class FaissFile:
         """`encoder` is the one that made the vectors. DataError for a file that holds something else."""
         self._path, self._encoder = path, encoder
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 head = file.read(_HEADER.size)
             state = path.stat()
         except OSError as error:
             raise DataError(f"The FAISS file {path} cannot be read: {error.strerror}. Give another file.") from error
+        except DataError as error:
+            raise DataError(f"The FAISS file {path} cannot be read: {error}. Give another file.") from error
         dimension = encoder.record.dimension
         kind, width, self._count, *_, metric, numbers = _HEADER.unpack(head.ljust(_HEADER.size, b"\0"))
         size = _HEADER.size + 4 * numbers
