@@ -66,7 +66,7 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a part.
 
     Text is written as UTF-8. The file has the permissions of `mode` without those of the umask. Raises RunError if it
-    cannot be written (a full disk, no permission); the old file is then untouched. If only its folder cannot be flushed,
+    cannot be written (a full disk, no permission); the old file is then untouched. If only the folder is not flushed,
     so that a crash may yet undo the change, a new file is removed.
     """
     is_new = not path.exists()

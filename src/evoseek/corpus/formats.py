@@ -365,7 +365,7 @@ def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[tuple[str
         kind, name = part.get_content_type(), " ".join((part.get_filename() or "").split())
         if part.get_content_maintype() == "multipart":
             is_form |= kind == "multipart/alternative"
-            pending += [(cast(MIMEPart, one), is_form) for one in reversed([*part.iter_parts()])]
+            pending += [(one, is_form) for one in reversed([*part.iter_parts()])]
         elif part is body or kind in _SIGNATURES:
             continue
         elif kind == "message/rfc822":

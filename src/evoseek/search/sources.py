@@ -12,9 +12,10 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
+from io import BufferedReader
 from itertools import accumulate, islice
 from pathlib import Path
-from typing import BinaryIO, NamedTuple
+from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
@@ -94,7 +95,7 @@ class FileOrigin(NamedTuple):
     sha256: str
     within: Path | None = None
 
-    def opened(self) -> BinaryIO | None:
+    def opened(self) -> BufferedReader | None:
         """The file, if it is as it was. So an index that somebody else made, or a link that took the file's place,
         gives no other file of this machine."""
         try:
