@@ -10,16 +10,19 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.errors import ConfigError, RunError
+from evoseek.corpus.rows import read_rows
+from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.files import (
     expanded,
     model_digest,
     nearest,
+    read_regular,
     remove_directory,
     remove_leftovers,
     replace_directory,
     write_atomic,
 )
+from evoseek.settings_tree import read_tree
 
 
 @contextmanager
@@ -233,3 +236,19 @@ def test_a_folder_that_cannot_be_flushed_leaves_no_new_file_that_the_same_comman
         (partial / "new").touch()
     found = [str(path.relative_to(tmp_path)) for path in sorted(tmp_path.rglob("*"))]
     assert found == ["model", "model/old"][: 2 * is_there]
+
+
+def test_pipes_and_devices_are_not_read_as_files(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "pipe.toml")
+    (tmp_path / "linked.toml").symlink_to("/dev/zero")
+    for path in (tmp_path / "pipe.toml", tmp_path / "linked.toml", Path("/dev/null")):
+        with pytest.raises(OSError, match="a pipe or a device"):
+            read_regular(path)
+        with pytest.raises(ConfigError, match="a pipe or a device"):
+            read_tree(path)
+        with pytest.raises(DataError, match=r"cannot be read.*not a regular file"):
+            read_rows(path, lambda row, number: row, noun="question", keys="question")
+    with pytest.raises(FileNotFoundError):
+        read_regular(tmp_path / "gone")
+    (tmp_path / "a.toml").write_text("é")
+    assert read_regular(tmp_path / "a.toml") == "é"

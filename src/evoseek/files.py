@@ -6,6 +6,7 @@ from a file that a live process is writing; the next process that writes the sam
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import json
@@ -65,7 +66,8 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
     """Write a file so that a reader, also after a crash, sees the old content or the new, never a part.
 
     Text is written as UTF-8. The file has the permissions of `mode` without those of the umask. Raises RunError if it
-    cannot be written (a full disk, no permission); the old file is then untouched, and a new one is not there.
+    cannot be written (a full disk, no permission); the old file is then untouched. If only the folder is not flushed,
+    so that a crash may yet undo the change, a new file is removed.
     """
     is_new = not path.exists()
     try:
@@ -84,6 +86,14 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
                 raise
     except OSError as error:
         raise RunError(disk_text(error, f"{path} could not be written")) from error
+
+
+def read_regular(path: Path, encoding: str = "utf-8") -> str:
+    """The text of a file. OSError if it cannot be read or is a pipe, a device or the like, which could wait or go on
+    without end; ValueError if it is in another encoding."""
+    if path.exists() and not path.is_file() and not path.is_dir():
+        raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
+    return path.read_text(encoding=encoding)
 
 
 def expanded(path: str | Path) -> Path:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from evoseek.errors import ConfigError
+from evoseek.files import read_regular
 
 Tree = dict[str, Any]
 
@@ -37,7 +38,7 @@ def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
 def read_tree(file: Path) -> Tree:
     """A TOML file, or the config.json of a run, as nested mappings. Raises ConfigError."""
     try:
-        text = file.read_text(encoding="utf-8-sig")  # some editors begin a file with a byte-order mark
+        text = read_regular(file, "utf-8-sig")  # some editors begin a file with a byte-order mark
         tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
         if not isinstance(tree, dict):
             raise ValueError(f"it holds {type(tree).__name__}, not an object of settings")

@@ -86,7 +86,8 @@ class Passage:
 
     `file`, `page` and `heading` say where all of it stands, so that a reader finds it again: the path within the
     corpus, the page of a PDF or slide of a presentation (from 1), and the nearest heading, or the row of a table. None
-    if the source has none. Of the three a policy sees the heading (`label`).
+    if the source has none. Of the three a policy sees the heading (`label`). `copies` are other passages with
+    the same text that the same search found.
     """
 
     id: str
@@ -99,6 +100,7 @@ class Passage:
     file: str | None = None
     page: int | None = None
     heading: str | None = None
+    copies: tuple[Passage, ...] = field(default=(), compare=False)
 
     @property
     def label(self) -> str:
@@ -148,6 +150,11 @@ class Passage:
         """Where to find it, as in `setup.pdf, page 3` or `setup.md, "Installing"`; its document without a file."""
         heading = f'"{self.heading}"' if self.heading else ""
         return ", ".join(filter(None, (self.file or self.document_id, self.page_name, heading)))
+
+    @property
+    def documents(self) -> frozenset[str]:
+        """The ids of the documents in which the text stands."""
+        return frozenset((self.document_id, *(copy.document_id for copy in self.copies)))
 
     @property
     def page_name(self) -> str:

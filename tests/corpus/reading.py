@@ -15,6 +15,6 @@ from evoseek.types import Document
 
 def read_corpus(path: Path, *, report: ReadReport, **how: Any) -> Iterator[Document]:
     seen, reading = TextSet(), Reading(**how)
-    for file in find_readable(path, report, reading.encoding):
+    for file in find_readable(path, report, reading):
         yield from read_documents(file, seen, report, reading)
     check_read(path, report)

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import subprocess
 import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +51,7 @@ def test_an_error_while_finding_the_files_is_one_of_reading(tmp_path: Path, monk
     def failing(*_: object, **__: object) -> None:
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
-    monkeypatch.setattr(os, "walk", failing)
+    monkeypatch.setattr(Path, "exists", failing)
     with pytest.raises(DataError, match="cannot be read: Input/output error"):
         read(tmp_path)
 
@@ -200,7 +201,7 @@ def test_what_cannot_be_read_is_skipped_with_its_reason(tmp_path: Path) -> None:
         "loop.txt": "cannot be read: Too many levels of symbolic links",
     }
     assert report.skipped_count == 11
-    assert "1 documents read, 11 skipped (2 cannot be read, 2 empty, " in report.summary()
+    assert "1 document read, 11 skipped (2 cannot be read, 2 empty, " in report.summary()
     assert report.table(1).endswith("\n... and 1 more: cannot be read\n... and 9 more of other kinds")
 
 
@@ -224,9 +225,74 @@ def test_linked_folders_are_read_once_and_loops_are_not_followed(tmp_path: Path)
     (corpus / "y").symlink_to(outside)
     (outside / "back").symlink_to(corpus / "a")
     (outside / "self").symlink_to(outside)
-    documents, report = read(corpus)
+    documents, report = read(corpus, follow_links=True)
     assert list(documents) == ["a/one.txt", "x/two.txt", "x/deep/three.txt"]
     assert set(reasons(report)) == {"up", "around", "y", "back", "self"}
+
+
+@pytest.mark.parametrize("named_by_a_link", [False, True])
+def test_nothing_outside_of_the_corpus_is_read(tmp_path: Path, named_by_a_link: bool) -> None:
+    corpus, outside = tmp_path / "corpus", tmp_path / "outside"
+    write(corpus, a_in_one__txt="one", b_in_two__txt="two")
+    write(outside, secret__txt="secret", deep_in_more__txt="secret")
+    (corpus / "secret.txt").symlink_to(outside / "secret.txt")
+    (corpus / "chain.txt").symlink_to(corpus / "secret.txt")
+    (corpus / "relative.txt").symlink_to("../outside/secret.txt")
+    (corpus / "packed.txt.gz").symlink_to(outside / "secret.txt")
+    (corpus / "rows.jsonl").symlink_to(outside / "secret.txt")
+    (corpus / "folder").symlink_to(outside)
+    (corpus / "a" / "up.txt").symlink_to("../../outside/deep/more.txt")
+    (corpus / "device.txt").symlink_to("/dev/zero")
+    (corpus / "other.txt").symlink_to("a/one.txt")
+    root = tmp_path / "corpus"
+    if named_by_a_link:
+        root = tmp_path / "link"
+        root.symlink_to(corpus)
+    documents, report = read(root)
+    assert {name: document.text for name, document in documents.items()} == {
+        "a/one.txt": "one",
+        "b/two.txt": "two",
+        "other.txt": "one",
+    }
+    left_out = {"secret.txt", "chain.txt", "relative.txt", "packed.txt.gz", "rows.jsonl", "folder", "up.txt"}
+    assert set(reasons(report)) == left_out | {"device.txt"}
+    assert set(report.skipped.counts) == {"link that leads out of the corpus"}
+
+
+@pytest.mark.parametrize("part", ["file", "folder"])
+def test_a_link_that_takes_a_place_before_the_file_is_read_leads_nowhere(tmp_path: Path, part: str) -> None:
+    corpus, outside = tmp_path / "corpus", tmp_path / "outside"
+    write(corpus, a_in_one__txt="one", a_in_rows__jsonl='{"id": 1, "text": "one"}')
+    write(outside, one__txt="secret", rows__jsonl='{"id": 1, "text": "secret"}')
+    report = ReadReport()
+    found = list(find_files(corpus, report))
+    for name in ("one.txt", "rows.jsonl"):
+        (corpus / "a" / name).unlink()
+        if part == "file":
+            (corpus / "a" / name).symlink_to(outside / name)
+    if part == "folder":
+        (corpus / "a").rmdir()
+        (corpus / "a").symlink_to(outside)
+    seen, how = TextSet(), Reading()
+    assert [document for file in found for document in read_documents(file, seen, report, how)] == []
+    assert report.skipped.counts == {"link that leads out of the corpus": 2}
+
+
+@pytest.mark.parametrize("name", ["abc", "n" * 200])
+def test_a_folder_with_too_long_a_path_is_skipped(tmp_path: Path, name: str) -> None:
+    """A path has 4,096 bytes at most; the folders were made from within."""
+    write(tmp_path, good__txt="good")
+    parent = os.open(tmp_path, os.O_RDONLY)
+    for _ in range(4_500 // (len(name) + 1)):
+        os.mkdir(name, dir_fd=parent)
+        child = os.open(name, os.O_RDONLY, dir_fd=parent)
+        os.close(parent)
+        parent = child
+    os.close(parent)
+    documents, report = read(tmp_path)
+    subprocess.run(["rm", "-r", tmp_path / name], check=True)  # pytest cannot
+    assert list(documents) == ["good.txt"]
+    assert [note.text for note in report.skipped] == ["cannot be read: File name too long"]
 
 
 def test_both_json_shapes(tmp_path: Path) -> None:
@@ -307,7 +373,7 @@ def test_a_single_file_of_text(tmp_path: Path) -> None:
 
 def test_an_empty_corpus_is_an_error_that_says_what_was_found(tmp_path: Path) -> None:
     write(tmp_path, a__txt="", b__xyz="x")
-    with pytest.raises(EmptyCorpusError, match=r"1 files of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
+    with pytest.raises(EmptyCorpusError, match=r"1 file of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
         read(tmp_path)
     with pytest.raises(DataError, match="no corpus at"):
         read(tmp_path / "gone")

@@ -10,6 +10,8 @@ import pytest
 from tests.corpus.reading import read_corpus
 
 from evoseek.corpus.formats import parse_message
+from evoseek.corpus.parsing import parse_document
+from evoseek.corpus.passages import split_document
 from evoseek.corpus.read_report import ReadReport
 from evoseek.types import Document
 
@@ -131,3 +133,76 @@ def test_a_short_message_of_html_alone_is_read(tmp_path: Path) -> None:
     (tmp_path / "a.eml").write_bytes(message("Supa", "", html='<div dir="ltr">It is high.</div>'))
     [document], skipped = read(tmp_path)
     assert (" ".join(document.text.split()).endswith("It is high."), skipped) == (True, {})
+
+
+def with_attachments(*attached: tuple[str, bytes | EmailMessage]) -> EmailMessage:
+    mail = EmailMessage()
+    mail["From"], mail["Subject"] = "meri@kalo.example", "Safety meeting"
+    mail.set_content("The minutes are attached.\n")
+    mail.add_alternative("<p>The minutes are attached.</p>", subtype="html")
+    for name, data in attached:
+        if isinstance(data, EmailMessage):
+            mail.add_attachment(data, filename=name or None)
+        else:
+            mail.add_attachment(data, maintype="application", subtype="octet-stream", filename=name)
+    return mail
+
+
+FORWARDED = with_attachments(("note.md", b"# Drill\n\nThe drill is on 3 May."), ("old.doc", b"x"))
+ATTACHED = with_attachments(
+    ("minutes.txt", b"The fire drill is on Monday."),
+    ("prices.csv", b"part,price\npump,40\nseal,5\n"),
+    ("GUIDE.HTML", b"<html><body><h1>Guide</h1><p>Close the tap before the drill begins.</p></body></html>"),
+    ("", FORWARDED),
+    ("levels.xls", b"\xd0\xcf"),
+    ("logo.png", b"\x89PNG"),
+    ("broken.docx", b"PK"),
+    ("signature.asc", b"x"),
+)
+
+
+@pytest.mark.parametrize("kind", ["eml", "mbox"])
+def test_attachments_are_read_where_their_type_is_known_and_else_counted(tmp_path: Path, kind: str) -> None:
+    data = ATTACHED.as_bytes()
+    (tmp_path / f"a.{kind}").write_bytes(data if kind == "eml" else b"From a\n" + data + b"\nFrom b\n" + data)
+    report = ReadReport()
+    documents = list(read_corpus(tmp_path, report=report))
+    assert len(documents) == (1 if kind == "eml" else 2)
+    for document in documents:
+        for text in ("fire drill is on Monday", "price: 40", "Close the tap", "on 3 May."):
+            assert document.text.count(text) == 1, text
+        places = {passage.heading for passage in split_document(document, max_words=12)}
+        assert {"minutes.txt", "prices.csv", "Guide", "Drill"} <= places
+    warned = [note.text for note in report.warnings if note.kind == "attachments not read"]
+    assert len(warned) == 2 * len(documents)  # of the message and of the one in it
+    assert any("attachments not read: 1 (old.doc)" in text for text in warned)
+    assert any(all(name in text for name in ("4 (levels.xls", "logo.png", "broken.docx", ".asc")) for text in warned)
+
+
+def test_a_message_that_is_an_attachment_alone_is_read() -> None:
+    mail = EmailMessage()
+    mail["Subject"] = "Minutes"
+    mail.set_content(b"name,age\nMeri,30\nTor,31", maintype="application", subtype="octet-stream", filename="a.csv")
+    assert "age: 30" in parse_document(".eml", mail.as_bytes(), None).text
+
+
+def test_text_after_an_attachment_is_text() -> None:
+    mail = EmailMessage()
+    mail["Subject"] = "Minutes"
+    mail.set_content("Before.")
+    mail.add_attachment(b"x", maintype="image", subtype="png", filename="a.png")
+    second = EmailMessage()
+    second.set_content("After the picture.")
+    mail.attach(second)
+    text = parse_document(".eml", mail.as_bytes(), None).text
+    assert "Before." in text
+    assert "After the picture." in text
+
+
+def test_messages_in_messages_end_somewhere() -> None:
+    mail = with_attachments(("in.txt", b"innermost"))
+    for _ in range(8):
+        mail = with_attachments(("", mail))
+    parsed = parse_document(".eml", mail.as_bytes(), None)
+    assert "The minutes are attached." in parsed.text
+    assert any("attachments not read: 1 (message.eml)" in text for text in parsed.warnings)

@@ -47,6 +47,72 @@ def test_cuts_at_a_paragraph_before_a_sentence_before_a_word() -> None:
     assert texts("one. two three four five six seven", 6) == ["one.", "two three four five six seven"]
 
 
+SENTENCES = (
+    "Dr. Birk met Prof. Tolu at approx. 5 p.m. on the 3. Mai in St. Aalby, e.g. at the U.S. depot.",
+    "See Fig. 3 and no. 5 (cf. Vol. 2, pp. 7 ff.), i.e. what J. R. Kalo Jr. of Kalo Inc. and J.-P. Vesu et al. wrote.",
+    "Am 3. Mai traf Dr. Birk, geb. 1958, z. B. Prof. J. S. Tolu usw. im 2. Stock der Müller-Str. 5, vgl. Abb. 3.",
+    "Ludwig XIV. von Kalo lebte im 17. Jahrhundert, d. h. vor dem 2. Weltkrieg, ca. am 3. und 4. Tag.",
+    "M. Dupont et MM. Tolu, p. ex. le Dr. J.-P. Birk, ont vendu env. 40 pompes au no. 5 de la rue.",
+    "El Sr. Tolu habló, p. ej. en la pág. 12 y el art. 3, con la Dra. Birk aprox. a las 5 p. m. sobre el agua.",
+    "Il sig. Tolu e il dott. Birk, ecc. ecc., abitano a pag. 5.",
+    "De dhr. Tolu woont bijv. op nr. 5, blz. 7.",
+    "В доме им. Толу на ул. Мира, т. е. рядом, жил проф. А. С. Толу.",
+    "3. května přišel p. Tolu a odešel 4. června.",
+    "ブルクは「水は甘い。」と言った。",
+)
+"""Each of one sentence, whatever points are in it."""
+
+QUOTED = (
+    "「水は甘い。」", "『水は甘い！』", "（水は甘い。）", "【水は甘い？】", "“水很甜。”", "《水很甜！》", "｢水は甘い｡｣",
+    "یہ شہر نیا ہے۔", "क्या यह नया है॥", "ဒီမြို့ဟာ ဟောင်းတယ်။", "ទីក្រុងនេះចាស់។", "ከተማው አሮጌ ነው።", "քաղաքը հին է։",
+    "„Das Wasser ist süß.“", "»Das Wasser ist süß!«", "« L’eau est douce. »", "(The water is sweet.)",
+    "**The water is sweet.**", "_The water is sweet._", "The water is sweet.[3]",
+    "It was in 2003.", "It is at 5 p.m.",
+)  # fmt: skip
+"""What ends a sentence."""
+
+
+@pytest.mark.parametrize("sentence", SENTENCES)
+def test_points_within_a_sentence_are_no_ends_of_it(sentence: str) -> None:
+    """A passage has room for one sentence, and for a part of the next."""
+    words = count_words(sentence)
+    for room in range(words + 1, 2 * words - 1):
+        parts = texts(f"{sentence} " * 4, room)
+        assert [part.rstrip() for part in parts] == [sentence] * 4, room
+
+
+@pytest.mark.parametrize("sentence", QUOTED)
+def test_a_sentence_ends_with_its_quotation_mark_or_bracket_in_any_script(sentence: str) -> None:
+    length = count_words(sentence)
+    for room in range(length + 1, 2 * length):
+        assert texts(f"{sentence} " * 5, room) == texts(f"{sentence}\n" * 5, room) == [sentence] * 5
+        if not sentence.isascii() and " " not in sentence:
+            assert texts(sentence * 5, room) == [sentence] * 5
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        ("It was in May.", "The depot is old."),
+        ("There were 12.", "Most of them left."),
+        ("It is in the U.S.", "The depot is old."),
+        ("It won World War II.", "Kalo lost it."),
+        ("It stops at 5 p.m.", "Pumps are off then."),
+        ("He likes plan B.", "It is cheaper."),
+        ("It has pumps, lamps etc.", "Pumps are old."),
+        ("It was built by Kalo Inc.", "It is old."),
+        ("That is a work of art.", "Birds see it."),
+        ("1. Open the lid.", "2. Close the tap."),
+        ("The answer is no.", "Pumps are old."),
+        ("one two three.", "four five six"),
+    ],
+)
+def test_a_point_that_ends_a_sentence_is_still_seen(first: str, second: str) -> None:
+    longer, shorter = sorted((count_words(first), count_words(second)), reverse=True)
+    for room in range(longer, longer + shorter):
+        assert texts(f"{first} {second}", room) == [first, second]
+
+
 def test_what_fits_is_one_passage_and_nothing_is_none() -> None:
     assert texts("one. two.\n\nthree.", 3) == ["one. two.\n\nthree."]
     assert texts(" \n ", 3) == []

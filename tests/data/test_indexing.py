@@ -127,6 +127,42 @@ def test_a_file_that_a_broken_disk_did_not_give_is_read_by_the_next_update(
     assert texts(folder)["d.txt"] == "Vesu is new."
 
 
+@pytest.mark.parametrize("kind", ["link", "permission"])
+def test_a_file_that_still_cannot_be_read_is_no_change(
+    folder: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = folder / "corpus" / "d.txt"
+    if kind == "link":
+        path.symlink_to(folder / "corpus" / "gone.txt")
+    else:
+        open_regular = sources.open_regular
+        path.write_text("Vesu is new.")
+
+        def refused(file: Path, within: Path | None = None) -> object:
+            if file == path:
+                raise PermissionError(errno.EACCES, "Permission denied")
+            return open_regular(file, within)
+
+        monkeypatch.setattr("evoseek.corpus.decoding.open_regular", refused)
+        monkeypatch.setattr(sources, "open_regular", refused)
+    assert "1 new" in update(folder)
+    assert "is up to date" in update(folder)
+    monkeypatch.undo()
+    path.unlink()
+    path.write_text("Vesu is new.")
+    assert "1 changed" in update(folder)
+    assert texts(folder)["d.txt"] == "Vesu is new."
+
+
+def test_what_changed_is_said_first(folder: Path) -> None:
+    (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+    said = [line for line in update(folder).split("\n") if not line.startswith("files read")]
+    assert said[0].startswith("Files: 1 new")
+    (unchanged, summary, _) = update(folder).split("\n")
+    assert "is up to date" in unchanged
+    assert "documents read" in summary
+
+
 def test_a_report_in_the_corpus_is_refused(folder: Path) -> None:
     report = folder / "corpus" / "report.txt"
     with pytest.raises(SearchIndexError, match=r"The report .* lies in the corpus"):
@@ -134,7 +170,7 @@ def test_a_report_in_the_corpus_is_refused(folder: Path) -> None:
 
 
 def test_the_origins_of_a_corpus_that_may_not_be_seen_are_none(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert sources.files_of(folder / "index")["a.txt"].is_unchanged
+    assert sources.files_of(folder / "index")["a.txt"].opened()
     is_file = Path.is_file
 
     def refused(path: Path) -> bool:
@@ -204,9 +240,11 @@ def update_all(folder: Path, told: Console) -> str:
 def test_warnings_of_files_that_are_not_read_again_are_kept(folder: Path) -> None:
     pytest.importorskip("pypdf")
     (folder / "corpus" / "e.pdf").write_bytes(DAMAGED_PDF)
-    for said in (update(folder), update(folder)):
-        assert "warnings about files that were read:" in said
-        assert "e.pdf: pypdf: parsing for Object Streams" in said
+    said = [update(folder)]
+    (folder / "corpus" / "f.txt").write_text("Another.")  # else there is nothing to report
+    for report in (*said, update(folder)):
+        assert "warnings about files that were read:" in report
+        assert "e.pdf: pypdf: parsing for Object Streams" in report
 
 
 def test_a_document_counts_again_when_the_one_with_its_id_is_gone(folder: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
+from evoseek.corpus.decoding import LINK_OUT
 from evoseek.corpus.read_report import Notes
 from evoseek.data.indexing import IndexPlan, build_index, update_index
 
@@ -45,9 +47,10 @@ def test_files_documents_passages_and_words_are_counted_by_type(folder: Path) ->
         [".jsonl", "1", "1", "1", "4", "1"],
         [".md", "1", "1", "1", "6", "0"],
         [".txt", "3", "1", "1", "9", "2"],
-        ["all", "6", "5", "5", "27", "3"],
+        ["all", "6", "5", "5", "27", "4"],
     ]
-    assert "5 documents read, 4 skipped (1 broken JSON, 1 cannot be read, 1 empty, 1 hidden folder), 1 files of" in said
+    assert re.search(r"^folders and links .* 1$", said, re.MULTILINE)
+    assert "5 documents read, 4 skipped (1 broken JSON, 1 cannot be read, 1 empty, 1 hidden folder), 1 file of" in said
 
 
 def test_the_report_is_written_as_json_also_by_an_update_that_finds_nothing_changed(folder: Path) -> None:
@@ -71,6 +74,61 @@ def test_the_report_is_written_as_json_also_by_an_update_that_finds_nothing_chan
     assert files["d.txt"]["skipped_for"] == [{"line": None, "reason": "empty"}]
     assert files["e.txt.gz"]["type"] == ".txt"
     assert files["g.txt"]["guessed_encodings"] == list(found["guessed_encodings"])
+
+
+def test_documents_and_archives_that_were_not_read_come_first_and_by_name(folder: Path) -> None:
+    """Pictures and programs are only counted, at the end."""
+    corpus = folder / "corpus"
+    names = (
+        "old.doc",
+        "sum.xls",
+        "talk.ppt",
+        "a.odt",
+        "b.rtf",
+        "c.msg",
+        "contract.zip",
+        "big.log",
+        "made.conf",
+        "README",
+    )
+    for name in (*names, *(f"{n}.js" for n in range(30)), *(f"{n}.JPG" for n in range(30))):
+        (corpus / name).write_bytes(b"x")
+    for name in ("~$plan.docx", ".~lock.plan.odt#", "notes.txt~", "Thumbs.db", ".DS_Store"):
+        (corpus / name).write_bytes(b"x")
+    (corpus / "link.txt").symlink_to("/etc/hostname")
+    said = build(folder, folder / "report.json")
+    kinds = "1 .conf, 1 .doc, 1 .log, 1 .msg, 1 .odt, 1 .ppt, 65 others"
+    assert f"71 files of other types ({kinds})" in said
+    assert "10 files of other types were not read:" in said
+    report = json.loads((folder / "report.json").read_text())
+    assert {Path(row["file"]).name for row in report["other_files"]} == {*names}
+    assert {"folder": str(corpus / "link.txt"), "reason": LINK_OUT} in report["folders"]
+    for name in names:
+        assert str(corpus / name) in said
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_counts_agree_with_their_nouns(tmp_path: Path, count: int) -> None:
+    """In every line of a report, with one or two of everything that it counts."""
+    (tmp_path / "corpus").mkdir()
+    for n in range(count):
+        (tmp_path / "corpus" / f"{n}.txt").write_bytes("größe".encode("cp1252"))
+        (tmp_path / "corpus" / f"{n}.zip").write_bytes(b"x")
+        (tmp_path / "corpus" / f"empty{n}.md").write_bytes(b"")
+        (tmp_path / "corpus" / f"{n}.eml").write_bytes(
+            b"From: a\nSubject: b\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\nText\n--x\n"
+            b'Content-Disposition: attachment; filename="a.xls"\n\nx\n--x--\n'
+        )
+    for kind in "abcdefg":
+        (tmp_path / "corpus" / f"x.{kind}{kind}{kind}").write_bytes(b"x")
+    said = build(tmp_path)
+    assert f"{2 * count} documents read" in said
+    wrong = (
+        r"\b1 (?!(?:empty|skipped|\.|were)\b)\w+s\b"
+        if count == 1
+        else r"\b[2-9] (?:document|file|passage|warning|other)\b"
+    )
+    assert re.findall(wrong, re.sub(r"^(?:type|\.|all|folders).*", "", said, flags=re.MULTILINE)) == []
 
 
 def test_the_command_writes_it_where_the_option_says(folder: Path) -> None:

@@ -1,9 +1,14 @@
 import asyncio
+from dataclasses import replace
 
 import pytest
+from tests.search.spelling import LetterEncoder
 
 from evoseek.errors import ToolError
-from evoseek.search.engines import RetryingEngine, search_others
+from evoseek.search.dense import DenseIndex, HybridIndex
+from evoseek.search.engines import RetryingEngine, merge_copies, outside, search_others
+from evoseek.search.lexical import LexicalIndex
+from evoseek.search.remote import RemoteEngine, RemoteSettings
 from evoseek.types import Passage
 
 FOUND = [[Passage("p", "d", "Kalo", "text")]]
@@ -98,3 +103,85 @@ def test_each_query_is_searched_as_deep_as_its_hidden_documents_make_it():
     found = asyncio.run(search_others(Ranked(), ["a", "b", "c"], [{"d0"}, set(), {"d0", "d1", "d2"}], 2))
     assert [[passage.id for passage in one] for one in found] == [["p3", "p4"], ["p0", "p1"], ["p9"]]
     assert calls == [("a", "b", "c", 2), ("a", "c", 4), ("a", "c", 8), ("c", 16)]
+
+
+SAYS = "The warranty of the pump covers the seal and the motor for two years, if the pump is serviced every year by us."
+VARIANTS = (SAYS, f"  {SAYS}\n", SAYS.upper(), SAYS.replace(" ", "\n\t"), SAYS.replace("pump", "Pump"))
+
+
+def page(name, text, title="Warranty", **place):
+    return Passage(f"{name}#0", name, title, text, 0, len(text), file=f"{name}.md", **place)
+
+
+def corpus():
+    copies = [page(f"v{number}", text, title=f"v{number}") for number, text in enumerate(VARIANTS * 5)]
+    return [
+        *copies,
+        page("frost", "The warranty of the pump does not cover frost."),
+        page("motor", "A motor.", "Motor"),
+    ]
+
+
+@pytest.mark.parametrize("k", [1, 2, 3, 30])
+@pytest.mark.parametrize("kind", ["lexical", "dense", "hybrid"])
+def test_copies_are_one_result_with_their_places(kind, k, tmp_path):
+    if kind == "lexical":
+        index = LexicalIndex.build(tmp_path / "i", corpus())
+    else:
+        engine = {"dense": DenseIndex, "hybrid": HybridIndex}[kind]
+        index = engine.build(tmp_path / "i", corpus(), LetterEncoder(), engine=kind)
+    found = index.find("warranty of the pump and motor", k)
+    assert len(merge_copies(found)) == len(found) == min(k, 3)
+    places = [len(one.copies) for one in found if one.title not in ("Warranty", "Motor")]
+    assert all(count >= 7 for count in places)
+    if k == 30:
+        assert places == [24]
+
+
+@pytest.mark.parametrize("hidden", [{"v0"}, {"v0", "v1"}, {f"v{number}" for number in range(24)}])
+def test_a_copy_stands_for_one_that_is_hidden(hidden, tmp_path):
+    index = LexicalIndex.build(tmp_path / "i", corpus())
+    (found,) = asyncio.run(search_others(index, ["seal of the pump"], [hidden], 2))
+    assert [one.document_id for one in found][:2] == [f"v{len(hidden)}", "frost"]
+    assert not {copy.document_id for one in found for copy in one.copies} & hidden
+    left = outside(index.find("seal of the pump", 2), {f"v{number}" for number in range(25)})
+    assert [one.document_id for one in left] == ["frost"]
+
+
+def test_a_server_that_gives_copies_is_asked_for_more(monkeypatch):
+    ranked = [page(f"v{number}", text) for number, text in enumerate(VARIANTS)] + corpus()[-2:]
+    asked = []
+
+    async def found(self, queries, k):
+        asked.append((*queries, k))
+        return [ranked[:k] if query == "copies" else ranked[-2:][:k] for query in queries]
+
+    monkeypatch.setattr(RemoteEngine, "_found", found)
+    engine = RemoteEngine(RemoteSettings(url="http://127.0.0.1:1/retrieve"))
+    one, other = asyncio.run(engine.search(["copies", "none"], 2))
+    assert [p.document_id for p in one] == ["v0", "frost"]
+    assert [p.document_id for p in other] == ["frost", "motor"]
+    assert (len(one[0].copies), asked) == (4, [("copies", "none", 2), ("copies", 8)])
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "is_copy"),
+    [
+        (page("a", SAYS), page("b", SAYS, "Another title"), True),
+        (page("a", "It is 10."), page("b", "It  IS 10."), True),
+        (page("a", "It is 10.", "a"), page("b", "It is 10.", "b"), True),  # titled by their files
+        (page("a", "It is 10.", "Size"), page("b", "It is 10.", "Age"), False),
+        (page("a", "It is 10.", heading="Size"), page("a", "It is 10.", heading="Age"), False),
+        (page("a/row 1", "It is 10.", heading="row 1"), page("b/row 2", "It is 10.", heading="row 2"), True),
+        (page("a", "It is -40 °C."), page("b", "It is 40 °C."), False),
+        (page("a", "Caf\u00e9"), page("b", "Cafe\u0301"), True),
+        (page("a", ""), page("b", ""), False),
+        (page("a", "Is it C++?"), page("b", "Is it C?"), False),
+    ],
+)
+def test_what_is_a_copy(one, other, is_copy):
+    """A short text says the same only under the same title and heading."""
+    found = merge_copies([one, other])
+    assert found == ([one] if is_copy else [one, other])
+    assert found[0].copies == ((other,) if is_copy else ())
+    assert merge_copies([replace(one, copies=(other,)), other])[0].copies[:1] == (other,)

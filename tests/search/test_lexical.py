@@ -161,7 +161,7 @@ def test_an_index_may_hold_nothing(tmp_path: Path) -> None:
 def test_equal_scores_come_in_the_order_of_adding(tmp_path: Path) -> None:
     names = [f"d{n}" for n in range(300)]
     random.Random(0).shuffle(names)
-    index = LexicalIndex.build(tmp_path / "index", [passage(name, "kalo is old") for name in names])
+    index = LexicalIndex.build(tmp_path / "index", [passage(name, "kalo is old", name) for name in names])
     for k in (1, 5, 250):
         assert find(index, "kalo", k) == names[:k]
     assert [found.document_id for found in index.passages()] == names

@@ -18,7 +18,7 @@ from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.opening import LiveIndex
-from evoseek.search.sources import FileOrigin
+from evoseek.search.sources import FileOrigin, files_of
 from evoseek.serve.agent import AgentServerLimits
 from evoseek.serve.chat_api import linked, read_request
 from evoseek.types import CountedText
@@ -115,6 +115,52 @@ def test_documents_are_opened_as_they_were_indexed_and_run_nothing(served_docume
         "gone.md",
     ):
         assert opened(outside).status_code == 404
+
+
+@pytest.mark.parametrize("follow_links", [False, True])
+def test_no_link_out_of_the_corpus_is_served(tmp_path, follow_links):
+    """Neither one that was indexed (by an index of a program that followed it) nor one that took a file's place."""
+    corpus, outside = tmp_path / "corpus", tmp_path / "outside"
+    (corpus / "folder").mkdir(parents=True)
+    outside.mkdir()
+    for path in (corpus / "linked.md", corpus / "folder" / "linked.md", corpus / "kept.md"):
+        path.write_text("The mayor of Kalo is Meri Tolu.")
+        (outside / path.name).write_text("The mayor of Kalo is Meri Tolu.")
+    (corpus / "known.md").symlink_to(outside / "kept.md")
+    plan = IndexPlan(follow_links=follow_links)
+    build_index(corpus, tmp_path / "index", plan, console=Console(quiet=True))
+    (corpus / "linked.md").unlink()
+    (corpus / "linked.md").symlink_to(outside / "linked.md")
+    (corpus / "folder" / "linked.md").unlink()
+    (corpus / "folder").rmdir()
+    (corpus / "folder").symlink_to(outside)
+    files = files_of(tmp_path / "index")
+    given = {name for name, origin in files.items() if origin.opened()}
+    everything = {"linked.md", "folder/linked.md", "kept.md", "known.md"}
+    assert given == (everything if follow_links else {"kept.md"})
+    foreign = {name: origin._replace(within=corpus) for name, origin in files.items()}
+    assert {name for name, origin in foreign.items() if origin.opened()} == {"kept.md"}
+
+
+def test_what_was_compared_is_what_is_sent(serving, tmp_path):
+    """Whatever takes the file's place after that; parts of it are given, as programs for PDF ask for them."""
+    (tmp_path / "corpus").mkdir()
+    (tmp_path / "corpus" / "a.md").write_text("The mayor of Kalo is Meri Tolu.")
+    build_index(tmp_path / "corpus", tmp_path / "index", IndexPlan(), console=Console(quiet=True))
+    (tmp_path / "secret").write_text("secret " * 9)
+    index = LiveIndex(tmp_path / "index")
+
+    class Swapped(FileOrigin):
+        def opened(self):
+            file = super().opened()
+            self.path.unlink()
+            self.path.symlink_to(tmp_path / "secret")
+            return file
+
+    index.files = {"a.md": Swapped(*index.files["a.md"])}
+    with serving(engine=index) as served:
+        reply = httpx2.get(f"{served.url}/v1/files/a.md", headers={"Range": "bytes=4-8"})
+        assert (reply.status_code, reply.text) == (206, "mayor")
 
 
 def test_passages_link_to_their_documents(documents):

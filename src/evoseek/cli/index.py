@@ -42,6 +42,9 @@ MaxText = Annotated[
 MaxSeconds = Annotated[
     int | None, typer.Option(min=1, help="Maximum processor time for reading a file, in seconds. Default: 60.")
 ]
+FollowLinks = Annotated[
+    bool | None, typer.Option("--follow-links", help="Read what links out of the folder lead to. Default: no.")
+]
 Engine = Annotated[
     Literal["lexical", "dense", "hybrid"] | None,
     typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for; to build it, lexical."),
@@ -73,6 +76,7 @@ def index(
     encoding: Encoding = None,
     max_text: MaxText = None,
     max_seconds: MaxSeconds = None,
+    follow_links: FollowLinks = None,
     engine: Engine = None,
     encoder: EncoderName = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
@@ -94,6 +98,7 @@ def index(
         "encoding": encoding,
         "max_text": max_text,
         "max_seconds": max_seconds,
+        "follow_links": follow_links,
         "encoder": encoder,
         "dtype": dtype,
         "vectors": vectors and expanded(vectors),
@@ -191,6 +196,7 @@ def search(
     if not query.strip():
         raise ConfigError("The query is empty. Give the words to search for.")
     from evoseek.cli.settings import given_settings
+    from evoseek.report.answers import also, citation
 
     own, console = project(), Console()
     place = directory[0] if directory else own and own.index and str(own.index)
@@ -207,12 +213,12 @@ def search(
         found = asyncio.run(find(_engine(settings, closing), [query], k))[0]
     if json:
         keys = ("id", "title", "text", "document_id", "score")
-        passages = [{key: getattr(passage, key) for key in keys} | passage.place for passage in found]
+        passages = [{key: getattr(passage, key) for key in keys} | citation(passage) for passage in found]
         print(jsons.dumps({"query": query, "passages": passages}, ensure_ascii=False))
         return
     for rank, passage in enumerate(found, start=1):
         say(console, f"{rank}. {passage.title}  [{passage.id}, score {passage.score or 0.0:.3f}]\n   {passage.text}")
         if passage.file:
-            say(console, f"   from {passage.citation}")
+            say(console, f"   from {passage.citation}{also(passage)}")
     if not found:
         say(console, "Nothing was found.")

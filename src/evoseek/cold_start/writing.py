@@ -394,7 +394,7 @@ def _holds(passages: Sequence[Passage], cloze: Cloze) -> bool:
     said = {*words(f"{cloze.before} {cloze.after}")} - STOP_WORDS
     return any(
         _contains(passage, cloze.answer)
-        and (passage.document_id == cloze.document_id or _unsaid(said, passage) <= _UNSAID)
+        and (cloze.document_id in passage.documents or _unsaid(said, passage) <= _UNSAID)
         for passage in passages
     )
 

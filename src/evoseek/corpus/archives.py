@@ -9,10 +9,12 @@ from __future__ import annotations
 import io
 import posixpath
 import re
+import warnings
 import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, BinaryIO
 
 from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
@@ -44,6 +46,7 @@ def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
     """A Word document as Markdown, titled by its properties, its paragraph of the style Title or its heading of level
     1."""
     with checked_archive(data) as archive:
+        _warn_of_what_is_in_it(archive)
         styles = style_properties(_xml(archive, _STYLES)) if _STYLES in archive.namelist() else {}
         parts = [name for name in _WORDS if name in archive.namelist()]
         data, hidden = _simplified(archive, parts, styles)
@@ -58,6 +61,7 @@ def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
     """The text of a presentation, slide after slide, with its notes; titled by its properties or by its
     first slide."""
     with checked_archive(data) as archive:
+        _warn_of_what_is_in_it(archive)
         named, hidden = _named(archive), set(_hidden_slides(archive))
         parts = [name for name in archive.namelist() if _SLIDE_PART.fullmatch(name)]
         data, shapes = _simplified(archive, parts, {})
@@ -155,6 +159,13 @@ def _headed(signed: str) -> tuple[str, tuple[Mark, ...]]:
         lines.append(plain)
         start += len(plain) + 1
     return "\n".join(lines), tuple(marks)
+
+
+def _warn_of_what_is_in_it(archive: zipfile.ZipFile) -> None:
+    """Warn of the pictures and the embedded files of an office document, which are not read."""
+    for folder, what in (("media", "pictures"), ("embeddings", "embedded files")):
+        if count := sum(PurePath(name).parent.name == folder for name in archive.namelist()):
+            warnings.warn(f"{what} not read: {count:,}", stacklevel=1)
 
 
 def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:

@@ -8,11 +8,11 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
-from typing import BinaryIO, cast
+from typing import Any, BinaryIO, cast
 
-import charset_normalizer
-
+from evoseek.corpus.encodings import guess_encoding, unmarked_utf_16
 from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ConfigError, DataError
 
@@ -24,15 +24,16 @@ _MARKS = (
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
+LINK_OUT = "link that leads out of the corpus: to read what is there, index with --follow-links"
+_READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
 _LATER_BYTES = bytes(range(0x30, 0x100))  # of which a character of several bytes has its second and later ones
 
 
-def read_bytes(path: Path, limit: int) -> bytes:
+def read_bytes(path: Path, limit: int, within: Path | None = None) -> bytes:
     """The whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
-    check_regular(path)
     try:
-        with opened(path) as file:
+        with opened(path, within) as file:
             data = file.read(limit + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise DataError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
@@ -59,9 +60,42 @@ def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | Non
         yield number, None
 
 
-def opened(path: Path) -> BinaryIO:
-    """The file, to be read; one that is compressed by gzip as what was compressed. Raises OSError."""
-    return cast("BinaryIO", gzip.open(path)) if path.suffix.lower() == ".gz" else path.open("rb", buffering=2**20)
+def opened(path: Path, within: Path | None = None) -> BinaryIO:
+    """The file as `open_regular` opens it; one that is compressed by gzip as what was compressed."""
+    file = open_regular(path, within)
+    if path.suffix.lower() != ".gz":
+        return file
+    unpacked = gzip.GzipFile(fileobj=file)
+    unpacked.myfileobj = cast("Any", file)  # which is closed with it
+    return cast("BinaryIO", unpacked)
+
+
+def open_regular(path: Path, within: Path | None = None) -> BufferedReader:
+    """The file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
+
+    `within` is a folder, without links in its path, out of which no link may lead: DataError for a file elsewhere. The
+    file is opened by its real path without following any link, so none can take a place on the way meanwhile.
+    """
+    check_regular(path)
+    found = os.open(path, _READ) if within is None else _opened_within(path, within)
+    if not stat.S_ISREG(os.fstat(found).st_mode):
+        os.close(found)
+        raise DataError("not a regular file")
+    return open(found, "rb", buffering=2**20)
+
+
+def _opened_within(path: Path, within: Path) -> int:
+    real = Path(os.path.realpath(path, strict=True))
+    if not real.is_relative_to(within):
+        raise DataError(LINK_OUT)
+    found = os.open(within, _READ)
+    for part in real.relative_to(within).parts:
+        folder = found
+        try:
+            found = os.open(part, _READ | os.O_NOFOLLOW, dir_fd=folder)
+        finally:
+            os.close(folder)
+    return found
 
 
 def check_regular(path: Path) -> None:
@@ -75,15 +109,15 @@ def check_regular(path: Path) -> None:
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
-    """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the one that
-    charset-normalizer finds most likely; and the name of the last one, "" if it was not used.
+    """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the most likely one
+    (`guess_encoding`); and the name of the last one, "" if it was not used.
 
     Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
     """
     marked, guessed = next((name for mark, name in _MARKS if data.startswith(mark)), ""), ""
-    if not marked and b"\0" in data:
+    if not marked and b"\0" in data and not (guessed := unmarked_utf_16(data)):
         raise DataError("binary: holds NUL bytes")
-    text = _text(data, marked or "utf-8")
+    text = _text(data, marked or guessed or "utf-8")
     if text is None and marked:
         raise DataError(f"encoding not recognised: begins as {marked} but is not")
     if text is None and encoding:
@@ -91,8 +125,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
         if text is None:
             raise DataError(f"encoding not recognised: neither UTF-8 nor {encoding}")
     if text is None:
-        guesses = (charset_normalizer.from_bytes(sample).best() for sample in _samples(data))
-        guessed = next((guess.encoding for guess in guesses if guess), "")
+        guessed = next(filter(None, map(guess_encoding, _samples(data))), "")
         text = _text(data, guessed) if guessed else None
         if text is None:
             raise DataError(f"encoding not recognised{f': begins as {guessed} but is not' if guessed else ''}")

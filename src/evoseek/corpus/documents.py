@@ -13,13 +13,15 @@ import gzip
 import json
 import os
 import re
+import stat
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
+from itertools import filterfalse
 from pathlib import Path
 from typing import cast
 
-from evoseek.corpus.decoding import bounded_lines, check_encoding, check_regular, opened, read_bytes, too_large
+from evoseek.corpus.decoding import LINK_OUT, bounded_lines, check_encoding, opened, read_bytes, too_large
 from evoseek.corpus.formats import messages
 from evoseek.corpus.parsing import PARSERS, Reading
 from evoseek.corpus.read_report import ReadReport
@@ -34,18 +36,23 @@ _SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
 
 SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
 _LEFTOVER = re.compile(
-    r"~\$.+|\.~lock\..+#|\.#.+|#.+#|.+~|\.(?:.+\.)?sw[a-p]|\._.+|\.DS_Store|Thumbs\.db|desktop\.ini", re.I
+    r"~\$.+|\.~lock\..+#|\.#.+|#.+#|.+~|\.(?:.+\.)?sw[a-p]|\._.+|\.DS_Store|Thumbs\.db|desktop\.ini",
+    re.IGNORECASE | re.DOTALL,
 )
+"""What office programs, editors and systems leave in a folder."""
+
 _MAX_ID_CHARACTERS = 1_000
 _TOLD = 500  # lines or messages after which the report gets the position
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
-    """A file to read. `id` is its path relative to the corpus, with forward slashes."""
+    """A file to read. `id` is its path relative to the corpus, with forward slashes; `within` is the real folder of the
+    corpus, out of which no link may lead (None: links are followed)."""
 
     path: Path
     id: str
+    within: Path | None = None
 
     @property
     def suffix(self) -> str:
@@ -55,24 +62,22 @@ class CorpusFile:
         return inner if inner in SUFFIXES else last.lower()
 
 
-def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Iterator[CorpusFile]:
+def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[CorpusFile]:
     """The files that there is a reader for, in order; the others are counted in `report`, but for what programs leave
     behind while they edit a file. Raises ConfigError for an unknown encoding, DataError if there is nothing at `path`.
     """
-    if encoding is not None:
-        check_encoding(encoding)
+    if how.encoding is not None:
+        check_encoding(how.encoding)
     try:
         if not path.exists():
             raise DataError(
                 f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}."
             )
-        for file in find_files(path, report):
-            if _LEFTOVER.fullmatch(file.path.name):
-                continue
+        for file in find_files(path, report, follow_links=how.follow_links):
             if file.suffix in SUFFIXES:
                 yield file
             else:
-                report.other_types[file.suffix or "no suffix"] += 1
+                report.add_other(file.path, file.suffix)
     except OSError as error:
         raise DataError(
             f"The corpus {path} cannot be read: {error.strerror or error}. Give a folder or file that this user may "
@@ -80,42 +85,56 @@ def find_readable(path: Path, report: ReadReport, encoding: str | None) -> Itera
         ) from error
 
 
-def find_files(root: Path, report: ReadReport) -> Iterator[CorpusFile]:
+def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) -> Iterator[CorpusFile]:
     """Every file under `root` (or `root` itself if it is a file), sorted by name within each folder.
 
-    Links to folders outside are followed, each real folder being read once; a link back into the corpus, or to a
-    folder around it, is skipped, and so are hidden folders and folders that cannot be listed.
+    What programs leave there (locks, backups, thumbnails) is passed over.
+    Skipped are hidden folders, folders that cannot be listed, links out of the corpus, and links to a folder in it or
+    around it. With `follow_links` those out of it are followed, each real folder being read once.
     """
     if not root.is_dir():
         yield CorpusFile(root, _text(root.name))
         return
-    entered = {root.resolve()}
+    real = Path(os.path.realpath(root))
+    within, entered, pending = None if follow_links else real, {real}, [(root, real)]
+    while pending:
+        folder, place = pending.pop()
+        try:
+            names = sorted(os.listdir(folder))
+        except OSError as error:
+            report.skipped.add(folder, f"folder cannot be listed: {error.strerror}")
+            continue
+        subfolders = list[tuple[Path, Path]]()
+        for name in filterfalse(_LEFTOVER.fullmatch, names):
+            path, leads_to = folder / name, place / name
+            try:
+                is_link, is_folder = stat.S_ISLNK(os.lstat(path).st_mode), os.path.isdir(path)
+            except OSError as error:
+                report.skipped.add(path, f"cannot be read: {error.strerror}")
+                continue
+            if is_link:
+                leads_to = Path(os.path.realpath(path))
+            reason = _why_not_entered(name, leads_to, real, entered, is_link=is_link) if is_folder else ""
+            if is_link and within and not leads_to.is_relative_to(within):
+                reason = LINK_OUT
+            if reason:
+                report.skipped.add(path, reason)
+            elif is_folder:
+                entered.add(leads_to)
+                subfolders.append((path, leads_to))
+            else:
+                yield CorpusFile(path, _text(path.relative_to(root).as_posix()), within)
+        pending += reversed(subfolders)
 
-    def admits(folder: Path) -> bool:
-        if reason := _why_not_entered(folder, root.resolve(), entered):
-            report.skipped.add(folder, reason)
-        return not reason
 
-    def unreadable(error: OSError) -> None:
-        report.skipped.add(Path(error.filename or root), f"folder cannot be listed: {error.strerror}")
-
-    for folder, subfolders, names in os.walk(root, followlinks=True, onerror=unreadable):
-        subfolders[:] = [name for name in sorted(subfolders) if admits(Path(folder, name))]
-        for name in sorted(names):
-            path = Path(folder, name)
-            yield CorpusFile(path, _text(path.relative_to(root).as_posix()))
-
-
-def _why_not_entered(folder: Path, root: Path, entered: set[Path]) -> str:
-    """ "" for a folder that is entered, which is then among `entered`."""
-    real = folder.resolve()
-    if folder.name.startswith("."):
+def _why_not_entered(name: str, real: Path, root: Path, entered: Set[Path], *, is_link: bool) -> str:
+    """ "" for a folder that is entered."""
+    if name.startswith("."):
         return "hidden folder"
-    if folder.is_symlink() and (real.is_relative_to(root) or root.is_relative_to(real)):
+    if is_link and (real.is_relative_to(root) or root.is_relative_to(real)):
         return "link that leads back into the corpus"
     if real in entered:
         return "folder that was read under another name"
-    entered.add(real)
     return ""
 
 
@@ -155,7 +174,7 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
         if file.suffix in _SPLITTERS:
             yield from _read_pieces(file, limit, report, how)
         else:
-            for document in _parsed(file, file.id, file.suffix, read_bytes(file.path, limit), report, how):
+            for document in _parsed(file, file.id, file.suffix, read_bytes(file.path, limit, file.within), report, how):
                 yield document, None
     except DataError as error:
         _skip(file, error, report)
@@ -175,10 +194,9 @@ def _skip(file: CorpusFile, error: DataError, report: ReadReport, line: int | No
 def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int]]:
     """The documents of a JSON-lines file, or of a mailbox (`<file>/<n>`, n from 1), each with the line at which it
     begins. No more than `limit` bytes are held at a time."""
-    check_regular(file.path)
     noun, split = _SPLITTERS[file.suffix]
     number = 0
-    with opened(file.path) as data:
+    with opened(file.path, file.within) as data:
         for number, (line, piece) in enumerate(split(data, limit), start=1):
             if number % _TOLD == 0:
                 report.position = os.lseek(data.fileno(), 0, os.SEEK_CUR)  # of what is compressed, if it is

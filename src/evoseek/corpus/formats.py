@@ -5,11 +5,12 @@ from __future__ import annotations
 import io
 import re
 import warnings
-from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from email import message_from_bytes
 from email.message import EmailMessage, MIMEPart
 from email.policy import EmailPolicy
+from mimetypes import guess_extension
 from typing import Any, BinaryIO, NamedTuple, cast
 
 import lxml.html
@@ -329,6 +330,8 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
         raise DataError("encrypted PDF: reading it needs another package: pip install 'evoseek[pdf]'") from error
     if texts and not any(text.strip() for text in texts):
         raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
+    if attached := list(reader.attachments):
+        warnings.warn(f"attachments not read: {len(attached):,} ({', '.join(attached[:_LISTED])})", stacklevel=1)
     if bare := [str(number) for number, text in enumerate(texts, start=1) if not text.strip()]:
         shown = ", ".join(bare[:_LISTED]) + (", ..." if len(bare) > _LISTED else "")
         warnings.warn(f"PDF pages without text: {len(bare):,} of {len(texts):,} (page {shown})", stacklevel=1)
@@ -349,6 +352,8 @@ def _layout(page: Any) -> str:
 
 
 _SHOWN = ("From", "To", "Cc", "Date")
+_LOWER = (0, 2, 3, 4, 5, 6, 6, TERM)  # the level of a heading of each level, in an attachment
+_SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature")
 _LINE_BYTES = 2**20
 _HEADER_CHARACTERS = 10_000
 
@@ -360,18 +365,83 @@ class _Bounded(EmailPolicy):
         return super().header_fetch_parse(name, value[:_HEADER_CHARACTERS])
 
 
-def parse_message(data: bytes, encoding: str | None = None) -> Parsed:
-    """A message, titled by its subject: who wrote to whom and when, its text, and the names of what is attached."""
+def parse_message(
+    data: bytes, encoding: str | None = None, read: Callable[[str, bytes], Parsed | None] = lambda name, data: None
+) -> Parsed:
+    """A message, titled by its subject: who wrote to whom and when, its text, and what is attached. `read` gives what
+    an attachment of a name holds, or None, or raises DataError: the attachment is then named, and warned of."""
     message = cast(EmailMessage, message_from_bytes(data, EmailMessage, policy=_Bounded()))
     if not any(message[name] for name in ("From", "Subject", "Date", "Received")):
         raise DataError("no mail: it has none of the lines From, Subject and Date")
     body = message.get_body(("plain", "html"))
     text, guessed = ("", "") if body is None else _text(body, encoding)
     head = [f"{name}: {' '.join(str(message[name]).split())}" for name in _SHOWN if message[name]]
-    names = [str(name) for part in message.iter_attachments() if (name := part.get_filename())]
-    attached = [f"Attachments: {', '.join(names)}"] if names else []
-    pieces = ("\n".join(head), text.strip(), *attached)
-    return Parsed(str(message["Subject"] or ""), "\n\n".join(filter(None, pieces)), guessed)
+    attached = list(_attachments(message, body))
+    names = [name for name, _ in attached if name]
+    listed = f"Attachments: {', '.join(names)}" if names else ""
+    pieces: list[tuple[str, Iterable[Mark]]] = [
+        ("\n\n".join(filter(None, ("\n".join(head), text.strip(), listed))), ())
+    ]
+    unread = list[str]()
+    for name, part in attached:
+        try:
+            found = read(name, _payload(part)) if name else Parsed("", _text(part, encoding)[0])
+        except DataError as error:
+            unread.append(f"{name}: {error}")
+            continue
+        if found is not None and (found.text.strip() or found.rows):
+            pieces.append(_under(name, found))
+        elif name:
+            unread.append(name)
+    if unread:
+        shown = ", ".join(unread[:_LISTED]) + (", ..." if len(unread) > _LISTED else "")
+        warnings.warn(f"attachments not read: {len(unread):,} ({shown})", stacklevel=1)
+    whole = joined(str(message["Subject"] or ""), pieces)
+    return whole._replace(guessed=guessed)
+
+
+def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[tuple[str, MIMEPart]]:
+    """The parts of a message beside its body, with their names, "" for further text; without other forms of the body
+    and signatures."""
+    pending: list[tuple[MIMEPart, bool]] = [(message, False)]
+    while pending:
+        part, is_form = pending.pop()
+        kind, name = part.get_content_type(), " ".join((part.get_filename() or "").split())
+        if part.get_content_maintype() == "multipart":
+            is_form |= kind == "multipart/alternative"
+            pending += [(one, is_form) for one in reversed([*part.iter_parts()])]
+        elif part is body or kind in _SIGNATURES:
+            continue
+        elif kind == "message/rfc822":
+            yield name if name.lower().endswith(".eml") else f"{name or 'message'}.eml", part
+        elif name or part.get_content_maintype() != "text":
+            yield name or f"unnamed{guess_extension(kind) or ''}", part
+        elif not is_form:
+            yield "", part
+
+
+def _payload(part: MIMEPart) -> bytes:
+    try:
+        if part.get_content_type() == "message/rfc822":
+            return b"".join(one.as_bytes() for one in cast("list[MIMEPart]", part.get_payload()))
+        payload = part.get_payload(decode=True)
+    except Exception as error:  # the library does not say what it raises for a damaged mail
+        raise DataError(f"damaged: {error}") from error
+    return payload if isinstance(payload, bytes) else b""
+
+
+def _under(name: str, found: Parsed) -> tuple[str, Iterable[Mark]]:
+    """What an attachment holds, under its name as a heading; of a table its rows."""
+    text = "\n\n".join(row.text for row in found.rows) or found.text
+    if not name:
+        return text, ()
+    title = f"{name}: {found.title}" if found.title else name
+    start = len(title) + 2
+    lower = (
+        replace(mark, start=start + mark.start, heading=mark.heading or name, level=_LOWER[mark.level])
+        for mark in found.marks
+    )
+    return f"{title}\n\n{text}", (Mark(0, heading=name, level=1), *lower)
 
 
 def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:

@@ -32,7 +32,8 @@ class Language:
     (`book`, `found`), with one of `inflections` or else any short ending; `frames` are what a question asks for before
     it names anything (`in which year`). `dangling` words, where letters have no case, end no question. `numbers` are
     the words from zero on; `shared` words of grammar stand in names and other languages too; `creative` works are not
-    asked for.
+    asked for. `abbreviations` with a point behind them end no sentence, `closing_abbreviations` none unless a capital
+    follows; `ordinals` are the beginnings of words that a number with a point counts (`3. Mai`).
 
     Patterns: `orders` to a model, `override_verbs` with `override_nouns`, `small_talk` around a question or in place of
     it, what `refers` to a text, `refusals` (whole clauses) to answer and the `apologies` beside them, what means `now`;
@@ -79,6 +80,9 @@ class Language:
     topic: str = ""
     polar_shape: str = ""
     second: str = ""
+    abbreviations: str = ""
+    closing_abbreviations: str = ""
+    ordinals: str = ""
 
     @cached_property
     def grammar_words(self) -> frozenset[str]:
@@ -154,6 +158,10 @@ LANGUAGES = {
 
 STOP_WORDS = words_in(*(language.stop_words for language in LANGUAGES.values()))
 """Words without a meaning by themselves. Only mining leaves them out; search has no stop words."""
+
+ABBREVIATIONS = words_in(*(language.abbreviations for language in LANGUAGES.values()))
+CLOSING_ABBREVIATIONS = words_in(*(language.closing_abbreviations for language in LANGUAGES.values()))
+ORDINALS = re.compile(rf"(?:{_choice(' '.join(language.ordinals for language in LANGUAGES.values()))})\w{{0,2}}\b")
 
 _CLAUSES = re.compile(
     r"[,;:.!?()\n。，；：！？、،؟।]+|\b(?:but|however|aber|jedoch|mais|pero|ma|però|maar|mas|но|однако)\b",

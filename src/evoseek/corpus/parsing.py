@@ -7,7 +7,8 @@ import logging
 import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
+from functools import cache, partial
+from pathlib import PurePath
 from typing import Any
 
 from pydantic import TypeAdapter
@@ -29,6 +30,7 @@ from evoseek.errors import DataError, ToolError
 
 MAX_TEXT = 16_000_000  # characters
 MAX_SECONDS = 60  # of processor time, for one file or message
+_DEEPEST = 5  # messages within each other of which attachments are read
 _MAX_MEMORY = 2 * 2**30
 _MAX_BYTES = 512 * 2**20  # of a file that is more than its text, as one with pictures is
 _TEXTS = (".txt", ".md", ".rst", ".org", ".csv", ".tsv", ".jsonl")
@@ -45,7 +47,7 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
     ".docx": parse_docx,
     ".pptx": parse_pptx,
     ".epub": parse_epub,
-    ".eml": parse_message,
+    ".eml": lambda data, encoding: parse_message(data, encoding, partial(_attached, encoding, 0)),
     ".csv": parse_csv,
     ".tsv": parse_csv,
     ".xlsx": parse_xlsx,
@@ -53,15 +55,31 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
 }
 
 
+def _attached(encoding: str | None, depth: int, name: str, data: bytes) -> Parsed | None:
+    """What an attachment holds; None where there is no reader for it. DataError if that cannot read it."""
+    suffix = PurePath(name.lower()).suffix
+    if suffix not in PARSERS or (suffix == ".eml" and depth == _DEEPEST):
+        return None
+    try:
+        if suffix == ".eml":
+            return parse_message(data, encoding, partial(_attached, encoding, depth + 1))
+        return PARSERS[suffix](data, encoding)
+    except (DataError, MemoryError, RecursionError):
+        raise
+    except Exception as error:  # as in `parse_document`
+        raise DataError(f"cannot be parsed: {type(error).__name__}: {error}") from error
+
+
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How files are read: the longest text, the most processor time for a file, the encoding of text that is not UTF-8,
-    and the process (None: a shared one) that parses all formats but plain text and Markdown, whose parsers cannot take
-    long."""
+    whether links out of the corpus are followed, and the process (None: a shared one) that parses all formats but plain
+    text and Markdown, whose parsers cannot take long."""
 
     max_text: int = MAX_TEXT
     max_seconds: int = MAX_SECONDS
     encoding: str | None = None
+    follow_links: bool = False
     process: ParseProcess | None = None
 
     def max_bytes(self, suffix: str) -> int:

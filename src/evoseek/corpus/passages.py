@@ -9,17 +9,29 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise, takewhile
 from typing import NamedTuple
 
+from evoseek.corpus.language import ABBREVIATIONS, CLOSING_ABBREVIATIONS, ORDINALS, STOP_WORDS
 from evoseek.corpus.markdown import is_rule
 from evoseek.errors import ConfigError
 from evoseek.types import TERM, Document, Passage
 
-# A word: one character of a script written without spaces, or a run of others. Runs are cut at 100 characters, so
-# that data without spaces (keys, encoded images) cannot make a passage of unbounded length.
+# A word: one character of a script written without spaces, or a run of others, which ends with a sentence that no space
+# follows. Runs are cut at 100 characters, so that data without spaces (keys, encoded images) cannot make a passage of
+# unbounded length.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 )
-_WORD = re.compile(rf"[{UNSPACED}]|[^\s{UNSPACED}]{{1,100}}")
-_SENTENCE_END = re.compile(r"[.!?…。！？｡؟।]['\"”’»)\]]*$")
+_OPENERS = "'\"“‘„‚«»‹›([{「『（【*_"
+_CLOSERS = "'\"”’»›)\\]}」』）】〉》〕］｝〗〙〟｣＂＇*_"
+_WORD = re.compile(
+    rf"[{UNSPACED}]|[^\s。！？｡{UNSPACED}]{{0,80}}[。！？｡]{{1,9}}[{_CLOSERS}]{{0,9}}|[^\s{UNSPACED}]{{1,100}}"
+)
+_AFTER_WORD = f"{_CLOSERS}“‘«‹"  # as in German, Danish and Polish
+_APART = re.compile("[»›”]+")  # as in « Oui. »
+_SENTENCE_END = re.compile(rf"[.!?…。！？｡．؟۔।॥։።။។៕།\u037e‼⁇⁈⁉][{_AFTER_WORD}]*(?:\[\d+\])*$")
+_PARTS = re.compile(r"[/–—([{-]|^\W+")  # before the last part of a word
+_LETTERS = re.compile(r"[\W\d_]")  # after the letters that a word begins with
+_INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # as in A. S. Kalo, p.m., z.B.
+_NUMBER = re.compile(r"\d{1,3}|[IVXL]{2,}")
 
 # A heading may be followed by a line of punctuation, and in reStructuredText have another one above it.
 _HEADING_LINES = re.compile(r"(?:([^\w\s])\1{2,}[ \t]*\n)?[^\n]*(?:\n {0,3}([^\w\s])\2*[ \t]*(?=\n|\Z))?")
@@ -177,10 +189,14 @@ def _spans(text: str, outline: _Outline, tables: Sequence[Table], max_words: int
 
 
 def _borders(text: str, words: list[tuple[int, int]], outline: _Outline) -> list[int]:
-    borders = [
-        _border(text[start:end], text[end:following])
-        for (start, end), following in zip(words, [*(start for start, _ in words[1:]), len(text)], strict=False)
-    ]
+    borders, before = list[int](), ""
+    for (start, end), (following, ending) in zip(words, [*words[1:], (len(text), len(text))], strict=False):
+        word, gap, opens = text[start:end], text[end:following], borders[-1:] != [_NO_BORDER]
+        border = _border(word, gap, text[following:ending], opens=opens)
+        if borders[-1:] == [_SENTENCE] and "\n" not in before and _APART.fullmatch(word):
+            borders[-1], border = _NO_BORDER, max(border, _SENTENCE)
+        borders.append(border)
+        before = gap
     starts = [start for start, _ in words]
     for number, mark in enumerate(outline.marks):
         first, end = bisect_left(starts, mark.start), bisect_left(starts, outline.text_from(number))
@@ -214,12 +230,32 @@ def _room(starts: list[int], first: int, table: Table | None, max_words: int) ->
     return max(room, max_words // 2, 1)
 
 
-def _border(word: str, gap: str) -> int:
+def _border(word: str, gap: str, following: str, *, opens: bool) -> int:
     if gap.count("\n") > 1:
         return _PARAGRAPH
-    if "\n" in gap or _SENTENCE_END.search(word):
+    if "\n" in gap or (_SENTENCE_END.search(word) and not _is_within(word, following, opens=opens)):
         return _SENTENCE
     return _NO_BORDER
+
+
+def _is_within(word: str, following: str, *, opens: bool) -> bool:
+    """Whether a sentence does not end with a word that has the sign of an end: an abbreviation, an initial, an ordinal
+    number, or the number of an item, which opens the sentence; or a Japanese quotation of which it is said whose."""
+    if following[:1] == "と":
+        return word[-1] in "」』"
+    pointed, after = word.rstrip(_AFTER_WORD), following.lstrip(_OPENERS)
+    if pointed[-1:] != ".":
+        return False
+    bare = _PARTS.split(pointed[:-1])[-1]
+    if _NUMBER.fullmatch(bare):
+        return after[:1].islower() or ORDINALS.match(after) is not None or (opens and bare.isdigit())
+    if bare in CLOSING_ABBREVIATIONS:
+        return not after[:1].isupper()
+    is_sentence = after[:1].isupper() and after[1:2] != "." and _LETTERS.split(after)[0].lower() in STOP_WORDS
+    if _INITIALS.fullmatch(bare):
+        return opens or not is_sentence
+    forms = {bare, bare[:1].lower() + bare[1:], bare.capitalize() if after[:1].isdigit() else bare}  # as in no. 5
+    return not ABBREVIATIONS.isdisjoint(forms) and not is_sentence
 
 
 def _best_cut(borders: list[int], first: int, last: int) -> int:

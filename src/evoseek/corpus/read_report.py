@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field
 from pathlib import Path
+
+_MINOR_TYPES = """
+    .png .jpg .jpeg .gif .svg .webp .bmp .ico .tif .tiff .heic .avif .psd .ai .eps .raw .cur .icns
+    .mp3 .wav .ogg .flac .m4a .aac .mp4 .mov .avi .mkv .webm .m4v .wmv .ttf .otf .woff .woff2 .eot
+    .css .scss .less .js .mjs .ts .jsx .tsx .vue .map .py .pyc .pyi .ipynb .c .h .cc .cpp .hpp .cs .java .class .jar .go
+    .rs .rb .php .pl .lua .swift .kt .scala .r .m .sh .bat .ps1 .cmd .sql .asm .exe .dll .so .dylib .o .a .obj .lib .bin
+    .whl .lock .tmp .bak .swp
+"""
+_MINOR = frozenset(_MINOR_TYPES.split())
+"""Types that nobody misses in an index: pictures, sounds, films, fonts and programs. They are counted last."""
 
 MAX_KEPT = 1_000  # a corpus of ten million broken lines must not fill the memory with their names
 MAX_ALIKE = 100  # of one kind, so that those that come later are kept, too
@@ -63,7 +73,8 @@ class Notes(list[Note]):
 @dataclass(slots=True)
 class ReadReport:
     """Filled while a corpus is read: how many documents were read, what was skipped and why, the encodings that were
-    guessed, the warnings of the libraries that read files, and how many files no reader is for, by suffix. What was
+    guessed, the warnings of the libraries that read files, and how many files no reader is for, by suffix, and which
+    of these may be missed: documents and archives, not pictures and programs. What was
     skipped for a reason that may pass (`is_passing`), such as a busy machine, is worth another try."""
 
     read: int = 0
@@ -71,6 +82,7 @@ class ReadReport:
     guessed: Notes = field(default_factory=Notes)
     warnings: Notes = field(default_factory=Notes)
     other_types: Counter[str] = field(default_factory=Counter[str])
+    missed: Notes = field(default_factory=Notes)
     is_passing: bool = False
     position: int = 0  # bytes that were read of the file of lines or messages that is being read
 
@@ -84,12 +96,29 @@ class ReadReport:
         self.guessed.merge(other.guessed)
         self.warnings.merge(other.warnings)
         self.other_types.update(other.other_types)
+        self.missed.merge(other.missed)
+
+    def add_other(self, path: Path, suffix: str) -> None:
+        """A file that there is no reader for."""
+        kind = suffix or "no suffix"
+        self.other_types[kind] += 1
+        if suffix not in _MINOR:
+            self.missed.add(path, f"{kind}: there is no reader for this type")
+
+    def missed_table(self) -> str:
+        """The first files of other types that may be missed, one a line; "" without any."""
+        count = self.missed.counts.total()
+        what = f"{counted(count, 'file')} of other types {'was' if count == 1 else 'were'} not read:"
+        return "\n".join([what, *self.missed.lines(10)]) if count else ""
 
     def warnings_table(self) -> str:
         """The first warnings with their files, one a line; "" without any."""
         count = self.warnings.counts.total()
-        what = "1 warning" if count == 1 else f"{count:,} warnings"
-        return "\n".join([f"{what} about files that were read:", *self.warnings.lines(10)]) if count else ""
+        return (
+            "\n".join([f"{counted(count, 'warning')} about files that were read:", *self.warnings.lines(10)])
+            if count
+            else ""
+        )
 
     def guessed_table(self) -> str:
         """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""
@@ -98,15 +127,15 @@ class ReadReport:
         lines = [
             f"The encoding of {files} not UTF-8 was guessed{_counts(self.guessed.counts)}:",
             *self.guessed.lines(10),
-            "A guess may be wrong, most of all for a short file: the text is then a jumble. Convert these files to "
+            "A guess may be wrong, most of all for a short file: the text is then garbled. Convert these files to "
             "UTF-8, or name their encoding (--encoding).",
         ]
         return "\n".join(lines) if count else ""
 
     def summary(self) -> str:
-        text = f"{self.read:,} documents read, {self.skipped_count:,} skipped{_counts(self.skipped.counts)}"
-        if self.other_types:
-            text += f", {self.other_types.total():,} files of other types{_counts(self.other_types)}"
+        text = f"{counted(self.read, 'document')} read, {self.skipped_count:,} skipped{_counts(self.skipped.counts)}"
+        if total := self.other_types.total():
+            text += f", {counted(total, 'file')} of other types{_counts(self.other_types, last=_MINOR)}"
         return text
 
     def table(self, rows: int = 20) -> str:
@@ -114,10 +143,15 @@ class ReadReport:
         return "\n".join(self.skipped.lines(rows))
 
 
-def _counts(counter: Counter[str]) -> str:
-    """` (3 empty, 1 binary)`, most frequent first; nothing for an empty counter."""
-    ordered = sorted(counter.items(), key=lambda item: (-item[1], item[0]))
+def counted(count: int, noun: str) -> str:
+    """As in `1 file` and `2 files`."""
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"
+
+
+def _counts(counter: Counter[str], last: Set[str] = frozenset()) -> str:
+    """` (3 empty, 1 binary)`, most frequent first, but for the `last` ones; nothing for an empty counter."""
+    ordered = sorted(counter.items(), key=lambda item: (item[0] in last, -item[1], item[0]))
     shown = [f"{count:,} {name}" for name, count in ordered[:6]]
     if len(ordered) > len(shown):
-        shown.append(f"{sum(count for _, count in ordered[6:]):,} others")
+        shown.append(counted(sum(count for _, count in ordered[6:]), "other"))
     return f" ({', '.join(shown)})" if shown else ""

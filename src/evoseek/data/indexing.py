@@ -14,8 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 from rich.console import Console
 
+from evoseek.corpus.decoding import open_regular
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
-from evoseek.corpus.read_report import ReadReport
+from evoseek.corpus.read_report import ReadReport, counted
 from evoseek.errors import ConfigError, DataError, EvoseekError, SearchIndexError
 from evoseek.files import json_digest
 from evoseek.report.printable import say
@@ -36,7 +37,7 @@ DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one up
 class IndexPlan:
     """Settings for building an index. A passage has at most `max_words` words, a document at most `max_text`
     characters; reading a file takes at most `max_seconds` of processor time. `encoding` is the encoding of files that
-    are not UTF-8; without it, it is detected.
+    are not UTF-8; without it, it is detected. `follow_links`: what links out of the corpus lead to is read, too.
 
     The other settings are for dense and hybrid indexes: `encoder` is the name of an encoder or of a
     sentence-transformers model, `device` where it runs, `dtype` the number type of the stored vectors, and `vectors` a
@@ -49,6 +50,7 @@ class IndexPlan:
     encoding: str | None = None
     max_text: int = MAX_TEXT
     max_seconds: int = MAX_SECONDS
+    follow_links: bool = False
     encoder: str | None = None
     device: str | None = None
     dtype: Literal["float32", "float16"] | None = None
@@ -56,7 +58,7 @@ class IndexPlan:
 
     @property
     def reading(self) -> Reading:
-        return Reading(self.max_text, self.max_seconds, self.encoding)
+        return Reading(self.max_text, self.max_seconds, self.encoding, self.follow_links)
 
     def make_encoder(self) -> Encoder | None:
         """The encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options that
@@ -84,7 +86,7 @@ def build_index(
     published = FaissFile(plan.vectors, encoder) if plan.vectors and encoder else None
     count = _build(directory, passages, plan, encoder, published, console)
     report_reading(passages.sources, report, console, report_file)
-    say(console, f"{count:,} passages of at most {plan.max_words} words indexed in {directory}")
+    _say_indexed(console, count, plan.max_words, directory)
 
 
 def update_index(
@@ -116,21 +118,28 @@ def update_index(
                 f"An update keeps the {name} of the index in {directory}, which is {kept}; the project has {value}. "
                 "To have that, build the index again (without --update and --watch).",
             )
-    how = Reading(sources.max_text, sources.max_seconds, sources.encoding)
+    how = Reading(sources.max_text, sources.max_seconds, sources.encoding, sources.follow_links)
     passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
     if passages.is_unchanged:
-        report_reading(passages.sources, report, console, report_file)
         say(console, f"{directory} is up to date: no file of {corpus} has changed.")
+        if report_file:
+            report_reading(passages.sources, report, console, report_file)
+        else:
+            say(console, report.summary())
         return
     encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
     keeps_vectors = manifest.vectors and not passages.is_read_anew  # of another release, they may be of other contents
     made = MadeVectors(directory, manifest, before.index.passages()) if keeps_vectors else None
     count = _build(directory, passages, plan, encoder, made, console)
-    report_reading(passages.sources, report, console, report_file)
     if passages.is_read_anew:
         say(console, "The programs that read files are of other releases than before, so every file was read again.")
     say(console, passages.changes())
-    say(console, f"{count:,} passages of at most {sources.max_words} words are now in {directory}")
+    report_reading(passages.sources, report, console, report_file)
+    _say_indexed(console, count, sources.max_words, directory)
+
+
+def _say_indexed(console: Console, count: int, max_words: int, directory: Path) -> None:
+    say(console, f"{counted(count, 'passage')} of at most {counted(max_words, 'word')} indexed in {directory}")
 
 
 def watch_corpus(corpus: Path, update: Callable[[], None], *, console: Console, stop: Event | None = None) -> None:
@@ -228,11 +237,13 @@ class FaissFile:
         """`encoder` is the one that made the vectors. DataError for a file that holds something else."""
         self._path, self._encoder = path, encoder
         try:
-            with path.open("rb") as file:
+            with open_regular(path) as file:
                 head = file.read(_HEADER.size)
             state = path.stat()
         except OSError as error:
             raise DataError(f"The FAISS file {path} cannot be read: {error.strerror}. Give another file.") from error
+        except DataError as error:
+            raise DataError(f"The FAISS file {path} cannot be read: {error}. Give another file.") from error
         dimension = encoder.record.dimension
         kind, width, self._count, *_, metric, numbers = _HEADER.unpack(head.ljust(_HEADER.size, b"\0"))
         size = _HEADER.size + 4 * numbers

@@ -44,7 +44,7 @@ from jinja2 import Template as JinjaTemplate
 from jinja2 import TemplateError, TemplateNotFound
 
 from evoseek.errors import ConfigError
-from evoseek.files import expanded
+from evoseek.files import expanded, read_regular
 from evoseek.policy.encoding import outside, plain, trusted
 from evoseek.templates import bounded, sandbox
 
@@ -114,7 +114,7 @@ class PromptSet:
         if not path.exists():
             return []
         try:
-            found: object = json.loads(path.read_text(encoding="utf-8"))
+            found: object = json.loads(read_regular(path))
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(
                 f"The examples in {path} cannot be read: {error}. Correct the JSON, or remove the file to do without "

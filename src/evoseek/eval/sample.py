@@ -149,7 +149,7 @@ def sample_of(
         answer=trajectory.answer,
         output=trajectory.actions[-1].text if trajectory.actions else "",
         queries=tuple(str(one) for query in queries for one in (query if isinstance(query, list) else [query])),
-        documents=tuple(dict.fromkeys(passage.document_id for passage in passages)),
+        documents=tuple(dict.fromkeys(id for passage in passages for id in sorted(passage.documents))),
         recall=recall(evidence_of(question), passages),
         calls=len(trajectory.tool_results),
         searches=len(searched),

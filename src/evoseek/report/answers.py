@@ -36,7 +36,7 @@ def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool, cert
     text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
     for p in merged(support.passages):
         words = (_marked(p.title, support.words), _marked(p.text, support.words))
-        cited = f"\n    from {p.citation}" if p.file else ""
+        cited = f"\n    from {p.citation}{also(p)}" if p.file else ""
         text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], cited)
     return text if support.passages else text.append("\n  none")
 
@@ -91,8 +91,9 @@ def search_json(result: ToolResult) -> dict[str, object]:
 
 
 def citation(passage: Passage) -> dict[str, object]:
-    """A passage with the place that it leads back to."""
-    return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place}
+    """A passage with the place that it leads back to, and those of its copies."""
+    copies = {"copies": [{"id": copy.id, **copy.place} for copy in passage.copies]} if passage.copies else {}
+    return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place, **copies}
 
 
 def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
@@ -103,6 +104,12 @@ def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
         alike = Counter(labels)
         labels = [f"{label} ({name})" if alike[label] > 1 else label for label, name in zip(labels, more, strict=True)]
     return [{**citation(p), "label": label} for p, label in zip(passages, labels, strict=True)]
+
+
+def also(passage: Passage) -> str:
+    """As in ` (also in a.md, b.md)`; "" for a passage without copies."""
+    places = dict.fromkeys(copy.citation for copy in passage.copies)
+    return f" (also in {'; '.join(places)})" if places else ""
 
 
 def merged(passages: Iterable[Passage]) -> list[Passage]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.corpus.decoding import LINK_OUT
 from evoseek.corpus.documents import CorpusFile
-from evoseek.corpus.read_report import ReadReport
+from evoseek.corpus.read_report import Note, ReadReport
 from evoseek.files import expanded, write_atomic
 from evoseek.report.printable import say
 from evoseek.search.sources import Source, Sources
@@ -22,7 +24,9 @@ _COUNTS = ("files", "documents", "passages", "words", "skipped")
 def report_reading(sources: Sources, report: ReadReport, console: Console, file: Path | None = None) -> None:
     """Print the report, and write all of it as JSON to `file`. Raises RunError if that cannot be written."""
     say(console, report.summary())
-    console.print(types_table(sources))
+    console.print(types_table(sources, report.skipped_count))
+    if missed := report.missed_table():
+        say(console, missed)
     if report.skipped_count:
         say(console, report.table())
     for table in (report.guessed_table(), report.warnings_table()):
@@ -33,9 +37,11 @@ def report_reading(sources: Sources, report: ReadReport, console: Console, file:
         say(console, f"Report of all files: {file}")
 
 
-def types_table(sources: Sources) -> Table:
-    """A row for each type of file, and their sum."""
+def types_table(sources: Sources, skipped: int) -> Table:
+    """A row for each type of file, one for what else was skipped (folders, links), and their sum."""
     types = _by_type(sources)
+    if elsewhere := skipped - sum(counts["skipped"] for counts in types.values()):
+        types["folders and links"] = Counter(skipped=elsewhere)
     table = Table("type", box=None, pad_edge=False)
     for name in _COUNTS:
         table.add_column(name, justify="right")
@@ -47,7 +53,8 @@ def types_table(sources: Sources) -> Table:
 
 def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
     """The report as JSON values: the counts by type of file, the reasons why something was skipped with their counts,
-    and each folder that was skipped and each file, with what was read from it."""
+    each folder and link that was skipped, each file of another type that may be missed, and each file that was read or
+    skipped, with what was read from it."""
     return {
         "corpus": sources.corpus,
         "types": {name: {count: counts[count] for count in _COUNTS} for name, counts in _by_type(sources).items()},
@@ -55,9 +62,15 @@ def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
         "guessed_encodings": dict(report.guessed.counts.most_common()),
         "warnings": dict(report.warnings.counts.most_common()),
         "other_types": dict(report.other_types.most_common()),
-        "folders": [{"folder": str(note.path), "reason": note.text} for note in report.skipped if note.path.is_dir()],
+        "other_files": [{"file": str(note.path), "type": note.kind} for note in report.missed],
+        "folders": [{"folder": str(note.path), "reason": note.text} for note in report.skipped if _is_no_file(note)],
         "files": [_file(source) for source in sources.files],
     }
+
+
+def _is_no_file(note: Note) -> bool:
+    """Whether it is about a folder, a link that was not followed, or a path that is too long."""
+    return note.text == LINK_OUT or os.path.isdir(note.path) or not os.path.lexists(note.path)
 
 
 def _file(source: Source) -> Mapping[str, object]:

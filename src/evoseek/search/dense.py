@@ -12,6 +12,7 @@ from pydantic import Field
 
 from evoseek.corpus.scripts import well_formed
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
+from evoseek.search.engines import MORE, distinct
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord, opened
 from evoseek.search.settings import IndexSettings
@@ -70,10 +71,13 @@ class DenseIndex(LexicalIndex):
         return opened(directory, opens)
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        return [
-            [replace(self.at(row), score=score) for row, score in zip(rows, scores, strict=True)]
-            for rows, scores in self.nearest(queries, k)
-        ]
+        first = zip(queries, self.nearest(queries, k + MORE), strict=True)
+        return [distinct(partial(self._near, query, (k + MORE, *near)), k) for query, near in first]
+
+    def _near(self, query: str, known: tuple[int, list[int], list[float]], k: int) -> list[Passage]:
+        """The k best passages by vectors. `known` are a number of them, with their places and scores."""
+        rows, scores = known[1:] if k == known[0] else self.nearest([query], k)[0]
+        return [replace(self.at(row), score=score) for row, score in zip(rows, scores, strict=True)]
 
     def nearest(self, queries: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
         """For each query the places among `passages` of the best ones by vectors, best first, and their scores; no text
@@ -127,10 +131,14 @@ class HybridIndex(DenseIndex):
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         depth, found = max(k, DEPTH), list[list[Passage]]()
         for query, (near, _) in zip(queries, self.nearest(queries, depth), strict=True):
-            best = fuse((self.rank(query, depth), near), k if self.reranker is None else max(k, RERANKED))
-            passages = [replace(self.at(place), score=score) for place, score in best]  # texts of these alone are read
+            best = fuse((self.rank(query, depth), near), 2 * depth)
+            fused = partial(self._passages, best)  # texts of those that are looked at alone are read
+            passages = distinct(fused, k if self.reranker is None else max(k, RERANKED))
             found.append(passages if self.reranker is None else self.reranker.rerank(query, passages)[:k])
         return found
+
+    def _passages(self, best: Sequence[tuple[int, float]], k: int) -> list[Passage]:
+        return [replace(self.at(place), score=score) for place, score in best[:k]]
 
 
 class Hybrid:

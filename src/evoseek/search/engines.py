@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from pathlib import PurePath
 from typing import Any, TypeVar
 
 from evoseek.errors import ToolError
@@ -12,6 +15,9 @@ from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.types import Passage
 
 T = TypeVar("T")
+MORE = 8  # passages that are looked at beyond those asked for: copies of these may be among them
+_TELLING = 100  # characters of a text that says by itself what it is about
+_MOST = 1_000  # beyond those asked for, where copies take their places
 
 
 class RetryingEngine:
@@ -62,17 +68,55 @@ async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[l
 async def search_others(
     engine: SearchEngine, queries: Sequence[str], hidden: Sequence[Collection[str]], k: int
 ) -> list[list[Passage]]:
-    """For each query the best `k` passages of other documents than those that are `hidden` from it: so many more are
+    """For each query the best `k` passages of other documents than those that are `hidden` from it, as many more being
     fetched as it takes to find them. Raises ToolError as `search` does."""
     shown = [list[Passage]() for _ in queries]
     left, wanted = list(range(len(queries))), k
     while left:
         found = await search(engine, [queries[place] for place in left], wanted)
         for place, passages in zip(left, found, strict=True):
-            shown[place] = [passage for passage in passages if passage.document_id not in hidden[place]][:k]
+            shown[place] = outside(passages, hidden[place])[:k]
         more = (place for place, passages in zip(left, found, strict=True) if len(passages) == wanted)
         left, wanted = [place for place in more if len(shown[place]) < k], 2 * wanted
     return shown
+
+
+def outside(passages: Iterable[Passage], hidden: Collection[str]) -> list[Passage]:
+    """The passages as if these documents were not there: of those that have copies elsewhere, these are left."""
+    left = [[one for one in (passage, *passage.copies) if one.document_id not in hidden] for passage in passages]
+    return [replace(own[0], copies=tuple(own[1:])) for own in left if own]
+
+
+def distinct(ranked: Callable[[int], list[Passage]], k: int) -> list[Passage]:
+    """The best `k` passages with different texts of a ranking, which is called with how many of it to give; each has
+    the others with its text as `copies`, if they are among those that were looked at."""
+    wanted, limit = k + MORE, k + _MOST
+    while k > 0:
+        found = ranked(wanted)
+        shown = merge_copies(found)
+        if len(shown) >= k or len(found) < wanted or wanted == limit:
+            return shown[:k]
+        wanted = min(4 * wanted, limit)
+    return []
+
+
+def merge_copies(passages: Iterable[Passage]) -> list[Passage]:
+    """Passages that say the same as the first of them, with the others as its copies."""
+    alike: dict[object, list[Passage]] = {}
+    for passage in passages:
+        alike.setdefault(_said(passage), []).extend((passage, *passage.copies))
+    return [replace(own[0], copies=tuple(own[1:])) if own[1:] else own[0] for own in alike.values()]
+
+
+def _said(passage: Passage) -> object:
+    """What copies share: their text, whatever its case and white space; and where a short one may be about anything
+    ("The default is 10."), its heading and its title, unless that is the name of its file."""
+    text = " ".join(unicodedata.normalize("NFC", passage.text).casefold().split())
+    if len(text) >= _TELLING:
+        return text
+    name = PurePath((passage.file or "").removesuffix(".gz")).stem
+    title = "" if passage.title == name else passage.title
+    return text or passage.id, title, None if passage.is_row else passage.heading
 
 
 def _is_passage(passage: Any) -> bool:

@@ -19,6 +19,7 @@ from evoseek.corpus.text_set import TextSet
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
 from evoseek.files import json_digest
 from evoseek.search.analyser import Analyser
+from evoseek.search.engines import distinct
 from evoseek.search.manifest import (
     REMEDY,
     AnalyserRecord,
@@ -33,7 +34,7 @@ from evoseek.search.manifest import (
 from evoseek.search.settings import IndexSettings, SearchSettings
 from evoseek.types import Passage
 
-MAX_QUERY_TERMS = 256  # different terms of a query that are searched for; later ones are not
+MAX_QUERY_TERMS = 1_024  # different terms of a query that are searched for; later ones are not
 MAX_TIED = 1_000  # passages of equal score that are put into order; see LexicalIndex
 TITLE_BOOST = 0.5  # what a word of the title counts once more: it is of the contents, too
 SOURCES = "sources.json"  # the record of the files that the passages are from (`search.sources`)
@@ -132,8 +133,8 @@ class LexicalIndex:
         return _in_order(self._searcher, self._segments)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages, best first, each with its score. Any text is a query; a text without terms
-        finds nothing."""
+        """For each query at most k passages of different texts, best first, each with its score. Any text is a query; a
+        text without terms finds nothing."""
         return self.find_all(queries, k)
 
     def find(self, query: str, k: int) -> list[Passage]:
@@ -141,10 +142,11 @@ class LexicalIndex:
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """`search`, without awaiting."""
-        return [
-            [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
-            for query in queries
-        ]
+        return [distinct(partial(self.ranked, query), k) for query in queries]
+
+    def ranked(self, query: str, k: int) -> list[Passage]:
+        """The k best passages by terms, also those of equal text."""
+        return [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
 
     def rank(self, query: str, k: int) -> list[int]:
         """The places among `passages` of the best ones by terms, best first; no text is read."""

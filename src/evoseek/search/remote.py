@@ -25,7 +25,7 @@ from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ToolError
 from evoseek.http.limits import Retry
 from evoseek.http.server import Server, check_url, json_of, key_of
-from evoseek.search.engines import all_of
+from evoseek.search.engines import all_of, merge_copies
 from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage
 
@@ -34,6 +34,7 @@ CONCURRENCY = 64  # requests at once
 TIMEOUT_S = 30.0  # in which the server has to reply
 TOP_K = 3  # when a request does not say how many
 MAX_QUERIES, MAX_QUERY, MAX_K = 1_024, 20_000, 1_000  # queries of a request, characters of one, passages for one
+_TIMES = 4  # as many as were asked for, where copies are among those
 _MAX_WAIT_S = 20.0  # the longest wait before a retry
 
 
@@ -84,9 +85,19 @@ class RemoteEngine:
         return cls(settings)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages, best first. Raises ToolError."""
+        """For each query at most k passages of different texts, best first. A server that gives copies is
+        asked for more, once. Raises ToolError."""
         if k < 1:
             return [[] for _ in queries]
+        found = await self._found(queries, k)
+        shown = [merge_copies(passages) for passages in found]
+        short = [place for place, own in enumerate(shown) if len(own) < len(found[place]) == k]
+        if short and (more := min(_TIMES * k, MAX_K)) > k:
+            for place, own in zip(short, await self._found([queries[n] for n in short], more), strict=True):
+                shown[place] = merge_copies(own)[:k]
+        return shown
+
+    async def _found(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         parts = [queries[start : start + BATCH] for start in range(0, len(queries), BATCH)]
         try:
             found = await all_of(self._part(part, k) for part in parts)

@@ -7,24 +7,26 @@ index as it was, in the places where a fresh build has them, so that the new ind
 
 from __future__ import annotations
 
+import hashlib
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterator
 from importlib.metadata import PackageNotFoundError, version
+from io import BufferedReader
 from itertools import accumulate, islice
 from pathlib import Path
 from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evoseek.corpus.decoding import check_regular
+from evoseek.corpus.decoding import open_regular
 from evoseek.corpus.documents import CorpusFile, check_read, find_readable, read_documents
 from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.corpus.passages import count_words, split_document
-from evoseek.corpus.read_report import Note, Notes, ReadReport
+from evoseek.corpus.read_report import Note, Notes, ReadReport, counted
 from evoseek.corpus.text_set import TextSet
 from evoseek.errors import DataError, SearchIndexError
-from evoseek.files import file_digest, json_digest
+from evoseek.files import json_digest
 from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.types import Passage
@@ -83,18 +85,28 @@ class Sources(BaseModel):
     corpus: str = ""
     max_text: int = MAX_TEXT
     max_seconds: int = MAX_SECONDS
+    follow_links: bool = False
 
 
 class FileOrigin(NamedTuple):
-    """A file that passages were read from, and its checksum then."""
+    """A file that passages were read from, its checksum then, and the folder out of which no link to it may lead."""
 
     path: Path
     sha256: str
+    within: Path | None = None
 
-    @property
-    def is_unchanged(self) -> bool:
-        """Whether it is as it was. So an index that somebody else made gives no other file of this machine."""
-        return _digest(self.path) == self.sha256 != ""
+    def opened(self) -> BufferedReader | None:
+        """The file, if it is as it was. So an index that somebody else made, or a link that took the file's place,
+        gives no other file of this machine."""
+        try:
+            file = open_regular(self.path, self.within)
+        except (DataError, OSError):
+            return None
+        if hashlib.file_digest(file, "sha256").hexdigest() != self.sha256:
+            file.close()
+            return None
+        file.seek(0)
+        return file
 
 
 def files_of(directory: Path) -> dict[str, FileOrigin]:
@@ -110,7 +122,8 @@ def files_of(directory: Path) -> dict[str, FileOrigin]:
     except (OSError, ValidationError):  # also of a corpus that this user may not see
         return {}
     read = [source for source in sources.files if source.passages]
-    return {source.file: FileOrigin(root if is_file else root / source.file, source.sha256) for source in read}
+    within = None if sources.follow_links else root.parent if is_file else root
+    return {source.file: FileOrigin(root if is_file else root / source.file, source.sha256, within) for source in read}
 
 
 class Recorded:
@@ -172,7 +185,7 @@ class CorpusPassages:
         before: Recorded | None = None,
     ) -> None:
         self._corpus, self._report, self._how = corpus, report, how
-        self._files = [(file, _digest(file.path)) for file in find_readable(corpus, report, how.encoding)]
+        self._files = [(file, _digest(file)) for file in find_readable(corpus, report, how)]
         self.sources = Sources(
             reader=_reader(),
             encoding=how.encoding,
@@ -181,6 +194,7 @@ class CorpusPassages:
             corpus=str(corpus.resolve()),
             max_text=how.max_text,
             max_seconds=how.max_seconds,
+            follow_links=how.follow_links,
         )
         same_reader = before is not None and before.sources.reader == self.sources.reader
         self.is_read_anew = before is not None and not same_reader
@@ -193,8 +207,8 @@ class CorpusPassages:
         now = [(file.id, digest) for file, digest in self._files]
         if self._before is None or now != list(self._earlier.items()):
             return False
-        if any(source.is_passing for source in self._before.sources.files):
-            return False
+        if any(source.is_passing and source.sha256 for source in self._before.sources.files):
+            return False  # those without a checksum can still not be read
         for (file, _), source in zip(self._files, self._before.sources.files, strict=True):
             self._report.add(source.report(file.path))
         self.sources.files = self._before.sources.files
@@ -236,7 +250,7 @@ class CorpusPassages:
             for passage in passages:
                 if not count % _TOLD:
                     share = f", {report.position / size:.0%} of {file.id}" if report.position else ""
-                    progress(number, len(self._files), f"{count:,} passages{share}")
+                    progress(number, len(self._files), f"{counted(count, 'passage')}{share}")
                 count += 1
                 source.passages += 1
                 source.words += count_words(passage.own_text)
@@ -244,7 +258,7 @@ class CorpusPassages:
                 yield passage
             _record(source, report)
             self._report.add(report)
-            progress(number + 1, len(self._files), f"{count:,} passages")
+            progress(number + 1, len(self._files), counted(count, "passage"))
         check_read(self._corpus, self._report)
 
     def _read(self, file: CorpusFile, seen: TextSet, conflicting: set[str], report: ReadReport) -> Iterator[Passage]:
@@ -261,11 +275,11 @@ def _record(source: Source, report: ReadReport) -> None:
     source.warnings, source.guessed = [note.text for note in report.warnings], [note.text for note in report.guessed]
 
 
-def _digest(path: Path) -> str:
+def _digest(file: CorpusFile) -> str:
     """The checksum of a file before it is read: if it changes meanwhile, the next update reads it again."""
     try:
-        check_regular(path)
-        return file_digest(path)
+        with open_regular(file.path, file.within) as opened:
+            return hashlib.file_digest(opened, "sha256").hexdigest()
     except (DataError, OSError):
         return ""
 

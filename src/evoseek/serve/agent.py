@@ -22,10 +22,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 from mcp.server.transport_security import TransportSecuritySettings
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
+from starlette.background import BackgroundTask
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
@@ -214,9 +216,10 @@ class AgentServer:
 
     async def _file(self, request: Request) -> Response:
         origin = self._files.get(request.path_params["file"])
-        if origin is None or not await asyncio.to_thread(lambda: origin.is_unchanged):
+        file = await asyncio.to_thread(origin.opened) if origin else None
+        if origin is None or file is None:
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
-        return _document(origin.path)
+        return _document(origin.path, file)
 
     def _check_name(self, name: str) -> None:
         if name not in (self.model, ALIAS):
@@ -255,15 +258,16 @@ def _streamed(events: AsyncIterator[str]) -> Response:
     return StreamingResponse(events, media_type="text/event-stream", headers=headers)
 
 
-def _document(path: Path) -> Response:
+def _document(path: Path, file: BinaryIO) -> Response:
     """A file of the corpus, which anybody may have written: a browser shows a page without running anything of it, and
-    what it cannot show is saved."""
+    what it cannot show is saved. What was opened is sent, whatever stands at its path by now."""
     kind = _SHOWN.get(path.suffix.lower())
     headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
     if kind != "application/pdf":  # which browsers show outside of the page's origin, but not in a sandbox
         headers["Content-Security-Policy"] = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
     return FileResponse(
-        path,
+        f"/dev/fd/{file.fileno()}",
+        background=BackgroundTask(file.close),
         headers=headers,
         media_type=kind or "application/octet-stream",
         filename=path.name,

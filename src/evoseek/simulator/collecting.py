@@ -22,6 +22,7 @@ from evoseek.files import write_atomic
 from evoseek.protocols import SearchEngine
 from evoseek.report.printable import say, say_left_out
 from evoseek.rollout.roller import Roller
+from evoseek.search.engines import outside
 from evoseek.settings import lookup
 from evoseek.training.context import Context
 from evoseek.training.inputs import identity, read_questions
@@ -240,5 +241,5 @@ class PagingEngine:
     def pages_of(self, query: str, hidden: Collection[str] = ()) -> list[list[Passage]]:
         """The pages of a query that was searched for, without empty ones and without documents that are `hidden`."""
         size, found = self._found[query]
-        shown = [passage for passage in found if passage.document_id not in hidden][: size * self._pages]
+        shown = outside(found, hidden)[: size * self._pages]
         return [shown[start : start + size] for start in range(0, len(shown), size)]

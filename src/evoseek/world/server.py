@@ -102,7 +102,7 @@ class SiteApi:
 
     def find(self, query: str, k: int) -> list[Passage]:
         """At most k results: their addresses as ids, and snippets that usually do not suffice."""
-        return [self._result(found, query) for found in self.index.find(query, k)]
+        return [self._result(found, query) for found in self.index.ranked(query, k)]
 
     def _result(self, found: Passage, query: str) -> Passage:
         url, snippet = self.host + found.id, self.site.snippet(int(found.document_id), query)
