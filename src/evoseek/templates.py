@@ -54,22 +54,24 @@ _PROBLEMS = {
 _tried: dict[Hashable, str] = {}  # what is wrong with each ("": nothing)
 
 
-def bounded(key: Hashable, render: Callable[[], str]) -> str:
-    """The text of a template that others have written. `key` identifies the template and which of its parts `render`
-    uses; with a new one it is tried first. Raises TemplateError, whatever goes wrong."""
-    if key not in _tried:
-        _tried[key] = _trial(render)
+def bounded(template: Hashable, render: Callable[[], str], parts: Hashable = None) -> str:
+    """The text of a template that others have written. `parts` says which of its parts `render` uses; with new ones it
+    is tried first, unless the template was too much before. Raises TemplateError, whatever goes wrong."""
+    problem = _tried.get(template, "")
+    if not problem and (template, parts) not in _tried:
+        _tried[template, parts] = problem = _trial(render)
+        _tried[template] = problem
     try:
-        if not _tried[key] and len(text := render()) <= _CHARACTERS:
+        if not problem and len(text := render()) <= _CHARACTERS:
             return text
     except TemplateError:
         raise
     except Exception as error:  # operators and filters raise what they like
-        problem = (
+        said = (
             "it calls itself without end" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
         )
-        raise TemplateRuntimeError(problem) from error
-    raise TemplateRuntimeError(_tried[key] or _PROBLEMS[_TOO_LONG])
+        raise TemplateRuntimeError(said) from error
+    raise TemplateRuntimeError(problem or _PROBLEMS[_TOO_LONG])
 
 
 def _trial(render: Callable[[], str]) -> str:

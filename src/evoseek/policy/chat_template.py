@@ -87,7 +87,7 @@ def render_chat(
         return str(rendered)
 
     try:
-        return bounded((str(tokenizer.chat_template), roles, bool(tools), generation_prompt), render)
+        return bounded(str(tokenizer.chat_template), render, (roles, bool(tools), generation_prompt))
     except TemplateError as error:
         raise PolicyError(
             f"The chat template of this model refuses a conversation with the roles {', '.join(roles)}: {error}. Use "
