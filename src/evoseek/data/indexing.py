@@ -22,7 +22,7 @@ from evoseek.files import json_digest
 from evoseek.report.printable import say
 from evoseek.report.progress import CountProgress
 from evoseek.report.reading import report_reading
-from evoseek.search.analyser import Analyser
+from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
 from evoseek.search.lexical import BuildOptions, LexicalIndex
@@ -120,7 +120,7 @@ def update_index(
             )
     how = Reading(sources.max_text, sources.max_seconds, sources.encoding, sources.follow_links)
     passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
-    if passages.is_unchanged:
+    if passages.is_unchanged and manifest.analyser.version == ANALYSER_VERSION:
         say(console, f"{directory} is up to date: no file of {corpus} has changed.")
         if report_file:
             report_reading(passages.sources, report, console, report_file)
