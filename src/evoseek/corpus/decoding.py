@@ -8,7 +8,6 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
-from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -70,7 +69,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     return cast("BinaryIO", unpacked)
 
 
-def open_regular(path: Path, within: Path | None = None) -> BufferedReader:
+def open_regular(path: Path, within: Path | None = None) -> BinaryIO:
     """The file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
 
     `within` is a folder, without links in its path, out of which no link may lead: DataError for a file elsewhere. The
