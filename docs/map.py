@@ -21,7 +21,7 @@ rollout: begin there, then `systems/search_r1.py`.
 def page() -> str:
     """The whole page: files outside of packages first."""
     files = [path for path in PACKAGE.rglob("*.py") if path.name != "__init__.py"]
-    files.sort(key=lambda path: (len(path.relative_to(PACKAGE).parts) > 1, path.relative_to(PACKAGE).as_posix()))
+    files.sort(key=lambda path: (path.parent.relative_to(PACKAGE).parts, path.name))
     return "\n".join([HEAD, *_packages(files)]).rstrip() + "\n"
 
 

@@ -16,7 +16,7 @@ from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.terms import WithTerms
 from evoseek.training.given import load_settings
-from evoseek.training.trainer import Trainer
+from evoseek.training.trainer import Objective, Trainer
 from evoseek.training.update import TwoRoleUpdate
 from evoseek.types import Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
@@ -117,6 +117,22 @@ def test_so_are_those_of_two_roles_in_the_same_steps(groups, mini_batches):
         1, {"a": made(groups), "b": made(groups[::-1])}
     )
     assert set(loss.apart) <= {0.0}
+
+
+class Everything(Recorded):
+    """A loss that passes every sample, whatever its advantages."""
+
+    def contributes(self, sample):
+        return True
+
+
+def test_a_role_with_a_loss_of_its_own_is_scored_in_the_rows_of_that_loss():
+    """The learner's own loss would leave out the rollouts without an advantage."""
+    trainer, loss = trainer_of(Recorded(SequenceLoss())), Everything(ClippedLoss())
+    objective = Objective(loss, trainer.credit, temperature=1.0)
+    trainer.update_by(objective, mini_batches=2)(1, made([[(3, 1.0), (4, 0.5), (2, 0.0)]] * 4))
+    assert len(loss.apart) >= 2
+    assert set(loss.apart) == {0.0}
 
 
 def test_a_reference_that_is_the_policy_itself_has_the_same_logprobs_in_every_mini_batch(monkeypatch):

@@ -1,1 +1,1 @@
-"""The model: text to token ids and back, formats, samplers, and the embedded tiny policy."""
+"""The model: text to token ids and back, formats and samplers."""
