@@ -58,3 +58,17 @@ def test_other_ranks_help_but_do_not_write(tmp_path):
     SampleRecord(ResumableJsonl(tmp_path / "samples.jsonl"), False, complete)([sample("a")])
     assert len(asked) == 1
     assert not (tmp_path / "samples.jsonl").exists()
+
+
+def test_the_learners_logprobs_that_are_there_stay(tmp_path):
+    """They are those of the pass; scored with other samples they could be rounded otherwise."""
+    path, asked = tmp_path / "samples.jsonl", []
+
+    def complete(samples):
+        asked.append([one.id for one in samples])
+        return [sample(one.id, old_logprobs=(0.0, -1.0, -2.0)) for one in samples]
+
+    given = [sample("a", old_logprobs=(0.0, -0.75, -0.25)), sample("b"), sample("c", old_logprobs=RECORD)]
+    SampleRecord(ResumableJsonl(path), True, complete)(given)
+    assert asked == [["b", "c"]]
+    assert [row["old_logprobs"] for row in rows(path)] == [[-0.75, -0.25], [-1.0, -2.0], [-1.0, -2.0]]
