@@ -74,7 +74,7 @@ class Answerer:
     @classmethod
     def of(cls, context: Context) -> Answerer:
         """As the settings say. Raises EvoseekError."""
-        settings, check = context.settings, check_of(context)
+        settings, check = context.settings, check_of(context, context.searched)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
             model = chat_roller(context, context.searched)
@@ -139,10 +139,10 @@ class Answerer:
         return history
 
 
-def check_of(context: Context) -> Check:
-    """The check of answers that [support] names. Raises EvoseekError."""
+def check_of(context: Context, engine: object) -> Check:
+    """The check of answers that [support] names, for what this engine finds (None: nothing is searched). Raises
+    EvoseekError."""
     if not context.settings.support.model:
-        engine = context.searched
         return partial(by_words, index=engine if isinstance(engine, WordCounts) else None)
     chat, prompts = context.chat("support")
     return SupportJudge(chat, prompts["support"])

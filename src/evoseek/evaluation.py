@@ -79,11 +79,12 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class _Model:
-    """What answers: a name, a way to answer, and the temperature."""
+    """What answers: a name, a way to answer, the temperature, and the engine that is searched, if one is."""
 
     name: str
     answer: Answerer
     temperature: float
+    engine: object = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,11 +144,12 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
     """The policy, or the model of [answerer], that answers as an agent or by a baseline."""
     settings = context.settings
     format: Literal["tags", "tools"] = "tags"
+    engine = context.searched_held_out if request.search else None
     if uses_chat_model(settings):
         temperature = settings.answerer.temperature
         if request.baseline is None:
-            asked = chat_roller(context, context.searched_held_out, request.search)
-            return _Model(asked.chat.name, asked.one, temperature)
+            asked = chat_roller(context, engine, request.search)
+            return _Model(asked.chat.name, asked.one, temperature, engine)
         chat, prompts = context.chat("answerer")
         name, rollers = chat.name, partial(ChatRoller, chat)
     else:
@@ -156,16 +158,15 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
             say(console, notice)
         name = agent.policy.name
         if request.baseline is None:
-            roller = context.solver(context.searched_held_out) if request.search else agent.solver([])
-            return _Model(name, roller.at(temperature).one, temperature)
+            roller = context.solver(engine) if request.search else agent.solver([])
+            return _Model(name, roller.at(temperature).one, temperature, engine)
         prompts, rollers, format = agent.prompts, rollers_of(agent, temperature), agent.renderer([]).format
-    engine = None
-    if request.search:
-        engine = context.held_out_engine if settings.has_engine else context.web.engine
+    if request.search and not settings.has_engine:
+        engine = context.web.engine
     baseline = build("baseline", PartSettings(name=request.baseline), context)
     limits = limits_of(settings.rollout, prompts)
     answerer = BaselineAnswerer(baseline, rollers, format, prompts, limits, engine, settings.search)
-    return _Model(name, answerer.answer, temperature)
+    return _Model(name, answerer.answer, temperature, engine)
 
 
 def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:
@@ -239,7 +240,7 @@ def _draw(
         draw,
         answer=model.answer,
         metric=context.metric,
-        reward=examining(context.reward, context.metric, check_of(context)),
+        reward=examining(context.reward, context.metric, check_of(context, model.engine)),
         lowest=lowest_of(context.reward),
         certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
     )

@@ -129,7 +129,7 @@ def test_fewer_questions_than_a_step_needs(setting, tmp_path, cli):
 
 def test_a_prompt_that_leaves_no_room(setting, tmp_path, cli):
     result = cli(*setting.train(tmp_path / "run", "--set", "rollout.max_total_tokens=4"))
-    refused(result, "has 4 tokens, but a rollout may have 4 in all (max_total_tokens)")
+    refused(result, "the longest has 4 tokens, and a rollout may have 4 in all (rollout.max_total_tokens)")
 
 
 def test_training_in_half_precision_weights(setting, tmp_path, cli):
@@ -157,8 +157,13 @@ def test_a_total_failure_is_no_success(setting, cli, monkeypatch):
 
 
 def test_temperatures_and_minutes_that_are_none(setting, tmp_path, cli):
-    for temperature in ("nan", "inf", "-1", "1e-9"):
-        refused(cli("eval", "--config", setting.config, "--temperature", temperature), "evaluation.temperature")
+    for temperature, named in (
+        ("nan", "--temperature"),
+        ("inf", "--temperature"),
+        ("-1", "n.temperature"),
+        ("1e-9", "n.temperature"),
+    ):
+        refused(cli("eval", "--config", setting.config, "--temperature", temperature), named)
     answerer = ("--set", "answerer.model=m", "--set", "answerer.base_url=http://127.0.0.1:9/v1")
     asked = ("eval", "--index", setting.index, "--questions", setting.questions, *answerer, "--temperature")
     refused(cli(*asked, "0.5"), "temperature is 0.5, but the model of [answerer] answers, at its own: 0.")

@@ -52,7 +52,7 @@ def corpus(tmp_path):
 
 def test_index_search_train_kill_and_resume(corpus, random_model, processes, cli, tmp_path):
     root = tmp_path
-    status, said, err = cli("index", corpus, root / "index")
+    status, said, err = cli("index", corpus, root / "index", "--follow-links")
     assert status == 0, err
     read = int(re.search(r"([\d,]+) documents read", " ".join(said.split()))[1].replace(",", ""))
     assert WANTED * 0.9 <= read <= WANTED

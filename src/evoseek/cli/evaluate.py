@@ -105,16 +105,21 @@ def evaluate(
         "run.seed": seed,
     }
     given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
-    given = _as_asked(given, samples, baseline)
+    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
+        given = given.over({"evaluation.temperature": 0.0})  # greedy, as `evoseek ask` is
     judged = _judged(run_dir) if on == _FEEDBACK else None
     own, kind = suite.questions if suite else judged.known if judged else None, ""
     if own is None:
         given, own, kind = _own_questions(given, run_dir)
     check_evaluation(given.read(), search=searches, questions=own is None)
     with end_on_interrupt():
+        from evoseek.eval.results import OF_SENTENCES
+        from evoseek.evaluation import answers_in_sentences
         from evoseek.run import Run
         from evoseek.training.inputs import evaluation_path, read_questions
 
+    if answers_in_sentences(given, baseline):
+        given = given.over({"reward.name": OF_SENTENCES})
     settings, console = answering_settings(given), Console(stderr=json)
     every = read_questions(evaluation_path(settings), setting="evaluation.path") if own is None else own
     asked = every[: settings.evaluation.limit]
@@ -140,18 +145,6 @@ def evaluate(
         values = {**values, "judged_wrong": _again(scored(wrong, out=out and out / JUDGED_WRONG), console)}
     if json:
         print(dumps(values, ensure_ascii=False))
-
-
-def _as_asked(given: SettingsSources, samples: int, baseline: str | None) -> SettingsSources:
-    """The settings with what was left open: one sample in a project is greedy, as `evoseek ask` is, and sentences are
-    scored as sentences."""
-    with end_on_interrupt():
-        from evoseek.eval.results import OF_SENTENCES
-        from evoseek.evaluation import answers_in_sentences
-
-    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
-        given = given.over({"evaluation.temperature": 0.0})
-    return given.over({"reward.name": OF_SENTENCES}) if answers_in_sentences(given, baseline) else given
 
 
 def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:

@@ -14,7 +14,7 @@ from huggingface_hub.errors import HfHubHTTPError
 from evoseek.errors import PolicyError
 from evoseek.files import expanded
 from evoseek.policy.gguf import gguf_config
-from evoseek.policy.source import find_policy, is_gguf
+from evoseek.policy.source import find_policy, is_adapter, is_gguf
 
 _BASE = "base_model_name_or_path"
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers")
@@ -48,8 +48,8 @@ def read_config(name_or_dir: str) -> Mapping[str, object]:
         return gguf_config(source)
     directory = expanded(source)
     adapter = _read(directory / "adapter_config.json")
-    if not (directory / "config.json").is_file() and isinstance(adapter.get(_BASE), str):
-        return read_config(str(adapter[_BASE]))
+    if not (directory / "config.json").is_file() and isinstance(base := adapter.get(_BASE), str):
+        return {} if is_adapter(expanded(find_policy(base))) else read_config(base)
     if directory.is_dir():
         return _read(directory / "config.json")
     try:

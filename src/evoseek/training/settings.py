@@ -279,7 +279,8 @@ class TrainingSettings(Section):
         if (put_off := lookup(self, "rollout.put_off")) and self.sampler.name != "torch":
             yield PUT_OFF.format(put_off)
         most, longest = self.rollout.max_total_tokens, longest_context(self.policy.model)
-        if longest is not None and most > longest:
+        rolls_out = not self.is_supervised or self.evaluation.path
+        if rolls_out and longest is not None and most > longest:
             yield TOO_LONG.format(most, self.policy.model, longest)
         yield from self.sampler.problems_with(self, processes)
 
