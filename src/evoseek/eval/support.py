@@ -22,8 +22,8 @@ Rufus E. Jones. Its words count twice, words of the answer not. That is not aske
 one significant word, or is in a script without spaces.
 
 Where the engine knows how many passages hold a word, a word weighs more the fewer these are. A rare one counts twice
-as a name does, since people write names in small letters, too. A name that most of the index is about, as a product's
-is in its manual, need not stand there.
+as a name does, since people write names in small letters, too. A name that the index is about (a quarter of its
+passages hold it), as a product's is in its manual, need not stand there.
 
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
 question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
@@ -167,7 +167,8 @@ def _is_about(support: Support, question: str, found: Sequence[Passage], index: 
     """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
     thirds of its names and numbers, by their weights."""
     skipped = {*_stems(" ".join((*support.words, *STOP_WORDS.intersection(fold(question).split()))))}
-    counts = {w: n for w, n in _counts(question, index).items() if not skipped.issuperset(_stems(w))}
+    every = _counts(question, index)
+    counts = {w: n for w, n in every.items() if not skipped.issuperset(_stems(w))}
     names, rare = [name for name in _names_in(question) if not skipped.issuperset(name)], set[str]()
     if index is not None:
         names, rare = _telling(names, counts, len(index)), _rare(counts, len(index))
@@ -176,7 +177,8 @@ def _is_about(support: Support, question: str, found: Sequence[Passage], index: 
         for word, weight in _weights(counts, index).items()
         for stem in {*_stems(word)} - skipped
     }
-    if len(weights) + sum(any(stem in name for name in names) for stem in weights) < 2 or is_unspaced(question):
+    significant = {stem for word in every for stem in _stems(word)}
+    if len(significant) + sum(any(stem in name for name in names) for stem in weights) < 2 or is_unspaced(question):
         return True
     texts = [_stems(_text_of(p)) for p in _connected(support.passages, found)]
     held = {stem for text in texts for stem in text}
@@ -198,9 +200,9 @@ def _weights(counts: Mapping[str, int], index: WordCounts | None) -> dict[str, f
 
 
 def _telling(names: Sequence[list[str]], counts: Mapping[str, int], passages: int) -> list[list[str]]:
-    """Names without those that most of an index is about: of n passages, n divided by its fourth root."""
+    """Names without those that an index is about: at least a quarter of its passages hold them."""
     held = {stem: count for word, count in counts.items() for stem in _stems(word)}
-    return [name for name in names if any(held.get(stem, 0) < passages**0.75 for stem in name)]
+    return [name for name in names if any(held.get(stem, 0) < passages / 4 for stem in name)]
 
 
 def _rare(counts: Mapping[str, int], passages: int) -> set[str]:
