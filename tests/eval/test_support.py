@@ -247,7 +247,7 @@ class Manual:
         "fire": 40,
         "drill": 9,
         "default": 2_000,
-        "limaria": 1_200,
+        "modiola": 1_200,
     }
 
     def __len__(self):
@@ -283,7 +283,7 @@ PROBES = Passage("p#0", "p", "Probes", "The probes fire when the next query is b
         # Nor is a product of other documents one that the index is about; and the answer may say the question's verb
         *(
             (f"Who wrote {name}?", "someone who wrote a patch", PATCH, (False, False))
-            for name in ("Limaria", "limaria", "nginx", "Rsyslog")
+            for name in ("Modiola", "modiola", "nginx", "Rsyslog")
         ),
         ("When is the next fire drill?", "2 June", PROBES, (True, False)),
         ("When do the probes fire?", "2 June", PROBES, (True, True)),
