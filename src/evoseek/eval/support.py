@@ -200,9 +200,11 @@ def _weights(counts: Mapping[str, int], index: WordCounts | None) -> dict[str, f
 
 
 def _telling(names: Sequence[list[str]], counts: Mapping[str, int], passages: int) -> list[list[str]]:
-    """Names without those that an index is about: at least a quarter of its passages hold them."""
+    """Names without those that an index is about: at least a quarter of its passages hold them; of few passages (n below
+    256) n divided by its fourth root, which is more."""
     held = {stem: count for word, count in counts.items() for stem in _stems(word)}
-    return [name for name in names if any(held.get(stem, 0) < passages / 4 for stem in name)]
+    most = max(passages / 4, passages**0.75)
+    return [name for name in names if any(held.get(stem, 0) < most for stem in name)]
 
 
 def _rare(counts: Mapping[str, int], passages: int) -> set[str]:
