@@ -200,8 +200,8 @@ def _weights(counts: Mapping[str, int], index: WordCounts | None) -> dict[str, f
 
 
 def _telling(names: Sequence[list[str]], counts: Mapping[str, int], passages: int) -> list[list[str]]:
-    """Names without those that an index is about: at least a quarter of its passages hold them; of few passages (n below
-    256) n divided by its fourth root, which is more."""
+    """Names without those that an index is about: at least a quarter of its passages hold them, of n below 256 passages
+    n divided by its fourth root, which is more."""
     held = {stem: count for word, count in counts.items() for stem in _stems(word)}
     most = max(passages / 4, passages**0.75)
     return [name for name in names if any(held.get(stem, 0) < most for stem in name)]
