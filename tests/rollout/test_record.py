@@ -108,6 +108,7 @@ def test_a_line_is_readable_and_says_nothing_twice(tmp_path, group):
     assert [segment["text"] for segment in data["segments"]] == ["D", "AB", "C"]
     assert data["actions"] == [{"tool_calls": [{"name": "search", "arguments": {"query": "mayor"}}]}]
     assert "latency_s" not in line  # a time would differ between two runs of one seed
+    assert "copies" not in line  # of passages that have none
 
 
 def test_a_rollout_in_messages_which_has_no_segments_comes_back_from_its_object(group):
@@ -181,3 +182,14 @@ def test_a_rollout_comes_back_from_its_record(tmp_path, tools):
     timeless = tuple(replace(result, latency_s=0.0) for result in group.trajectories[0].tool_results)
     assert record.trajectory == replace(group.trajectories[0], tool_results=timeless)
     assert '"text":' not in json.dumps(json.loads((tmp_path / "t.jsonl").read_text())["actions"])
+
+
+def test_copies_of_a_passage_come_back(group, tmp_path):
+    result = group.trajectories[0].tool_results[0]
+    shown = replace(result.passages[0], copies=(Passage("copy#0", "copy", "Copy", "the same", file="b/copy.md"),))
+    found = replace(result, passages=(shown, *result.passages[1:]), latency_s=0.0)
+    rollout = replace(group.trajectories[0], tool_results=(found,))
+    path = tmp_path / "copies.jsonl"
+    TrajectoryWriter(path, str).write(1, [replace(group, trajectories=(rollout, *group.trajectories[1:]))])
+    first = record_of(json.loads(path.read_text().splitlines()[0]))
+    assert first.trajectory.tool_results[0].passages[0].copies == shown.copies

@@ -96,10 +96,7 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
         "policy_version": trajectory.policy_version,
         "segments": [_segment_row(*pair) for pair in zip(trajectory.segments, texts, strict=True)],
         "actions": [_action_row(*pair) for pair in zip(trajectory.actions, written, strict=True)],
-        "tool_results": [
-            _RESULT.dump_python(result, exclude_none=True, exclude={"latency_s", "queries"}, warnings=False)
-            for result in trajectory.tool_results
-        ],
+        "tool_results": [_result_row(result) for result in trajectory.tool_results],
     }
 
 
@@ -117,6 +114,14 @@ def record_of(row: Any) -> TrajectoryRecord:
         return _RECORD.validate_python({**row, "trajectory": trajectory, "outcome": outcome})
     except ValidationError as error:
         raise ValueError(first_problem(error)) from error
+
+
+def _result_row(result: ToolResult) -> Mapping[str, object]:
+    row = _RESULT.dump_python(result, exclude_none=True, exclude={"latency_s", "queries"}, warnings=False)
+    for passage in row["passages"]:
+        if not passage["copies"]:
+            del passage["copies"]
+    return row
 
 
 def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:
