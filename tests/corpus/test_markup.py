@@ -77,6 +77,7 @@ def test_every_element_of_running_text_keeps_its_words(element: str) -> None:
         ("Press <button>Save</button> to go on.", "Press Save to go on."),
         ("He said <q>Go on</q> to them.", "He said “Go on” to them."),
         ("The <ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby> sign.", "The 漢(kan) sign."),
+        ("The <ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp>字<rt>ji</rt></ruby> sign.", "The 漢字(kanji) sign."),
         ("So <math><mi>x</mi><mo>=</mo><msup><mi>a</mi><mn>2</mn></msup></math> holds.", "So x=a^2 holds."),
         (
             "So <math><mfrac><mi>x</mi><mrow><mi>y</mi><mo>+</mo><mn>1</mn></mrow></mfrac></math> holds.",
@@ -189,6 +190,14 @@ def test_a_page_that_a_script_shows_is_read() -> None:
         (  # neither are headings
             "<tr><td>Manager<td>Ada Birk</tr><tr><td>Deputy<td>Eli Voss</tr>",
             ["| Manager | Ada Birk |", "| Deputy | Eli Voss |"],
+        ),
+        (  # names of groups of rows, and of a row without values
+            "<tr><th>Depot<th>May</tr><tr><th colspan=2>North</tr><tr><td>Aalby<td>1</tr>",
+            ["| Depot | May |", "|---|---|", "| North |  |", "| Aalby | 1 |"],
+        ),
+        (
+            "<tr><th>Depot<th>May</tr><tr><th>Aalby<td></tr><tr><th>Birkdal<td>2</tr>",
+            ["| Depot | May |", "|---|---|", "| Aalby |  |", "| Birkdal | 2 |"],
         ),
         (
             "<tr><th>Depot<th>May</tr><tr><td>Aalby<td rowspan=99999>1</tr><tr><td>Birkdal</tr>",

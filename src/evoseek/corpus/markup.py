@@ -10,7 +10,7 @@ from copy import deepcopy
 from itertools import takewhile
 from typing import Any
 
-from evoseek.corpus.column_headings import LONGEST_NAME, is_heading
+from evoseek.corpus.column_headings import LONGEST_NAME, MOST, is_heading
 
 _STYLE_HIDDEN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))\b", re.IGNORECASE)
 _STYLE_STRUCK = re.compile(r"(?:^|;)\s*text-decoration(?:-line)?\s*:[^;]*\bline-through\b", re.IGNORECASE)
@@ -117,13 +117,21 @@ def formula_text(element: Any) -> str:
 
 
 def _simplify_readings(tree: Any) -> None:
-    """Put quotation marks around quotations within a sentence, and brackets around the reading of a word (ruby)."""
+    """Put quotation marks around quotations within a sentence, and the reading of a word (ruby) in brackets
+    behind all of it."""
     for quotation in tree.xpath("//q"):
         _enclose(quotation, "“", "”")
     for bracket in tree.xpath("//rp"):
         bracket.drop_tree()
-    for reading in tree.xpath("//rt"):
-        _enclose(reading, "(", ")")
+    for ruby in tree.xpath("//ruby"):
+        readings = ruby.xpath(".//rt")
+        said = "".join("".join(reading.itertext()) for reading in readings)
+        for reading in readings:
+            reading.drop_tree()
+        if said.strip():
+            _enclose(ruby, "", f"({said.strip()})")
+        else:
+            ruby.drop_tag()
 
 
 def _enclose(element: Any, opening: str, closing: str) -> None:
@@ -195,7 +203,7 @@ def _even_out(table: Any, *, are_first_rows_headings: bool) -> None:
     rows = rows[len(titles) :]
     if not rows:
         return
-    marked = list(takewhile(_is_marked, rows))
+    marked = rows[: 1 + sum(1 for _ in takewhile(_names_columns, rows[1:]))] if _is_marked(rows[0]) else []
     if len(marked) > 1 and len(marked) < len(rows):
         _join(marked)
         rows = rows[len(marked) - 1 :]
@@ -229,6 +237,12 @@ def _is_marked(row: Sequence[Any]) -> bool:
     return row[0].getparent().getparent().tag == "thead" or all(cell.tag == "th" for cell in row if _text(cell))
 
 
+def _names_columns(row: Sequence[Any]) -> bool:
+    """Whether a row below headings holds more of them: it is not the name of a group of rows or of a row without
+    values."""
+    return _is_marked(row) and sum(bool(_text(cell)) for cell in row) != 1
+
+
 def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely: bool) -> bool:
     """Whether the first row looks like headings: it alone is bold, has a cell that is marked, or reads so."""
     if len(texts[0]) < 2 or any(text.endswith(":") for text in texts[0]):
@@ -236,7 +250,15 @@ def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely
     is_bold = [all(cell.xpath("boolean(.//b | .//strong)") for cell in row if _text(cell)) for row in rows[:3]]
     if any(cell.tag == "th" for cell in rows[0]) or (is_bold[0] and not any(is_bold[1:])):
         return len(rows) > 1
-    return is_heading(texts, surely=surely and len(texts[0]) == 2)
+    if len(texts[0]) > 2 or is_heading(texts, surely=True):
+        return is_heading(texts)
+    return not surely and is_heading(texts) and _are_alike([row[1] for row in texts[1:] if len(row) > 1])
+
+
+def _are_alike(values: Sequence[str]) -> bool:
+    """Whether nearly all values have digits, or nearly none, as in a column; in a form below one another both do."""
+    share = sum(any(map(str.isdigit, value)) for value in values) / max(len(values), 1)
+    return share >= MOST or share <= 1 - MOST
 
 
 def _join(rows: Sequence[Sequence[Any]]) -> None:
