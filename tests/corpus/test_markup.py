@@ -183,6 +183,10 @@ def test_a_page_that_a_script_shows_is_read() -> None:
             "<tr><td><b>Depot</b><td><b>Manager</b></tr><tr><td>Aalby<td>Ada Birk</tr>",
             ["| **Depot** | **Manager** |", "|---|---|", "| Aalby | Ada Birk |"],
         ),
+        (  # a menu
+            "<tr><td>Introduction<td><td></tr><tr><td>Pumps<td><td></tr>",
+            ["| Introduction |  |  |", "| Pumps |  |  |"],
+        ),
         (  # a column of headings
             "<tr><th>Manager<td>Ada Birk</tr><tr><th>Opened<td>1958</tr>",
             ["| Manager | Ada Birk |", "| Opened | 1958 |"],

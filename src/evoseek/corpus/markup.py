@@ -245,7 +245,8 @@ def _names_columns(row: Sequence[Any]) -> bool:
 
 def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely: bool) -> bool:
     """Whether the first row looks like headings: it alone is bold, has a cell that is marked, or reads so."""
-    if len(texts[0]) < 2 or any(text.endswith(":") for text in texts[0]):
+    is_bare = 2 * sum(map(bool, texts[0])) < len(texts[0])
+    if len(texts[0]) < 2 or is_bare or any(text.endswith(":") for text in texts[0]):
         return False
     is_bold = [all(cell.xpath("boolean(.//b | .//strong)") for cell in row if _text(cell)) for row in rows[:3]]
     if any(cell.tag == "th" for cell in rows[0]) or (is_bold[0] and not any(is_bold[1:])):
