@@ -146,6 +146,10 @@ def test_what_a_reader_sees_or_can_open_is_read(source: str) -> None:
 
 def test_a_page_that_a_script_shows_is_read() -> None:
     assert parse_html(f"<body style='display:none'><p>{AROUND}</p>".encode()).text == AROUND
+    with warnings.catch_warnings(record=True) as told:
+        wrapped = f"<nav>Menu</nav><div style='visibility:hidden'><p>{AROUND}</p></div>"
+        assert AROUND in parse_html(f"<body>{wrapped}<noscript>Enable scripts</noscript>".encode()).text
+    assert not told
 
 
 @pytest.mark.parametrize(

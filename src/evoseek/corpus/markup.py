@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from copy import deepcopy
 from itertools import takewhile
 from typing import Any
@@ -65,8 +65,7 @@ def simplify(tree: Any, *, are_first_rows_headings: bool = False) -> int:
 def _drop_hidden(tree: Any) -> int:
     """Drop what the author of a page hid, and return how many parts with text that were, outside of menus and the like.
     Panels of tabs are not hidden: a click shows each."""
-    gone: set[Any] = set()
-    count = 0
+    gone: dict[Any, bool] = {}  # and whether it counts
     for element in tree.xpath(_CAN_BE_HIDDEN):
         is_hidden = element.tag in ("template", "dialog") or element.get("hidden") is not None
         if not is_hidden and not _STYLE_HIDDEN.search(element.get("style", "")):
@@ -74,13 +73,24 @@ def _drop_hidden(tree: Any) -> int:
         if element.tag in _NEVER_HIDDEN or element.get("role") == "tabpanel" or element.xpath("boolean(.//math)"):
             continue
         around = set(element.iterancestors())
-        if not around & gone:
+        if around.isdisjoint(gone):
             is_read = not any(outer.tag in _NOT_READ for outer in (element, *around))
-            count += is_read and any(map(str.strip, element.itertext()))
-            gone.add(element)
+            gone[element] = is_read and any(map(str.strip, element.itertext()))
+    if gone and not _shows_anything(tree, gone):  # until a script does
+        gone = {element: counts for element, counts in gone.items() if element.tag in ("template", "dialog")}
     for element in gone:
         element.drop_tree()
-    return count
+    return sum(gone.values())
+
+
+def _shows_anything(tree: Any, gone: Container[Any]) -> bool:
+    """Whether a page has text outside of these elements, of menus and the like."""
+    for text in tree.xpath("//text()[normalize-space() and not(ancestor::head)]"):
+        parent = text.getparent()
+        around = [*parent.iterancestors()] if text.is_tail else [parent, *parent.iterancestors()]
+        if not any(element in gone or element.tag in _NOT_READ for element in around):
+            return True
+    return False
 
 
 def _become(element: Any, text: str) -> None:
