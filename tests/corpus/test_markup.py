@@ -30,6 +30,8 @@ def table(rows: str) -> list[str]:
     [
         ("makes 10<sup>6</sup> litres", "makes 10^6 litres"),
         ("at 40<sup>1</sup> bar", "at 40^1 bar"),
+        ("makes 10<span style='font-size:8pt; vertical-align: super'>6</span> litres", "makes 10^6 litres"),
+        ("of H<span style='vertical-align:sub'>2</span>O", "of H2O"),
         ("of 10<sup>-6</sup> m", "of 10^-6 m"),
         ("is 2<sup>n+1</sup> long", "is 2^(n+1) long"),
         ("is 10<sup>6</sup>5 long", "is 10^(6)5 long"),

@@ -108,6 +108,14 @@ def test_raised_and_lowered_words_of_word_stay_apart_from_numbers() -> None:
     assert parse_docx(word(made)).text == "10^6 litres of H2O, the 1st of 101_2"
 
 
+def test_a_style_raises_words() -> None:
+    style = '<w:style w:type="character" w:styleId="Up"><w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
+    more = '<w:style w:type="character" w:styleId="Upper"><w:basedOn w:val="Up"/></w:style>'
+    named, off = '<w:rStyle w:val="Upper"/>', '<w:rStyle w:val="Upper"/><w:vertAlign w:val="baseline"/>'
+    made = paragraph(run("10"), run("6", named), run(" litres, 10"), run("6", off))
+    assert parse_docx(word(made, style + more)).text == "10^6 litres, 106"
+
+
 def test_a_raised_word_that_is_divided_is_one() -> None:
     up = '<w:vertAlign w:val="superscript"/>'
     made = paragraph(run("10"), run("-", up), "<w:proofErr/>", run("3", up), run(" bar, x"), run("1", up), run("2", up))

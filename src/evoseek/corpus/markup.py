@@ -14,6 +14,7 @@ from evoseek.corpus.column_headings import LONGEST_NAME, MOST, is_heading
 
 _STYLE_HIDDEN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))\b", re.IGNORECASE)
 _STYLE_STRUCK = re.compile(r"(?:^|;)\s*text-decoration(?:-line)?\s*:[^;]*\bline-through\b", re.IGNORECASE)
+_STYLE_MOVED = re.compile(r"(?:^|;)\s*vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
 _CAN_BE_HIDDEN = "//template | //dialog[not(@open)] | //*[@hidden and not(@hidden='until-found')] | //*[@style]"
 _NEVER_HIDDEN = ("html", "head", "body", "main", "article")  # until a script shows them
 _NOT_READ = ("nav", "header", "footer", "form", "aside", "script", "style", "noscript")
@@ -55,6 +56,9 @@ def simplify(tree: Any, *, are_first_rows_headings: bool = False) -> int:
         if ((button.getparent().text or "") + (button.tail or "")).strip():
             button.drop_tag()
     _simplify_readings(tree)
+    for styled in tree.xpath("//span[@style]"):
+        if moved := _STYLE_MOVED.search(styled.get("style")):
+            styled.tag = "sup" if moved[1].lower() == "super" else "sub"
     for moved in tree.xpath("//sup | //sub"):
         _write_in_line(moved)
     for table in tree.xpath("//table[not(.//table)]"):

@@ -14,6 +14,7 @@ from evoseek.corpus.markup import lowered, raised
 
 _OFF = ("0", "false", "off", "none")
 _HIDDEN, _FLAGS = "vanish", ("vanish", "strike", "dstrike")
+_WRITERS = {"superscript": raised, "subscript": lowered}
 
 
 def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
@@ -36,7 +37,7 @@ def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
             switch.getparent().remove(switch)  # one that is off is on to some programs
         if on:
             _remove(run)
-        elif write := {"superscript": raised, "subscript": lowered}.get(_position(run)):
+        elif write := _WRITERS.get(_position(run, styles)):
             _join_alike(run, styles)
             _write_in_line(run, write)
     _repeat_merged(root)
@@ -44,13 +45,13 @@ def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
 
 
 def style_properties(styles: Any) -> dict[str, set[str]]:
-    """The properties of hidden and struck out words that each style of a Word document switches on."""
+    """The properties of hidden, struck out, raised and lowered words that each style of a Word document switches on."""
     own: dict[str, dict[str, bool]] = {}
     based: dict[str, str] = {}
     for style in styles.iterfind("{*}style"):
         name = _attribute(style, "styleId")
         properties, base = style.find("{*}rPr"), style.find("{*}basedOn")
-        own[name] = {} if properties is None else _flags(properties)
+        own[name] = {} if properties is None else _flags(properties) | _positions(properties)
         based[name] = "" if base is None else _attribute(base, "val")
     found: dict[str, set[str]] = {}
     for name in own:
@@ -114,23 +115,29 @@ def _repeat_merged(root: Any) -> None:
             above = cells
 
 
-def _position(run: Any) -> str:
-    """Whether a run is `superscript` or `subscript`, else ""."""
+def _position(run: Any, styles: Mapping[str, Container[str]]) -> str:
+    """Whether a run is `superscript` or `subscript`, by itself or by its style, else ""."""
     properties = run.find("{*}rPr")
     if properties is None:
         return ""
     baseline = properties.get("baseline", "0")
     if baseline.lstrip("-").rstrip("%").isdecimal() and int(baseline.rstrip("%")):
         return "subscript" if baseline.startswith("-") else "superscript"
+    own, style = _positions(properties), properties.find("{*}rStyle")
+    inherited = () if style is None else styles.get(_attribute(style, "val"), ())
+    return next((name for name in _WRITERS if own.get(name, name in inherited)), "")
+
+
+def _positions(properties: Any) -> dict[str, bool]:
     align = properties.find("{*}vertAlign")
-    return "" if align is None else _attribute(align, "val")
+    return {} if align is None else {name: _attribute(align, "val") == name for name in _WRITERS}
 
 
 def _join_alike(run: Any, styles: Mapping[str, Container[str]]) -> None:
     """Give a run the words of those behind it in the same position: a program may divide `-3` into two."""
-    texts, position = list(run.iterfind("{*}t")), _position(run)
+    texts, position = list(run.iterfind("{*}t")), _position(run, styles)
     for other in list(run.itersiblings("{*}r", "{*}fld")) if texts else ():
-        if _position(other) != position or other.find("{*}t") is None or _switched_on(other, styles):
+        if _position(other, styles) != position or other.find("{*}t") is None or _switched_on(other, styles):
             break
         texts[-1].text = f"{texts[-1].text or ''}{_text(other)}"
         other.getparent().remove(other)
