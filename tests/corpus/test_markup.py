@@ -82,6 +82,11 @@ def test_every_element_of_running_text_keeps_its_words(element: str) -> None:
         ("The <ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp>字<rt>ji</rt></ruby> sign.", "The 漢字(kanji) sign."),
         ("So <math><mi>x</mi><mo>=</mo><msup><mi>a</mi><mn>2</mn></msup></math> holds.", "So x=a^2 holds."),
         (
+            "So <math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+            "<mi>i</mi></math> holds.",
+            "So ∑_(i=1)^ni holds.",
+        ),
+        (
             "So <math><mfrac><mi>x</mi><mrow><mi>y</mi><mo>+</mo><mn>1</mn></mrow></mfrac></math> holds.",
             "So x/(y+1) holds.",
         ),
@@ -200,6 +205,10 @@ def test_a_page_that_a_script_shows_is_read() -> None:
         (  # neither are headings
             "<tr><td>Manager<td>Ada Birk</tr><tr><td>Deputy<td>Eli Voss</tr>",
             ["| Manager | Ada Birk |", "| Deputy | Eli Voss |"],
+        ),
+        (
+            "<thead><tr><th>Depot<th>Pressure</tr><tr><th><th>bar</tr></thead><tr><td>Aalby<td>40</tr>",
+            ["| Depot | Pressure bar |", "|---|---|", "| Aalby | 40 |"],
         ),
         (  # names of groups of rows, and of a row without values
             "<tr><th>Depot<th>May</tr><tr><th colspan=2>North</tr><tr><td>Aalby<td>1</tr>",

@@ -116,9 +116,9 @@ def formula_text(element: Any) -> str:
     match name, len(parts):
         case "msup", 2:
             return f"{parts[0]}^{grouped[1]}"
-        case "msub", 2:
+        case "msub" | "munder", 2:
             return f"{parts[0]}_{grouped[1]}"
-        case "msubsup", 3:
+        case "msubsup" | "munderover", 3:
             return f"{parts[0]}_{grouped[1]}^{grouped[2]}"
         case "mfrac", 2:
             return f"{grouped[0]}/{grouped[1]}"
@@ -127,7 +127,8 @@ def formula_text(element: Any) -> str:
         case "msqrt", _:
             return f"√({''.join(parts)})"
         case _:
-            return (element.text or "").strip() + "".join(parts)
+            text = element.text or ""
+            return (text if name == "mtext" else text.strip()) + "".join(parts)
 
 
 def _simplify_readings(tree: Any) -> None:
@@ -252,9 +253,8 @@ def _is_marked(row: Sequence[Any]) -> bool:
 
 
 def _names_columns(row: Sequence[Any]) -> bool:
-    """Whether a row below headings holds more of them: it is not the name of a group of rows or of a row without
-    values."""
-    return _is_marked(row) and sum(bool(_text(cell)) for cell in row) != 1
+    """Whether a row below headings holds more of them, and not just the name of a row or of a group of rows."""
+    return _is_marked(row) and (not _text(row[0]) or any(map(_text, row[1:])))
 
 
 def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely: bool) -> bool:
