@@ -393,6 +393,7 @@ def parse_message(
             continue
         if found is not None and (found.text.strip() or found.rows):
             pieces.append(_under(name, found))
+            guessed = guessed or found.guessed
         elif name:
             unread.append(name)
     if unread:
