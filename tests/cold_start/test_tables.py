@@ -40,6 +40,11 @@ def test_each_cell_is_asked_for_by_its_row_and_its_column():
     }
 
 
+def test_an_escaped_sign_is_no_border_of_cells():
+    rows = table("Depot | Code", r"Brill | A\|B", "Vell | C")
+    assert "A|B" in asked(rows).values()
+
+
 def test_a_row_of_a_table_that_is_cut_is_asked_about_below_the_headings_of_its_columns():
     rows = table("Depot | Vehicles", *(f"Brill {letter} | {n}" for n, letter in enumerate("ABCDEFGH", 11)))
     assert len(asked(rows)) == 8

@@ -37,6 +37,10 @@ from evoseek.corpus.hyphens import join_cut_words
         ("- a\n- b", "- a\n- b"),
         ("hhmm-\nhh'mm", "hhmm-\nhh'mm"),
         ("--no-\nx", "--no-\nx"),
+        (
+            "Release   Owner   GPL-\n            from    compatible",
+            "Release   Owner   GPL-\n            from    compatible",
+        ),
     ],
 )
 def test_a_word_is_joined_and_a_compound_keeps_its_hyphen(text: str, whole: str) -> None:

@@ -179,6 +179,12 @@ def test_attachments_are_read_where_their_type_is_known_and_else_counted(tmp_pat
     assert any(all(name in text for name in ("4 (levels.xls", "logo.png", "broken.docx", ".asc")) for text in warned)
 
 
+def test_the_encoding_of_an_attachment_is_reported_if_it_was_guessed() -> None:
+    mail = with_attachments(("kunden.csv", "Name;Ort\nMüller;Köln\n".encode("cp1252")))
+    parsed = parse_document(".eml", mail.as_bytes(), None)
+    assert ("Name: Müller" in parsed.text, parsed.guessed) == (True, "cp1252")
+
+
 def test_a_message_that_is_an_attachment_alone_is_read() -> None:
     mail = EmailMessage()
     mail["Subject"] = "Minutes"

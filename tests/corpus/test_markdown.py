@@ -58,6 +58,8 @@ def test_headings_are_those_of_the_blocks_of_a_text(text: str, headings: list[st
         ("```\n~~x~~ <!-- y -->\n```", "```\n~~x~~ <!-- y -->\n```"),
         ("    ~~x~~", "    ~~x~~"),
         ("at ~~ 5 and ~~ 6", "at ~~ 5 and ~~ 6"),
+        ("a ~~~word~~~ b", "a ~~~word~~~ b"),
+        ("Name ~~~~~~~~~ Date ~~~~~", "Name ~~~~~~~~~ Date ~~~~~"),
         (r"not \~~struck~~ here", r"not \~~struck~~ here"),
         ("~~open\n\nother~~", "~~open\n\nother~~"),
         ("~~~\n~~x~~\n~~~", "~~~\n~~x~~\n~~~"),

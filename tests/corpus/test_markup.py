@@ -30,6 +30,8 @@ def table(rows: str) -> list[str]:
     [
         ("makes 10<sup>6</sup> litres", "makes 10^6 litres"),
         ("at 40<sup>1</sup> bar", "at 40^1 bar"),
+        ("makes 10<span style='font-size:8pt; vertical-align: super'>6</span> litres", "makes 10^6 litres"),
+        ("of H<span style='vertical-align:sub'>2</span>O", "of H2O"),
         ("of 10<sup>-6</sup> m", "of 10^-6 m"),
         ("is 2<sup>n+1</sup> long", "is 2^(n+1) long"),
         ("is 10<sup>6</sup>5 long", "is 10^(6)5 long"),
@@ -77,7 +79,13 @@ def test_every_element_of_running_text_keeps_its_words(element: str) -> None:
         ("Press <button>Save</button> to go on.", "Press Save to go on."),
         ("He said <q>Go on</q> to them.", "He said “Go on” to them."),
         ("The <ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp></ruby> sign.", "The 漢(kan) sign."),
+        ("The <ruby>漢<rp>(</rp><rt>kan</rt><rp>)</rp>字<rt>ji</rt></ruby> sign.", "The 漢字(kanji) sign."),
         ("So <math><mi>x</mi><mo>=</mo><msup><mi>a</mi><mn>2</mn></msup></math> holds.", "So x=a^2 holds."),
+        (
+            "So <math><munderover><mo>∑</mo><mrow><mi>i</mi><mo>=</mo><mn>1</mn></mrow><mi>n</mi></munderover>"
+            "<mi>i</mi></math> holds.",
+            "So ∑_(i=1)^ni holds.",
+        ),
         (
             "So <math><mfrac><mi>x</mi><mrow><mi>y</mi><mo>+</mo><mn>1</mn></mrow></mfrac></math> holds.",
             "So x/(y+1) holds.",
@@ -145,6 +153,10 @@ def test_what_a_reader_sees_or_can_open_is_read(source: str) -> None:
 
 def test_a_page_that_a_script_shows_is_read() -> None:
     assert parse_html(f"<body style='display:none'><p>{AROUND}</p>".encode()).text == AROUND
+    with warnings.catch_warnings(record=True) as told:
+        wrapped = f"<nav>Menu</nav><div style='visibility:hidden'><p>{AROUND}</p></div>"
+        assert AROUND in parse_html(f"<body>{wrapped}<noscript>Enable scripts</noscript>".encode()).text
+    assert not told
 
 
 @pytest.mark.parametrize(
@@ -182,6 +194,10 @@ def test_a_page_that_a_script_shows_is_read() -> None:
             "<tr><td><b>Depot</b><td><b>Manager</b></tr><tr><td>Aalby<td>Ada Birk</tr>",
             ["| **Depot** | **Manager** |", "|---|---|", "| Aalby | Ada Birk |"],
         ),
+        (  # a menu
+            "<tr><td>Introduction<td><td></tr><tr><td>Pumps<td><td></tr>",
+            ["| Introduction |  |  |", "| Pumps |  |  |"],
+        ),
         (  # a column of headings
             "<tr><th>Manager<td>Ada Birk</tr><tr><th>Opened<td>1958</tr>",
             ["| Manager | Ada Birk |", "| Opened | 1958 |"],
@@ -189,6 +205,18 @@ def test_a_page_that_a_script_shows_is_read() -> None:
         (  # neither are headings
             "<tr><td>Manager<td>Ada Birk</tr><tr><td>Deputy<td>Eli Voss</tr>",
             ["| Manager | Ada Birk |", "| Deputy | Eli Voss |"],
+        ),
+        (
+            "<thead><tr><th>Depot<th>Pressure</tr><tr><th><th>bar</tr></thead><tr><td>Aalby<td>40</tr>",
+            ["| Depot | Pressure bar |", "|---|---|", "| Aalby | 40 |"],
+        ),
+        (  # names of groups of rows, and of a row without values
+            "<tr><th>Depot<th>May</tr><tr><th colspan=2>North</tr><tr><td>Aalby<td>1</tr>",
+            ["| Depot | May |", "|---|---|", "| North |  |", "| Aalby | 1 |"],
+        ),
+        (
+            "<tr><th>Depot<th>May</tr><tr><th>Aalby<td></tr><tr><th>Birkdal<td>2</tr>",
+            ["| Depot | May |", "|---|---|", "| Aalby |  |", "| Birkdal | 2 |"],
         ),
         (
             "<tr><th>Depot<th>May</tr><tr><td>Aalby<td rowspan=99999>1</tr><tr><td>Birkdal</tr>",

@@ -108,6 +108,20 @@ def test_raised_and_lowered_words_of_word_stay_apart_from_numbers() -> None:
     assert parse_docx(word(made)).text == "10^6 litres of H2O, the 1st of 101_2"
 
 
+def test_a_style_raises_words() -> None:
+    style = '<w:style w:type="character" w:styleId="Up"><w:rPr><w:vertAlign w:val="superscript"/></w:rPr></w:style>'
+    more = '<w:style w:type="character" w:styleId="Upper"><w:basedOn w:val="Up"/></w:style>'
+    named, off = '<w:rStyle w:val="Upper"/>', '<w:rStyle w:val="Upper"/><w:vertAlign w:val="baseline"/>'
+    made = paragraph(run("10"), run("6", named), run(" litres, 10"), run("6", off))
+    assert parse_docx(word(made, style + more)).text == "10^6 litres, 106"
+
+
+def test_a_raised_word_that_is_divided_is_one() -> None:
+    up = '<w:vertAlign w:val="superscript"/>'
+    made = paragraph(run("10"), run("-", up), "<w:proofErr/>", run("3", up), run(" bar, x"), run("1", up), run("2", up))
+    assert parse_docx(word(made)).text == "10^-3 bar, x^12"
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -156,6 +170,7 @@ def test_a_table_of_two_columns_of_word_has_headings_too() -> None:
         (("1", "2", "3"), ("4", "5", "6")),
         (("Aalby", "24 months", "3 bar"), ("Birkdal", "12 months", "4 bar")),
         (("open", "closed", "open"), ("open", "open", "closed")),
+        (("Name", "Ada Birk"), ("Born", "3 May 1958"), ("Town", "Aalby"), ("Telephone", "555 1234")),
     ],
 )
 def test_a_first_row_of_word_that_is_like_the_others_is_no_heading(rows: tuple[tuple[str, ...], ...]) -> None:
@@ -216,6 +231,21 @@ def test_cells_of_a_presentation_are_as_they_are_written() -> None:
             shape.table.cell(row, column).text = text
     parsed = parse_pptx(saved(presentation))
     assert "| Setting | Default | Unit |\n| --- | --- | --- |\n| max_queue_size | *args | 10 % |" in parsed.text
+
+
+def test_merged_cells_of_a_presentation_are_repeated() -> None:
+    presentation = pytest.importorskip("pptx").Presentation()
+    shapes = presentation.slides.add_slide(presentation.slide_layouts[6]).shapes
+    table = shapes.add_table(4, 3, 0, 0, 999, 999).table
+    rows = (("Region", "Depot", "Valves"), ("North", "Aalby", "1|2"), ("", "Birkdal", "4"), ("South", "closed", ""))
+    for number, row in enumerate(rows):
+        for place, text in enumerate(row):
+            table.cell(number, place).text = text
+    table.cell(1, 0).merge(table.cell(2, 0))
+    table.cell(3, 1).merge(table.cell(3, 2))
+    text = parse_pptx(saved(presentation)).text
+    assert r"| North | Aalby | 1\|2 |" in text
+    assert "| North | Birkdal | 4 |\n| South | closed | closed |" in text
 
 
 def test_hidden_sheets_rows_columns_and_struck_cells_of_a_workbook_are_left_out() -> None:

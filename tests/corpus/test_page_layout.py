@@ -99,6 +99,16 @@ def test_a_cell_of_several_lines_is_one_and_an_empty_one_stays_empty() -> None:
     ]
 
 
+def test_sums_below_a_row_are_no_part_of_it_and_a_cut_word_of_a_cell_is_whole() -> None:
+    rows = [("Pos", "Item", "Qty", "Price"), ("1", "Pump", "2", "40.00"), ("2", "A manufac-", "10", "3.50")]
+    more = [("", "tured valve", "", ""), ("", "", "Sum", "115.00")]
+    assert read(lines([*rows, *more]))[0].text.split("\n")[2:] == [
+        "| 1 | Pump | 2 | 40.00 |",
+        "| 2 | A manufactured valve | 10 | 3.50 |",
+        "|  |  | Sum | 115.00 |",
+    ]
+
+
 @pytest.mark.parametrize(
     "rows",
     [

@@ -118,6 +118,12 @@ def test_what_fits_is_one_passage_and_nothing_is_none() -> None:
     assert texts(" \n ", 3) == []
 
 
+def test_thai_is_cut_between_phrases_and_never_within_a_character() -> None:
+    assert texts("น้ำหวาน ภูเขาสูง แม่น้ำยาว ท้องฟ้าสีฟ้า", 11) == ["น้ำหวาน ภูเขาสูง", "แม่น้ำยาว", "ท้องฟ้าสีฟ้า"]
+    assert texts("น้ำน้ำน้ำ", 1) == ["น้ำ", "น้ำ", "น้ำ"]
+    assert all(len(part) <= 20 for part in texts("ก" + "้" * 100, 2))
+
+
 def test_no_words_at_all_is_refused() -> None:
     with pytest.raises(ConfigError, match="max_words=0"):
         split_document(Document("d", "", "x"), max_words=0)

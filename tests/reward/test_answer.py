@@ -118,6 +118,7 @@ def test_the_own_form_of_plain_words_is_squads(text: str) -> None:
         *(("40 °C", "-40 °C"), ("35", "3.5"), ("12", "1/2"), ("1020", "10-20"), ("31", "3:1"), ("382", "3.8.2")),
         *(("106", "10⁶"), ("1e5", "1e-5"), ("20240501", "2024-05-01"), ("212", "2½"), ("C", "C++"), ("A", "A*")),
         *(("3142", "3.142"), ("5", ".5"), ("40", "minus 40"), ("Paul", "Jean-Paul"), ("F", "F#")),
+        *(("1012", "101_2"), ("210", "2**10")),
     ],
 )
 def test_another_number_or_name_is_wrong_in_both_directions(prediction: str, golden: str) -> None:
@@ -138,6 +139,7 @@ def test_another_number_or_name_is_wrong_in_both_directions(prediction: str, gol
         ),
         *(("1.250.000", "1250000"), ("−40", "-40"), ("½", "1/2"), ("10^6", "10⁶"), ("Java™", "Java"), ("3,5", "3.5")),
         *(("U.S.", "US"), ("well-known", "wellknown"), ("40°C", "40 °C"), ("1939 – 1945", "1939-1945"), ("+40", "40")),
+        ("№5", "No 5"),
     ],
 )
 def test_forms_of_one_answer_are_right(prediction: str, golden: str) -> None:

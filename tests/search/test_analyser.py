@@ -30,6 +30,9 @@ from evoseek.search.analyser import MAX_TOKEN_CHARACTERS, Analyser
         ("བོད་ཡིག", ["བོད", "ཡིག"]),  # Tibetan sets its syllables apart
         ("كِتَابٌ، كتـاب", ["كتاب", "كتاب"]),
         ("سنة ١٩٥٨", ["سنه", "1958"]),
+        ("کتابخانه\u200cها, کتابخانه ها", ["كتابخانه", "ها", "كتابخانه", "ها"]),
+        ("क\u200cष", ["कष"]),
+        ("Приказ №5, № 5", ["приказ", "no", "5", "no", "5"]),
         ("co\u00adoperate", ["cooperate"]),
         ("\ud800 ?! 🙂", []),
         ("x" * 100, ["x" * MAX_TOKEN_CHARACTERS]),
@@ -51,6 +54,8 @@ def test_tokens(text: str, tokens: list[str]) -> None:
         ("**bold** *a* a*b 1+1 # Title #5 x++y a +b", []),
         ("1,250,000, 1'000 or 12 345 x", ["1250000", "1000", "12345"]),
         ("1.250", ["1.250", "1250"]),
+        ("R&D of AT&T; ?a=1&b=2 A & B", ["r&d", "at&t"]),
+        ("the U.S.A. at 5 p.m.", ["u.s.a", "p.m", "usa"]),
         ("x" * 99 + "_y", ["x" * MAX_TOKEN_CHARACTERS]),
         ("x" * 1_000_000, []),
         ("", []),

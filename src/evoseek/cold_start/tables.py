@@ -38,6 +38,7 @@ from evoseek.cold_start.table_english import (
 from evoseek.types import Passage
 
 _RULE = re.compile(r"\|?(?:\s*:?-+:?\s*\|)+(?:\s*:?-+:?\s*)?$")  # below the headings of the columns
+_BETWEEN = re.compile(r"(?<!\\)\|")  # cells
 _MARKS = " *_`\t"
 _WORDS_OF_NAME, _WORDS_OF_COLUMN, _WORDS_OF_ANSWER = 6, 4, 8
 
@@ -86,7 +87,8 @@ def _record(passage: Passage) -> Iterator[list[list[str]]]:
 
 
 def _cells(line: str) -> list[str]:
-    return [" ".join(cell.split()).strip(_MARKS) for cell in line.strip().strip("|").split("|")]
+    cells = (cell.replace(r"\|", "|") for cell in _BETWEEN.split(line.strip().strip("|")))
+    return [" ".join(cell.split()).strip(_MARKS) for cell in cells]
 
 
 def _of_table(rows: Sequence[Sequence[str]], passage: Passage, twice: Container[tuple[str, str]]) -> Iterator[Cloze]:

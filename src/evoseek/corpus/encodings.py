@@ -21,8 +21,10 @@ _SURE, _SURE_ALONE = 0.9, 0.95  # share of the characters beyond ASCII that a la
 _FEWEST_VOWELS = 0.28  # of the letters of Russian and the like; Hebrew, taken for it, has fewer
 _QUOTES = frozenset("“”„‚‘’‹›«»–—…•·®™©\u00a0\u00ad")  # which may touch a word
 _WITHIN = frozenset("’‘·\u00ad")
-_SIGNS = frozenset("€£§°±½¼¾¿¡´×÷‰†№²³")
-_UNIT = re.compile(r"(?<![^\W_])[cdkm]?m")  # before a power
+_SIGNS = frozenset("€£§°±½¼¾¿¡´×÷‰†№²³¹µ")
+_ALONE = frozenset("¥¢Ø")  # signs that would be letters within a word
+_ORDINAL = re.compile(r"(?:(?<=[\d.])|(?<=\b[nNDM]))[ºª](?![^\W\d_])")  # as in 3º, nº, D.ª
+_POWER = re.compile(r"(?<=\b[cdkm]m)[²³¹]|(?<=\bm)[²³¹]")  # of a unit
 _WORD = re.compile(r"[^\W\d_]+")
 _VOWELS = frozenset("аеёиоуыэюяіїєαεηιουωάέήίόύώ")
 
@@ -121,26 +123,28 @@ def _decoded(data: bytes, encoding: str) -> tuple[str, bool] | None:
         text = data.decode(encoding)
     except UnicodeDecodeError:
         return None
-    letters = "".join(word for word in _WORD.findall(text) if not word.isascii())
+    letters = "".join(word for word in _WORD.findall(text) if len(word) > 1 and not word.isascii())
     return text, 2 * sum(map(str.isascii, letters)) >= len(letters)
 
 
 def _share(text: str, language: _Language) -> float:
     known = frozenset(language.letters + language.letters.upper())
     odd = {match.start() for match in re.finditer(language.odd, text)}
+    whole = {match.start() for pattern in (_ORDINAL, _POWER) for match in pattern.finditer(text)}
     good = count = 0
     for place, character in enumerate(text):
         if character.isascii():
             continue
         before, after = text[place - 1 : place], text[place + 1 : place + 2]
         count += 1
-        if character in known:
+        if place in whole or (character in _ALONE and not (before.isalpha() or after.isalpha())):
+            good += 1
+        elif character in known:
             good += place not in odd and not (character.isupper() and before.islower())
         elif character in _QUOTES:
             good += character in _WITHIN or not (before.isalpha() and after.isalpha())
         elif character in _SIGNS:
-            is_power = character in "²³" and _UNIT.fullmatch(text, max(0, place - 2), place) is not None
-            good += is_power or not before.isalpha()
+            good += not before.isalpha()
     return good / max(count, 1)
 
 

@@ -225,6 +225,8 @@ def simplified_page(data: bytes, *, is_book: bool) -> bytes:
     before its headings."""
     tree = _book_page(data) if is_book else lxml.html.document_fromstring(data, parser=_page_parser())
     warn_of_hidden({"element": simplify(tree, are_first_rows_headings=not is_book)})
+    for piece in tree.xpath("//*[self::td or self::th]//text()[contains(., '|')]"):
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", piece.replace("|", r"\|"))
     for heading in tree.xpath("//h1|//h2|//h3|//h4|//h5|//h6"):
         heading.text = f"{heading_sign(_level(heading))}{(heading.text or '').lstrip()}"
     return cast(bytes, lxml.html.tostring(tree, encoding="utf-8"))
@@ -391,6 +393,7 @@ def parse_message(
             continue
         if found is not None and (found.text.strip() or found.rows):
             pieces.append(_under(name, found))
+            guessed = guessed or found.guessed
         elif name:
             unread.append(name)
     if unread:

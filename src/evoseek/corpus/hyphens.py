@@ -18,6 +18,7 @@ _FIRST = (
     "an any be every for here him how in into it no on out over some them there to under up what when where who with"
 )
 _NO_COMPOUND = frozenset(_FIRST.split(" "))  # inside, without, another
+_HANGING = 8  # characters that a line of a list or a definition may begin further in
 _WITH_COMPOUNDS = ("English", "French", "Portuguese")  # languages in which common words make compounds with hyphens
 
 
@@ -39,6 +40,8 @@ def join_cut_words(texts: Sequence[str]) -> list[str]:
 
     def joined(match: re.Match[str]) -> str:
         first, second, signs = match.groups()
+        if _indent(match.string, match.start(2)) > _indent(match.string, match.start()) + _HANGING:
+            return match[0]  # as in a table
         if second[0].isupper() and not (first.isupper() and second.isupper()):
             return match[0]
         parts = (first.casefold(), second.casefold())
@@ -51,6 +54,12 @@ def join_cut_words(texts: Sequence[str]) -> list[str]:
         return f"{first}{'-' if is_compound else ''}{second}{signs}\n"
 
     return [_CUT.sub(joined, text) for text in texts]
+
+
+def _indent(text: str, place: int) -> int:
+    """The white space that the line of a place begins with."""
+    start = text.rfind("\n", 0, place) + 1
+    return len(text[start:place]) - len(text[start:place].lstrip())
 
 
 @cache

@@ -14,7 +14,8 @@ from markdown_it.token import Token
 
 from evoseek.types import Mark
 
-_SEEN = re.compile(r"\\[\s\S]|`+|<!--|~~|<(del|s|strike)(?:\s[^<>]{0,200})?>", re.IGNORECASE)
+_SEEN = re.compile(r"\\[\s\S]|`+|<!--|~+|<(del|s|strike)(?:\s[^<>]{0,200})?>", re.IGNORECASE)
+_STRIKE = re.compile("(?<!~)~~(?!~)")
 _CLOSING = {"del": "</del>", "s": "</s>", "strike": "</strike>"}
 
 
@@ -79,10 +80,13 @@ def _left_out(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
             after = bisect_right(closing, found.start())
             place = closing[after] + len(opening) if after < len(closing) else place
             continue
+        if opening[0] == "~" and len(opening) != 2:  # a line of them, as in a form
+            continue
         close = {"<!--": "-->", "~~": "~~"}.get(opening) or _CLOSING.get((found[1] or "").lower(), "")
         if not close or close in missing or (opening == "~~" and text[place : place + 1].isspace()):
             continue
-        at = text.find(close, place, end)
+        ending = _STRIKE.search(text, place, end) if opening == "~~" else None
+        at = ending.start() if ending else -1 if opening == "~~" else text.find(close, place, end)
         if at < 0:
             missing.add(close)
         elif opening != "~~" or not text[at - 1].isspace():

@@ -5,15 +5,16 @@ from __future__ import annotations
 
 import re
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 from copy import deepcopy
 from itertools import takewhile
 from typing import Any
 
-from evoseek.corpus.column_headings import LONGEST_NAME, is_heading
+from evoseek.corpus.column_headings import LONGEST_NAME, MOST, is_heading
 
 _STYLE_HIDDEN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))\b", re.IGNORECASE)
 _STYLE_STRUCK = re.compile(r"(?:^|;)\s*text-decoration(?:-line)?\s*:[^;]*\bline-through\b", re.IGNORECASE)
+_STYLE_MOVED = re.compile(r"(?:^|;)\s*vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
 _CAN_BE_HIDDEN = "//template | //dialog[not(@open)] | //*[@hidden and not(@hidden='until-found')] | //*[@style]"
 _NEVER_HIDDEN = ("html", "head", "body", "main", "article")  # until a script shows them
 _NOT_READ = ("nav", "header", "footer", "form", "aside", "script", "style", "noscript")
@@ -55,6 +56,9 @@ def simplify(tree: Any, *, are_first_rows_headings: bool = False) -> int:
         if ((button.getparent().text or "") + (button.tail or "")).strip():
             button.drop_tag()
     _simplify_readings(tree)
+    for styled in tree.xpath("//span[@style]"):
+        if moved := _STYLE_MOVED.search(styled.get("style")):
+            styled.tag = "sup" if moved[1].lower() == "super" else "sub"
     for moved in tree.xpath("//sup | //sub"):
         _write_in_line(moved)
     for table in tree.xpath("//table[not(.//table)]"):
@@ -65,8 +69,7 @@ def simplify(tree: Any, *, are_first_rows_headings: bool = False) -> int:
 def _drop_hidden(tree: Any) -> int:
     """Drop what the author of a page hid, and return how many parts with text that were, outside of menus and the like.
     Panels of tabs are not hidden: a click shows each."""
-    gone: set[Any] = set()
-    count = 0
+    gone: dict[Any, bool] = {}  # and whether it counts
     for element in tree.xpath(_CAN_BE_HIDDEN):
         is_hidden = element.tag in ("template", "dialog") or element.get("hidden") is not None
         if not is_hidden and not _STYLE_HIDDEN.search(element.get("style", "")):
@@ -74,13 +77,24 @@ def _drop_hidden(tree: Any) -> int:
         if element.tag in _NEVER_HIDDEN or element.get("role") == "tabpanel" or element.xpath("boolean(.//math)"):
             continue
         around = set(element.iterancestors())
-        if not around & gone:
+        if around.isdisjoint(gone):
             is_read = not any(outer.tag in _NOT_READ for outer in (element, *around))
-            count += is_read and any(map(str.strip, element.itertext()))
-            gone.add(element)
+            gone[element] = is_read and any(map(str.strip, element.itertext()))
+    if gone and not _shows_anything(tree, gone):  # until a script does
+        gone = {element: counts for element, counts in gone.items() if element.tag in ("template", "dialog")}
     for element in gone:
         element.drop_tree()
-    return count
+    return sum(gone.values())
+
+
+def _shows_anything(tree: Any, gone: Container[Any]) -> bool:
+    """Whether a page has text outside of these elements, of menus and the like."""
+    for text in tree.xpath("//text()[normalize-space() and not(ancestor::head)]"):
+        parent = text.getparent()
+        around = [*parent.iterancestors()] if text.is_tail else [parent, *parent.iterancestors()]
+        if not any(element in gone or element.tag in _NOT_READ for element in around):
+            return True
+    return False
 
 
 def _become(element: Any, text: str) -> None:
@@ -102,9 +116,9 @@ def formula_text(element: Any) -> str:
     match name, len(parts):
         case "msup", 2:
             return f"{parts[0]}^{grouped[1]}"
-        case "msub", 2:
+        case "msub" | "munder", 2:
             return f"{parts[0]}_{grouped[1]}"
-        case "msubsup", 3:
+        case "msubsup" | "munderover", 3:
             return f"{parts[0]}_{grouped[1]}^{grouped[2]}"
         case "mfrac", 2:
             return f"{grouped[0]}/{grouped[1]}"
@@ -113,17 +127,26 @@ def formula_text(element: Any) -> str:
         case "msqrt", _:
             return f"√({''.join(parts)})"
         case _:
-            return (element.text or "").strip() + "".join(parts)
+            text = element.text or ""
+            return (text if name == "mtext" else text.strip()) + "".join(parts)
 
 
 def _simplify_readings(tree: Any) -> None:
-    """Put quotation marks around quotations within a sentence, and brackets around the reading of a word (ruby)."""
+    """Put quotation marks around quotations within a sentence, and the reading of a word (ruby) in brackets
+    behind all of it."""
     for quotation in tree.xpath("//q"):
         _enclose(quotation, "“", "”")
     for bracket in tree.xpath("//rp"):
         bracket.drop_tree()
-    for reading in tree.xpath("//rt"):
-        _enclose(reading, "(", ")")
+    for ruby in tree.xpath("//ruby"):
+        readings = ruby.xpath(".//rt")
+        said = "".join("".join(reading.itertext()) for reading in readings)
+        for reading in readings:
+            reading.drop_tree()
+        if said.strip():
+            _enclose(ruby, "", f"({said.strip()})")
+        else:
+            ruby.drop_tag()
 
 
 def _enclose(element: Any, opening: str, closing: str) -> None:
@@ -195,7 +218,7 @@ def _even_out(table: Any, *, are_first_rows_headings: bool) -> None:
     rows = rows[len(titles) :]
     if not rows:
         return
-    marked = list(takewhile(_is_marked, rows))
+    marked = rows[: 1 + sum(1 for _ in takewhile(_names_columns, rows[1:]))] if _is_marked(rows[0]) else []
     if len(marked) > 1 and len(marked) < len(rows):
         _join(marked)
         rows = rows[len(marked) - 1 :]
@@ -229,14 +252,28 @@ def _is_marked(row: Sequence[Any]) -> bool:
     return row[0].getparent().getparent().tag == "thead" or all(cell.tag == "th" for cell in row if _text(cell))
 
 
+def _names_columns(row: Sequence[Any]) -> bool:
+    """Whether a row below headings holds more of them, and not just the name of a row or of a group of rows."""
+    return _is_marked(row) and (not _text(row[0]) or any(map(_text, row[1:])))
+
+
 def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely: bool) -> bool:
     """Whether the first row looks like headings: it alone is bold, has a cell that is marked, or reads so."""
-    if len(texts[0]) < 2 or any(text.endswith(":") for text in texts[0]):
+    is_bare = 2 * sum(map(bool, texts[0])) < len(texts[0])
+    if len(texts[0]) < 2 or is_bare or any(text.endswith(":") for text in texts[0]):
         return False
     is_bold = [all(cell.xpath("boolean(.//b | .//strong)") for cell in row if _text(cell)) for row in rows[:3]]
     if any(cell.tag == "th" for cell in rows[0]) or (is_bold[0] and not any(is_bold[1:])):
         return len(rows) > 1
-    return is_heading(texts, surely=surely and len(texts[0]) == 2)
+    if len(texts[0]) > 2 or is_heading(texts, surely=True):
+        return is_heading(texts)
+    return not surely and is_heading(texts) and _are_alike([row[1] for row in texts[1:] if len(row) > 1])
+
+
+def _are_alike(values: Sequence[str]) -> bool:
+    """Whether nearly all values have digits, or nearly none, as in a column; in a form below one another both do."""
+    share = sum(any(map(str.isdigit, value)) for value in values) / max(len(values), 1)
+    return share >= MOST or share <= 1 - MOST
 
 
 def _join(rows: Sequence[Sequence[Any]]) -> None:

@@ -7,12 +7,14 @@ each in a namespace of its own.
 from __future__ import annotations
 
 from collections.abc import Callable, Container, Mapping
+from copy import deepcopy
 from typing import Any
 
 from evoseek.corpus.markup import lowered, raised
 
 _OFF = ("0", "false", "off", "none")
 _HIDDEN, _FLAGS = "vanish", ("vanish", "strike", "dstrike")
+_WRITERS = {"superscript": raised, "subscript": lowered}
 
 
 def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
@@ -35,19 +37,21 @@ def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
             switch.getparent().remove(switch)  # one that is off is on to some programs
         if on:
             _remove(run)
-        elif write := {"superscript": raised, "subscript": lowered}.get(_take_position(run)):
+        elif write := _WRITERS.get(_position(run, styles)):
+            _join_alike(run, styles)
             _write_in_line(run, write)
+    _repeat_merged(root)
     return hidden
 
 
 def style_properties(styles: Any) -> dict[str, set[str]]:
-    """The properties of hidden and struck out words that each style of a Word document switches on."""
+    """The properties of hidden, struck out, raised and lowered words that each style of a Word document switches on."""
     own: dict[str, dict[str, bool]] = {}
     based: dict[str, str] = {}
     for style in styles.iterfind("{*}style"):
         name = _attribute(style, "styleId")
         properties, base = style.find("{*}rPr"), style.find("{*}basedOn")
-        own[name] = {} if properties is None else _flags(properties)
+        own[name] = {} if properties is None else _flags(properties) | _positions(properties)
         based[name] = "" if base is None else _attribute(base, "val")
     found: dict[str, set[str]] = {}
     for name in own:
@@ -94,22 +98,57 @@ def _remove(element: Any) -> int:
     return int(any(map(str.strip, element.itertext())))
 
 
-def _take_position(run: Any) -> str:
-    """Whether a run is `superscript` or `subscript`, else "". It is no longer."""
+def _repeat_merged(root: Any) -> None:
+    """Say what merged cells of a slide's table hold in each of their rows and columns; but in a row of one cell alone,
+    as a title is, once."""
+    for table in root.iter("{*}tbl"):
+        above = list[Any]()
+        for row in table.iterfind("{*}tr"):
+            cells = list(row.iterfind("{*}tc"))
+            for place, cell in enumerate(cells):
+                is_across = cell.get("hMerge", "0") not in _OFF and cells[0].get("gridSpan") != str(len(cells))
+                is_down = cell.get("vMerge", "0") not in _OFF and place < len(above)
+                source = above[place] if is_down else cells[place - 1] if is_across and place else None
+                body = None if source is None else source.find("{*}txBody")
+                if body is not None and (empty := cell.find("{*}txBody")) is not None:
+                    cell.replace(empty, deepcopy(body))
+            above = cells
+
+
+def _position(run: Any, styles: Mapping[str, Container[str]]) -> str:
+    """Whether a run is `superscript` or `subscript`, by itself or by its style, else ""."""
     properties = run.find("{*}rPr")
     if properties is None:
         return ""
-    baseline = properties.attrib.pop("baseline", "0")
+    baseline = properties.get("baseline", "0")
     if baseline.lstrip("-").rstrip("%").isdecimal() and int(baseline.rstrip("%")):
         return "subscript" if baseline.startswith("-") else "superscript"
+    own, style = _positions(properties), properties.find("{*}rStyle")
+    inherited = () if style is None else styles.get(_attribute(style, "val"), ())
+    return next((name for name in _WRITERS if own.get(name, name in inherited)), "")
+
+
+def _positions(properties: Any) -> dict[str, bool]:
     align = properties.find("{*}vertAlign")
-    if align is None:
-        return ""
-    properties.remove(align)
-    return _attribute(align, "val")
+    return {} if align is None else {name: _attribute(align, "val") == name for name in _WRITERS}
+
+
+def _join_alike(run: Any, styles: Mapping[str, Container[str]]) -> None:
+    """Give a run the words of those behind it in the same position: a program may divide `-3` into two."""
+    texts, position = list(run.iterfind("{*}t")), _position(run, styles)
+    for other in list(run.itersiblings("{*}r", "{*}fld")) if texts else ():
+        if _position(other, styles) != position or other.find("{*}t") is None or _switched_on(other, styles):
+            break
+        texts[-1].text = f"{texts[-1].text or ''}{_text(other)}"
+        other.getparent().remove(other)
 
 
 def _write_in_line(run: Any, write: Callable[[str, str, str], str]) -> None:
+    """Write a raised or lowered run into its line. It is no longer in another position."""
+    properties = run.find("{*}rPr")
+    properties.attrib.pop("baseline", None)
+    for align in properties.findall("{*}vertAlign"):
+        properties.remove(align)
     texts = list(run.iterfind("{*}t"))
     before = next(filter(None, map(_text, run.itersiblings(preceding=True))), "")
     after = next(filter(None, map(_text, run.itersiblings())), "")

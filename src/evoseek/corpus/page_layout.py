@@ -16,8 +16,10 @@ from itertools import pairwise
 from typing import NamedTuple
 
 from evoseek.corpus.column_headings import is_heading
+from evoseek.corpus.hyphens import join_cut_words
 
 _CELL = re.compile(r"\S+(?: \S+)*")
+_AMOUNT = re.compile(r"[^\w\s]{0,2} ?\d[\d.,' ]*(?: ?(?:%|[^\w\s]|[A-Z]{3}))?")  # 115.00, € 115, -4 %, 40 EUR
 _LEAST_ROWS, _LEAST_LINES = 3, 4  # of a table, and of columns of prose
 _WORDS_OF_PROSE = 4  # in a line of a column
 _NEAR = 2  # characters between the same column on two pages
@@ -83,7 +85,8 @@ def _names(block: _Block, before: tuple[list[str], _Block] | None) -> list[str]:
 
 
 def _row(cells: Sequence[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+    escaped = (cell.replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
 
 
 def _blocks(lines: Sequence[str], layout: Sequence[str]) -> Iterator[_Block]:
@@ -99,8 +102,8 @@ def _blocks(lines: Sequence[str], layout: Sequence[str]) -> Iterator[_Block]:
             columns = [(start, end) for start, end, _ in cells]
             rows = [[text for *_, text in cells]] if len(cells) > 1 else []
             first = place
-        elif _continues(spread):
-            rows[-1] = [" ".join(filter(None, pair)) for pair in zip(rows[-1], spread, strict=True)]
+        elif _continues(spread) and not any(map(_are_amounts, rows[-1], spread)):
+            rows[-1] = list(map(_joined, rows[-1], spread))
         else:
             rows.append(spread)
         last = place
@@ -109,6 +112,18 @@ def _blocks(lines: Sequence[str], layout: Sequence[str]) -> Iterator[_Block]:
 def _continues(row: Sequence[str]) -> bool:
     """Whether a line holds further words of the cells above, and is no row that has its first cell from above."""
     return not row[0] and sum(map(bool, row)) < max(2, len(row) - 1)
+
+
+def _are_amounts(above: str, below: str) -> bool:
+    """Whether a cell and what stands below it are two numbers, as in a row of sums, and no cell of two lines."""
+    return _AMOUNT.fullmatch(above) is not None and _AMOUNT.fullmatch(below) is not None
+
+
+def _joined(above: str, below: str) -> str:
+    """A cell of two lines as one, with the word whole that their end cut."""
+    if above.endswith(("-", "\u2010")) and below:
+        return " ".join(join_cut_words([f"{above}\n{below}"])[0].split())
+    return " ".join(filter(None, (above, below)))
 
 
 def _assigned(columns: list[tuple[int, int]], cells: Sequence[tuple[int, int, str]]) -> list[str] | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import unicodedata
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -14,16 +15,18 @@ from evoseek.corpus.markdown import is_rule
 from evoseek.errors import ConfigError
 from evoseek.types import TERM, Document, Passage
 
-# A word: one character of a script written without spaces, or a run of others, which ends with a sentence that no space
-# follows. Runs are cut at 100 characters, so that data without spaces (keys, encoded images) cannot make a passage of
-# unbounded length.
+# A word: one character of a script written without spaces, with its marks, or a run of others, which ends with a
+# sentence that no space follows. Runs are cut at 100 characters, so that data without spaces (keys, encoded images)
+# cannot make a passage of unbounded length.
 UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U000323af"
 )
+_PHRASES = "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff"  # of these, in which spaces stand between phrases
 _OPENERS = "'\"“‘„‚«»‹›([{「『（【*_"
 _CLOSERS = "'\"”’»›)\\]}」』）】〉》〕］｝〗〙〟｣＂＇*_"
+_VOWELS = "".join(c for c in map(chr, range(0xE00, 0x3100)) if unicodedata.category(c)[0] == "M") + "\u0e33\u0eb3"
 _WORD = re.compile(
-    rf"[{UNSPACED}]|[^\s。！？｡{UNSPACED}]{{0,80}}[。！？｡]{{1,9}}[{_CLOSERS}]{{0,9}}|[^\s{UNSPACED}]{{1,100}}"
+    rf"[{UNSPACED}][{_VOWELS}]{{0,9}}|[^\s。！？｡{UNSPACED}]{{0,80}}[。！？｡]{{1,9}}[{_CLOSERS}]{{0,9}}|[^\s{UNSPACED}]{{1,100}}"
 )
 _AFTER_WORD = f"{_CLOSERS}“‘«‹"  # as in German, Danish and Polish
 _APART = re.compile("[»›”]+")  # as in « Oui. »
@@ -36,7 +39,9 @@ _NUMBER = re.compile(r"\d{1,3}|[IVXL]{2,}")
 # A heading may be followed by a line of punctuation, and in reStructuredText have another one above it.
 _HEADING_LINES = re.compile(r"(?:([^\w\s])\1{2,}[ \t]*\n)?[^\n]*(?:\n {0,3}([^\w\s])\2*[ \t]*(?=\n|\Z))?")
 
-_NO_BORDER, _WITHIN_ROW, _SENTENCE, _PARAGRAPH, _HEADING, _SECTION = range(6)
+_PHRASE_END = re.compile(f"[{_PHRASES}]\\s[{_PHRASES}]")
+
+_NO_BORDER, _WITHIN_ROW, _PHRASE, _SENTENCE, _PARAGRAPH, _HEADING, _SECTION = range(7)
 
 
 def split_document(document: Document, *, max_words: int = 100) -> list[Passage]:
@@ -47,9 +52,10 @@ def split_document(document: Document, *, max_words: int = 100) -> list[Passage]
 
     None goes beyond a page, a row of a table, or a heading of the highest level of which there are several (or of a
     higher one). Within these each is cut before the last heading in the second half of the words that fit, else at the
-    last paragraph end (an empty line) there, else at the last sentence or line end there, else at the last border of
-    any kind that fits, else after `max_words` words; never between a heading and its text if that can be avoided. The
-    heading of a passage is the nearest one that all of its text is under.
+    last paragraph end (an empty line) there, else at the last sentence or line end there, else at the last space
+    between phrases (Thai), else at the last border of any kind that fits, else after `max_words` words; never between a
+    heading and its text if that can be avoided. The heading of a passage is the nearest one that all of its text is
+    under.
     """
     if max_words < 1:
         raise ConfigError(f"Passages need at least one word each, got max_words={max_words}. A usual value is 100.")
@@ -235,7 +241,7 @@ def _border(word: str, gap: str, following: str, *, opens: bool) -> int:
         return _PARAGRAPH
     if "\n" in gap or (_SENTENCE_END.search(word) and not _is_within(word, following, opens=opens)):
         return _SENTENCE
-    return _NO_BORDER
+    return _PHRASE if _PHRASE_END.fullmatch(f"{word[-1]}{gap[:1]}{following[:1]}") else _NO_BORDER
 
 
 def _is_within(word: str, following: str, *, opens: bool) -> bool:
@@ -261,7 +267,13 @@ def _is_within(word: str, following: str, *, opens: bool) -> bool:
 def _best_cut(borders: list[int], first: int, last: int) -> int:
     """Where to end a passage of the words first..last-1: an index in (first, last]."""
     middle = first + (last - first + 1) // 2 - 1
-    for low, least in ((middle, _HEADING), (middle, _PARAGRAPH), (first, _SENTENCE), (first, _WITHIN_ROW)):
+    for low, least in (
+        (middle, _HEADING),
+        (middle, _PARAGRAPH),
+        (first, _SENTENCE),
+        (first, _PHRASE),
+        (first, _WITHIN_ROW),
+    ):
         for cut in range(last, low, -1):
             if borders[cut - 1] >= least:
                 return cut

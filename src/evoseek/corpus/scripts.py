@@ -33,6 +33,8 @@ _ACCENTS = re.compile(
 _UNSEEN = re.compile(
     "[\u00ad\u034f\u061c\u180b-\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff\U000e0100-\U000e01ef]+"
 )
+# Between the parts of a word, in Arabic script: where one writer puts it, another puts a space.
+_HALF_SPACE = re.compile("(?<=[\u0600-\u06ff])\u200c(?=[\u0600-\u06ff])")
 # Letters that Unicode does not take apart into a base and an accent, and Arabic ones that writers exchange.
 _LETTERS = str.maketrans(
     {"æ": "ae", "œ": "oe", "ø": "o", "đ": "d", "ð": "d", "ħ": "h", "ı": "i", "ł": "l", "ŧ": "t", "þ": "th"}
@@ -47,8 +49,8 @@ _PUNCTUATION = str.maketrans(
 )
 _FOLDED = _PUNCTUATION | _LETTERS
 # Compatibility forms that are no part of the number or word before them: 2½ is not 21/2, 10⁶ not 106, Java™ not javatm.
-_SPECIAL = re.compile("[™℠´\uff9e\uff9f⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉①-⓿❶-➓\u00a0\u2007-\u2009\u202f]")
-_APART = str.maketrans({"™": " ", "℠": " ", "´": "'", "\uff9e": "\u3099", "\uff9f": "\u309a"})
+_SPECIAL = re.compile("[№™℠´\uff9e\uff9f⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉①-⓿❶-➓\u00a0\u2007-\u2009\u202f]")
+_APART = str.maketrans({"№": "no ", "™": " ", "℠": " ", "´": "'", "\uff9e": "\u3099", "\uff9f": "\u309a"})
 _ESCAPE = re.compile(r"\\(?=[_*#+])")  # of Markdown, within names
 _POWER = re.compile("(?<=\\d)(?=[⁰¹²³⁴-⁹⁻])")
 _FRACTION = re.compile("(?<=\\d)(?=[¼-¾⅐-⅟↉])")
@@ -82,7 +84,8 @@ _NUMBER = (
     r"|(?<!\.)\d{1,3}(?:\.\d{1,3}){2,}(?!\.?\d)|(?<!\.)\d+\.\d+(?!\.?\d)|\d+)"
 )
 _SIGNED_NAME = r"(?<=[a-z])(?:\+\+(?![^\W\d_]|\+)|\+(?![\w+]))|(?<![\w*])[a-z]\*(?![\w*])|(?<!\w)[a-z]#(?![\w#])"
-_SIGNS = re.compile(rf"{_NUMBER}|{_SIGNED_NAME}|(?P<between>(?<=\d)[^\w\s()\[\]!?](?=\d))|(?P<other>[^\w\s]|_)")
+_BETWEEN = r"(?<=\d)(?:_|[^\w\s()\[\]!?])(?=\*?\d)|(?<=\d\*)\*(?=\d)"  # as in 3:1, 101_2, 2**10
+_SIGNS = re.compile(rf"{_NUMBER}|{_SIGNED_NAME}|(?P<between>{_BETWEEN})|(?P<other>[^\w\s]|_)")
 # What one folded character, or two, are made of
 _PIECE = re.compile(
     "(?:\\\\[_*#+]|[\u1100-\u115f][\u1160-\u11a7]?[\u11a8-\u11ff]?|\\d[⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉]+|[\\s\\S])[\u0300-\u036f\u3099\u309a\uff9e\uff9f]*"
@@ -126,6 +129,7 @@ def fold_characters(text: str, *, accents: bool = False) -> str:
         text = _ESCAPE.sub("", text)
     if text.isascii():
         return text.lower()
+    text = _HALF_SPACE.sub(" ", text)
     if _SPECIAL.search(text):
         text = _FRACTION.sub("+", _POWER.sub("^", _COUNTER.sub(" ", _FIXED_SPACE.sub("'", text)))).translate(_APART)
     text = normalised("NFKC", _UNSEEN.sub("", text)).casefold()
@@ -195,7 +199,7 @@ def fold_places(text: str, grouped: str = "") -> tuple[str, list[tuple[int, int]
     that each of them comes from."""
     characters: list[str] = []
     places: list[tuple[int, int]] = []
-    for piece in _PIECE.finditer(text):
+    for piece in _PIECE.finditer(_HALF_SPACE.sub(" ", text)):
         folded = " " if piece[0].isspace() else fold_characters(piece[0])
         characters += folded
         places += [piece.span()] * len(folded)

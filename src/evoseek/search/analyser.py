@@ -36,9 +36,10 @@ _ASCII_WORD = re.compile(r"[a-z0-9]+")
 _IDENTIFIER = re.compile(r"(?<![^\W_])[^\W_]++(?:[_.][^\W_]++)+")  # possessive: a long run is read once
 _SIGNED = re.compile(
     r"(?<![\w*#+])(?:[^\W\d_]++(?:\+\+(?![^\W\d_]|\+)|\+(?![\w+]))|[a-z](?:\*(?![\w*])|\#(?![\w#])))"
-    r"|(?<![^\s(\[\"'])\.[^\W\d_]\w*+"
+    r"|(?<![^\s(\[\"'])\.[^\W\d_]\w*+|(?<![\w&])[^\W\d_]++(?:&[^\W\d_]++)+(?![\w&])"
 )
-_SIGN = re.compile(r"[+*#]|[^\w.]\.\w|^\.")  # without one there is no such name
+_SIGN = re.compile(r"[+*#&]|[^\w.]\.\w|^\.")  # without one there is no such name
+_POINTED = re.compile(r"(?<![\w.])(?:[^\W\d_]\.){2,}[^\W\d_](?!\w)")  # U.S.A.
 _ENGLISH = tantivy.TextAnalyzerBuilder(tantivy.Tokenizer.whitespace()).filter(tantivy.Filter.stemmer("english")).build()
 
 # Of version 1
@@ -63,14 +64,15 @@ class Analyser:
 
     def terms(self, text: str) -> list[str]:
         """What a text is searched by: its tokens, then what is rarer than these: each identifier whole (`cache_size`,
-        `os.path`, `3.8.2`), names with their signs (`c++`), numbers without separators, and each character of a run
-        that has become pairs."""
+        `os.path`, `3.8.2`), names with their signs (`c++`, `r&d`), numbers without separators and abbreviations without
+        points (`usa`), and each character of a run that has become pairs."""
         plain = self._folded(text)
         whole = _IDENTIFIER.findall(plain)
         if self.version > 1:
             whole += whole_numbers(plain)
             if _SIGN.search(plain):
                 whole += _SIGNED.findall(plain)
+            whole += (name.replace(".", "") for name in _POINTED.findall(plain))
             if not plain.isascii() and _RUNS.search(plain):
                 whole += _singles(plain)
         return [*self._tokens(plain), *(name[:MAX_TOKEN_CHARACTERS] for name in whole)]
