@@ -55,8 +55,8 @@ def check_code(settings: object, file: Path) -> None:
         raise ConfigError(
             f"{file} names code to run, or servers and keys: {', '.join(foreign)}. The file may come from somebody "
             "else, so this is not used unless it is asked for. Look at it; then, if you trust all that lies in its "
-            f"folder, set {VARIABLE}={shlex.quote(str(file.absolute().parent))}, or, for a run, name the same in your own "
-            "evoseek.toml (for `evoseek train` also with --config or --set)."
+            f"folder, set {VARIABLE}={shlex.quote(str(file.absolute().parent))}, or, for a run, name the same in your "
+            "own evoseek.toml (for `evoseek train` also with --config or --set)."
         )
 
 

@@ -27,10 +27,12 @@ _VERBS = (
 )
 _LISTS = r"tags|follow[- ]?ups?|suggestions|questions|quer(?:y|ies)"
 _TASK = re.compile(rf"\b(?:{_VERBS})\b[^.?!\n]{{0,100}}?\b(title|emoji|{_LISTS})\b", re.IGNORECASE)
-_CHATS = r"(?:this|our|above|following|previous|preceding|current|entire|whole) (?:conversation|chat|dialogue|discussion)"
+_THIS = r"this|our|above|following|previous|preceding|current|entire|whole"
 _BEHIND = r"an?|above|below|so far|history|and|in \d|using|with|based"
 _OF_CHAT = re.compile(  # "the chat", but not "the chat room" or "the discussion of Plato"
-    rf"\b(?:{_CHATS}|the (?:conversation|chat))(?=[^\w\s]|\s*\Z|\s*\n|\s+(?:{_BEHIND})\b)", re.IGNORECASE
+    rf"\b(?:(?:{_THIS}) (?:conversation|chat|dialogue|discussion)|the (?:conversation|chat))"
+    rf"(?=[^\w\s]|\s*\Z|\s*\n|\s+(?:{_BEHIND})\b)",
+    re.IGNORECASE,
 )
 _SHOWN_KEY = re.compile(r'"(\w{1,40})"\s{0,9}:\s{0,9}([\["])')
 _LONGEST_INSTRUCTION, _TITLE = 1_000, 60  # characters
