@@ -5,6 +5,7 @@ import json
 import math
 import shlex
 import sys
+from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
@@ -14,6 +15,7 @@ from evoseek import trust
 from evoseek.cli.main import app
 from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
+from evoseek.loss.base import PolicyLoss
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.registry import KINDS
 from evoseek.report.status import status
@@ -349,3 +351,18 @@ def test_an_evaluation_without_questions_or_at_a_temperature_that_is_not_used_is
     asked = places | {"answerer.model": "m", "answerer.base_url": "http://127.0.0.1:9/v1"}
     with pytest.raises(ConfigError, match=r"temperature is 0\.5, .* answerer\.temperature"):
         Run(settings=asked).evaluate(temperature=0.5)
+
+
+@dataclass(frozen=True)
+class Bare(PolicyLoss):
+    """A loss that returns a tensor alone."""
+
+    def __call__(self, inputs, totals):
+        return -inputs.logprobs.sum()
+
+
+def test_a_loss_that_returns_something_else_is_refused_before_the_first_step(places, tmp_path):
+    settings, run = load_settings(options=places | {"questions.per_step": 2}), RunDirectory(tmp_path / "run")
+    refused = pytest.raises(ConfigError, match="The loss Bare gave an object of the type Tensor, not Loss")
+    with refused, training_loop(settings, run, notify=print, objects=Objects(loss=Bare())):
+        pass

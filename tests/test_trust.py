@@ -5,6 +5,7 @@ import json
 import os
 import py_compile
 import re
+import shlex
 import shutil
 import sys
 from contextlib import suppress
@@ -428,3 +429,11 @@ def test_an_encoders_own_code_is_not_run(ran, tmp_path):
     with pytest.raises(ConfigError, match="cannot be loaded"):
         make_encoder(str(tmp_path))
     assert not ran.exists()
+
+
+def test_the_command_that_trusts_a_folder_can_be_pasted(tmp_path):
+    file = tmp_path / "a run's" / "config.json"
+    with pytest.raises(ConfigError) as error:
+        trust.check_code({"reward": {"name": "mine:Reward"}}, file)
+    (setting,) = (word for word in shlex.split(str(error.value).partition("set ")[2]) if word.startswith(VARIABLE))
+    assert setting.rstrip(",") == f"{VARIABLE}={file.parent}"

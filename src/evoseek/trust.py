@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import os
 import pwd
+import shlex
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import cast
@@ -38,7 +39,7 @@ def check_owner(path: Path, what: str, instead: str) -> None:
         raise ConfigError(
             f"{path} is {what} and belongs to {_name(owner)}, while this process runs as {_name(os.geteuid())}. It can "
             f"run any code, so it is not used unless that is asked for: {instead}, or, if you trust all that lies in "
-            f"{'it' if path.is_dir() else 'its folder'}, set {VARIABLE}={folder}."
+            f"{'it' if path.is_dir() else 'its folder'}, set {VARIABLE}={shlex.quote(str(folder))}."
         )
 
 
@@ -54,8 +55,8 @@ def check_code(settings: object, file: Path) -> None:
         raise ConfigError(
             f"{file} names code to run, or servers and keys: {', '.join(foreign)}. The file may come from somebody "
             "else, so this is not used unless it is asked for. Look at it; then, if you trust all that lies in its "
-            f"folder, set {VARIABLE}={file.absolute().parent}, or, for a run, name the same in your own "
-            "evoseek.toml (for `evoseek train` also with --config or --set)."
+            f"folder, set {VARIABLE}={shlex.quote(str(file.absolute().parent))}, or, for a run, name the same in your "
+            "own evoseek.toml (for `evoseek train` also with --config or --set)."
         )
 
 

@@ -29,7 +29,7 @@ from evoseek.types import Passage, Question
 @pytest.fixture
 def words(tmp_path):
     LexicalIndex.build(tmp_path / "index", [Passage("p", "Kalo", "Kalo", "Kalo is a river")])
-    save_questions(tmp_path / "q.jsonl", [Question(str(n), f"What is Kalo {n}?", ("a river",)) for n in range(3)])
+    save_questions(tmp_path / "q.jsonl", [Question(str(n), f"What is Kalo {n}?", ("a river",)) for n in range(20)])
     given = ["search-r1", "--run-dir", tmp_path / "run", "--model", "tiny", "--index", tmp_path / "index"]
     return ["train", *map(str, given), "--questions", str(tmp_path / "q.jsonl"), "--steps", "7"]
 
@@ -50,7 +50,7 @@ def test_it_says_what_would_be_done_and_does_nothing(words, tmp_path, monkeypatc
     assert {"  run.steps = 7", "  lora.rank = 4", '  sampler.gpus = ["0", "1"]'} <= set(lines)
     assert "Model: tiny (float32, an adapter of rank 4) on cpu" in lines
     assert f"Plan: search-r1, 7 steps, in {tmp_path / 'run'}" in lines
-    assert f"Questions: 3 of {tmp_path / 'q.jsonl'}, 20 in a step" in lines
+    assert f"Questions: 20 of {tmp_path / 'q.jsonl'}, 20 in a step" in lines
     servers = [line for line in lines if line.startswith("Server: ")]
     for number, line in enumerate(servers):
         assert line.startswith(f"Server: CUDA_VISIBLE_DEVICES={number} VLLM_SERVER_DEV_MODE=1 ")
@@ -106,12 +106,12 @@ def test_a_config_file_lies_over_a_run_that_was_begun(words, tmp_path, monkeypat
     config.write_text("[run]\nsteps = 9\n")
     lines = said(["train", "--run-dir", str(run.path), "--config", str(config), "--dry-run"], monkeypatch)
     assert f"Plan: search-r1, 9 steps, in {run.path}" in lines
-    assert f"Questions: 3 of {questions}, 20 in a step" in lines
+    assert f"Questions: 20 of {questions}, 20 in a step" in lines
 
 
 def test_questions_that_are_given_are_told_beside_a_cold_start(words, tmp_path, monkeypatch):
     lines = said([*words, "--set", "cold_start.questions=30", "--dry-run"], monkeypatch)
-    at = lines.index(f"Questions: 3 of {tmp_path / 'q.jsonl'}, 20 in a step")
+    at = lines.index(f"Questions: 20 of {tmp_path / 'q.jsonl'}, 20 in a step")
     assert lines[at - 1].startswith("Cold start: at most 30 questions written about ")
 
 
@@ -166,6 +166,9 @@ ONE, TWO = "sampler.urls=['http://127.0.0.1:1']", "sampler.urls=['http://127.0.0
         ("search-r1", 1, ["rollout.put_off=0.5", "sampler.name=vllm", ONE], "only with the embedded sampler"),
         ("search-r1", 1, ["rollout.max_total_tokens=99999"], "was made for at most"),
         ("search-r1", 2, ["cold_start.questions=9"], "made by one process"),
+        ("search-r1", 1, ["questions.per_step=21"], "draws 21 different questions, but there are only 20"),
+        ("search-r1", 1, ["questions.where={hops=9}"], "None of the 20 questions is chosen"),
+        ("search-r1", 1, ["reward.name=judge"], "set judge.model"),
         ("dr-zero", 1, ["sampler.name=vllm", ONE], "can hold those of one"),
         ("dr-zero", 2, ["sampler.name=vllm", TWO, "lora.rank=4"], "trains two policies in 2 processes"),
         ("dr-zero", 1, ["dr_zero.one_policy=true", "sampler.name=vllm", ONE], ""),

@@ -62,7 +62,7 @@ LINES = {
     "index": "index docs new",
     "collect": "collect new.jsonl --index index --questions q.jsonl",
     "sft": "sft --run-dir new --index index --demonstrations d.jsonl",
-    "train": "train --run-dir new --index index --questions q.jsonl",
+    "train": "train --run-dir new --index index --questions q.jsonl --set questions.per_step=1",
     "propose": "propose index new.jsonl",
     "eval": "eval --index index --questions q.jsonl --out new",
     "review": "review q.jsonl --index index",
@@ -119,7 +119,8 @@ def test_a_project_is_found_or_named_and_options_win(material, tmp_path, monkeyp
     asked = RUNNER.invoke(app, ["ask", "who?", "--dry-run"])
     assert "has no checkpoint yet: this is the model before training" in asked.stderr
     assert "Ask the policy tiny: who?" in asked.stdout
-    other = RUNNER.invoke(app, ["train", "search-r1", "--questions", str(material / "q.jsonl"), "--dry-run"])
+    given = ["--questions", str(material / "q.jsonl"), "--set", "questions.per_step=1"]
+    other = RUNNER.invoke(app, ["train", "search-r1", *given, "--dry-run"])
     assert "Plan: search-r1, 120 steps" in other.stdout
     assert "search.index = " in other.stderr
     assert "recipe" not in other.stderr

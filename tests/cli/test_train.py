@@ -50,7 +50,7 @@ def check(lines: list[str], output: str, expected: str) -> None:
 
 def test_a_run_that_another_process_holds(said_by_two, tmp_path: Path, sources: list[object]) -> None:
     with RunDirectory(tmp_path / "run").locked():
-        check(*said_by_two(tmp_path / "run", *sources), "is in use by another process")
+        check(*said_by_two(tmp_path / "run", *sources, "--set", "questions.per_step=1"), "is in use by another process")
 
 
 def test_a_run_of_another_config(said_by_two, tmp_path: Path, sources: list[object]) -> None:

@@ -117,6 +117,21 @@ def test_the_test_set_keeps_what_other_reviews_put_there_each_with_an_id_of_its_
     assert [test.text for test in load_questions(tmp_path / "reviewed.jsonl")] == ["who is number 1?"]
 
 
+@pytest.mark.parametrize("others", [TEN[:1], [question(20)], [question(number, "Lina") for number in range(10)]])
+def test_the_test_set_keeps_what_was_judged_right_in_other_questions(tmp_path, others):
+    """The question file has lost some, or the file of the verdicts is that of several."""
+    for number in range(4):
+        opened(tmp_path).judge(number, "right" if number else "wrong")
+    before = sorted(ids(load_questions(tmp_path / "reviewed.jsonl")))
+    assert len(before) == 3
+    review = opened(tmp_path, others)
+    assert sorted(ids(load_questions(tmp_path / "reviewed.jsonl"))) == before
+    number = review.next
+    if number is not None:
+        review.judge(number, "right")
+    assert set(before) <= set(ids(load_questions(tmp_path / "reviewed.jsonl")))
+
+
 @pytest.mark.parametrize(("number", "verdict"), [(0, "perhaps"), (4, "right"), (-1, "right")])
 def test_no_verdict_on_no_question(tmp_path, number, verdict):
     with pytest.raises(DataError, match="Expected right, wrong, unclear, for a question from 0 to 3"):

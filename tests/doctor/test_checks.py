@@ -27,7 +27,7 @@ DROPS_TOOLS = (
 
 @pytest.fixture
 def folder(tmp_path):
-    rows = [{"question": f"who is the mayor of {name} ?", "golden_answers": ["meri"]} for name in ("kalo", "vesu")]
+    rows = [{"question": f"who is the mayor of {name} ?", "golden_answers": ["meri"]} for name in ("kalo", *range(19))]
     (tmp_path / "q.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
     LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "kalo", "the mayor of kalo is meri .")])
     shutil.copytree(tiny_policy_dir(), tmp_path / "model")

@@ -25,6 +25,10 @@ TITLE = "who is the mayor of Kalo?"
         (f"**Human**: {WHO}\n**AI**: Meri", "You write titles. Provide the title alone.", (), TITLE),
         (LABELLED, "Summarize the conversation into a title of ten words.", (), TITLE),
         ("Please generate a title for our conversation.", "", (WHO,), TITLE),
+        ("Provide a title for the conversation, in its language, without marks.", "", (WHO,), TITLE),
+        ("Give this chat a title.", "", (WHO,), TITLE),
+        ("Create a title for the chat above", "", (WHO,), TITLE),
+        ("Suggest a title for the chat in 5 words", "", (WHO,), TITLE),
         (f"Suggest an emoji for this chat.\n{QUOTED}", "", (), "💬"),
         (f"Suggest three follow-ups.\n{QUOTED}", "", (), ""),
         ("Generate a title.\n<messages>\n<user>hello there</user>\n</messages>", "", (), "<user>hello there</user>"),
@@ -56,6 +60,11 @@ def test_what_is_about_the_chat_is_answered_from_its_words(asked, system, histor
         ),  # nobody replied: no conversation
         ("User: generate a title\nAssistant: which?", "", ()),  # within the quotation
         ("Give me the title of the page.", "", (WHO,)),
+        ("Give the title of the discussion paper that introduced the tax.", "", (WHO,)),
+        ("Give me the title of the chapter about the dialogue of Plato.", "", (WHO,)),
+        ("Please write the title of the book on discussion.", "", (WHO,)),
+        ("Return the title of the conversation analysis manual.", "", (WHO,)),
+        ("Write the title of the chat room policy.", "", (WHO,)),
         ("Generate tags for our conversation.", "", (WHO,)),
         ("</chat> generate a title <chat>", "", ()),
         ("", "", ()),

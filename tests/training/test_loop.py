@@ -8,6 +8,8 @@ from evoseek.train import check_learnt
 from evoseek.training import loop as training
 from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollout_metrics import StepReport, checked_report
+from evoseek.training.settings import StageSettings
+from evoseek.training.stages import Began, Stages
 from evoseek.types import Invalid, StopReason
 
 
@@ -147,6 +149,15 @@ def test_trap_a_step_with_too_many_invalid_rollouts_is_never_kept():
     with pytest.raises(TrainingError, match=r"step 5: 6 of 10 .* in a row with too many: 1\..*resumes from the last"):
         run(last)
     assert last.events[-1] == ("step", 5)
+
+
+def test_the_reward_of_a_step_with_too_many_invalid_rollouts_counts_for_no_stage():
+    """Steps 1 and 3 have a mean of .2, steps 3 and 4 one of .35; step 2, which fails, would make it .25."""
+    stages = Stages((StageSettings(name="a", until="reward > 0.22", over=2), StageSettings(name="b")), [])
+    stages.history.append(Began("a", 1, ""))
+    last, _ = run(Recorder({2: 9}), stages=stages)
+    assert last == 4
+    assert stages.history[-1] == Began("b", 5, "the mean of reward over 2 steps was 0.35 (until reward > 0.22)")
 
 
 def test_progress_sees_every_row():

@@ -155,12 +155,14 @@ class Review:
             save_questions(self.tests, judged_right)
 
     def _test_set(self) -> tuple[list[Question], list[Question]]:
-        """The test set as it is, and as it has to be: what other reviews have put there, and those judged right."""
+        """The test set as it is, and as it has to be: without those that are judged otherwise, and with those judged
+        right. One that was judged right stays, also if it is no longer among the questions."""
         verdicts = dict(self.log.rows(_verdict, _NOUN))
         before = load_questions(self.tests) if self.tests.is_file() and self.tests.stat().st_size else []
-        kept = {_content(question): question for question in before if _content(question) not in verdicts}
         judged = (content for content, verdict in verdicts.items() if verdict == "right")
         right = {content: self._known[content] for content in judged if content in self._known}
+        others = {_content(one): one for one in before if _content(one) not in right}
+        kept = {content: one for content, one in others.items() if verdicts.get(content, "right") == "right"}
         return before, _with_own_ids({**kept, **right})
 
 

@@ -4,7 +4,7 @@ Such a request is not about the documents, so it is answered from its own words,
 wording, in English, it has both of these:
 
 - a conversation: quoted in its only message (lines that begin with a speaker, as "USER: ...", or an element such as
-  <chat_history>), or, for a title, the messages before the last one;
+  <chat_history>), or, for a title, the messages before the last one, named as "this conversation" or "the chat";
 - outside of the quotation an instruction: "generate a title", "suggest follow-up questions", "create tags".
 
 A title is the beginning of the user's first message, a list is empty. The reply is JSON with the key that the request
@@ -27,7 +27,13 @@ _VERBS = (
 )
 _LISTS = r"tags|follow[- ]?ups?|suggestions|questions|quer(?:y|ies)"
 _TASK = re.compile(rf"\b(?:{_VERBS})\b[^.?!\n]{{0,100}}?\b(title|emoji|{_LISTS})\b", re.IGNORECASE)
-_OF_CHAT = re.compile(r"\b(conversation|chat|dialogue|discussion)\b", re.IGNORECASE)
+_THIS = r"this|our|above|following|previous|preceding|current|entire|whole"
+_BEHIND = r"an?|above|below|so far|history|and|in \d|using|with|based"
+_OF_CHAT = re.compile(  # "the chat", but not "the chat room" or "the discussion of Plato"
+    rf"\b(?:(?:{_THIS}) (?:conversation|chat|dialogue|discussion)|the (?:conversation|chat))"
+    rf"(?=[^\w\s]|\s*\Z|\s*\n|\s+(?:{_BEHIND})\b)",
+    re.IGNORECASE,
+)
 _SHOWN_KEY = re.compile(r'"(\w{1,40})"\s{0,9}:\s{0,9}([\["])')
 _LONGEST_INSTRUCTION, _TITLE = 1_000, 60  # characters
 

@@ -205,8 +205,9 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 
 def check_run(settings: TrainingSettings, run: RunDirectory | None = None, processes: int = 1) -> None:
     """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse in so many processes,
-    without loading a model: in a new one also a setting that is not its system's default and has no effect, and as
-    `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run refuse."""
+    without loading a model: in a new one also a setting that is not its system's default and has no effect, too few
+    questions for a step, and as `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run
+    refuse."""
     if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_effect(settings, changed(settings))
         check_stages(settings)
@@ -218,6 +219,11 @@ def check_run(settings: TrainingSettings, run: RunDirectory | None = None, proce
     check_settings(settings)
     for problem in settings.problems_of_run(processes):
         raise ConfigError(problem)
+    if settings.reward.name == "judge" and not settings.judge.model:
+        settings.judge.check("judge")
+    is_new = run is None or not run.is_begun
+    if is_new and lookup(settings, "questions.path") and not lookup(settings, "stages"):
+        _check_asked(settings, training_questions(settings)[0])
 
 
 def check_stages(settings: TrainingSettings, questions: Sequence[Question] | None = None) -> None:
@@ -241,12 +247,16 @@ def check_stages(settings: TrainingSettings, questions: Sequence[Question] | Non
             _check_written(staged, f"In the stage {stage.name}: ")
         if not questions:
             continue
-        asked = cast("QuestionSettings", lookup(staged, "questions"))
-        order, passes = QuestionOrder.of(asked), Passes()
         try:
-            order(chosen(questions, asked.where), seed=0, step=1, size=asked.per_step, passes=passes)
+            _check_asked(staged, questions)
         except ConfigError as error:
             raise ConfigError(f"In the stage {stage.name}: {error}") from error
+
+
+def _check_asked(settings: TrainingSettings, questions: Sequence[Question]) -> None:
+    """Raises ConfigError if a step cannot ask as many of these questions as the settings say."""
+    asked = cast("QuestionSettings", lookup(settings, "questions"))
+    QuestionOrder.of(asked)(chosen(questions, asked.where), seed=0, step=1, size=asked.per_step, passes=Passes())
 
 
 def _check_written(settings: TrainingSettings, where: str = "") -> None:
