@@ -107,6 +107,8 @@ def test_what_is_thought_of_is_no_answer(made):
         ("<search>", "<search></search>"),
         ("<search> a </search>", "<search> a </search>"),  # of a server that keeps it
         ("<search> a </search> <answer> b", "<search> a </search> <answer> b"),  # of one that ends nowhere
+        ("<think> use <search> tags </think> no call", "<think> use <search> tags </think> no call"),
+        ("<think> a </search> b </think> <search> c ", "<think> a </search> b </think> <search> c </search>"),
         ("Meri", "Meri"),
         ("", ""),
     ],

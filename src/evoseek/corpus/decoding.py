@@ -8,6 +8,7 @@ import os
 import stat
 import zlib
 from collections.abc import Iterator, Sequence
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, BinaryIO, cast
 
@@ -69,7 +70,7 @@ def opened(path: Path, within: Path | None = None) -> BinaryIO:
     return cast("BinaryIO", unpacked)
 
 
-def open_regular(path: Path, within: Path | None = None) -> BinaryIO:
+def open_regular(path: Path, within: Path | None = None) -> BufferedReader:
     """The file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
 
     `within` is a folder, without links in its path, out of which no link may lead: DataError for a file elsewhere. The
@@ -80,7 +81,7 @@ def open_regular(path: Path, within: Path | None = None) -> BinaryIO:
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)
         raise DataError("not a regular file")
-    return open(found, "rb", buffering=2**20)
+    return cast("BufferedReader", open(found, "rb", buffering=2**20))
 
 
 def _opened_within(path: Path, within: Path) -> int:

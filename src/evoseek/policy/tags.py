@@ -106,10 +106,12 @@ def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
 
 def with_closing_tag(text: str, strings: Sequence[str]) -> str:
     """A reply that a server ended at one of these closing tags, with the tag, which most servers leave out: that of the
-    last tag that was opened. A reply that holds one of them is left as it is."""
-    if any(string in text for string in strings):
+    last tag that was opened. A reply that holds one of them is left as it is. Tags within a thought have no effect."""
+    thought = _THOUGHT.match(text)
+    turn = text[thought.end() :] if thought else text
+    if any(string in turn for string in strings):
         return text
-    place, string = max(((text.rfind(string.replace("/", "", 1)), string) for string in strings), default=(-1, ""))
+    place, string = max(((turn.rfind(string.replace("/", "", 1)), string) for string in strings), default=(-1, ""))
     return text + string if place >= 0 else text
 
 
