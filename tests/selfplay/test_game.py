@@ -13,6 +13,7 @@ from evoseek.checkpoints import latest_checkpoint
 from evoseek.corpus.questions import save_questions
 from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.loss.base import PolicyLoss
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms
@@ -298,6 +299,24 @@ class Recorded:
     def __call__(self, inputs, totals):
         self.distances.append((inputs.logprobs - inputs.old_logprobs)[inputs.loss_mask].abs().max().item())
         return self.loss(inputs, totals)
+
+
+class Bare(PolicyLoss):
+    """A loss that forgets to put its value into a Loss."""
+
+    @classmethod
+    def build(cls, settings, context):
+        return cls()
+
+    def __call__(self, inputs, totals):
+        return inputs.logprobs.sum()
+
+
+@pytest.mark.parametrize("system", ["ssp", "dr-zero"])
+def test_a_loss_of_the_proposers_own_is_checked_before_the_first_step(places, tmp_path, system):
+    options = {"search.index": places["search.index"], "proposer.loss.name": f"{__name__}:Bare"}
+    with pytest.raises(ConfigError, match="The loss Bare gave an object of the type Tensor, not Loss"):
+        loop_of(system, tmp_path / "run", options)
 
 
 def proposals(count):
