@@ -264,4 +264,4 @@ def test_too_few_questions_are_said_with_what_became_of_the_proposals(config, ag
     text = console.export_text()
     assert f"Only 24 of 30 questions are in {out}" in text
     assert "(48 were made)" in text
-    assert "another question is the same" in text
+    assert "another question, or one of the test set, is the same" in text

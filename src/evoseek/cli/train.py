@@ -153,11 +153,12 @@ def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None
     """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
     from evoseek.cli.settings import chosen_for_model
     from evoseek.training.inputs import inputs_of
-    from evoseek.training.stages import check_run
+    from evoseek.training.stages import check_asked, check_run
 
     console = Console()
     settings = chosen_for_model(given.read(), run=run, console=console, processes=processes if processes > 1 else None)
     check_run(settings, run, processes)
+    check_asked(settings, run)
     defaults = defaults_of(settings).resolved()
     may_differ = changeable(settings, "on_resume")
     run.claim(settings.resolved(), inputs_of(settings), may_differ=may_differ, defaults=defaults, is_dry=True)

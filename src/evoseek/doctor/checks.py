@@ -34,7 +34,7 @@ from evoseek.settings import lookup
 from evoseek.training.inputs import questions_to_write, read_questions, training_sources
 from evoseek.training.memory_needs import fit, step_rollouts
 from evoseek.training.settings import TrainingSettings
-from evoseek.training.stages import check_run
+from evoseek.training.stages import check_asked, check_run
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
 _MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
@@ -251,6 +251,7 @@ def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
     settings = context.settings
     try:
         check_run(settings, context.run, context.processes)
+        check_asked(settings, context.run)
     except EvoseekError as error:
         yield refused("settings", error)
     words = f"{settings.run.system}: {settings.trained} of {settings.policy.model}, {settings.planned_steps} steps"

@@ -66,12 +66,12 @@ def local_config(name_or_dir: str) -> Mapping[str, object]:
 
 def is_here(model: str) -> bool:
     """Whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
-    source = find_policy(model)
-    if is_gguf(source) or expanded(source).exists():
-        return expanded(source).exists()
     try:
+        source = find_policy(model)
+        if is_gguf(source) or expanded(source).exists():
+            return expanded(source).exists()
         return isinstance(try_to_load_from_cache(source, "config.json"), str)
-    except ValueError:  # no name of the hub: a path that is not there
+    except (PolicyError, ValueError):  # its package is not installed; or no name of the hub, but a path
         return False
 
 

@@ -205,9 +205,9 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 
 def check_run(settings: TrainingSettings, run: RunDirectory | None = None, processes: int = 1) -> None:
     """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse in so many processes,
-    without loading a model: in a new one also a setting that is not its system's default and has no effect, too few
-    questions for a step, and as `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run
-    refuse."""
+    without loading a model: in a new one also a setting that is not its system's default and has no effect, and as
+    `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run refuse; what depends on files
+    follows it (`check_asked`)."""
     if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_effect(settings, changed(settings))
         check_stages(settings)
@@ -221,8 +221,11 @@ def check_run(settings: TrainingSettings, run: RunDirectory | None = None, proce
         raise ConfigError(problem)
     if settings.reward.name == "judge" and not settings.judge.model:
         settings.judge.check("judge")
-    is_new = run is None or not run.is_begun
-    if is_new and lookup(settings, "questions.path") and not lookup(settings, "stages"):
+
+
+def check_asked(settings: TrainingSettings, run: RunDirectory | None = None) -> None:
+    """Raises ConfigError if the questions of a new run are too few for a step, as the run does when it reads them."""
+    if not (run and run.is_begun) and lookup(settings, "questions.path") and not lookup(settings, "stages"):
         _check_asked(settings, training_questions(settings)[0])
 
 
