@@ -126,6 +126,9 @@ def test_what_is_struck_out_is_left_out(struck: str) -> None:
         ("<p style='visibility:hidden'>The old price.</p><p hidden>Another.</p>", 2),
         ("<dialog>The old price.</dialog>", 1),
         ("<nav hidden>The old price.</nav><p hidden></p>", 0),
+        # a search field that scripts show, in the side bar of pages that Sphinx makes
+        ("<div role=navigation><div style='display: none' role=search><p>Quick search</p></div></div>", 0),
+        ("<div role=search style='display: none'><p>Quick search</p></div>", 0),
     ],
 )
 def test_what_its_author_hid_is_left_out_and_counted(source: str, count: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from evoseek.corpus.column_headings import LONGEST_NAME, MOST, is_heading
 
+_ASIDE_ROLES = frozenset({"navigation", "search", "banner", "contentinfo", "menu", "dialog", "alertdialog"})
 _STYLE_HIDDEN = re.compile(r"(?:^|;)\s*(?:display\s*:\s*none|visibility\s*:\s*(?:hidden|collapse))\b", re.IGNORECASE)
 _STYLE_STRUCK = re.compile(r"(?:^|;)\s*text-decoration(?:-line)?\s*:[^;]*\bline-through\b", re.IGNORECASE)
 _STYLE_MOVED = re.compile(r"(?:^|;)\s*vertical-align\s*:\s*(super|sub)\b", re.IGNORECASE)
@@ -78,13 +79,18 @@ def _drop_hidden(tree: Any) -> int:
             continue
         around = set(element.iterancestors())
         if around.isdisjoint(gone):
-            is_read = not any(outer.tag in _NOT_READ for outer in (element, *around))
+            is_read = not any(_is_aside(outer) for outer in (element, *around))
             gone[element] = is_read and any(map(str.strip, element.itertext()))
     if gone and not _shows_anything(tree, gone):  # until a script does
         gone = {element: counts for element, counts in gone.items() if element.tag in ("template", "dialog")}
     for element in gone:
         element.drop_tree()
     return sum(gone.values())
+
+
+def _is_aside(element: Any) -> bool:
+    """Whether an element is a menu, a search field or the like, which is left out of a page's text anyway."""
+    return element.tag in _NOT_READ or element.get("role") in _ASIDE_ROLES
 
 
 def _shows_anything(tree: Any, gone: Container[Any]) -> bool:
