@@ -202,6 +202,14 @@ def _once(notify: Callable[[str], None]) -> Callable[[str], None]:
     return notify_once
 
 
+def _restore_rows(run: RunDirectory, rollbacks: Rollbacks, stages: Stages | None) -> None:
+    """Give rollbacks and stages the metrics of the steps that were made, without failed and given-up ones."""
+    rows = counted(read_metrics(run.metrics))
+    rollbacks.restore_rows(rows, stages)
+    if stages is not None:
+        stages.restore_rows([row for row in rows if (row["step"] or 0) > rollbacks.since])
+
+
 @contextmanager
 def training_loop(
     settings: TrainingSettings,
@@ -242,10 +250,7 @@ def training_loop(
         start = state.resume(checkpoint)
         notify(f"{context.trainer}")
         if ranks.is_first:
-            rows = counted(read_metrics(run.metrics))
-            rollbacks.restore_rows(rows, stages)
-            if stages is not None:
-                stages.restore_rows([row for row in rows if (row["step"] or 0) > rollbacks.since])
+            _restore_rows(run, rollbacks, stages)
         rollbacks.rows = [Row(*row) for row in ranks.gather(rollbacks.rows)[0]]
         ranks.barrier()  # none waits below for weights from one that has failed above
         plan.resumed(start)
