@@ -30,19 +30,19 @@ from statistics import mean
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.checkpoints import Checkpoint, latest_checkpoint
-from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.assembly.context import Context
+from evoseek.assembly.inputs import read_questions
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.config.recipes import FOLDER
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
-from evoseek.files import write_atomic
-from evoseek.recipes import FOLDER
-from evoseek.report.metrics import read_metrics
-from evoseek.runs import RunDirectory
-from evoseek.train import training_loop
-from evoseek.training.context import Context
-from evoseek.training.given import load_settings
-from evoseek.training.inputs import read_questions
-from evoseek.training.settings import TrainingSettings
+from evoseek.storage.checkpoints import Checkpoint, latest_checkpoint
+from evoseek.storage.files import write_atomic
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.train import training_loop
 from evoseek.types import TrainingSample
 
 RECIPES = FOLDER / "algorithms"

@@ -24,17 +24,17 @@ from pathlib import Path
 from rich.console import Console
 
 from demo_real import PASSAGE_WORDS, held_out
-from evoseek.data.indexing import IndexPlan, build_index
-from evoseek.demo import EVALUATION_HOPS, make_world
+from evoseek.assembly.inputs import read_questions
+from evoseek.assembly.model_defaults import apply_model_defaults
+from evoseek.assembly.sources import gather
+from evoseek.cli.learning_demo import EVALUATION_HOPS, make_world
+from evoseek.config.registry import KINDS, find
 from evoseek.eval.comparison import compare, holm, values_of
 from evoseek.eval.results import Results, score_of
 from evoseek.eval.sample import Sample
-from evoseek.policy.machine import find_machine
-from evoseek.registry import KINDS, find
+from evoseek.models.machine import find_machine
 from evoseek.run import Run
-from evoseek.training.given import gather
-from evoseek.training.inputs import read_questions
-from evoseek.training.model_defaults import apply_model_defaults
+from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.types import Question
 
 METRIC, AGENT = "exact_match", "agent"

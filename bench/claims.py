@@ -35,21 +35,21 @@ from statistics import fmean, stdev
 from rich.console import Console
 from scipy.stats import t
 
-from evoseek.checkpoints import Checkpoint, latest_checkpoint
-from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, make_world
+from evoseek.assembly.context import Objects
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, make_world
+from evoseek.config.recipes import FOLDER
 from evoseek.errors import EvoseekError
-from evoseek.files import write_atomic
-from evoseek.recipes import FOLDER
-from evoseek.report.metrics import read_metrics
-from evoseek.reward.answer import answer_value, exact_match
-from evoseek.runs import RunDirectory
+from evoseek.questions.outcomes import Rejection
 from evoseek.search.lexical import LexicalIndex
-from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.verify import Verification
-from evoseek.train import training_loop
-from evoseek.training.context import Objects
-from evoseek.training.given import load_settings
-from evoseek.training.settings import TrainingSettings
+from evoseek.storage.checkpoints import Checkpoint, latest_checkpoint
+from evoseek.storage.files import write_atomic
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.normalization import answer_value, exact_match
+from evoseek.training.train import training_loop
 from evoseek.types import Passage, Question, Scored, Trajectory
 from evoseek.world.world import load_world
 from selfplay import SSP_ENTITIES, examine, folder_of

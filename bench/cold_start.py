@@ -38,10 +38,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.cold_start.phase import FOLDER, ColdStart
-from evoseek.data.indexing import IndexPlan, build_index
-from evoseek.files import write_atomic
 from evoseek.run import Run
+from evoseek.search.indexing import IndexPlan, build_index
+from evoseek.storage.files import write_atomic
+from evoseek.training.cold_start import FOLDER, ColdStart
 
 MODEL = "smollm2-135m"
 ONE_HOP, TWO_HOPS, HIDDEN = 120, 80, 40

@@ -30,22 +30,22 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.assembly.context import Context
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import load_settings
+from evoseek.config.recipes import FOLDER
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import evaluate
-from evoseek.files import write_atomic
-from evoseek.recipes import FOLDER
-from evoseek.report.metrics import read_metrics
-from evoseek.reward.answer import set_f1
+from evoseek.questions.questions import load_questions, save_questions
 from evoseek.reward.functions import AnswerReward
-from evoseek.runs import RunDirectory
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.files import write_atomic
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
 from evoseek.systems.deepresearcher import browsed
-from evoseek.train import train as train_run
-from evoseek.training.context import Context
-from evoseek.training.given import load_settings
+from evoseek.text.normalization import set_f1
 from evoseek.training.interrupt import INTERRUPTED
-from evoseek.training.settings import TrainingSettings
+from evoseek.training.train import train as train_run
 from evoseek.world.site import Site
 from evoseek.world.world import Split, World
 

@@ -24,22 +24,22 @@ from time import perf_counter
 
 from rich.console import Console
 
+from evoseek.assembly.context import Context
+from evoseek.assembly.inputs import read_questions
+from evoseek.cli.learning_demo import RECIPE, SAMPLED, Learnt, measure, program, show
 from evoseek.cli.main import run_command
-from evoseek.cold_start.phase import FOLDER, ColdStart
-from evoseek.data.indexing import IndexPlan, build_index
-from evoseek.demo import RECIPE, SAMPLED, Learnt, measure, program, show
+from evoseek.config.sections import with_setting
 from evoseek.errors import ConfigError, DataError
-from evoseek.policy.lora import check_peft
-from evoseek.policy.source import SHIPPED, SMOLLM2
-from evoseek.report.evaluation import answers_grid, terminal
-from evoseek.report.printable import say
+from evoseek.eval.tables import answers_grid, terminal
+from evoseek.models.lora import check_peft
+from evoseek.models.source import SHIPPED, SMOLLM2
 from evoseek.run import Run
-from evoseek.runs import RunDirectory
-from evoseek.settings import with_setting
-from evoseek.train import trained_seconds
-from evoseek.training.context import Context
-from evoseek.training.inputs import read_questions
+from evoseek.search.indexing import IndexPlan, build_index
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.printable import say
+from evoseek.training.cold_start import FOLDER, ColdStart
 from evoseek.training.interrupt import INTERRUPTED
+from evoseek.training.train import trained_seconds
 from evoseek.types import Question
 from manual import read_library, standard_library, write_manual
 

@@ -20,14 +20,14 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from evoseek.demo import make_world
-from evoseek.env.prompts import load_prompts
-from evoseek.env.reading import PageBeginning
-from evoseek.env.simulated import SimulatedEngine, simulator_reply
-from evoseek.env.web import Web
-from evoseek.policy.encoding import plain
+from evoseek.cli.learning_demo import make_world
+from evoseek.renderers.encoding import plain
+from evoseek.rollout.prompts import load_prompts
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
+from evoseek.systems.zerosearch.engine import SimulatedEngine, simulator_reply
+from evoseek.web.reading import PageBeginning
+from evoseek.web.web import Web
 from evoseek.world.site import Site
 from evoseek.world.world import World
 

@@ -38,21 +38,21 @@ from torch.autograd import DeviceType
 from torch.profiler import ProfilerActivity, profile
 from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwen2Config
 
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.demo import RECIPE, TRAINING_HOPS, demo_options, make_world
+from evoseek.assembly.memory_needs import training_needs
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import RECIPE, TRAINING_HOPS, demo_options, make_world
+from evoseek.config.recipes import find_recipe
 from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
 from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import load_tokenizer
-from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.shape import shape_of
-from evoseek.recipes import find_recipe
-from evoseek.training.given import load_settings
-from evoseek.training.memory_needs import training_needs
+from evoseek.models.load import load_tokenizer
+from evoseek.models.lora import add_adapter
+from evoseek.models.policy import Policy
+from evoseek.models.shape import shape_of
+from evoseek.samplers.torch.sampler import TorchSampler
+from evoseek.storage.checkpoints import latest_checkpoint
 from evoseek.types import TrainingSample
 from real_speed import GROUP, PROMPT, difference, learn, prompts_of, rollouts_of, sample
 

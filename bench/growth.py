@@ -28,12 +28,12 @@ from time import perf_counter
 
 from rich.console import Console
 
-from evoseek.data.indexing import IndexPlan, build_index, update_index
-from evoseek.demo import TRAINING_HOPS, demo_options, make_world
+from evoseek.cli.learning_demo import TRAINING_HOPS, demo_options, make_world
 from evoseek.report.view.html import data_folder, make_page
 from evoseek.report.view.source import Source
 from evoseek.run import Run
-from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.search.indexing import IndexPlan, build_index, update_index
+from evoseek.text.duplicates import NearDuplicates
 from view import make_run
 
 QUIET = Console(quiet=True)

@@ -20,12 +20,10 @@ Guards, each alone:
                while it is below two thirds of that (arXiv 1707.06347, section 4)
     entropy    a bonus of .01 while the mean entropy of a token is below half of that of the first three steps
     rate falls the rate is halved when the mean reward of five steps is surely below the best mean of five
-    rollback   `run.rollbacks`: when it is surely below the half, the weights of the best steps are taken back, too
     half       half of the rate from the beginning, the remedy that needs no guard
 
     python bench/guards.py --directory runs/guards --seeds 0 1 2
     python bench/guards.py --directory runs/guards --signs      which signs come before a collapse, without a guard
-    python bench/guards.py --simulate                           how often chance alone would roll a run back
 
 A run has collapsed if its held-out score ends more than .1 below its start. Results are kept (result.json in each run's
 folder) and not computed again, so that several processes may share the work with --only; --table prints what there is.
@@ -35,7 +33,6 @@ import argparse
 import asyncio
 import json
 import math
-import random
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -47,23 +44,22 @@ from rich.table import Table
 from scipy.stats import t
 
 from algorithms import examine
-from evoseek import train as training
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.assembly.context import Objects
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.errors import EvoseekError
-from evoseek.files import write_atomic
 from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals, aggregate_tokens
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.terms import kl_k3
-from evoseek.report.alarms import alarms
-from evoseek.report.metrics import read_metrics
 from evoseek.rollout.record import read_trajectories
-from evoseek.runs import RunDirectory
-from evoseek.training.context import Objects
-from evoseek.training.given import load_settings
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.files import write_atomic
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
+from evoseek.training import train as training
+from evoseek.training.alarms import alarms
 from evoseek.training.loop import Progress, TrainingLoop
-from evoseek.training.rollbacks import Rollbacks
-from evoseek.training.settings import TrainingSettings
 from evoseek.types import Scored, TrainingSample, Trajectory
 
 QUESTIONS, STEP_QUESTIONS = 200, 10
@@ -88,7 +84,7 @@ FACTORS: Mapping[str, tuple[float, float]] = {
     "grad_norm": (0.0, 3.0),
     "rollout/stop/answered": (0.8, math.inf),
 }
-GUARDS = ("none", "likelihood", "kl", "entropy", "rate falls", "rollback", "half")
+GUARDS = ("none", "likelihood", "kl", "entropy", "rate falls", "half")
 
 
 @dataclass
@@ -179,8 +175,6 @@ def make_settings(directory: Path, provoked: str, guard: str, seed: int, steps: 
         own["learner.learning_rate"] = float(own.get("learner.learning_rate", 3e-4)) / 2
     if provoked == "late":
         own["policy.model"] = str(directory / f"sound-none-{seed}" / "run")
-    if guard == "rollback":
-        own["run.rollbacks"] = 5
     if guard == "kl":
         own["algorithm.kl_coefficient"] = SWITCHED_ON
     if guard == "entropy":
@@ -208,10 +202,6 @@ def train(settings: TrainingSettings, guard: str, run: RunDirectory) -> dict[str
         SWITCHED_ON if guard == "entropy" else 0.0,
     )
     diverged, acted = "", 0
-    if guard == "rollback":
-        with run.locked():
-            training.train(settings, run, console=Console(quiet=True))
-        return outcome(settings, run, len(latest_checkpoint(run.path).position.get("rollbacks", ())), diverged)
     with run.locked(), training.training_loop(settings, run, notify=lambda _: None, objects=Objects(loss=loss)) as loop:
         watching = Guard(guard, loop, loss)
         loop.progress = watching.after
@@ -273,7 +263,7 @@ def show(directory: Path, console: Console) -> None:
 
 
 def signs_of(run: RunDirectory) -> dict[str, int]:
-    """The first step at which each sign is seen: the alarms of a run, its rollback, and a mean of five steps that has
+    """The first step at which each sign is seen: the alarms of a run, and a mean of five steps that has
     left that of the first five by the factor of `FACTORS`."""
     rows = [row for row in read_metrics(run.metrics) if row["step"]]
     right: dict[int, list[float]] = {}
@@ -290,11 +280,6 @@ def signs_of(run: RunDirectory) -> dict[str, int]:
             if not low < share < high:
                 found[name] = series[name][place - 1][0]
                 break
-    watched = Rollbacks(limit=1, questions=STEP_QUESTIONS)
-    for row in rows:
-        watched.observe(int(row["step"] or 0), row)
-        if "rollback" not in found and watched.collapsed():
-            found["rollback"] = int(row["step"] or 0)
     for count in range(1, len(rows) + 1):
         for about in alarms(rows[:count]):
             found.setdefault(f"alarm: {about.partition('/')[0]}", count)
@@ -344,39 +329,6 @@ def show_signs(directory: Path, console: Console) -> None:
     console.print(table)
 
 
-def simulate(right: float, questions: int, steps: int, falls: int, rng: random.Random) -> int | None:
-    """The step at which a run is rolled back whose rollouts are right with this probability, half of its variance
-    between questions, and with a tenth of it from step `falls` on; None if it is not."""
-    watched = Rollbacks(limit=1, questions=questions)
-    for step in range(1, steps + 1):
-        now = right if step < falls else right / 10
-        chances = [rng.betavariate(now, 1 - now) for _ in range(questions)]
-        rewards = [sum(rng.random() < chance for _ in range(8)) / 8 for chance in chances]
-        share = fmean(reward in (0.0, 1.0) for reward in rewards)
-        watched.observe(step, {"answer_reward": fmean(rewards), "frac_answer_reward_zero_std": share})
-        if watched.collapsed():
-            return step
-    return None
-
-
-def show_simulated(console: Console) -> None:
-    sizes, shares, runs, steps = (4, 6, 20), (0.03, 0.05, 0.07, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7), 100, 200
-    table = Table("right", *(f"{n} questions: in 60, in {steps}, found" for n in sizes))
-    for right in shares:
-        cells: list[str] = []
-        for questions in sizes:
-            rng = random.Random(f"{right}/{questions}")
-            found = [simulate(right, questions, steps + 20, steps + 1, rng) or steps + 21 for _ in range(runs)]
-            early = sum(step <= steps for step in found)
-            late = sum(steps < step <= steps + 20 for step in found)
-            cells.append(f"{sum(step <= 60 for step in found)}, {early}, {late} of {runs - early}")
-        table.add_row(f"{right}", *cells)
-    console.print(table)
-    console.print(
-        f"Of {runs} runs: rolled back by chance in 60 and in {steps} steps; of the others, found 20 steps after a fall."
-    )
-
-
 def interval(values: list[float]) -> str:
     if len(values) < 2:
         return f"{fmean(values):+.3f}" if values else ""
@@ -393,12 +345,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(GUARDS), choices=list(GUARDS), metavar="GUARD")
     parser.add_argument("--table", action="store_true", help="only print what there is")
     parser.add_argument("--signs", action="store_true", help="only show what came before collapses")
-    parser.add_argument("--simulate", action="store_true", help="only simulate rewards that waver by chance")
     options = parser.parse_args()
     console = Console(width=180)
-    if options.simulate:
-        show_simulated(console)
-        return
     if options.signs:
         show_signs(options.directory, console)
         return

@@ -19,8 +19,8 @@ from tempfile import TemporaryDirectory
 
 from rich.console import Console
 
-from evoseek.data.indexing import IndexPlan, build_index, update_index
 from evoseek.errors import EmptyCorpusError
+from evoseek.search.indexing import IndexPlan, build_index, update_index
 from evoseek.search.opening import open_built
 from evoseek.search.vectors import VectorFiles
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from evoseek.eval.comparison import bootstrap, paired_interval
-from evoseek.statistics import Interval, score_interval, wilson_interval
+from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 
 Draw = Callable[[np.random.Generator, int], NDArray[np.float64]]
 NUMBERS = (20, 125, 500)

@@ -10,7 +10,7 @@ speed     trained tokens/s of forward and backward, packed micro-batches of 2,04
 padding   share of padding if the same micro-batches were padded rows.
 prefix    time with what a group of 8 has in common computed once, over the time with it computed for each; completions
           of 256 tokens. All 8 share a prompt, and pairs of them half as many tokens after it. Where it is below 1,
-          sharing pays: `SHARED` in policy/packed.py.
+          sharing pays: `SHARED` in samplers/torch/packed.py.
 gpu       a Qwen2.5-3B-shaped model with random weights in bfloat16: seconds per optimizer step, peak memory, and model
           FLOPs utilisation: (6 x parameters + 12 x layers x width x mean context) x tokens / seconds / peak.
 """
@@ -35,7 +35,7 @@ from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
 from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import load_policy
+from evoseek.models.load import load_policy
 from evoseek.types import TrainingSample
 
 PEAK_FLOPS = {"H200": 989e12, "H100": 989e12, "A100": 312e12, "L40S": 362e12}  # dense bfloat16, by part of the name

@@ -20,11 +20,11 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 from rich.console import Console
 
-from evoseek.demo import GREEDY, Learnt, learn
+from evoseek.cli.learning_demo import GREEDY, Learnt, learn
 from evoseek.eval.evaluate import Evaluation
-from evoseek.report.evaluation import score_text
-from evoseek.report.metrics import MetricRow, read_metrics
-from evoseek.runs import RunDirectory
+from evoseek.eval.tables import score_text
+from evoseek.storage.metrics import MetricRow, read_metrics
+from evoseek.storage.runs import RunDirectory
 
 REACHED = 0.8
 LONG = "greedy, 3 and 4 hops"

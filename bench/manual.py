@@ -21,9 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
-from evoseek.corpus.questions import question_row
 from evoseek.errors import DataError
-from evoseek.files import replace_directory
+from evoseek.questions.questions import question_row
+from evoseek.storage.files import replace_directory
 from evoseek.types import Document, Question
 
 T = TypeVar("T", ast.ClassDef, ast.FunctionDef | ast.AsyncFunctionDef)

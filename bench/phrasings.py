@@ -26,14 +26,14 @@ from statistics import fmean
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.corpus.questions import save_questions
-from evoseek.demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
+from evoseek.assembly.inputs import read_questions
+from evoseek.cli.learning_demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.eval.results import value_of
-from evoseek.files import write_atomic
+from evoseek.eval.statistics import paired_test, wilson_interval
+from evoseek.questions.questions import save_questions
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
-from evoseek.statistics import paired_test, wilson_interval
-from evoseek.training.inputs import read_questions
+from evoseek.storage.files import write_atomic
 from evoseek.world.world import World
 
 STEPS = 60

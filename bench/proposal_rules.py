@@ -26,7 +26,8 @@ from rich.console import Console
 from rich.table import Table
 from scipy.stats import binomtest
 
-from evoseek.selfplay.filters import Rejection, RuleFilter
+from evoseek.questions.outcomes import Rejection
+from evoseek.selfplay.filters import RuleFilter
 from evoseek.types import Action, Passage, ProposerTask, Question, StopReason, Trajectory
 
 DATA = Path(__file__).parent / "proposal_rules"

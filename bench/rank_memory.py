@@ -27,14 +27,14 @@ from torch.distributed.tensor import DTensor
 from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.demo import TRAINING_HOPS, make_world
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import TRAINING_HOPS, make_world
 from evoseek.errors import TrainingError
 from evoseek.learner.distributed import joined_ranks, run_together
 from evoseek.learner.learner import Learner
-from evoseek.policy.load import load_policy
-from evoseek.runs import RunDirectory
-from evoseek.train import training_loop
-from evoseek.training.given import load_settings
+from evoseek.models.load import load_policy
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.train import training_loop
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the doubles
 

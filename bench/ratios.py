@@ -18,17 +18,18 @@ from typing import Any
 
 import torch
 
+from evoseek.assembly.sources import load_settings
+from evoseek.credit import Credit
 from evoseek.learner.distributed import ALONE
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import score
 from evoseek.loss.base import LossInputs, Totals
 from evoseek.loss.clipped import SequenceLoss
-from evoseek.policy.load import load_policy
-from evoseek.policy.policy import Policy
-from evoseek.training.given import load_settings
+from evoseek.models.load import load_policy
+from evoseek.models.policy import Policy
 from evoseek.training.trainer import Trainer
-from evoseek.training.update import Credit, GroupUpdate
+from evoseek.training.update import GroupUpdate
 from evoseek.types import Question, Scored, Segment, StopReason, TrainingSample, Trajectory, TrajectoryGroup
 
 NAMES = ["Ada Birk", "Oto Vale", "Ines Oduya", "Rufus Jones", "Lew Oman", "Mira Tolu", "Hugo Falk", "Petra Sand"]

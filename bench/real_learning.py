@@ -44,16 +44,16 @@ from rich.console import Console
 from rich.table import Table
 
 from demo_real import held_out
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.demo import SAMPLED, measure
+from evoseek.assembly.context import Context
+from evoseek.assembly.inputs import read_questions
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import SAMPLED, measure
 from evoseek.eval.evaluate import Evaluation, evaluate
-from evoseek.files import write_atomic
-from evoseek.report.metrics import read_metrics
-from evoseek.runs import RunDirectory
-from evoseek.statistics import paired_test, wilson_interval
-from evoseek.training.context import Context
-from evoseek.training.given import load_settings
-from evoseek.training.inputs import read_questions
+from evoseek.eval.statistics import paired_test, wilson_interval
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.files import write_atomic
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
 from evoseek.types import Question
 
 STEPS = 40

@@ -39,9 +39,9 @@ import torch
 
 from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.policy import load
-from evoseek.policy.policy import Policy
-from evoseek.policy.sampler import TorchSampler
+from evoseek.models import load
+from evoseek.models.policy import Policy
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Completion, SampleRequest, StopConditions, TrainingSample
 
 PROMPT, GROUP = 100, 8

@@ -21,13 +21,13 @@ from math import sqrt
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.corpus.read_report import ReadReport
-from evoseek.reward.answer import normalise
+from evoseek.documents.read_report import ReadReport
 from evoseek.search.analyser import Analyser
 from evoseek.search.dense import DenseIndex, HybridIndex
 from evoseek.search.encoders import make_encoder
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.sources import CorpusPassages
+from evoseek.text.normalization import normalise
 from evoseek.types import Passage
 
 ENCODERS = ("static", "minilm")

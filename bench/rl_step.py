@@ -42,21 +42,21 @@ from transformers.utils import logging as transformers_logging
 from trl import GRPOConfig, GRPOTrainer
 from trl.chat_template_utils import qwen2_5_chat_template
 
-from evoseek.credit.advantages import group_advantages
+from evoseek.credit import group_advantages
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.optim import adamw
 from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tool_calls import ToolCallRenderer
-from evoseek.reward.answer import exact_match
+from evoseek.models.load import load_policy
+from evoseek.renderers.tool_calls import ToolCallRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.systems.search_r1 import SearchR1
+from evoseek.text.normalization import exact_match
 from evoseek.training.question_order import Passes
 from evoseek.training.rollouts import QuestionRollouts
 from evoseek.training.update import GroupUpdate

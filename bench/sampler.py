@@ -29,11 +29,11 @@ import torch
 from tokenizers import Tokenizer, models
 from transformers import PreTrainedTokenizerFast, Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.policy.draw import draw_tokens
-from evoseek.policy.load import Policy
-from evoseek.policy.packed import Span, packed_logits
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.slots import SlotCache
+from evoseek.models.load import Policy
+from evoseek.samplers.torch.draw import draw_tokens
+from evoseek.samplers.torch.packed import Span, packed_logits
+from evoseek.samplers.torch.sampler import TorchSampler
+from evoseek.samplers.torch.slots import SlotCache
 from evoseek.types import SampleRequest, StopConditions
 
 VOCABULARY = 512

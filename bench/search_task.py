@@ -14,15 +14,15 @@ from pathlib import Path
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
 from transformers import PreTrainedTokenizerFast
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.load import Policy, save_policy
-from evoseek.policy.tool_calls import ToolCallRenderer
+from evoseek.models.load import Policy, save_policy
+from evoseek.renderers.tool_calls import ToolCallRenderer
+from evoseek.rollout.environments import SolverEnv
+from evoseek.rollout.prompts import load_prompts
+from evoseek.rollout.tools import SearchTool
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Question, TrainingSample
 from evoseek.world.world import RELATIONS, World

@@ -38,19 +38,19 @@ from statistics import fmean
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.corpus.questions import load_questions
-from evoseek.demo import measure
-from evoseek.env.environments import task_of
-from evoseek.files import write_atomic
-from evoseek.report.metrics import read_metrics
+from evoseek.assembly.context import Context
+from evoseek.assembly.inputs import read_questions
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import measure
+from evoseek.eval.statistics import paired_test, wilson_interval
+from evoseek.questions.questions import load_questions
 from evoseek.reward.format import stated
+from evoseek.rollout.environments import task_of
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.statistics import paired_test, wilson_interval
-from evoseek.training.context import Context
-from evoseek.training.given import load_settings
-from evoseek.training.inputs import read_questions
+from evoseek.storage.files import write_atomic
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
 from evoseek.types import Scored
 from real_learning import call, rows_of, run
 from wiki2_facts import Facts, Verdict, key, parse

@@ -19,10 +19,10 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-import evoseek.policy.sampler as sampler_module
-from evoseek.report.metrics import read_metrics
-from evoseek.runs import RunDirectory
-from evoseek.train import training_loop
+import evoseek.samplers.torch.sampler as sampler_module
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.train import training_loop
 from selfplay import QUESTIONS, Arm, make_config
 
 STAGES = ("selfplay/propose_seconds", "selfplay/verify_seconds", "selfplay/solve_seconds", "learner/seconds")

@@ -32,10 +32,10 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, demo_options, make_world
-from evoseek.report.metrics import read_metrics
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, demo_options, make_world
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.metrics import read_metrics
 
 
 @dataclass(frozen=True)

@@ -22,10 +22,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, demonstration_row
-from evoseek.corpus.questions import parse_question
-from evoseek.files import write_atomic
+from evoseek.questions.demonstrations import DemonstratedTurn, Demonstration, demonstration_row
+from evoseek.questions.questions import parse_question
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.files import write_atomic
 from evoseek.types import Passage
 
 Find = Callable[[str], Sequence[Passage]]

@@ -14,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Literal
 
-from evoseek.reward.answer import normalise
+from evoseek.text.normalization import normalise
 
 Verdict = Literal["right", "wrong", "unknown", "other"]
 

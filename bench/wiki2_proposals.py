@@ -26,14 +26,14 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 from pathlib import Path
 
-from evoseek.corpus.demonstrations import (
+from evoseek.questions.demonstrations import (
     DemonstratedTurn,
     Demonstration,
     ProposerDemonstration,
     demonstration_row,
 )
-from evoseek.files import write_atomic
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.files import write_atomic
 from evoseek.types import Passage
 from wiki2_demonstrations import SAYS, Demonstrator, Find, NotFoundError, Row
 from wiki2_facts import QUESTIONS, Facts, key, plain

@@ -26,25 +26,26 @@ from time import perf_counter
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.assembly.context import Context, Objects
+from evoseek.assembly.inputs import read_questions
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.config.recipes import FOLDER
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
-from evoseek.files import write_atomic
-from evoseek.recipes import FOLDER
-from evoseek.report.metrics import read_metrics
 from evoseek.reward.functions import AnswerReward
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
-from evoseek.simulator.check import check
-from evoseek.simulator.collecting import collect_searches
-from evoseek.simulator.labelling import label_searches
-from evoseek.simulator.tuning import tune_simulator
-from evoseek.train import training_loop
-from evoseek.training.context import Context, Objects
-from evoseek.training.given import load_settings
-from evoseek.training.inputs import read_questions
-from evoseek.training.settings import TrainingSettings
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.files import write_atomic
+from evoseek.storage.metrics import read_metrics
+from evoseek.storage.runs import RunDirectory
+from evoseek.systems.zerosearch.check import check
+from evoseek.systems.zerosearch.collecting import collect_searches
+from evoseek.systems.zerosearch.engine import simulated_engine
+from evoseek.systems.zerosearch.labelling import label_searches
+from evoseek.systems.zerosearch.tuning import tune_simulator
+from evoseek.training.train import training_loop
 from selfplay import over_seeds
 
 RECIPES = FOLDER / "zerosearch"
@@ -136,7 +137,7 @@ def make_simulator(directory: Path, console: Console) -> Path:
         try:
             world, searches = held_out / "world.json", held_out / "searches.jsonl"
             with Context(settings) as context:
-                engine = context.simulated()
+                engine = simulated_engine(context.settings)
                 check(settings, engine, searches, world=world, count=CHECKED, output=output, console=console)
         except EvoseekError as error:  # a model that was never tuned may write nothing that can be read
             write_atomic(output, json.dumps({"problem": str(error)}))

@@ -13,10 +13,7 @@ from pathlib import Path
 PICTURE = Path(__file__).with_suffix(".svg")
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
 # One box: nearly everything imports them.
-FOUNDATION = (
-    "types, protocols, errors, files, checkpoints, runs, http, registry, settings, settings_tree, recipes, "
-    "templates, trust, statistics"
-)
+FOUNDATION = "types, errors, protocols, storage, http, config, text, credit"
 
 Graph = Mapping[str, set[str]]
 Place = tuple[str, int]
@@ -30,7 +27,7 @@ path{fill:none;stroke:#55555a;stroke-width:1.2}</style>
 
 
 def box_of(module: str) -> str:
-    """The box of a module such as evoseek.policy.load: its package, or the foundation."""
+    """The box of a module such as evoseek.models.load: its package, or the foundation."""
     name = module.split(".")[1]
     return FOUNDATION if name in FOUNDATION.split(", ") else name
 

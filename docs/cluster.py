@@ -1,8 +1,8 @@
 """Prints the table of docs/cluster.md: `python docs/cluster.py`."""
 
-from evoseek.policy.shape import ModelShape, shape_of
-from evoseek.training.given import load_settings
-from evoseek.training.memory_needs import memory_needs
+from evoseek.assembly.memory_needs import memory_needs
+from evoseek.assembly.sources import load_settings
+from evoseek.models.shape import ModelShape, shape_of
 
 SIZES = [
     "hidden_size",

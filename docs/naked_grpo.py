@@ -182,7 +182,7 @@ def train(model, tokenizer, index: LexicalIndex, questions: Sequence, *, seed: i
 def main() -> None:
     """Train the tiny policy that evoseek carries."""
     torch.set_num_threads(1)  # a model so small gains nothing from more
-    policy = resources.files("evoseek.policy") / "tiny"
+    policy = resources.files("evoseek") / "tiny"
     model, tokenizer = AutoModelForCausalLM.from_pretrained(policy), AutoTokenizer.from_pretrained(policy)
     world = World.generate(SEED, 1000, "train")
     with tempfile.TemporaryDirectory() as folder:

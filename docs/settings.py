@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from pathlib import Path
 
-from evoseek.reference import Setting, parts_of, settings_of
-from evoseek.registry import KINDS
-from evoseek.settings import PartSettings, Section
+from evoseek.config.registry import KINDS
+from evoseek.config.sections import PartSettings, Section
+from evoseek.config.settings_page import Setting, parts_of, settings_of
 
 PAGE = Path(__file__).with_name("settings.md")
 

@@ -52,9 +52,9 @@ EVENTS = {
     "replace": ("os", "replace"),
     "fsync": ("os", "fsync"),
     "unlink": ("os", "unlink"),
-    "round": ("evoseek.policy.sampler:TorchSampler", "_step"),
+    "round": ("evoseek.samplers.torch.sampler:TorchSampler", "_step"),
     "update": ("evoseek.learner.learner:Learner", "update"),
-    "row": ("evoseek.report.metrics:JsonlMetrics", "write", torn_row),
+    "row": ("evoseek.storage.metrics:JsonlMetrics", "write", torn_row),
     "sample": ("evoseek.eval.folder:EvaluationFolder", "append", torn_sample),
     "rollout": ("evoseek.rollout.record:TrajectoryWriter", "write", torn_rollout),
 }
@@ -138,11 +138,11 @@ def wait(order):
 
 def warm_up():
     """Import all, and fill what libraries keep after their first use, which each child would else do for itself."""
-    for module in ("torch._dynamo", "evoseek.train", "evoseek.data.proposing", "evoseek.run"):
+    for module in ("torch._dynamo", "evoseek.training.train", "evoseek.selfplay.proposing", "evoseek.run"):
         importlib.import_module(module)
     torch = sys.modules["torch"]
     torch.set_num_threads(1)
-    model = pkgutil.resolve_name("evoseek.policy.load:load_policy")("tiny").model
+    model = pkgutil.resolve_name("evoseek.models.load:load_policy")("tiny").model
     model(input_ids=torch.zeros(1, 4, dtype=torch.long)).logits.sum().backward()
     torch.optim.AdamW(model.parameters()).step()
     with tempfile.TemporaryDirectory() as directory:

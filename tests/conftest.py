@@ -22,11 +22,11 @@ from hypothesis import settings
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.policy.tags import TagRenderer
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.rollout.roller import Roller
 from evoseek.training.rollouts import QuestionRollouts
@@ -194,7 +194,7 @@ def recorder():
 @pytest.fixture(scope="session")
 def made():
     """Makes a tokenizer by its name, once."""
-    makers = run_path(str(Path(__file__).parent / "policy" / "made_tokenizers.py"))["MAKERS"]
+    makers = run_path(str(Path(__file__).parent / "doubles" / "made_tokenizers.py"))["MAKERS"]
     return cache(lambda name: makers[name]())
 
 

@@ -19,19 +19,19 @@ from pathlib import Path
 import pytest
 import torch
 
-from evoseek.checkpoints import load_checkpoint
-from evoseek.corpus.questions import load_questions, question_row, save_questions
-from evoseek.corpus.resumable_jsonl import open_growing_file
 from evoseek.errors import EvoseekError, PageError, ToolError
-from evoseek.files import file_digest
 from evoseek.learner.checkpoint import Part, save_checkpoint
-from evoseek.report.metrics import JsonlMetrics, read_metrics
+from evoseek.questions.questions import load_questions, question_row, save_questions
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
-from evoseek.runs import Input, RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.web.stored import Cache, Recording, Replay, StoredWeb
+from evoseek.storage.checkpoints import load_checkpoint
+from evoseek.storage.files import file_digest
+from evoseek.storage.jsonl import open_growing_file
+from evoseek.storage.metrics import JsonlMetrics, read_metrics
+from evoseek.storage.runs import Input, RunDirectory
 from evoseek.training.run_state import cut_logs, log_positions
 from evoseek.types import Action, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
+from evoseek.web.stored import Cache, Recording, Replay, StoredWeb
 
 QUESTIONS = [
     Question(f"q{n}", f"which city is number {n} on the wide sea ?", (f"Kalo {n}", "Kalo"), {"hops": 1 + n % 3})

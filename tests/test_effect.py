@@ -4,10 +4,10 @@ import json
 
 import pytest
 
+from evoseek.assembly.sources import load_settings
+from evoseek.config.registry import KINDS
+from evoseek.config.sections import Needs, Section, changed, check_effect
 from evoseek.errors import ConfigError
-from evoseek.registry import KINDS
-from evoseek.settings import Needs, Section, changed, check_effect
-from evoseek.training.given import load_settings
 
 
 def check(settings):
@@ -107,7 +107,7 @@ def test_what_was_changed_is_known_by_its_dotted_name():
 
 def test_a_list_of_parts_is_one_setting():
     stages = [{"name": "one", "steps": 5}, {"name": "two"}]
-    settings = load_settings(options={"stages": stages, "tools": ["evoseek.env.tools:SearchTool"]})
+    settings = load_settings(options={"stages": stages, "tools": ["evoseek.rollout.tools:SearchTool"]})
     assert changed(settings) == ["tools", "stages"]
 
 

@@ -11,29 +11,17 @@ from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 
 PACKAGE = Path(__file__).parents[1] / "src" / "evoseek"
-FOUNDATION = (
-    *("types", "protocols", "errors", "files", "runs", "checkpoints", "http"),
-    *("registry", "settings", "settings_tree", "recipes", "project", "templates", "trust", "statistics"),
-)
-LAYERS = (
-    *("corpus", "search", "world", "policy", "chat", "env", "rollout", "reward", "credit", "loss", "learner"),
-    *("training", "selfplay", "systems", "eval", "report", "answer", "evaluation", "data", "simulator", "tiny"),
-    *("prompt", "train", "cold_start", "run", "demo", "reference", "doctor", "serve"),
-    *("cli", "__main__"),
+ROOMS = (
+    *("types", "errors", "protocols", "storage", "http", "config", "text"),
+    *("credit", "loss", "documents", "models", "renderers", "samplers", "search", "questions", "world", "learner"),
+    *("rollout", "chat", "reward", "web", "assembly", "agent", "eval"),
+    *("training", "selfplay", "curation", "systems", "report", "run", "serve", "cli", "__main__"),
 )
 STRANGERS = {"reward", "credit", "loss"}
 TORCH = {"torch", "safetensors", "sentence_transformers"}
-TORCH_ALLOWED = {"policy", "loss", "learner", "search/encoders"}
+TORCH_ALLOWED = {"models", "samplers", "loss", "learner", "search/encoders"}
 NETWORK = {"httpx", "httpx2", "httpcore2", "requests", "urllib3", "aiohttp", "socket", "http", "urllib"}
-NETWORK_ALLOWED = {
-    "http/server",
-    "search/web",
-    "search/browse",
-    "search/remote",
-    "policy/engines",
-    "chat/endpoint",
-    "world/server",
-}
+NETWORK_ALLOWED = {"http/server", "web", "search/remote", "samplers/vllm", "chat/endpoint", "world/server", "serve"}
 
 FILES = sorted(PACKAGE.rglob("*.py"))
 
@@ -75,27 +63,23 @@ def own(module: str) -> set[str]:
 MODULES = {module_of(path): path for path in FILES}
 
 
-def test_imports_point_to_the_left():
-    order = {**dict.fromkeys(FOUNDATION, -1), **{name: number for number, name in enumerate(LAYERS)}}
+def test_a_room_imports_those_before_it_alone():
+    order = {room: number for number, room in enumerate(ROOMS)}
+    assert order.keys() == {layer_of(module) for module in MODULES} - {""}
     for module in MODULES:
-        layer = layer_of(module)
-        if not layer:
-            continue
-        assert layer in order, f"{layer} is in no layer"
-        for name in own(module):
-            other = layer_of(name)
-            if other and other != layer:
-                assert order[other] <= order[layer], f"{module} imports {name}, which is to its right"
-                assert not (layer in STRANGERS and other in STRANGERS), f"{module} must not know {name}"
+        room = layer_of(module)
+        for other in {layer_of(name) for name in own(module)} - {room, ""}:
+            assert order[other] < order[room], f"{module} imports {other}, which comes after {room}"
+            assert not (room in STRANGERS and other in STRANGERS), f"{module} must not know {other}"
 
 
 def test_torch_and_network_stay_where_they_belong():
     for module, path in MODULES.items():
-        place = "/".join(module.split(".")[1:3])
+        places = {layer_of(module), "/".join(module.split(".")[1:3])}
         roots = {name.split(".")[0] for name in imports_of(path)}
-        if not TORCH_ALLOWED & {layer_of(module), place}:
+        if not TORCH_ALLOWED & places:
             assert not roots & TORCH, module
-        if place not in NETWORK_ALLOWED and layer_of(module) != "serve":
+        if not NETWORK_ALLOWED & places:
             assert not roots & NETWORK, module
         if layer_of(module) == "credit":
             assert "numpy" not in roots, module
@@ -135,7 +119,7 @@ def test_start_is_light():
         "import sys; import evoseek; from evoseek.cli.main import app\n"
         "try: app(['--help'])\n"
         f"except SystemExit: print([m for m in {heavy} if m in sys.modules], file=sys.stderr)\n"
-        "import evoseek.training.given\n"
+        "import evoseek.assembly.sources\n"
         "heavy = ('torch', 'transformers', 'numpy', 'scipy')\n"
         "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
     )
@@ -147,10 +131,10 @@ def test_answering_a_question_loads_nothing_that_trains(run_ranks, tmp_path):
     LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "Kalo", "Kalo is a city .")])
     (names,) = run_ranks(1, "loaded_by_an_answer", index=str(tmp_path / "index"))["results"]
     loaded = set(names)
-    tables = {"evoseek.learner.settings", "evoseek.loss.settings", "evoseek.credit.advantages"}  # with the settings
+    tables = {"evoseek.learner.settings", "evoseek.loss.settings", "evoseek.credit"}  # with the settings
     training = {f"evoseek.training.{name}" for name in ("trainer", "plan", "update", "loop", "run_state")}
     packages = {name for name in loaded if name.count(".") > 1 and layer_of(name) in ("learner", "loss", "credit")}
-    assert "evoseek.training.context" in loaded
+    assert "evoseek.assembly.context" in loaded
     assert packages <= tables
     assert not training & loaded
     assert not {name for name in loaded if layer_of(name) in ("selfplay", "train", "evaluation")}

@@ -17,10 +17,14 @@ from runpy import run_path
 
 import pytest
 
-from evoseek.corpus.answers import TitleFinder, mine_answers, names, numbers, phrases, split_dates
-from evoseek.corpus.formats import parse_markdown
-from evoseek.corpus.passages import split_document
-from evoseek.corpus.question_rules import (
+from evoseek.documents.formats import parse_markdown
+from evoseek.documents.passages import split_document
+from evoseek.errors import PageError, ToolError
+from evoseek.http.limits import TransientError, seconds_of
+from evoseek.http.server import error_message, json_of, redacted
+from evoseek.questions.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
+from evoseek.questions.answers import TitleFinder, mine_answers, names, numbers, phrases, split_dates
+from evoseek.questions.question_rules import (
     asks_twice,
     depends_on_now,
     is_cut_off,
@@ -28,26 +32,22 @@ from evoseek.corpus.question_rules import (
     is_vague,
     offers_alternatives,
 )
-from evoseek.env.reading import beginning_of, parse_note, segments_of
-from evoseek.env.simulated import parse_documents
-from evoseek.errors import PageError, ToolError
-from evoseek.http.limits import TransientError, seconds_of
-from evoseek.http.server import error_message, json_of, redacted
-from evoseek.policy.chat_template import parse_hermes, parse_json
-from evoseek.policy.encoding import Encoder, harmless
-from evoseek.policy.tags import SEARCH, TagMessages, read_action
-from evoseek.policy.tool_calls import ToolCallRenderer
-from evoseek.reward.answer import f1, guarded_substring_match, normalise
+from evoseek.questions.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
+from evoseek.renderers.chat_template import parse_hermes, parse_json
+from evoseek.renderers.encoding import Encoder, harmless
+from evoseek.renderers.tags import SEARCH, TagMessages, read_action
+from evoseek.renderers.tool_calls import ToolCallRenderer
 from evoseek.reward.format import WebFormatReward, stands_in
 from evoseek.reward.judge import on_one_line, parse_label, parse_verdict, same_family
 from evoseek.search.analyser import Analyser
-from evoseek.search.browse.address import AddressRules, check_url
-from evoseek.search.browse.fetch import blocked_reason
-from evoseek.search.web.providers import PROVIDERS, WebEngine
-from evoseek.selfplay.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.selfplay.filters import supporting_passages
-from evoseek.selfplay.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
+from evoseek.systems.zerosearch.engine import parse_documents
+from evoseek.text.normalization import f1, guarded_substring_match, normalise
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+from evoseek.web.address import AddressRules, check_url
+from evoseek.web.fetch import blocked_reason
+from evoseek.web.providers import PROVIDERS, WebEngine
+from evoseek.web.reading import beginning_of, parse_note, segments_of
 from evoseek.world.grammar import asked_fact, parse, states
 
 LENGTH = 300_000
@@ -76,7 +76,7 @@ def processor_time(seconds):
 
 @cache
 def tokenizer():
-    return run_path(str(Path(__file__).parent / "policy" / "made_tokenizers.py"))["MAKERS"]["qwen"]()
+    return run_path(str(Path(__file__).parent / "doubles" / "made_tokenizers.py"))["MAKERS"]["qwen"]()
 
 
 def trajectory(*turns):

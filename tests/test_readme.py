@@ -16,17 +16,17 @@ import pytest
 import yaml
 from typer.main import get_command
 
+from evoseek.assembly.sources import gather
 from evoseek.cli.main import app
-from evoseek.corpus.demonstrations import load_demonstrations
-from evoseek.corpus.questions import load_questions
+from evoseek.config.recipes import FOLDER, recipes
+from evoseek.config.registry import KINDS
+from evoseek.config.sections import changed, check_effect, check_settings
+from evoseek.config.settings_page import settings_of
+from evoseek.config.settings_tree import read_tree
 from evoseek.errors import EvoseekError
-from evoseek.recipes import FOLDER, recipes
-from evoseek.reference import settings_of
-from evoseek.registry import KINDS
+from evoseek.questions.demonstrations import load_demonstrations
+from evoseek.questions.questions import load_questions
 from evoseek.run import Run
-from evoseek.settings import changed, check_effect, check_settings
-from evoseek.settings_tree import read_tree
-from evoseek.training.given import gather
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

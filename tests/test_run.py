@@ -11,30 +11,30 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from evoseek import trust
+from evoseek.assembly.context import Context, Objects
+from evoseek.assembly.sources import gather, load_settings
 from evoseek.cli.main import app
-from evoseek.corpus.questions import save_questions
+from evoseek.config import trust
+from evoseek.config.registry import KINDS
+from evoseek.config.sections import changeable, lookup
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.loss.base import PolicyLoss
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.registry import KINDS
+from evoseek.questions.questions import save_questions
 from evoseek.report.status import status
 from evoseek.report.view.source import Source
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.limits import Limits
 from evoseek.run import Run
-from evoseek.runs import RunDirectory, changes
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.web.stored import Recording
-from evoseek.settings import changeable, lookup
+from evoseek.storage.runs import RunDirectory, changes
 from evoseek.systems.deepresearcher import DeepResearcher
 from evoseek.systems.dspo import DSPO
-from evoseek.train import seconds_left, train, training_loop
-from evoseek.training.context import Context, Objects
-from evoseek.training.given import gather, load_settings
 from evoseek.training.plan import TrainingContext
+from evoseek.training.train import seconds_left, train, training_loop
 from evoseek.types import Passage, Question, ToolCall
+from evoseek.web.stored import Recording
 
 OPTIONS = {
     "search.top_k": 2,
@@ -91,7 +91,7 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
         asked.append((len(questions), options))
         return type("Nothing", (), {"metrics": lambda self: {}})()
 
-    monkeypatch.setattr("evoseek.train.evaluate", note)
+    monkeypatch.setattr("evoseek.training.train.evaluate", note)
     with training_loop(load_settings(options=places | OPTIONS), RunDirectory(tmp_path), notify=print) as loop:
         pass
     system, rollouts, update = loop.system, loop.system.rollouts, loop.system.update

@@ -17,7 +17,8 @@ from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.credit.advantages import (
+from evoseek.config.registry import KINDS, find
+from evoseek.credit import (
     gae,
     group_advantages,
     leave_one_out_advantages,
@@ -25,24 +26,23 @@ from evoseek.credit.advantages import (
     whiten,
     whitened_advantages,
 )
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.policy.engines.link import Link
-from evoseek.policy.engines.sampler import VLLMSampler
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tags import TagRenderer
+from evoseek.models.load import load_policy
 from evoseek.protocols import RewardFn, Sampler
-from evoseek.registry import KINDS, find
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.reward.judge import parse_verdict
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
+from evoseek.samplers.torch.sampler import TorchSampler
+from evoseek.samplers.vllm.link import Link
+from evoseek.samplers.vllm.sampler import VLLMSampler
 from evoseek.systems.dspo import Signal, group_signal
 from evoseek.training.update import GroupUpdate
 from evoseek.types import (

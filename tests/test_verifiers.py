@@ -8,8 +8,8 @@ import pytest
 from tests.doubles.scripted import ScriptedChat
 
 import evoseek_verifiers
-from evoseek.corpus.questions import save_questions
 from evoseek.errors import ConfigError
+from evoseek.questions.questions import save_questions
 from evoseek.rollout.roller import score
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question, Scored

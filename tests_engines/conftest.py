@@ -16,10 +16,10 @@ import httpx2
 import pytest
 from tests.doubles.loopback import Loopback
 
-from evoseek.corpus.questions import save_questions
-from evoseek.policy.engines.launch import HOST, Model, free_ports, launch
-from evoseek.policy.engines.sampler import VLLMSampler, save_untied
-from evoseek.policy.load import load_policy, save_policy
+from evoseek.models.load import load_policy, save_policy
+from evoseek.questions.questions import save_questions
+from evoseek.samplers.vllm.launch import HOST, Model, free_ports, launch
+from evoseek.samplers.vllm.sampler import VLLMSampler, save_untied
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question
 from evoseek.world.server import Response

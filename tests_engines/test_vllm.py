@@ -11,11 +11,11 @@ import pytest
 from evoseek.errors import EvoseekError, TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_scores
-from evoseek.policy.engines import link
-from evoseek.policy.engines.launch import HOST, free_ports
-from evoseek.policy.load import load_policy
-from evoseek.report.metrics import read_metrics
+from evoseek.models.load import load_policy
 from evoseek.run import Run
+from evoseek.samplers.vllm import link
+from evoseek.samplers.vllm.launch import HOST, free_ports
+from evoseek.storage.metrics import read_metrics
 from evoseek.training.probe import EXACT
 from evoseek.types import TrainingSample
 

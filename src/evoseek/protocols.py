@@ -205,6 +205,25 @@ class PageReader(Protocol):
         ...
 
 
+class WebAccess(Protocol):
+    """The web as a rollout's tools have it."""
+
+    @property
+    def engine(self) -> SearchEngine:
+        """The web's search engine."""
+        ...
+
+    @property
+    def fetcher(self) -> Fetcher:
+        """Fetches pages."""
+        ...
+
+    @property
+    def reader(self) -> PageReader:
+        """Reads pages."""
+        ...
+
+
 class Tool(Protocol):
     """A tool that a policy can call."""
 

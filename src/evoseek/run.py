@@ -15,27 +15,27 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from evoseek.answer import Answered, Answerer, uses_chat_model
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.env.web import Web
+from evoseek.agent.answer import Answered, Answerer, uses_chat_model
+from evoseek.assembly.context import Context, Objects
+from evoseek.assembly.inputs import read_questions
+from evoseek.assembly.model_defaults import apply_model_defaults, follow_endpoint
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import SettingsSources, gather
+from evoseek.config.sections import is_given, with_setting
 from evoseek.errors import ConfigError
-from evoseek.policy.machine import find_machine
+from evoseek.models.machine import find_machine
 from evoseek.protocols import MetricSink, QuestionEngine, SearchEngine, Tool
-from evoseek.report.printable import say
-from evoseek.runs import RunDirectory
-from evoseek.settings import is_given, with_setting
-from evoseek.training.context import Context, Objects
-from evoseek.training.given import SettingsSources, gather
-from evoseek.training.inputs import read_questions
-from evoseek.training.model_defaults import apply_model_defaults, follow_endpoint
-from evoseek.training.settings import TrainingSettings
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.printable import say
 from evoseek.types import Question
+from evoseek.web.web import Web
 
 if TYPE_CHECKING:
+    from evoseek.credit import Credit
+    from evoseek.eval.evaluation import Evaluated
     from evoseek.eval.suite import Suite
-    from evoseek.evaluation import Evaluated
     from evoseek.loss.base import LossFn, LossInputs
-    from evoseek.training.update import Credit
 
 
 class Run:
@@ -95,7 +95,7 @@ class Run:
 
         Raises EvoseekError.
         """
-        from evoseek.train import train_together
+        from evoseek.training.train import train_together
 
         if self.words:
             say(self.console, self.words)
@@ -109,7 +109,7 @@ class Run:
     def cold_start(self) -> bool:
         """Make the cold start that the settings ask for, if it is not made, as `train` does first; the settings then
         name its policy and its questions. False if Ctrl-C ended it early. Raises EvoseekError."""
-        from evoseek.cold_start.phase import cold_start
+        from evoseek.training.cold_start import cold_start
 
         made = cold_start(self.settings, self._writable, console=self.console, learn=self._learn_demonstrations)
         self.settings = made or self.settings
@@ -149,8 +149,8 @@ class Run:
         questions are of; or `kind` says what they are. With a folder `out`, what is missing in it is drawn. Where no
         reward was given, what answers by a baseline or as [answerer] is scored as sentences are. Raises EvoseekError.
         """
+        from evoseek.eval.evaluation import EvaluationRequest, answers_in_sentences, evaluate
         from evoseek.eval.results import OF_SENTENCES
-        from evoseek.evaluation import EvaluationRequest, answers_in_sentences, evaluate
 
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)

@@ -4,10 +4,10 @@ import asyncio
 
 import pytest
 
-from evoseek.demo import make_world
-from evoseek.env.prompts import load_prompts
-from evoseek.selfplay.filters import Rejection
-from evoseek.training.inputs import read_questions
+from evoseek.assembly.inputs import read_questions
+from evoseek.cli.learning_demo import make_world
+from evoseek.questions.outcomes import Rejection
+from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Question
 
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.data.indexing import IndexPlan
+from evoseek.search.indexing import IndexPlan
 
 
 @pytest.mark.parametrize("engine", ["lexical", "hybrid"])

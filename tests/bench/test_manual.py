@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from evoseek.corpus.questions import load_questions
 from evoseek.errors import DataError
+from evoseek.questions.questions import load_questions
 
 BOATS = '''"""Boats and how they float."""
 import os

@@ -2,7 +2,7 @@
 
 import pytest
 
-from evoseek.training.given import load_settings
+from evoseek.assembly.sources import load_settings
 
 
 @pytest.fixture(scope="module")

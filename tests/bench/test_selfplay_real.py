@@ -6,7 +6,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from evoseek.env.environments import passage_task
+from evoseek.rollout.environments import passage_task
 from evoseek.rollout.record import TrajectoryRecord
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Action, Invalid, Passage, Scored, StopReason, ToolCall, ToolResult, Trajectory

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from evoseek.corpus.demonstrations import load_demonstrations
+from evoseek.questions.demonstrations import load_demonstrations
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 

@@ -16,13 +16,13 @@ from hypothesis import strategies as st
 
 from evoseek.chat.endpoint import EndpointChat, text_of
 from evoseek.chat.local import SamplerChat
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, CutReplyError, PolicyError, ReplyError, ToolError
 from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY
-from evoseek.policy.encoding import outside, trusted
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
+from evoseek.models.load import load_policy
+from evoseek.renderers.encoding import outside, trusted
+from evoseek.rollout.prompts import load_prompts
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Message, ToolCall
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parent / "chat_server.py")))

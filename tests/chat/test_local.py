@@ -6,13 +6,13 @@ import pytest
 from tests.doubles.scripted import Asked, ScriptedChat, ScriptedSampler
 
 from evoseek.chat.local import SamplerChat
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import PolicyError, ReplyError, SamplerError, ToolError
-from evoseek.policy.encoding import outside, trusted
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tags import TagRenderer
+from evoseek.models.load import load_policy
+from evoseek.renderers.encoding import outside, trusted
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.judge import parse_verdict
+from evoseek.rollout.prompts import load_prompts
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Message
 
 MESSAGES = [Message("system", "you judge"), Message("user", "the mayor of Kalo")]

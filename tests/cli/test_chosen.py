@@ -7,11 +7,11 @@ import shutil
 import pytest
 from rich.console import Console
 
+from evoseek.assembly.sources import load_settings
 from evoseek.cli.options import with_shared
 from evoseek.cli.settings import chosen_for_model
-from evoseek.policy.source import tiny_policy_dir
-from evoseek.runs import RunDirectory
-from evoseek.training.given import load_settings
+from evoseek.models.source import tiny_policy_dir
+from evoseek.storage.runs import RunDirectory
 
 
 @pytest.fixture

@@ -8,15 +8,15 @@ import pytest
 from rich.console import Console
 from tests.doubles.scripted import ScriptedChat
 
-from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.data import sorting
-from evoseek.data.contamination import find_contamination
-from evoseek.data.mixing import mix_questions
-from evoseek.data.sorting import filter_questions
-from evoseek.env.prompts import load_prompts
+from evoseek.assembly.context import Context
+from evoseek.assembly.sources import load_settings
+from evoseek.curation import sorting
+from evoseek.curation.contamination import find_contamination
+from evoseek.curation.mixing import mix_questions
+from evoseek.curation.sorting import filter_questions
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.training.context import Context
-from evoseek.training.given import load_settings
+from evoseek.questions.questions import load_questions, save_questions
+from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Question
 
 QUESTIONS = [Question(name, f"who is {name} of the long lake near Kalo ?", ("Meri",)) for name in "abcdef"]
@@ -70,7 +70,7 @@ def test_stopped_and_gone_on_with(source, tmp_path, monkeypatch):
     monkeypatch.setattr(sorting, "BATCH", 2)
     chat, out = judged_by(REPLIES), tmp_path / "clean.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr("evoseek.data.batches.stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr("evoseek.curation.batches.stop_on_interrupt", lambda say: stop_after(1))
         done, text = said(filter_questions, about(judge=chat), source, out)
     assert (done, "Stopped after 2 of 6" in text, out.exists()) == (False, True, False)
     assert said(filter_questions, about(judge=chat), source, out)[0]

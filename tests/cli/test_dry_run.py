@@ -7,22 +7,22 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from evoseek.assembly.inputs import inputs_of
+from evoseek.assembly.memory_needs import fit
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.doctor.checks import check_plan
+from evoseek.cli.doctor.context import DoctorContext
 from evoseek.cli.main import app
 from evoseek.cli.train import outline
-from evoseek.corpus.questions import save_questions
-from evoseek.doctor.checks import check_plan
-from evoseek.doctor.context import DoctorContext
+from evoseek.config.recipes import recipes
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
-from evoseek.policy.machine import Machine, cores
-from evoseek.policy.shape import read_config, shape_of
-from evoseek.recipes import recipes
-from evoseek.runs import RunDirectory
+from evoseek.models.machine import Machine, cores
+from evoseek.models.shape import read_config, shape_of
+from evoseek.questions.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
-from evoseek.train import training_loop
-from evoseek.training.given import load_settings
-from evoseek.training.inputs import inputs_of
-from evoseek.training.memory_needs import fit
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.train import training_loop
 from evoseek.types import Passage, Question
 
 
@@ -68,7 +68,7 @@ def test_the_data_type_that_the_machine_would_decide_on_is_shown(words, tmp_path
     (tmp_path / "model" / "config.json").write_text(json.dumps(sizes | {"vocab_size": 49152}))
     words = [str(tmp_path / "model") if word == "tiny" else word for word in words]
     machine = Machine("cpu", 2**36, has_bfloat16=dtype == "bfloat16")
-    monkeypatch.setattr("evoseek.policy.machine.find_machine", lambda _: machine)
+    monkeypatch.setattr("evoseek.models.machine.find_machine", lambda _: machine)
     lines = said([*words, "--dry-run"], monkeypatch)
     assert [line.partition("  #")[0] for line in lines if "dtype" in line][:1] == [f'  policy.dtype = "{dtype}"']
     assert f"Model: {tmp_path / 'model'} ({dtype}, all weights) on cpu" in lines

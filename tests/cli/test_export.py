@@ -18,11 +18,11 @@ from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.load import export_policy, load_policy, save_policy
-from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy, eos_ids
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tags import TagRenderer
+from evoseek.models.load import export_policy, load_policy, save_policy
+from evoseek.models.lora import add_adapter
+from evoseek.models.policy import Policy, eos_ids
+from evoseek.renderers.tags import TagRenderer
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Message, SampleRequest, StopConditions
 from evoseek.world.world import World
 
@@ -198,6 +198,6 @@ def test_a_folder_that_cannot_be_made_is_said(tmp_path: Path, monkeypatch: pytes
     def full(*_: object) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr("evoseek.policy.load.export_policy", full)
+    monkeypatch.setattr("evoseek.models.load.export_policy", full)
     with pytest.raises(ConfigError, match=r"cannot be written \(No space left"):
         export("tiny", tmp_path / "out")

@@ -6,8 +6,8 @@ import pytest
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
-from evoseek.corpus.feedback import Feedback, FeedbackFile
 from evoseek.errors import ConfigError, DataError
+from evoseek.questions.feedback import Feedback, FeedbackFile
 
 WRONG = Feedback("b", "2026-01-02T00:00:00Z", "when?\x1b[2J", None, "wrong", "1900", "page 3")
 

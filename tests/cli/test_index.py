@@ -10,9 +10,9 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
-from evoseek.corpus.read_report import ReadReport
-from evoseek.data.indexing import IndexPlan, build_index, update_index
+from evoseek.documents.read_report import ReadReport
 from evoseek.errors import ConfigError, DataError, SearchIndexError
+from evoseek.search.indexing import IndexPlan, build_index, update_index
 from evoseek.search.lexical import LexicalIndex
 
 SHORT = "日本酒"

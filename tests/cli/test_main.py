@@ -5,9 +5,9 @@ import sys
 import pytest
 import typer
 
+from evoseek.assembly.sources import load_settings
 from evoseek.cli.main import app, main
-from evoseek.registry import KINDS
-from evoseek.training.given import load_settings
+from evoseek.config.registry import KINDS
 
 PROGRAM = """
 import atexit, sys

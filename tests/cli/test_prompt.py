@@ -6,8 +6,8 @@ import shutil
 import pytest
 
 from evoseek.cli.main import main
-from evoseek.env.prompts import load_prompts
-from evoseek.policy.source import tiny_policy_dir
+from evoseek.models.source import tiny_policy_dir
+from evoseek.rollout.prompts import load_prompts
 
 
 @pytest.fixture(scope="module")

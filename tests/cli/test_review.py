@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 
 from evoseek.cli import review as module
 from evoseek.cli.main import app
-from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError
+from evoseek.questions.questions import load_questions
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 

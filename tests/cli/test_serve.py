@@ -11,10 +11,10 @@ import pytest
 
 from evoseek.cli.main import main
 from evoseek.cli.serve import _examples
-from evoseek.corpus.questions import save_questions
+from evoseek.questions.questions import save_questions
 from evoseek.run import Run
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.runs import RunDirectory
 from evoseek.types import Passage, Question
 
 

@@ -4,10 +4,10 @@ import pytest
 
 from evoseek.cli.options import with_shared
 from evoseek.cli.settings import given_settings, training_run, training_settings
+from evoseek.config.sections import changeable, read_settings
 from evoseek.errors import ConfigError, RunError
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.settings import changeable, read_settings
+from evoseek.storage.runs import RunDirectory
 from evoseek.types import Passage
 
 

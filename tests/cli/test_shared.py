@@ -149,7 +149,7 @@ def small(tmp_path, monkeypatch):
     "words", [["search", "pump"], ["serve", "retrieval", "--dry-run"], ["serve", "agent", "--dry-run"]]
 )
 def test_an_index_is_searched_and_served_in_a_project_and_with_project_elsewhere(small, words, monkeypatch):
-    monkeypatch.setattr("evoseek.policy.machine._free_memory", lambda: 2**33)  # a dry run shows it, and it changes
+    monkeypatch.setattr("evoseek.models.machine._free_memory", lambda: 2**33)  # a dry run shows it, and it changes
     done = CliRunner().invoke(app, words)
     assert (done.exception, "pump" in done.stdout or str(small / "index") in done.stdout) == (None, True)
     monkeypatch.chdir("/")

@@ -9,16 +9,16 @@ import pytest
 from tests.doubles.scripted import ScriptedChat
 
 from evoseek.cli.main import main
-from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.env.prompts import load_prompts
-from evoseek.env.simulated import SimulatedEngine, simulator_reply
-from evoseek.policy.encoding import plain
-from evoseek.policy.load import load_policy
-from evoseek.policy.policy import has_adapters
+from evoseek.models.load import load_policy
+from evoseek.models.policy import has_adapters
+from evoseek.questions.questions import load_questions, save_questions
+from evoseek.renderers.encoding import plain
+from evoseek.rollout.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
-from evoseek.simulator import collecting as simulator_collecting
-from evoseek.simulator import labelling as simulator_labelling
-from evoseek.simulator.collecting import load_records
+from evoseek.systems.zerosearch.collecting import load_records
+from evoseek.systems.zerosearch.engine import SimulatedEngine, simulator_reply
+from evoseek.systems.zerosearch.system import collecting as simulator_collecting
+from evoseek.systems.zerosearch.system import labelling as simulator_labelling
 from evoseek.world.world import World, save_world_card
 
 WORLD = World.generate(1, 200, "train")
@@ -98,7 +98,7 @@ def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_p
 
     monkeypatch.setattr(simulator_labelling, "BATCH", 3)
     with monkeypatch.context() as patch:
-        patch.setattr("evoseek.data.batches.stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr("evoseek.curation.batches.stop_on_interrupt", lambda say: stop_after(1))
         status, out, _ = cli("label", searches, labelled, "--world", world)
     assert (status, "Stopped after 3 of" in out) == (130, True)
     assert len(load_records(labelled)) == 3
@@ -128,7 +128,7 @@ def test_a_check_is_printed_and_written(cli, folder, tmp_path, monkeypatch):
 
     chat = ScriptedChat(reply, name="the-simulator")
     engine = SimulatedEngine(chat, load_prompts("default"), max_words=100, seed=0)
-    monkeypatch.setattr("evoseek.training.context.simulated_engine", lambda *_, **__: engine)
+    monkeypatch.setattr("evoseek.systems.zerosearch.engine.simulated_engine", lambda *_, **__: engine)
     output = tmp_path / "check.json"
     more = ("--model", "the-simulator", "--count", "5", "--output", output)
     status, out, _ = cli("check", searches, *more, *TOP_3)
@@ -153,7 +153,7 @@ def test_collecting_is_gone_on_with_and_gives_the_same_file(cli, folder, tmp_pat
     assert status == 0
     out = tmp_path / "stopped.jsonl"
     with monkeypatch.context() as patch:
-        patch.setattr("evoseek.data.batches.stop_on_interrupt", lambda say: stop_after(1))
+        patch.setattr("evoseek.curation.batches.stop_on_interrupt", lambda say: stop_after(1))
         status, stopped, _ = collect(cli, folder, out, "--pages", "2")
     assert (status, "Stopped after 3 of 8 rollouts" in stopped) == (130, True)
     moved = tmp_path / "moved"

@@ -10,9 +10,9 @@ from tests.doubles.learners import learner_of
 from evoseek.learner.checkpoint import Part, save_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import load_policy, save_policy
-from evoseek.runs import RunDirectory
+from evoseek.models.load import load_policy, save_policy
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.runs import RunDirectory
 from evoseek.types import Passage
 
 

@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from evoseek.cli.serve import serve_world
-from evoseek.corpus.questions import load_questions
 from evoseek.errors import ConfigError
+from evoseek.questions.questions import load_questions
 
 CODE = """
 from pathlib import Path

@@ -2,9 +2,9 @@
 
 import pytest
 
-from evoseek.credit.advantages import CriticCredit, credits_with_critic, is_relative, needs_critic
-from evoseek.registry import KINDS, build, find
-from evoseek.training.given import load_settings
+from evoseek.assembly.sources import load_settings
+from evoseek.config.registry import KINDS, build, find
+from evoseek.credit import CriticCredit, credits_with_critic, is_relative, needs_critic
 
 REWARDS, GROUPS = [1.0, 0.0, 0.0, None], ["a", "a", "b", "b"]
 

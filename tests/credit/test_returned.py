@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 
-from evoseek.credit.advantages import advantages_of, estimates_of, gae
+from evoseek.credit import advantages_of, estimates_of, gae
 from evoseek.errors import ToolError, TrainingError
 
 REWARDS = [1.0, 0.0, 0.5]

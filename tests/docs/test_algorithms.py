@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.registry import KINDS
+from evoseek.config.registry import KINDS
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs" / "algorithms.md").read_text()

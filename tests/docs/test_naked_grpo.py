@@ -16,19 +16,19 @@ import pytest
 import torch
 from tests.doubles.learners import learner_of
 
-from evoseek.credit.advantages import group_advantages
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
+from evoseek.credit import group_advantages
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tags import TagRenderer
+from evoseek.models.load import load_policy
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.tools import SearchTool
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.training.rollouts import QuestionRollouts

@@ -24,9 +24,9 @@ from tests.doubles.faults import Fault
 from tests.doubles.loopback import Connection, Loopback, Request
 
 from evoseek.errors import EvoseekError
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
+from evoseek.models.load import load_policy
 from evoseek.protocols import Sampler
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Completion, SampleRequest, StopConditions
 from evoseek.world.server import Response
 

@@ -21,7 +21,7 @@ from evoseek.types import Passage
 WORDS = ("north", "south", "river", "stone", "gold", "seven")
 TAGS = tuple(f"<{slash}{name}>" for name in ("search", "information", "answer") for slash in ("", "/"))
 
-MAKERS = run_path(str(Path(__file__).parents[1] / "policy" / "made_tokenizers.py"))["MAKERS"]
+MAKERS = run_path(str(Path(__file__).parents[1] / "doubles" / "made_tokenizers.py"))["MAKERS"]
 ARCHITECTURES = {
     "tools": (Qwen2ForCausalLM, Qwen2Config, "qwen"),  # a chat template with tool calls
     "tags": (LlamaForCausalLM, LlamaConfig, "base"),  # no chat template

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from evoseek.recipes import FOLDER
-from evoseek.runs import flatten
+from evoseek.config.recipes import FOLDER
+from evoseek.storage.runs import flatten
 
 RECIPES = sorted((FOLDER / "algorithms").glob("*.toml"))
 SETTINGS = {

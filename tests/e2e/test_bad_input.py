@@ -11,9 +11,9 @@ import sys
 import pytest
 
 from evoseek.errors import SamplerError
-from evoseek.policy.sampler import TorchSampler
-from evoseek.report.metrics import JsonlMetrics
-from evoseek.runs import RunDirectory
+from evoseek.samplers.torch.sampler import TorchSampler
+from evoseek.storage.metrics import JsonlMetrics
+from evoseek.storage.runs import RunDirectory
 
 
 def refused(result, *phrases):
@@ -205,7 +205,7 @@ def test_two_processes_on_one_run_directory(setting, tmp_path, cli):
         [
             sys.executable,
             "-c",
-            "import sys; from pathlib import Path; from evoseek.runs import RunDirectory\n"
+            "import sys; from pathlib import Path; from evoseek.storage.runs import RunDirectory\n"
             "with RunDirectory(Path(sys.argv[1])).locked(): print('held', flush=True); sys.stdin.read()",
             str(run),
         ],

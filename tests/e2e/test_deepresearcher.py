@@ -15,14 +15,14 @@ from tests.doubles.scripted import ScriptedSampler
 from tests.doubles.world_site import WorldSite
 from tools.tiny.more_tags import add_tags
 
-from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.sampler import TorchSampler
+from evoseek.models.load import load_policy, save_policy
+from evoseek.questions.questions import load_questions, save_questions
 from evoseek.reward.format import WebFormatReward
 from evoseek.rollout.record import read_trajectories
-from evoseek.search.browse.extract import Extractor
-from evoseek.search.web.providers import CallLimits
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Invalid, Scored, StopReason
+from evoseek.web.extract import Extractor
+from evoseek.web.providers import CallLimits
 from evoseek.world.site import Site
 from evoseek.world.world import World
 
@@ -83,11 +83,11 @@ def served(slow_s=1.0):
 @pytest.fixture
 def train(places, cli, monkeypatch, extractor, tmp_path):
     """`train(url, name, **settings)` trains on the site at an address: status, what was said, the run's directory."""
-    monkeypatch.setattr("evoseek.search.web.calls.Extractor", lambda: extractor)
+    monkeypatch.setattr("evoseek.web.calls.Extractor", lambda: extractor)
 
     def run(url, name="run", timeout_s=1.0, **settings):
         limits = partial(CallLimits, timeout_s=timeout_s, max_wait_s=0.2, pause_s=0.3)
-        monkeypatch.setattr("evoseek.search.web.calls.CallLimits", limits)
+        monkeypatch.setattr("evoseek.web.calls.CallLimits", limits)
         given = {
             "policy.model": places / "policy",
             "policy.prompts": "tiny",

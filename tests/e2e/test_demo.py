@@ -4,8 +4,8 @@ import pytest
 from tools.tiny.model import tiny_config, tiny_model
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek import demo
-from evoseek.policy import load, source
+from evoseek.cli import learning_demo as demo
+from evoseek.models import load, source
 
 pytestmark = pytest.mark.slow
 

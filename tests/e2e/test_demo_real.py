@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.corpus.questions import save_questions
+from evoseek.questions.questions import save_questions
 from evoseek.run import Run
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.world.world import World

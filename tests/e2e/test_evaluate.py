@@ -9,10 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from evoseek.errors import SamplerError
-from evoseek.policy.sampler import TorchSampler
-from evoseek.report.evaluation import metric_name
+from evoseek.eval.tables import metric_name
 from evoseek.report.view.rollouts import rollout_of
 from evoseek.report.view.source import Source
+from evoseek.samplers.torch.sampler import TorchSampler
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "chat" / "chat_server.py")))
 

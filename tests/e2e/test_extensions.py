@@ -12,12 +12,12 @@ from runpy import run_path
 import pytest
 from rich.console import Console
 
-from evoseek.registry import find
-from evoseek.report.metrics import read_metrics
+from evoseek.config.registry import find
+from evoseek.config.trust import VARIABLE
 from evoseek.rollout.record import read_trajectories
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
-from evoseek.trust import VARIABLE
+from evoseek.storage.metrics import read_metrics
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extend.md").read_text()

@@ -22,7 +22,7 @@ POLICY = '''
 """Writes one of four turns, drawn by the trajectory's id, and takes more or less long for it."""
 import asyncio
 
-from evoseek.policy.draw import turn_uniforms
+from evoseek.samplers.torch.draw import turn_uniforms
 from tests.doubles.scripted import ScriptedSampler
 
 TURNS = "<search> north </search>", "<answer> north </answer>", "<answer> gold river </answer>", "gold"

@@ -5,7 +5,7 @@ from statistics import fmean
 
 import pytest
 
-from evoseek.corpus.questions import save_questions
+from evoseek.questions.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 

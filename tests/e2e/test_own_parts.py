@@ -7,19 +7,19 @@ import pytest
 from rich.console import Console
 from tests.doubles.scripted import ScriptedChat
 
-from evoseek.credit.advantages import CriticCredit
-from evoseek.demo import make_world
-from evoseek.env.prompts import load_prompts
-from evoseek.env.simulated import SimulatedEngine
-from evoseek.env.tools import SearchTool
+from evoseek.assembly.context import Context, Objects
+from evoseek.assembly.sources import load_settings
+from evoseek.cli.learning_demo import make_world
+from evoseek.config.registry import find
+from evoseek.credit import CriticCredit
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.registry import find
+from evoseek.rollout.prompts import load_prompts
+from evoseek.rollout.tools import SearchTool
 from evoseek.run import Run
 from evoseek.search.engines import search
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.context import Context, Objects
-from evoseek.training.given import load_settings
+from evoseek.systems.zerosearch.engine import SimulatedEngine
 from evoseek.types import Passage, ToolResult
 
 QUIET = Console(quiet=True)

@@ -7,8 +7,8 @@ import shutil
 
 import pytest
 
-from evoseek.corpus.feedback import Feedback, FeedbackFile
-from evoseek.corpus.questions import load_questions, save_questions
+from evoseek.questions.feedback import Feedback, FeedbackFile
+from evoseek.questions.questions import load_questions, save_questions
 from evoseek.types import Question
 
 

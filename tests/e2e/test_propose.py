@@ -10,12 +10,12 @@ import pytest
 from rich.console import Console
 from tests.doubles.scripted import ScriptedSampler
 
-from evoseek.corpus.questions import load_questions
-from evoseek.data.proposing import propose
-from evoseek.reward.answer import usable_question
+from evoseek.assembly.agent import Agent
+from evoseek.assembly.sources import load_settings
+from evoseek.questions.questions import load_questions
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.agent import Agent
-from evoseek.training.given import load_settings
+from evoseek.selfplay.proposing import propose
+from evoseek.text.normalization import usable_question
 from evoseek.training.plan import TrainingContext
 from evoseek.world.world import World
 
@@ -52,7 +52,7 @@ def world(tmp_path_factory):
 @pytest.fixture(scope="module")
 def documents(tmp_path_factory):
     """An index of this repository's own documents."""
-    from evoseek.data.indexing import IndexPlan, build_index
+    from evoseek.search.indexing import IndexPlan, build_index
 
     root = tmp_path_factory.mktemp("documents")
     (root / "corpus").mkdir()

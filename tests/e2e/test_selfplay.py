@@ -13,23 +13,23 @@ from safetensors.torch import load_file
 from tests.doubles.learners import learner_of
 from tests.search.failing import FailingEngine
 
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.corpus.questions import save_questions
+from evoseek.assembly.context import Objects
+from evoseek.assembly.sources import load_settings
+from evoseek.config.registry import build
 from evoseek.errors import TrainingError
 from evoseek.eval.comparison import bootstrap
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.terms import wrapped
-from evoseek.policy.load import load_policy
-from evoseek.registry import build
-from evoseek.reward.answer import normalise
-from evoseek.reward.proposer import DIFFICULTIES
+from evoseek.models.load import load_policy
+from evoseek.questions.questions import save_questions
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
+from evoseek.selfplay.proposer_reward import DIFFICULTIES
 from evoseek.selfplay.settings import GameSettings
-from evoseek.train import training_loop
-from evoseek.training.context import Objects
-from evoseek.training.given import load_settings
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.normalization import normalise
+from evoseek.training.train import training_loop
 from evoseek.training.update import GroupUpdate
 from evoseek.types import Invalid, Scored, TrajectoryGroup
 from evoseek.world.world import World, save_world_card

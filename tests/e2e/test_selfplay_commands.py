@@ -6,8 +6,8 @@ import pytest
 from rich.console import Console
 from safetensors.torch import load_file
 
-from evoseek.corpus.questions import load_questions, save_questions
-from evoseek.data.indexing import IndexPlan, build_index
+from evoseek.questions.questions import load_questions, save_questions
+from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from evoseek.checkpoints import load_checkpoint
 from evoseek.run import Run
+from evoseek.storage.checkpoints import load_checkpoint
 
 STAGES = """
 [[stages]]

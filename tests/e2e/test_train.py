@@ -7,7 +7,7 @@ import signal
 import pytest
 from safetensors.torch import load_file
 
-from evoseek.corpus.language import is_refusal
+from evoseek.text.language import is_refusal
 
 
 def rows(path):

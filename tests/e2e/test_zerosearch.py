@@ -7,11 +7,11 @@ import pytest
 from tests.doubles.scripted import ScriptedChat
 
 from evoseek.chat.endpoint import EndpointChat
-from evoseek.corpus.questions import save_questions
-from evoseek.env.prompts import load_prompts
-from evoseek.env.simulated import SimulatedEngine, simulator_reply
-from evoseek.policy.encoding import plain
+from evoseek.questions.questions import save_questions
+from evoseek.renderers.encoding import plain
+from evoseek.rollout.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
+from evoseek.systems.zerosearch.engine import SimulatedEngine, simulator_reply
 from evoseek.world.world import World
 
 ASKED = re.compile(r"simulate (useful|noisy) documents : (.*) is (.*) query (.*)", re.DOTALL)
@@ -52,7 +52,7 @@ def test_search_is_learnt_from_a_simulator_and_then_works_on_a_real_index(places
     root, world = places
     chat = ScriptedChat(knows(world, LexicalIndex.build(tmp_path / "known", world.passages())))
     engine = SimulatedEngine(chat, load_prompts("tiny"), max_words=100, seed=0)
-    monkeypatch.setattr("evoseek.training.context.simulated_engine", lambda *_, **__: engine)
+    monkeypatch.setattr("evoseek.systems.zerosearch.engine.simulated_engine", lambda *_, **__: engine)
     settings = {
         "reward.name": "exact_match",
         "credit.name": "group",

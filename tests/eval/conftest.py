@@ -7,17 +7,17 @@ from functools import partial
 import pytest
 from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
-from evoseek.env.prompts import load_prompts
+from evoseek.assembly.agent import Agent
+from evoseek.assembly.sources import gather
+from evoseek.config.registry import find
 from evoseek.errors import ToolError
 from evoseek.eval.attempt import BaselineAnswerer
-from evoseek.policy.encoding import plain
-from evoseek.policy.load import load_policy
-from evoseek.registry import find
+from evoseek.models.load import load_policy
+from evoseek.renderers.encoding import plain
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.settings import SearchSettings
-from evoseek.training.agent import Agent
-from evoseek.training.given import gather
 from evoseek.types import Passage, Question
 
 QUESTION = Question("q", "who leads the capital of Nida ?", ("Meri",))

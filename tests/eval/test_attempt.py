@@ -6,12 +6,12 @@ from functools import partial
 import pytest
 from tests.doubles.scripted import ScriptedChat
 
-from evoseek.env.prompts import load_prompts
+from evoseek.config.registry import KINDS, find
 from evoseek.errors import ConfigError, CutReplyError, ToolError
 from evoseek.eval.attempt import BaselineAnswerer, rollers_of
-from evoseek.policy.encoding import plain
-from evoseek.registry import KINDS, find
+from evoseek.renderers.encoding import plain
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.settings import SearchSettings
 from evoseek.types import Passage, Question, StopReason

@@ -31,8 +31,8 @@ from evoseek.eval.comparison import (
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import OF_SENTENCES
 from evoseek.eval.sample import Sample
-from evoseek.report.evaluation import comparison_grids, sides_grids, terminal
-from evoseek.statistics import score_interval
+from evoseek.eval.statistics import score_interval
+from evoseek.eval.tables import comparison_grids, sides_grids, terminal
 
 
 def test_mcnemar_by_hand():

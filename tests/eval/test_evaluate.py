@@ -6,16 +6,16 @@ import pytest
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate, examining
-from evoseek.policy.tags import TagRenderer
+from evoseek.eval.statistics import wilson_interval
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
-from evoseek.statistics import wilson_interval
 from evoseek.types import Question, Scored
 
 TOKENIZER = tiny_tokenizer()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from evoseek.eval.results import Answer, Point, Results, RiskCoverage, pass_at_k
 from evoseek.eval.sample import Sample
-from evoseek.statistics import score_interval, wilson_interval
+from evoseek.eval.statistics import score_interval, wilson_interval
 
 
 def sample(question, number, value, *, invalid=None, **more):

@@ -11,10 +11,8 @@ from pydantic import TypeAdapter
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.corpus.resumable_jsonl import made_by
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
+from evoseek.agent.certainty import certainty_of
+from evoseek.agent.support import by_words
 from evoseek.errors import SamplerError, ToolError
 from evoseek.eval.evaluate import examining
 from evoseek.eval.results import Results, value_of
@@ -25,12 +23,14 @@ from evoseek.eval.sample import (
     draw_missing,
     merged,
 )
-from evoseek.eval.support import by_words
-from evoseek.policy.tags import TagRenderer
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
-from evoseek.rollout.certainty import certainty_of
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.tools import SearchTool
+from evoseek.storage.jsonl import made_by
 from evoseek.types import Passage, Question
 
 TOKENIZER = tiny_tokenizer()

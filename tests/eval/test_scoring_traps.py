@@ -13,13 +13,13 @@ import pytest
 from tests.doubles.scripted import ScriptedSampler
 from transformers import PreTrainedTokenizerBase
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
 from evoseek.eval.results import Results
 from evoseek.eval.sample import Sample, draw
-from evoseek.policy.tags import TagRenderer
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
 from evoseek.types import Question
 

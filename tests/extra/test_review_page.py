@@ -7,7 +7,7 @@ from runpy import run_path
 
 import pytest
 
-from evoseek.corpus.feedback import FeedbackFile
+from evoseek.questions.feedback import FeedbackFile
 from evoseek.types import Question
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright")
@@ -272,7 +272,7 @@ def test_judging_on_a_narrow_dark_screen_and_what_the_server_refuses(serving, op
         page.get_by_role("button", name="Send").click()
         expect(page.get_by_label("The right answer")).to_be_focused()
         assert file.read() == []
-        monkeypatch.setattr("evoseek.corpus.feedback.MAX_LINES", 0)
+        monkeypatch.setattr("evoseek.questions.feedback.MAX_LINES", 0)
         page.get_by_role("button", name="Wrong").click()
         expect(page.locator(".judge + .note")).to_contain_text("The verdict was not kept")
 

@@ -15,13 +15,13 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.files import file_digest
+from evoseek.assembly.context import Context
+from evoseek.assembly.sources import load_settings
 from evoseek.learner.batch import make_batch
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.policy.sampler import TorchSampler
-from evoseek.training.context import Context
-from evoseek.training.given import load_settings
+from evoseek.samplers.torch.sampler import TorchSampler
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.files import file_digest
 from evoseek.training.update import scored_samples
 from evoseek.types import Question
 

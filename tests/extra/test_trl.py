@@ -28,12 +28,12 @@ from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from evoseek.credit.advantages import group_advantages
+from evoseek.credit import group_advantages
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.terms import WithTerms
-from evoseek.policy.load import Policy, load_policy, save_policy
+from evoseek.models.load import Policy, load_policy, save_policy
 from evoseek.types import TrainingSample
 
 trl = pytest.importorskip("trl", exc_type=ImportError)

@@ -43,8 +43,8 @@ from evoseek.learner.sharding import copy_weights, full_state_dict, read_weights
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.policy.deferred_weights import load_deferred
-from evoseek.policy.load import load_policy
+from evoseek.models.deferred_weights import load_deferred
+from evoseek.models.load import load_policy
 from evoseek.types import TrainingSample
 
 SECONDS = 300  # until a scenario counts as hanging

@@ -16,12 +16,12 @@ from safetensors.torch import load_file
 from tests.doubles.learners import learner_of
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from evoseek.checkpoints import latest_checkpoint, load_checkpoint
 from evoseek.errors import CheckpointError, TrainingError, UnreadableFileError
 from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
+from evoseek.storage.checkpoints import latest_checkpoint, load_checkpoint
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]
@@ -219,7 +219,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_neither_called_damaged_nor_pass
     def refuse(path: Path) -> str:
         raise OSError(error, os.strerror(error), str(path))
 
-    monkeypatch.setattr("evoseek.checkpoints.file_digest", refuse)
+    monkeypatch.setattr("evoseek.storage.checkpoints.file_digest", refuse)
     with pytest.raises(UnreadableFileError, match=r"step-000002 cannot be read: .*Nothing was changed"):
         latest_checkpoint(tmp_path)
 

@@ -13,7 +13,6 @@ from tests.doubles.learners import learner_of
 from tools.tiny.muon import MuonAdamW
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
-from evoseek.checkpoints import latest_checkpoint
 from evoseek.errors import TrainingError
 from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner, OptimizerFactory
@@ -21,6 +20,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.optim import adamw, joined, split
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
+from evoseek.storage.checkpoints import latest_checkpoint
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]

@@ -14,8 +14,8 @@ from evoseek.learner.batch import MicroBatch
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.logprobs import LogprobModel, ValueModel
 from evoseek.learner.reference import score, with_scores
-from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy, base_of
+from evoseek.models.lora import add_adapter
+from evoseek.models.policy import Policy, base_of
 from evoseek.types import TrainingSample
 
 Make = Callable[..., list[TrainingSample]]

@@ -9,7 +9,7 @@ import torch
 from safetensors.torch import load_file
 from transformers import CohereForCausalLM, Qwen2ForCausalLM
 
-from evoseek.policy.load import load_policy
+from evoseek.models.load import load_policy
 
 RunRanks = Callable[..., dict]
 

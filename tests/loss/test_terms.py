@@ -11,13 +11,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.doubles.losses import count_totals
 
+from evoseek.assembly.sources import load_settings
+from evoseek.config.registry import build
 from evoseek.errors import TrainingError
 from evoseek.loss.base import LossInputs, aggregate_tokens
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms, importance_weights, kl_k3, wrapped
-from evoseek.registry import build
-from evoseek.training.given import load_settings
 from evoseek.types import TrainingSample
 
 # Ratios of three tokens and one off the mask; of two tokens and two off the mask.

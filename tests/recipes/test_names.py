@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.assembly.sources import load_settings
+from evoseek.config.recipes import FOLDER, find_config, find_recipe, recipes
 from evoseek.errors import ConfigError
-from evoseek.recipes import FOLDER, find_config, find_recipe, recipes
-from evoseek.training.given import load_settings
 
 
 def test_a_recipe_is_named_by_its_system_and_file():

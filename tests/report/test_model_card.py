@@ -3,9 +3,8 @@
 import json
 from pathlib import Path
 
-from evoseek.checkpoints import FORMAT, STATE
-from evoseek.files import json_digest
 from evoseek.report.model_card import ExamplePrompt, model_card
+from evoseek.storage.files import json_digest
 from evoseek.types import StopConditions
 
 INPUTS = {"search.index": {"path": "index", "sha256": "ab12"}}
@@ -55,16 +54,6 @@ def test_the_card_says_how_the_policy_is_used(tmp_path: Path) -> None:
     assert "in the tool-call format" in card
     assert "stop_strings" not in card
     assert "## Use" not in model_card(str(run(tmp_path)), step=9)
-
-
-def test_what_was_measured_with_weights_that_were_taken_back_is_not_the_score(tmp_path: Path) -> None:
-    """After step 10 the weights were again those of step 4: the score of step 0 is the last that holds."""
-    folder = run(tmp_path) / "checkpoints" / "step-000010"
-    folder.mkdir(parents=True)
-    body = {"format": FORMAT, "step": 10, "position": {"rollbacks": [{"step": 10, "to": 4}]}, "learners": {}}
-    (folder / STATE).write_text(json.dumps({"body": body | {"files": {}}, "sha256": json_digest(body | {"files": {}})}))
-    assert "Measured by the run at step 0" in model_card(str(tmp_path), step=10)
-    assert "Measured by the run at step 10" in model_card(str(tmp_path), step=11)
 
 
 def test_scores_of_an_evaluation_come_first(tmp_path: Path) -> None:

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
-from evoseek.reward.answer import normalise
 from evoseek.reward.format import (
     FormatScore,
     WebFormatReward,
@@ -17,6 +16,7 @@ from evoseek.reward.format import (
     stands_in,
     stated,
 )
+from evoseek.text.normalization import normalise
 from evoseek.types import Action, Passage, ProposerTask, Question, Scored, StopReason, ToolCall, ToolResult, Trajectory
 
 SOURCE = Passage("kalo#0", "kalo", "Kalo", "Kalo's mayor is Meri. Kalo is a city of C miners by the Long Blue Lake.")

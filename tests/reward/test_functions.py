@@ -4,9 +4,9 @@ from dataclasses import replace
 import pytest
 
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.reward.answer import METRICS
 from evoseek.reward.format import WebFormatReward
 from evoseek.reward.functions import AnswerReward, FanOutReward, NamedReward, fan_out, lowest_of
+from evoseek.text.normalization import METRICS
 from evoseek.types import Action, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
 

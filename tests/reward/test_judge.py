@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.doubles.scripted import ScriptedChat
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
-from evoseek.policy.encoding import plain
-from evoseek.policy.tags import TagRenderer
+from evoseek.renderers.encoding import plain
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.judge import FORM, Judge, same_family
+from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Action, Invalid, Message, Outcome, Question, Scored, Segment, StopReason, Trajectory
 
 QUESTION = Question("q1", "Who wrote Dune?", ("Frank Herbert", "Herbert"))

@@ -8,12 +8,12 @@ from runpy import run_path
 import pytest
 from tests.doubles.scripted import ScriptedSampler
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import ToolError
-from evoseek.policy.tags import TagRenderer
-from evoseek.policy.tool_calls import ToolCallRenderer
+from evoseek.renderers.tags import TagRenderer
+from evoseek.renderers.tool_calls import ToolCallRenderer
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.run import run_trajectory
 from evoseek.types import Passage, Question, ToolResult
 
@@ -21,7 +21,7 @@ from evoseek.types import Passage, Question, ToolResult
 @pytest.fixture(scope="session")
 def made():
     """Makes a tokenizer by its name, once."""
-    makers = run_path(str(Path(__file__).parents[1] / "policy" / "made_tokenizers.py"))["MAKERS"]
+    makers = run_path(str(Path(__file__).parents[1] / "doubles" / "made_tokenizers.py"))["MAKERS"]
     return cache(lambda name: makers[name]())
 
 

@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.policy.encoding import outside, plain, split_trusted, trusted
+from evoseek.renderers.encoding import outside, plain, split_trusted, trusted
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Action, Passage, Question, ToolCall, ToolResult
 
 

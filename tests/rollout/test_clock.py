@@ -7,13 +7,13 @@ import pytest
 from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.errors import ConfigError
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tags import TagRenderer
+from evoseek.models.load import load_policy
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.limits import Clock, Limits
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Completion, Invalid, Question, SampleRequest, Scored, StopConditions, StopReason
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))

@@ -6,11 +6,11 @@ import pytest
 from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
 from evoseek.chat.local import SamplerChat
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import CutReplyError, PolicyError, ReplyError, ToolError
-from evoseek.policy.encoding import split_trusted
+from evoseek.renderers.encoding import split_trusted
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.run import converse
 from evoseek.types import CountedText, Question, StopReason, ToolCall
 

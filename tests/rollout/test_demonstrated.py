@@ -5,11 +5,11 @@ import asyncio
 import pytest
 from tests.doubles.scripted import ScriptedSampler
 
-from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
-from evoseek.env.environments import PassageProposerEnv, passage_task
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import ConfigError, ToolError
+from evoseek.questions.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
+from evoseek.rollout.environments import PassageProposerEnv, passage_task
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import run_trajectory
 from evoseek.training.demonstrations import Roles, demonstration_of, play

@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import failed_if_nothing_found, nothing_found, searches
+from evoseek.rollout.tools import SearchTool
 from evoseek.types import (
     Invalid,
     Passage,

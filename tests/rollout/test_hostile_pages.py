@@ -13,15 +13,15 @@ from collections import Counter
 import pytest
 from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.reading import PageBeginning, ReadingAgent
-from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
-from evoseek.policy.encoding import Encoder, split_trusted
-from evoseek.policy.tool_calls import make_renderer
+from evoseek.renderers.encoding import Encoder, split_trusted
+from evoseek.renderers.tool_calls import make_renderer
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.run import run_trajectory
 from evoseek.types import Page, Passage, Question, StopReason, ToolCall
+from evoseek.web.reading import PageBeginning, ReadingAgent
+from evoseek.web.tools import BrowseTool, WebRollouts, WebSearchTool
 
 QUESTION, URL, EVIL = (
     Question("q", "who is the mayor of Kalo ?", ("Meri",)),

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 from tests.doubles.scripted import ScriptedChat
 
-from evoseek.env.environments import HistoryEnv, SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.policy.encoding import plain
+from evoseek.renderers.encoding import plain
+from evoseek.rollout.environments import HistoryEnv, SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.run import converse
 from evoseek.types import Action, Message, Question, ToolResult

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.corpus.scripts import UNSPACED, script
 from evoseek.search.analyser import MAX_TOKEN_CHARACTERS, Analyser
+from evoseek.text.scripts import UNSPACED, script
 
 
 @pytest.mark.parametrize(

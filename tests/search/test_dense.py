@@ -12,15 +12,15 @@ import numpy as np
 import pytest
 from tests.search.spelling import LetterEncoder
 
+from evoseek.config.registry import build
+from evoseek.config.trust import VARIABLE
 from evoseek.errors import ConfigError, SearchIndexError
-from evoseek.registry import build
 from evoseek.search.dense import Dense, DenseIndex
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.search.manifest import Manifest
 from evoseek.search.opening import open_built
 from evoseek.search.settings import SearchSettings
 from evoseek.search.vectors import CHUNK, MadeVectors
-from evoseek.trust import VARIABLE
 from evoseek.types import Passage
 
 TEXTS = {"1": "aaab", "2": "bbbb", "3": "ccdd", "4": "abcd"}

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from evoseek.data.indexing import FaissFile, IndexPlan, build_index
 from evoseek.errors import ConfigError, DataError
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Vectors, make_encoder
+from evoseek.search.indexing import FaissFile, IndexPlan, build_index
 
 TEXTS = ["Kalo is a city by the sea.", "Meri is its mayor.", "Supa is a river.", "A mill stands at the Supa."]
 

@@ -20,11 +20,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError, RunError, RunLockedError, SearchIndexError
-from evoseek.files import json_digest
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.search import manifest as manifest_module
 from evoseek.search.analyser import Analyser
 from evoseek.search.lexical import MAX_QUERY_TERMS, LexicalIndex, to_stored
+from evoseek.storage.files import json_digest
 from evoseek.types import Passage
 
 FIXTURES = Path(__file__).parents[1] / "fixtures"

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.assembly.sources import load_settings
 from evoseek.cli.settings import check_searched
 from evoseek.errors import ConfigError, SearchIndexError
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex, open_built
 from evoseek.search.settings import IndexSettings
-from evoseek.training.given import load_settings
 from evoseek.types import Passage
 
 

@@ -9,17 +9,17 @@ import pytest
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, SolverEnv
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import SamplerError, ToolError
-from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Environment
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
-from evoseek.reward.proposer import ProposerReward
+from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay
 from evoseek.selfplay.filters import RuleFilter
+from evoseek.selfplay.proposer_reward import ProposerReward
 from evoseek.selfplay.verify import Verifier
 from evoseek.types import Completion, Passage, SampleRequest, ToolCall, ToolResult
 

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.systems.zerosearch import noise_probability
+from evoseek.systems.zerosearch.system import noise_probability
 
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "noise_curriculum.json").read_text())["cases"]
 

@@ -7,13 +7,14 @@ from dataclasses import replace
 import pytest
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.credit.advantages import group_advantages, raw_advantages
-from evoseek.env.environments import passage_task
+from evoseek.credit import group_advantages, raw_advantages
 from evoseek.errors import DataError
-from evoseek.reward.proposer import DIFFICULTIES, ProposerReward
+from evoseek.questions.outcomes import Rejection
+from evoseek.rollout.environments import passage_task
 from evoseek.rollout.record import TrajectoryRecord, row_of
 from evoseek.selfplay.episode import SelfPlay, Stages, relabel
-from evoseek.selfplay.filters import Rejection, supporting_passages
+from evoseek.selfplay.filters import supporting_passages
+from evoseek.selfplay.proposer_reward import DIFFICULTIES, ProposerReward
 from evoseek.selfplay.tasks import proposal_groups, solver_groups
 from evoseek.training.update import scored_samples
 from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason

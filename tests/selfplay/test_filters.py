@@ -2,9 +2,10 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.reward.answer import normalise
-from evoseek.selfplay.filters import Rejection, RuleFilter, proposed_question
-from evoseek.training.inputs import ReviewedQuestions
+from evoseek.assembly.inputs import ReviewedQuestions
+from evoseek.questions.outcomes import Rejection
+from evoseek.selfplay.filters import RuleFilter, proposed_question
+from evoseek.text.normalization import normalise
 from evoseek.types import Action, Passage, ProposerTask, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 QUESTION = "who is the mayor of Kalo ?"

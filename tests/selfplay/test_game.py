@@ -9,28 +9,28 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.checkpoints import latest_checkpoint
-from evoseek.corpus.questions import save_questions
-from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv
+from evoseek.assembly.context import Objects
+from evoseek.assembly.inputs import ReviewedQuestions
+from evoseek.assembly.sources import load_settings
+from evoseek.config.sections import lookup
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.loss.base import PolicyLoss
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms
-from evoseek.policy.encoding import plain
+from evoseek.questions.questions import save_questions
+from evoseek.renderers.encoding import plain
+from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.rollout.limits import Limits
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
 from evoseek.selfplay.game import load_players
 from evoseek.selfplay.tasks import answer_tasks, sample_passages
-from evoseek.settings import lookup
+from evoseek.storage.checkpoints import latest_checkpoint
+from evoseek.storage.runs import RunDirectory
 from evoseek.systems.dr_zero import DrZero
-from evoseek.train import training_loop
-from evoseek.training.context import Objects
-from evoseek.training.given import load_settings
-from evoseek.training.inputs import ReviewedQuestions
 from evoseek.training.plan import TrainingContext
+from evoseek.training.train import training_loop
 from evoseek.types import (
     Invalid,
     Passage,
@@ -378,10 +378,10 @@ def test_importance_weights_are_on_the_losses_of_both_roles(places, tmp_path, sy
 def test_restored_samplers_have_the_versions_of_their_own_last_phases(places, tmp_path, monkeypatch):
     """Three steps of proposing, one of writing, four of solving: after step 13 the proposer is of step 11."""
     options = places | OPTIONS | DR_ZERO
-    monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_: 13)
+    monkeypatch.setattr("evoseek.training.train.RunState.resume", lambda *_: 13)
     play = loop_of("dr-zero", tmp_path / "run", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (11, 13)
-    monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_: 10)
+    monkeypatch.setattr("evoseek.training.train.RunState.resume", lambda *_: 10)
     play = loop_of("dr-zero", tmp_path / "again", options).system.play
     assert (play.proposer.sampler.policy_version, play.solver.sampler.policy_version) == (10, 8)
     frozen = loop_of("dr-zero", tmp_path / "frozen", options | {"proposer.frozen_after": 0}).system.play
@@ -395,7 +395,7 @@ def test_a_sampler_is_restored_with_the_weights_that_a_proposer_stopped_at(place
     options = places | OPTIONS | DR_ZERO | more
     found = {}
     for step in (2, 8, 9, 20):
-        monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_, step=step: step)
+        monkeypatch.setattr("evoseek.training.train.RunState.resume", lambda *_, step=step: step)
         system = loop_of("dr-zero", tmp_path / str(step), options).system
         assert system.frozen_after == 1
         found[step] = system.play.proposer.sampler.policy_version
@@ -433,7 +433,7 @@ def test_one_policy_is_published_and_restored_with_the_last_step_of_either_phase
     """Three steps of proposing, one of writing, four of solving."""
     found = {}
     for step in (0, 2, 4, 6, 8, 10, 12):
-        monkeypatch.setattr("evoseek.train.RunState.resume", lambda *_, step=step: step)
+        monkeypatch.setattr("evoseek.training.train.RunState.resume", lambda *_, step=step: step)
         system = loop_of("dr-zero", tmp_path / str(step), one_policy).system
         found[step] = system.play.proposer.sampler.policy_version
     assert found == {0: 0, 2: 2, 4: 3, 6: 6, 8: 8, 10: 10, 12: 11}
@@ -496,7 +496,7 @@ def test_dr_zero_is_examined_before_while_the_solver_learns_and_at_the_end_of_th
         asked.append((len(questions), roller.temperature))
         return type("Nothing", (), {"metrics": lambda self: {"eval/reward": 1.0}})()
 
-    monkeypatch.setattr("evoseek.train.evaluate", note)
+    monkeypatch.setattr("evoseek.training.train.evaluate", note)
     assert [step for step in range(17) if asyncio.run(dr_zero.evaluate(step))] == [0, 6, 8, 14, 16]
     assert set(asked) == {(2, 0.25)}
     assert dr_zero.evaluate_every == 1

@@ -3,8 +3,8 @@ import json
 import pytest
 
 from evoseek.errors import ConfigError
-from evoseek.runs import RunDirectory
 from evoseek.selfplay.question_log import held_out_questions
+from evoseek.storage.runs import RunDirectory
 
 
 def written(path, questions, rollouts):

@@ -6,10 +6,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import METRICS, normalise
 from evoseek.reward.functions import AnswerReward, RewardSettings
 from evoseek.reward.shaping import ShapedReward
 from evoseek.selfplay.episode import majority_answer, relabel
+from evoseek.text.normalization import METRICS, normalise
 from evoseek.types import Invalid, Outcome, Question, Scored, StopReason, Trajectory, TrajectoryGroup
 
 DOWN = Invalid(StopReason.TOOL_FAILED, "down")

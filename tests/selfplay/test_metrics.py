@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.selfplay.filters import Rejection
+from evoseek.questions.outcomes import Rejection
 from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.types import (
     Episode,

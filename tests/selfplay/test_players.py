@@ -9,13 +9,13 @@ from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from evoseek.assembly.sources import load_settings
 from evoseek.errors import ConfigError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.policy import Policy
+from evoseek.models.load import load_policy, save_policy
+from evoseek.models.policy import Policy
 from evoseek.selfplay.game import load_players
-from evoseek.training.given import load_settings
 from evoseek.types import TrainingSample
 
 pytest.importorskip("peft")

@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.credit.advantages import group_advantages
-from evoseek.env.environments import passage_task
+from evoseek.credit import group_advantages
 from evoseek.errors import ConfigError
+from evoseek.rollout.environments import passage_task
 from evoseek.selfplay.tasks import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.training.update import GroupUpdate
 from evoseek.types import (

@@ -2,10 +2,10 @@ import json
 
 import pytest
 
-from evoseek.corpus.questions import load_questions
 from evoseek.errors import DataError, RunError
-from evoseek.runs import RunDirectory
+from evoseek.questions.questions import load_questions
 from evoseek.selfplay.question_log import QuestionLog, trained_on
+from evoseek.storage.runs import RunDirectory
 from evoseek.types import Question
 
 

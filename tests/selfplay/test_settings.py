@@ -5,11 +5,11 @@ from typing import get_args
 
 import pytest
 
+from evoseek.assembly.sources import load_settings
+from evoseek.config.sections import check_settings
 from evoseek.errors import ConfigError
-from evoseek.reward.proposer import DIFFICULTIES
+from evoseek.selfplay.proposer_reward import DIFFICULTIES
 from evoseek.selfplay.settings import ProposerSettings
-from evoseek.settings import check_settings
-from evoseek.training.given import load_settings
 
 ALONE = {"proposer.credit.name": "group"}
 

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.env.environments import ReaderEnv
-from evoseek.env.prompts import load_prompts
 from evoseek.errors import SamplerError, ToolError
-from evoseek.policy.tags import TagRenderer
+from evoseek.questions.outcomes import Rejection
+from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
+from evoseek.rollout.environments import ReaderEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
-from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.verify import Verification, Verifier
 from evoseek.types import Invalid, Passage, Question, SampleRequest, Scored, StopReason, Trajectory
 

@@ -9,14 +9,14 @@ from types import SimpleNamespace
 import pytest
 from tests.doubles.scripted import ScriptedSampler
 
-from evoseek.answer import Answerer
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
-from evoseek.eval.support import by_words
-from evoseek.policy.tags import TagRenderer
+from evoseek.agent.answer import Answerer
+from evoseek.agent.support import by_words
+from evoseek.renderers.tags import TagRenderer
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.tools import SearchTool
 from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.agent import AgentServer, AgentServerLimits
 from evoseek.serve.connection import StoppableServer

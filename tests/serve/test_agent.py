@@ -14,9 +14,9 @@ import pytest
 from rich.console import Console
 from tests.doubles.scripted import ScriptedChat
 
-from evoseek.data.indexing import IndexPlan, build_index
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import ChatRoller
+from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin, files_of
 from evoseek.serve.agent import AgentServerLimits

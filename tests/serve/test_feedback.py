@@ -6,8 +6,8 @@ from concurrent.futures import ThreadPoolExecutor
 import httpx2
 import pytest
 
-from evoseek.corpus import feedback as module
-from evoseek.corpus.feedback import FeedbackFile
+from evoseek.questions import feedback as module
+from evoseek.questions.feedback import FeedbackFile
 
 WHO = "who is the mayor of Kalo?"
 

@@ -12,7 +12,7 @@ from mcp import Client, StdioServerParameters
 from rich.console import Console
 from tests.serve.test_agent import until
 
-from evoseek.data.indexing import IndexPlan, build_index
+from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.mcp import Library, mcp_server
 from evoseek.types import Passage

@@ -15,8 +15,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from evoseek.config.registry import build
 from evoseek.errors import ConfigError, SearchIndexError, ToolError
-from evoseek.registry import build
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import open_built
 from evoseek.search.remote import RemoteEngine, RemoteSettings

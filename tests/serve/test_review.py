@@ -9,8 +9,8 @@ import httpx2
 import pytest
 
 from evoseek.cli.review import _BACK, _KEYS, _QUIT
-from evoseek.corpus.questions import load_questions
-from evoseek.data.reviewing import Review
+from evoseek.curation.reviewing import Review
+from evoseek.questions.questions import load_questions
 from evoseek.serve.review import ReviewServer
 from evoseek.types import Question
 

@@ -11,10 +11,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.env.environments import passage_task
 from evoseek.errors import TrainingError
+from evoseek.questions.outcomes import Rejection
+from evoseek.rollout.environments import passage_task
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
-from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.tasks import TaskSource
 from evoseek.systems.dr_zero import DrZero, PhaseSettings, ScheduledStep, best_questions

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from evoseek.credit.advantages import group_advantages
+from evoseek.credit import group_advantages
 from evoseek.reward.functions import RewardSettings
 from evoseek.reward.shaping import ShapedReward
 from evoseek.systems.dspo import DSPO, Signal, filter_metrics, group_signal

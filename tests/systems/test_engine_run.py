@@ -3,15 +3,15 @@
 import pytest
 from tests.doubles.engines import Failure, ScriptedVLLM
 
-from evoseek.corpus.questions import save_questions
+from evoseek.assembly.sources import load_settings
+from evoseek.config.recipes import recipes
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.policy.load import load_policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.recipes import recipes
-from evoseek.report.metrics import read_metrics
+from evoseek.models.load import load_policy
+from evoseek.questions.questions import save_questions
 from evoseek.run import Run
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.search.lexical import LexicalIndex
-from evoseek.training.given import load_settings
+from evoseek.storage.metrics import read_metrics
 from evoseek.training.probe import QUESTIONS
 from evoseek.types import Passage, Question
 from evoseek.world.world import World

@@ -11,14 +11,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.env.environments import answer_task
-from evoseek.registry import KINDS, find
+from evoseek.assembly.settings import QuestionSettings
+from evoseek.config.registry import KINDS, find
+from evoseek.rollout.environments import answer_task
 from evoseek.selfplay.tasks import SearchChain, TaskSource
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.systems.sft import SFT
 from evoseek.systems.ssp import SSP
 from evoseek.training.question_order import QuestionOrder, chosen
-from evoseek.training.settings import QuestionSettings
 from evoseek.types import Question, TrainingSample
 
 QUESTIONS = [Question(f"q{n}", "?", ("a",), {"hops": 1 + n % 3}) for n in range(30)]

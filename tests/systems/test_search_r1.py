@@ -11,20 +11,20 @@ from pydantic import TypeAdapter
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.corpus.questions import save_questions
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
+from evoseek.assembly.sources import load_settings
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.distributed import Ranks
-from evoseek.runs import RunDirectory
+from evoseek.questions.questions import save_questions
+from evoseek.rollout.environments import SolverEnv
+from evoseek.rollout.prompts import load_prompts
+from evoseek.rollout.tools import SearchTool
 from evoseek.search.lexical import LexicalIndex
 from evoseek.selfplay.episode import relabel
+from evoseek.storage.runs import RunDirectory
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.train import training_loop
-from evoseek.training.given import load_settings
 from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollouts import Ahead
+from evoseek.training.train import training_loop
 from evoseek.types import Invalid, Passage, Scored, TrajectoryGroup
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}

@@ -6,14 +6,14 @@ from dataclasses import replace
 
 import pytest
 
+from evoseek.assembly.context import Objects
+from evoseek.assembly.model_defaults import apply_model_defaults, learning_rate
+from evoseek.assembly.sources import load_settings
 from evoseek.errors import ConfigError
-from evoseek.policy.machine import Machine
-from evoseek.policy.source import tiny_policy_dir
-from evoseek.runs import RunDirectory
+from evoseek.models.machine import Machine
+from evoseek.models.source import tiny_policy_dir
+from evoseek.storage.runs import RunDirectory
 from evoseek.systems.sft import SFT
-from evoseek.training.context import Objects
-from evoseek.training.given import load_settings
-from evoseek.training.model_defaults import apply_model_defaults, learning_rate
 from evoseek.training.plan import TrainingContext
 from evoseek.training.stages import check_run
 from evoseek.types import Passage, TrainingSample

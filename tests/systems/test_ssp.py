@@ -5,9 +5,9 @@ from dataclasses import replace
 
 import pytest
 
-from evoseek.env.environments import answer_task
+from evoseek.questions.outcomes import Rejection
+from evoseek.rollout.environments import answer_task
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
-from evoseek.selfplay.filters import Rejection
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.tasks import SearchChain, TaskSource
 from evoseek.systems.ssp import SSP

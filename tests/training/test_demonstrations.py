@@ -8,19 +8,20 @@ import pytest
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.corpus.demonstrations import (
+from evoseek.assembly.inputs import ReviewedQuestions
+from evoseek.errors import DataError
+from evoseek.questions.demonstrations import (
     DemonstratedTurn,
     Demonstration,
     ProposerDemonstration,
     demonstration_row,
 )
-from evoseek.env.environments import PassageProposerEnv, SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
-from evoseek.errors import DataError
-from evoseek.policy.tags import TagRenderer
+from evoseek.renderers.tags import TagRenderer
+from evoseek.rollout.environments import PassageProposerEnv, SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.tools import SearchTool
 from evoseek.training.demonstrations import (
     Played,
     Roles,
@@ -31,7 +32,6 @@ from evoseek.training.demonstrations import (
     summary,
     without,
 )
-from evoseek.training.inputs import ReviewedQuestions
 from evoseek.types import Passage, Question
 
 TOKENIZER = tiny_tokenizer()

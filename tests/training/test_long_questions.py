@@ -15,18 +15,18 @@ from rich.console import Console
 from tools.tiny.tokenizer import tiny_tokenizer
 
 import evoseek
-from evoseek.corpus.questions import save_questions
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
+from evoseek.assembly.sources import load_settings
+from evoseek.config.sections import changeable, each_setting
 from evoseek.errors import ConfigError
-from evoseek.policy.tags import TagRenderer
+from evoseek.questions.questions import save_questions
+from evoseek.renderers.tags import TagRenderer
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller, askable
-from evoseek.runs import RunDirectory
 from evoseek.search.lexical import LexicalIndex
-from evoseek.settings import changeable, each_setting
-from evoseek.train import train, training_loop
-from evoseek.training.given import load_settings
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.train import train, training_loop
 from evoseek.types import Passage, Question
 
 LONG = "what is kalo ? " * 500

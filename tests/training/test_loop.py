@@ -3,13 +3,13 @@ from time import perf_counter
 
 import pytest
 
+from evoseek.assembly.settings import StageSettings
 from evoseek.errors import SamplerError, TrainingError
-from evoseek.train import check_learnt
 from evoseek.training import loop as training
 from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollout_metrics import StepReport, checked_report
-from evoseek.training.settings import StageSettings
 from evoseek.training.stages import Began, Stages
+from evoseek.training.train import check_learnt
 from evoseek.types import Invalid, StopReason
 
 

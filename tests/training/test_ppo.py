@@ -5,7 +5,7 @@ from itertools import compress
 
 import pytest
 
-from evoseek.credit.advantages import CriticCredit
+from evoseek.credit import CriticCredit
 from evoseek.training.update import PPOUpdate
 
 TEXTS = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
@@ -73,12 +73,6 @@ def test_the_critic_learns_alone_at_first(groups_of, recorder, critic):
     metrics = update(recorder, critic, groups, step=2, critic_warmup_steps=1, mini_batches=2)
     assert (len(recorder.batches), len(critic.batches)) == (2, 4)
     assert metrics["loss"] == 0.375
-
-
-def test_a_critic_of_a_rollback_learns_alone_again(groups_of, recorder, critic):
-    """The step's number goes on; the critic is that of the first step."""
-    update(recorder, critic, groups_of(TEXTS), step=16, critic_warmup_steps=10)
-    assert (len(recorder.batches), len(critic.batches)) == (0, 1)
 
 
 def test_failed_rollouts_are_no_part_of_it(groups_of, recorder, critic):

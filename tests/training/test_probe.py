@@ -5,12 +5,12 @@ import asyncio
 import pytest
 import torch
 
+from evoseek.assembly.agent import Agent
+from evoseek.assembly.sources import load_settings
 from evoseek.errors import TrainingError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.reference import with_scores
-from evoseek.policy.load import load_policy
-from evoseek.training.agent import Agent
-from evoseek.training.given import load_settings
+from evoseek.models.load import load_policy
 from evoseek.training.probe import EXACT, QUESTIONS, TOKENS, WeightsProbe
 
 

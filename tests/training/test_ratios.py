@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from tests.doubles.learners import learner_of
 from torch import nn
 
+from evoseek.assembly.sources import load_settings
 from evoseek.learner.distributed import ALONE
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.terms import WithTerms
-from evoseek.training.given import load_settings
 from evoseek.training.trainer import Objective, Trainer
 from evoseek.training.update import TwoRoleUpdate
 from evoseek.types import Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup

@@ -5,7 +5,8 @@ from operator import mul
 
 import pytest
 
-from evoseek.report.alarms import biased_by_failures
+from evoseek.assembly.settings import RunSettings
+from evoseek.training.alarms import biased_by_failures
 from evoseek.training.rollout_metrics import (
     StepReport,
     failure_bias,
@@ -16,7 +17,6 @@ from evoseek.training.rollout_metrics import (
     too_many_failures,
     tool_latency_s,
 )
-from evoseek.training.settings import RunSettings
 from evoseek.types import (
     Action,
     Invalid,

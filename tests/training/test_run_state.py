@@ -4,11 +4,11 @@ import pytest
 from tests.doubles.learners import learner_of
 from torch import nn
 
-from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.errors import RunError
 from evoseek.learner.checkpoint import Part
 from evoseek.loss.clipped import ClippedLoss
-from evoseek.runs import RunDirectory
+from evoseek.storage.checkpoints import Checkpoint, latest_checkpoint
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.run_state import RunState, cut_logs, log_positions
 
 

@@ -2,7 +2,7 @@ import json
 
 import pytest
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
+from evoseek.storage.jsonl import ResumableJsonl
 from evoseek.training.trainer import SampleRecord
 from evoseek.types import TrainingSample
 

@@ -6,17 +6,17 @@ import math
 
 import pytest
 
-from evoseek.corpus.questions import save_questions
+from evoseek.assembly.sources import load_settings
+from evoseek.config.sections import check_settings
 from evoseek.errors import ConfigError
 from evoseek.loss.clipped import SequenceLoss
-from evoseek.runs import RunDirectory
+from evoseek.questions.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
-from evoseek.settings import check_settings
-from evoseek.train import training_loop
-from evoseek.training.given import load_settings
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.loop import TrainingLoop
 from evoseek.training.rollout_metrics import StepReport
 from evoseek.training.stages import Condition, Stages, check_stages, parse_condition, settings_in
+from evoseek.training.train import training_loop
 from evoseek.types import Invalid, Passage, Question, StopReason
 
 TWO = {"name": "two", "until": "reward/hops_2 > 0.25", "over": 2, "steps": 5}

@@ -5,22 +5,22 @@ from inspect import getclosurevars
 import pytest
 import torch
 
-from evoseek.corpus.questions import save_questions
-from evoseek.credit.advantages import CriticCredit, LeaveOneOutCredit
+from evoseek.assembly.sources import load_settings
+from evoseek.credit import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.reference import score
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import WithTerms
-from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.lora import add_adapter
-from evoseek.runs import RunDirectory
+from evoseek.models.load import load_policy, save_policy
+from evoseek.models.lora import add_adapter
+from evoseek.questions.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
-from evoseek.train import training_loop
-from evoseek.training.given import load_settings
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.plan import TrainingContext
 from evoseek.training.stages import check_run
+from evoseek.training.train import training_loop
 from evoseek.training.trainer import computes_alike, load_trainable, reads_rows, without_old_logprobs
 from evoseek.training.update import PPOUpdate
 from evoseek.types import Passage, Question, TrainingSample

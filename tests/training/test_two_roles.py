@@ -8,7 +8,7 @@ import torch
 from tests.doubles.learners import learner_of
 from torch import nn
 
-from evoseek.credit.advantages import group_advantages, raw_advantages
+from evoseek.credit import group_advantages, raw_advantages
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss

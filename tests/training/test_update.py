@@ -7,7 +7,7 @@ from functools import partial
 
 import pytest
 
-from evoseek.credit.advantages import group_advantages
+from evoseek.credit import group_advantages
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.training.update import GroupUpdate, mean_metrics, scored_samples, split_groups
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup

@@ -22,17 +22,17 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.checkpoints import Checkpoint
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.optim import adamw
 from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.base import LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss
-from evoseek.policy.load import load_policy, save_policy
-from evoseek.policy.policy import Policy
-from evoseek.policy.tags import TagRenderer
+from evoseek.models.load import load_policy, save_policy
+from evoseek.models.policy import Policy
+from evoseek.renderers.tags import TagRenderer
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.checkpoints import Checkpoint
 from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Message, TrainingSample
 from evoseek.world.site import Site

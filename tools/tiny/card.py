@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import asdict
 from itertools import pairwise
 
-from evoseek.statistics import wilson_interval
+from evoseek.eval.statistics import wilson_interval
 from tools.tiny.build import Recipe, WebRecipe
 from tools.tiny.skills import Skill
 

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from transformers import AddedToken
 
-from evoseek.policy.policy import Policy
+from evoseek.models.policy import Policy
 
 
 @torch.no_grad()

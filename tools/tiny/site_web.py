@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from evoseek.errors import PageError
-from evoseek.search.browse.extract_worker import page
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Page, Passage
+from evoseek.web.extract_worker import page
 from evoseek.world.server import SiteApi
 from evoseek.world.site import Site
 

@@ -10,17 +10,17 @@ from functools import partial
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.env.tools import SearchTool
-from evoseek.policy.load import Policy
-from evoseek.policy.sampler import TorchSampler
-from evoseek.policy.tags import TagRenderer, tag_calls
+from evoseek.models.load import Policy
 from evoseek.protocols import Environment, Tool
-from evoseek.reward.answer import exact_match
+from evoseek.renderers.tags import TagRenderer, tag_calls
+from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.run import run_trajectory
+from evoseek.rollout.tools import SearchTool
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.search.lexical import LexicalIndex
+from evoseek.text.normalization import exact_match
 from evoseek.types import Message, Question, Trajectory
 from evoseek.world.site import Site
 from evoseek.world.world import World

@@ -3,7 +3,7 @@
 Words of the prompts, the generated world and the formats are one token each. Every other word falls into syllables
 (consonant, vowel) and, where it has none, into letters and digits, in a word-initial and a continuing form, so that a
 new name is a short sequence of known pieces. Letter case, accents and white space do not matter. Tags are added tokens:
-outside text never becomes one, because whoever renders it encodes it apart (`evoseek.policy.encoding`).
+outside text never becomes one, because whoever renders it encodes it apart (`evoseek.renderers.encoding`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from string import ascii_lowercase, digits, punctuation
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, models, normalizers, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
-from evoseek.policy.tags import TAGS
+from evoseek.renderers.tags import TAGS
 from evoseek.world.grammar import WORDS
 from evoseek.world.world import RELATIONS, SYLLABLES, TYPES
 

@@ -8,11 +8,11 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.errors import ConfigError
-from evoseek.files import write_atomic
-from evoseek.policy.load import load_policy
-from evoseek.report.printable import say
-from evoseek.report.progress import STOPPING
-from evoseek.runs import RunDirectory
+from evoseek.models.load import load_policy
+from evoseek.storage.files import write_atomic
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.printable import say
+from evoseek.text.progress import STOPPING
 from evoseek.training.interrupt import stop_on_interrupt
 from tools.tiny.build import VARIANTS, WebRecipe, build, recipe_of
 from tools.tiny.card import tiny_card

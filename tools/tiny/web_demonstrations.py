@@ -13,11 +13,11 @@ import random
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from evoseek.env.prompts import load_prompts
-from evoseek.env.reading import PageBeginning
-from evoseek.env.web_tools import BrowseTool, WebRollouts, WebSearchTool
+from evoseek.rollout.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question, ToolCall
+from evoseek.web.reading import PageBeginning
+from evoseek.web.tools import BrowseTool, WebRollouts, WebSearchTool
 from evoseek.world.grammar import chain_text
 from evoseek.world.site import Site
 from evoseek.world.world import Fact

@@ -4,6 +4,8 @@ from dataclasses import replace
 import pytest
 import torch
 
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.sections import check_settings, read_settings
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel
@@ -13,11 +15,9 @@ from evoseek.loss.base import Loss, LossFn, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms
-from evoseek.policy.load import load_policy
-from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import base_of
-from evoseek.settings import check_settings, read_settings
-from evoseek.training.settings import TrainingSettings
+from evoseek.models.load import load_policy
+from evoseek.models.lora import add_adapter
+from evoseek.models.policy import base_of
 from evoseek_tinker.learner import RemoteForward, TinkerLearner, TinkerSettings
 from evoseek_tinker.policy import TinkerPolicy
 from evoseek_tinker.sdk import NewModel, RemoteModel

@@ -7,13 +7,13 @@ import pytest
 import torch
 from rich.console import Console
 
-from evoseek.corpus.questions import load_questions, save_questions
 from evoseek.errors import ConfigError, PolicyError, TrainingError
 from evoseek.learner.distributed import Ranks
-from evoseek.policy.load import load_policy
-from evoseek.report.metrics import read_metrics
+from evoseek.models.load import load_policy
+from evoseek.questions.questions import load_questions, save_questions
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.metrics import read_metrics
 from evoseek.training.plan import TrainingContext
 from evoseek.world.world import World
 

@@ -3,9 +3,9 @@ import asyncio
 import pytest
 
 from evoseek.errors import ConfigError, PolicyError, SamplerError
-from evoseek.policy.load import load_policy
-from evoseek.policy.policy import SamplerContext
-from evoseek.policy.sampler import TorchSampler
+from evoseek.models.load import load_policy
+from evoseek.models.policy import SamplerContext
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import SampleRequest, StopConditions
 from evoseek_tinker.policy import TinkerPolicy, load_shell
 from evoseek_tinker.sampler import TinkerSampler

@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 from safetensors.torch import load as load_tensors
 
-from evoseek.corpus.questions import save_questions
-from evoseek.policy.engines.launch import HOST, Command, free_ports, launch
-from evoseek.policy.source import tiny_policy_dir
+from evoseek.models.source import tiny_policy_dir
+from evoseek.questions.questions import save_questions
+from evoseek.samplers.vllm.launch import HOST, Command, free_ports, launch
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 

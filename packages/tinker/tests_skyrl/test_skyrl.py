@@ -16,12 +16,12 @@ from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.loss.terms import WithTerms
-from evoseek.policy.load import load_policy
-from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import base_of
-from evoseek.policy.source import tiny_policy_dir
-from evoseek.report.metrics import read_metrics
+from evoseek.models.load import load_policy
+from evoseek.models.lora import add_adapter
+from evoseek.models.policy import base_of
+from evoseek.models.source import tiny_policy_dir
 from evoseek.run import Run
+from evoseek.storage.metrics import read_metrics
 from evoseek.training.probe import EXACT
 from evoseek.types import TrainingSample
 from evoseek_tinker import sdk

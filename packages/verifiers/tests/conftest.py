@@ -12,7 +12,7 @@ import verifiers.v1 as vf
 from tests.doubles.loopback import Loopback
 from verifiers.v1.utils.loaders import load_environment, resolve_env_config
 
-from evoseek.corpus.questions import save_questions
+from evoseek.questions.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question
 from evoseek.world.server import Response

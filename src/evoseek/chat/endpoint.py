@@ -10,12 +10,12 @@ from typing import Any, cast
 
 import httpx2
 
-from evoseek.corpus.scripts import well_formed
 from evoseek.errors import CutReplyError, EmptyReplyError, PolicyError, ToolError
 from evoseek.http.limits import Retry, TransientError
 from evoseek.http.server import Reply, Server, check_url, error_message, json_of, redacted
-from evoseek.policy.encoding import harmless, split_trusted
-from evoseek.policy.tags import with_closing_tag
+from evoseek.renderers.encoding import harmless, split_trusted
+from evoseek.renderers.tags import with_closing_tag
+from evoseek.text.scripts import well_formed
 from evoseek.types import CountedText, Message
 
 _BAD_REQUEST = frozenset({400, 422})

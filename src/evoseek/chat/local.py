@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from transformers import PreTrainedTokenizerBase
 
 from evoseek.errors import CutReplyError, EmptyReplyError, SamplerError, ToolError
-from evoseek.policy.tags import TagRenderer
 from evoseek.protocols import Sampler
+from evoseek.renderers.tags import TagRenderer
 from evoseek.types import Message, SampleRequest, StopConditions
 
 _THINK = "<think>"

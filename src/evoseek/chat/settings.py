@@ -6,8 +6,8 @@ from typing import Literal
 
 from pydantic import Field
 
+from evoseek.config.sections import MANY, AnyTemperature, Needs, Section
 from evoseek.errors import ConfigError
-from evoseek.settings import MANY, AnyTemperature, Needs, Section
 
 
 class EndpointSettings(Section):

@@ -10,7 +10,7 @@ from rich.console import Console
 
 from evoseek.cli.options import Index, Json, Model, RunDir, answerer_name, stop_if_dry
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.report.printable import say
+from evoseek.text.printable import say
 
 NO_ANSWER = 1  # the exit status of `ask` if the model gave no answer
 

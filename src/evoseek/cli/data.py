@@ -35,14 +35,14 @@ def filter_data(
     seed: Seed = None,
 ) -> None:
     """Sort out questions that are time-sensitive, subjective or harmful, by the model in the settings of judge."""
+    from evoseek.assembly.inputs import read_questions
     from evoseek.cli.settings import given_settings, working
-    from evoseek.training.inputs import read_questions
 
     read_questions(str(questions), setting="the file of questions")
     given = given_settings({"judge.model": model, "run.seed": seed})
     given.read().judge.check("judge")
     with end_on_interrupt():
-        from evoseek.data.sorting import filter_questions
+        from evoseek.curation.sorting import filter_questions
 
     plan = f"Sort out questions of {questions} by {given.read().judge.model}; write {out}"
     with working(given, plan) as context:
@@ -69,7 +69,7 @@ def contamination(
 
     given = given_settings({"policy.model": model, "run.seed": seed})
     with end_on_interrupt():
-        from evoseek.data.contamination import find_contamination
+        from evoseek.curation.contamination import find_contamination
 
     with working(given, f"Sort out questions of {questions} that are known or overlap; write {out}") as context:
         finished = find_contamination(
@@ -100,7 +100,7 @@ def audit_data(
     searched = given.read().search
     check_index(searched.index, setting="--index", engine=searched)
     with end_on_interrupt():
-        from evoseek.data.audit import audit_questions
+        from evoseek.curation.audit import audit_questions
 
     with working(given, f"Look for the answers to {questions} in {searched.index}; write {out}") as context:
         audit_questions(context, questions, out, console=Console())
@@ -114,7 +114,7 @@ def mix_data(
     seed: FixedSeed = 0,
 ) -> None:
     """Draw questions from several files in a ratio, as --from nq.jsonl=1 --from hotpotqa.jsonl=3."""
-    from evoseek.data.mixing import mix_questions
+    from evoseek.curation.mixing import mix_questions
 
     shares = _shares(sources)
     stop_if_dry([f"Draw {count} questions from {', '.join(map(str, shares))} (seed {seed}); write {out}"])

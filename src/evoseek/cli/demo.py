@@ -27,7 +27,7 @@ def demo(
     if not (max_minutes > 0 and isfinite(max_minutes)):
         raise ConfigError(f"--max-minutes is {max_minutes}; it has to be a number above 0.")
     with end_on_interrupt():
-        from evoseek.demo import run_demo
+        from evoseek.cli.learning_demo import run_demo
 
     plan = f"Train the tiny policy on a generated world for at most {max_minutes:g} minutes"
     stop_if_dry([f"{plan} and measure it before and after, in {run_dir}"])

@@ -26,19 +26,19 @@ from evoseek.cli.options import (
     project,
     stop_if_dry,
 )
+from evoseek.config.registry import find
+from evoseek.config.sections import lookup
 from evoseek.errors import ConfigError
-from evoseek.registry import find
-from evoseek.report.printable import say
-from evoseek.settings import lookup
+from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.corpus.feedback import JudgedQuestions
+    from evoseek.assembly.settings import TrainingSettings
+    from evoseek.assembly.sources import SettingsSources
+    from evoseek.eval.evaluation import Evaluated
     from evoseek.eval.results import Results
     from evoseek.eval.suite import Suite
-    from evoseek.evaluation import Evaluated
-    from evoseek.training.given import SettingsSources
-    from evoseek.training.settings import TrainingSettings
+    from evoseek.questions.feedback import JudgedQuestions
     from evoseek.types import Question
 
 
@@ -113,10 +113,10 @@ def evaluate(
         given, own, kind = _own_questions(given, run_dir)
     check_evaluation(given.read(), search=searches, questions=own is None)
     with end_on_interrupt():
+        from evoseek.assembly.inputs import evaluation_path, read_questions
+        from evoseek.eval.evaluation import answers_in_sentences
         from evoseek.eval.results import OF_SENTENCES
-        from evoseek.evaluation import answers_in_sentences
         from evoseek.run import Run
-        from evoseek.training.inputs import evaluation_path, read_questions
 
     if answers_in_sentences(given, baseline):
         given = given.over({"reward.name": OF_SENTENCES})
@@ -148,7 +148,7 @@ def evaluate(
 
 
 def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
-    from evoseek.report.evaluation import cost_grid, grids, note, terminal
+    from evoseek.eval.tables import cost_grid, grids, note, terminal
 
     results = evaluated.results
     for grid in (*grids(results, evaluated.title), cost_grid(results.costs(("seconds",)), "Time of a sample")):
@@ -164,7 +164,7 @@ def _again(evaluated: Evaluated, console: Console) -> dict[str, object]:
     """Whether answers that were judged wrong come again, with each as the golden answer: the shares of valid samples as
     JSON values, which are also printed."""
     from evoseek.eval.results import score
-    from evoseek.report.evaluation import score_json, score_text
+    from evoseek.eval.tables import score_json, score_text
 
     valid = [sample for sample in evaluated.results.samples if sample.invalid is None]
     same = score(valid, "exact_match")
@@ -179,7 +179,7 @@ def _again(evaluated: Evaluated, console: Console) -> dict[str, object]:
 def _judged(run_dir: Path | None) -> JudgedQuestions:
     """The questions of the conversations with a verdict: those of the project, or else of the run. Raises ConfigError
     if there are none."""
-    from evoseek.corpus.feedback import FeedbackFile, JudgedQuestions
+    from evoseek.questions.feedback import FeedbackFile, JudgedQuestions
 
     path = feedback_path(run_dir)
     judged = JudgedQuestions.of(FeedbackFile(path).read())
@@ -202,9 +202,9 @@ def _own_questions(given: SettingsSources, run_dir: Path | None) -> tuple[Settin
     path = named or (own.reviewed if own else None)
     if settings.evaluation.path or path is None or not path.is_file() or not path.stat().st_size:
         return given, *_written(settings, run_dir)
-    from evoseek.corpus.questions import load_questions
-    from evoseek.runs import RunDirectory
+    from evoseek.questions.questions import load_questions
     from evoseek.selfplay.question_log import trained_on
+    from evoseek.storage.runs import RunDirectory
 
     tests = load_questions(path)
     met = trained_on(RunDirectory(run_dir)) if run_dir is not None else None
@@ -224,8 +224,8 @@ def _empty_searches(results: Results) -> str | None:
 def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Question] | None, str]:
     """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is
     printed, and what they are in a few words. None without a run, or for a run with other questions."""
-    from evoseek.runs import RunDirectory
-    from evoseek.training.inputs import evaluation_path
+    from evoseek.assembly.inputs import evaluation_path
+    from evoseek.storage.runs import RunDirectory
 
     if run_dir is None or settings.evaluation.path:
         return None, ""
@@ -297,7 +297,7 @@ def compare(
     Example: evoseek compare A-0 A-1 A-2 --against B-0 B-1 B-2
     """
     from evoseek.eval.comparison import Compared, compare_folders, compare_sides
-    from evoseek.report.evaluation import comparison_grids, sides_grids, terminal
+    from evoseek.eval.tables import comparison_grids, sides_grids, terminal
 
     compared = compare_sides(folders, against, metric) if against else compare_folders(folders, metric)
     console = Console()
@@ -317,13 +317,13 @@ def check(
 ) -> None:
     """Ask the judge of the settings (judge.model) about labelled answers, and report how far it agrees."""
     from evoseek.cli.settings import given_settings, working
-    from evoseek.corpus.questions import load_judged_answers
+    from evoseek.questions.questions import load_judged_answers
 
     given = given_settings({})
     labelled = load_judged_answers(cases)
     given.read().judge.check("judge")
     with end_on_interrupt():
-        from evoseek.report.judging import check_judge
+        from evoseek.eval.judging import check_judge
 
     with working(given, f"Ask the judge about {len(labelled)} answers of {cases}") as context:
         check_judge(*context.chat("judge"), labelled, console=Console())

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
+from evoseek.assembly.sources import gather
 from evoseek.cli.options import stop_if_dry
 from evoseek.errors import ConfigError, EvoseekError, PolicyError, RunError, disk_text
-from evoseek.files import check_new, expanded, write_atomic
-from evoseek.policy.source import ADAPTER, check_policy, find_policy
-from evoseek.report.printable import say
-from evoseek.runs import RunDirectory
-from evoseek.training.given import gather
+from evoseek.models.source import ADAPTER, check_policy, find_policy
+from evoseek.storage.files import check_new, expanded, write_atomic
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.checkpoints import Checkpoint
-    from evoseek.policy.policy import Policy
+    from evoseek.models.policy import Policy
     from evoseek.report.model_card import ExamplePrompt
+    from evoseek.storage.checkpoints import Checkpoint
 
 
 _EXAMPLE = "Who is the mayor of Kalo?"
@@ -43,9 +43,9 @@ def export(
     what = "the adapter of {} alone" if adapter else "the policy of {} as a plain model"
     stop_if_dry([f"Write {what.format(source)} to {directory}"])
     with end_on_interrupt():
-        from evoseek.checkpoints import from_lasting, latest_checkpoint
-        from evoseek.policy.load import export_policy, load_policy, save_policy
+        from evoseek.models.load import export_policy, load_policy, save_policy
         from evoseek.report.model_card import model_card
+        from evoseek.storage.checkpoints import from_lasting, latest_checkpoint
 
     def load(checkpoint: Checkpoint | None) -> tuple[Checkpoint | None, Policy]:
         return checkpoint, load_policy(str(checkpoint.part_directory("policy")) if checkpoint else source)
@@ -81,7 +81,7 @@ def export(
 def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
     """An example of the prompts with which the policy was trained, or would be asked; None, with a note, if the parts
     that write them are not here."""
-    from evoseek.prompt import rendered
+    from evoseek.agent.prompt import rendered
     from evoseek.report.model_card import ExamplePrompt
 
     try:

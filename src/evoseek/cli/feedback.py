@@ -12,11 +12,11 @@ from rich.console import Console
 from rich.text import Text
 
 from evoseek.cli.options import Json, feedback_path, stop_if_dry
-from evoseek.project import FEEDBACK
-from evoseek.report.printable import say
+from evoseek.config.project import FEEDBACK
+from evoseek.text.printable import say
 
 if TYPE_CHECKING:
-    from evoseek.corpus.feedback import Feedback
+    from evoseek.questions.feedback import Feedback
 
 
 def feedback(
@@ -30,7 +30,7 @@ def feedback(
 
     Example: evoseek feedback --delete 3
     """
-    from evoseek.corpus.feedback import FeedbackFile, numbered
+    from evoseek.questions.feedback import FeedbackFile, numbered
 
     path, console = run / FEEDBACK if run else feedback_path(None), Console()
     file = FeedbackFile(path)

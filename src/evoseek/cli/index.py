@@ -15,17 +15,17 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Json, checked_project, project, stop_if_dry
+from evoseek.config.project import how_to_name
+from evoseek.config.registry import build
+from evoseek.config.trust import is_import_path
 from evoseek.errors import ConfigError
-from evoseek.files import expanded
-from evoseek.project import how_to_name
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.registry import build
-from evoseek.report.printable import say
 from evoseek.search.engines import search as find
-from evoseek.trust import is_import_path
+from evoseek.storage.files import expanded
+from evoseek.text.printable import say
 
 if TYPE_CHECKING:
-    from evoseek.training.settings import TrainingSettings
+    from evoseek.assembly.settings import TrainingSettings
 
 Stemming = Annotated[
     Literal["none", "english"] | None, typer.Option(help="Reduce words to their stems. Default: none.")
@@ -105,7 +105,7 @@ def index(
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, of_project = _places(corpus, directory)
-    from evoseek.data.indexing import IndexPlan, build_index, update_index, watch_corpus
+    from evoseek.search.indexing import IndexPlan, build_index, update_index, watch_corpus
 
     console = Console()
     if update or watch:
@@ -156,7 +156,7 @@ def _engine(settings: TrainingSettings, closing: ExitStack) -> SearchEngine:
     """The engine, opened as every command opens it. Those of evoseek need no context, the import of which takes
     seconds. Raises ConfigError."""
     if is_import_path(settings.search.name):
-        from evoseek.training.context import Context
+        from evoseek.assembly.context import Context
 
         engine = closing.enter_context(Context(settings)).engine
     else:
@@ -195,8 +195,8 @@ def search(
         raise ConfigError(f"{query} is an index, and the query is missing. Add the words to search for, in quotes.")
     if not query.strip():
         raise ConfigError("The query is empty. Give the words to search for.")
+    from evoseek.agent.shown import also, citation
     from evoseek.cli.settings import given_settings
-    from evoseek.report.answers import also, citation
 
     own, console = project(), Console()
     place = directory[0] if directory else own and own.index and str(own.index)

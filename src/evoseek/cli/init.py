@@ -13,17 +13,17 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from evoseek.assembly.sources import gather
 from evoseek.cli.options import stop_if_dry
-from evoseek.corpus.questions import load_questions
+from evoseek.config.project import NAME
+from evoseek.config.recipes import recipes
+from evoseek.config.registry import check_name
 from evoseek.errors import ConfigError, disk_text
-from evoseek.files import expanded, nearest, write_atomic
-from evoseek.policy.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
-from evoseek.project import NAME
-from evoseek.recipes import recipes
-from evoseek.registry import check_name
-from evoseek.report.printable import say
-from evoseek.reward.answer import evaluable_question
-from evoseek.training.given import gather
+from evoseek.models.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
+from evoseek.questions.questions import load_questions
+from evoseek.storage.files import expanded, nearest, write_atomic
+from evoseek.text.normalization import evaluable_question
+from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 SELF_PLAY = ("dr-zero", "ssp")
@@ -119,10 +119,10 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     if options.model is None or options.model in SHIPPED:
         return options, []
     with end_on_interrupt():
-        from evoseek.policy.machine import find_machine
-        from evoseek.policy.shape import local_config, shape_of
-        from evoseek.training.memory_needs import fit
-        from evoseek.training.model_defaults import apply_model_defaults
+        from evoseek.assembly.memory_needs import fit
+        from evoseek.assembly.model_defaults import apply_model_defaults
+        from evoseek.models.machine import find_machine
+        from evoseek.models.shape import local_config, shape_of
 
     if (shape := shape_of(local_config(options.model))) is None:
         return options, []

@@ -16,7 +16,7 @@ from evoseek import __version__
 from evoseek.cli.ask import ask
 from evoseek.cli.data import data
 from evoseek.cli.demo import demo
-from evoseek.cli.doctor import doctor
+from evoseek.cli.doctor.command import doctor
 from evoseek.cli.evaluate import ManyAgainst, compare, evaluate, judge
 from evoseek.cli.export import export
 from evoseek.cli.feedback import feedback

@@ -16,15 +16,15 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from evoseek.corpus.resumable_jsonl import is_begun
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import SettingsSources, gather
+from evoseek.config.project import FEEDBACK, Project, find_project, how_to_name, open_project
+from evoseek.config.sections import Section, changed, each_setting, lookup
 from evoseek.errors import ConfigError
-from evoseek.files import expanded
-from evoseek.project import FEEDBACK, Project, find_project, how_to_name, open_project
-from evoseek.report.printable import say
-from evoseek.settings import Section, changed, each_setting, lookup
-from evoseek.training.given import SettingsSources, gather
+from evoseek.storage.files import expanded
+from evoseek.storage.jsonl import is_begun
+from evoseek.text.printable import say
 from evoseek.training.interrupt import INTERRUPTED
-from evoseek.training.settings import TrainingSettings
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]

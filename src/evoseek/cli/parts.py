@@ -8,11 +8,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.config.recipes import find_recipe, purpose
+from evoseek.config.recipes import recipes as all_recipes
+from evoseek.config.registry import KINDS
 from evoseek.errors import ConfigError, did_you_mean
-from evoseek.recipes import find_recipe, purpose
-from evoseek.recipes import recipes as all_recipes
-from evoseek.registry import KINDS
-from evoseek.report.printable import say
+from evoseek.text.printable import say
 
 
 def parts(
@@ -22,7 +22,7 @@ def parts(
     ] = None,
 ) -> None:
     """List what can be chosen: the kinds of parts, the parts of a kind, or every setting of a part with its default."""
-    from evoseek.reference import parts_of, settings_of
+    from evoseek.config.settings_page import parts_of, settings_of
 
     console = Console()
     if kind is None:

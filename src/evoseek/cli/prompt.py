@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Json, Model
-from evoseek.report.printable import say
+from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 
@@ -39,7 +39,7 @@ def prompt(
     given = given_settings({"policy.model": model}, system=system)
     settings = chosen_for_model(given.read(), console=Console(quiet=True))
     with end_on_interrupt():
-        from evoseek.prompt import rendered
+        from evoseek.agent.prompt import rendered
 
     shown, console = rendered(settings, role, question or ""), Console()
     if json:

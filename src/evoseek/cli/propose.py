@@ -56,13 +56,13 @@ def propose(
     check_index(settings.search.index, setting="search.index", engine=settings.search)
     if cold:
         stop_if_dry([f"Write {count} questions about {settings.search.index} to {out} by rules"], settings)
-        from evoseek.cold_start.phase import write_questions as write_cold
+        from evoseek.training.cold_start import write_questions as write_cold
 
         write_cold(settings, out, count, console=Console())
         return
     with end_on_interrupt():
-        from evoseek.checkpoints import latest_checkpoint
-        from evoseek.data.proposing import propose as write_questions
+        from evoseek.selfplay.proposing import propose as write_questions
+        from evoseek.storage.checkpoints import latest_checkpoint
 
     settings = chosen_for_model(settings, console=Console(stderr=True))
     checkpoint = latest_checkpoint(run_dir) if run_dir else None
@@ -96,7 +96,7 @@ def collect(
     given, run_dir = named_answerer(options, run_dir=run_dir, model=model)
     check_evaluation(given.read(), search=True)
     with end_on_interrupt():
-        from evoseek.data.collecting import CollectionLimits, collect_demonstrations
+        from evoseek.curation.collecting import CollectionLimits, collect_demonstrations
         from evoseek.run import Run
 
     settings, console = answering_settings(given), Console()

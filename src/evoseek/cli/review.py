@@ -15,15 +15,15 @@ from rich.rule import Rule
 from rich.text import Text
 
 from evoseek.cli.options import FixedSeed, Index, finish, named_run, project, stop_if_dry
+from evoseek.config.project import REVIEWED
 from evoseek.errors import ConfigError
-from evoseek.files import nearest
-from evoseek.project import REVIEWED
-from evoseek.report.printable import printable, say
-from evoseek.runs import RunDirectory
+from evoseek.storage.files import nearest
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.printable import printable, say
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.data.reviewing import Review
+    from evoseek.curation.reviewing import Review
     from evoseek.protocols import PassageStore
     from evoseek.types import Question
 
@@ -69,7 +69,7 @@ def review(
         )
     written, log = _questions(source)
     with end_on_interrupt():
-        from evoseek.data.reviewing import Review, judgeable
+        from evoseek.curation.reviewing import Review, judgeable
     questions, own = judgeable(written), project()
     if hidden := len(written) - len(questions):
         why = "their document was hidden, so the documents cannot say who is right"
@@ -90,7 +90,7 @@ def review(
 def _questions(source: Path) -> tuple[list[Question], Path]:
     """The questions of a file or of a run, and the file of their verdicts. Of a run they are those that its cold start
     held out, or else those that self-play wrote and did not train on. Raises ConfigError or DataError."""
-    from evoseek.corpus.questions import load_questions
+    from evoseek.questions.questions import load_questions
     from evoseek.selfplay.question_log import held_out_questions
 
     if not source.is_dir():

@@ -25,18 +25,18 @@ from evoseek.cli.options import (
     resolve_answerer,
     stop_if_dry,
 )
+from evoseek.config.sections import lookup, with_setting
 from evoseek.errors import ConfigError
-from evoseek.files import check_new_file
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.report.printable import say
-from evoseek.settings import lookup, with_setting
+from evoseek.storage.files import check_new_file
+from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.answer import Answerer
-    from evoseek.corpus.feedback import FeedbackFile
+    from evoseek.agent.answer import Answerer
+    from evoseek.assembly.settings import TrainingSettings
+    from evoseek.questions.feedback import FeedbackFile
     from evoseek.run import Run
-    from evoseek.training.settings import TrainingSettings
 
 _RUNNING, _EXAMPLES = 16, 3
 serve = new_group("Servers for other programs.")
@@ -160,11 +160,11 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
     given, run_dir = named_answerer({"search.index": index}, answerer)
     check_searched(given.read())
     with end_on_interrupt():
-        from evoseek.answer import uses_chat_model
-        from evoseek.policy.machine import find_machine
-        from evoseek.policy.shape import read_config, shape_of
+        from evoseek.agent.answer import uses_chat_model
+        from evoseek.assembly.memory_needs import describe_needs, memory_needs
+        from evoseek.models.machine import find_machine
+        from evoseek.models.shape import read_config, shape_of
         from evoseek.run import Run
-        from evoseek.training.memory_needs import describe_needs, memory_needs
 
     settings, plan = answering_settings(given, answers=running), f"Serve {answerer_name(given, run_dir)}: {place}"
     if uses_chat_model(settings):
@@ -192,14 +192,14 @@ def _examples(run: Run) -> list[str]:
 
 def _feedback(answerer: str | None) -> FeedbackFile:
     """Where conversations with a verdict are kept: in the project, or in the run that answers. Raises ConfigError."""
-    from evoseek.corpus.feedback import FeedbackFile
+    from evoseek.questions.feedback import FeedbackFile
 
     return FeedbackFile(feedback_path(resolve_answerer(answerer, None, None)[0]))
 
 
 def _live(settings: TrainingSettings) -> SearchEngine | None:
     """The index that is searched, as one that is opened anew whenever it was changed on disk; None if none is."""
-    from evoseek.registry import build
+    from evoseek.config.registry import build
     from evoseek.search.opening import LiveIndex
 
     if not settings.examines_index:
@@ -211,7 +211,7 @@ def _live(settings: TrainingSettings) -> SearchEngine | None:
 def _answering(run: Run, console: Console) -> Generator[tuple[Answerer, SearchEngine | None]]:
     """What answers while the block runs, and the engine that clients may search, too: none on the web, and none that
     depends on the question."""
-    from evoseek.answer import Answerer
+    from evoseek.agent.answer import Answerer
 
     with run.context() as context:
         answerer, engine = Answerer.of(context), context.searched
@@ -242,7 +242,7 @@ def serve_world(
 ) -> None:
     """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
     stop_if_dry([f"Serve a world of {entities} entities (seed {seed}) on port {port}; questions: {questions}"])
-    from evoseek.corpus.questions import save_questions
+    from evoseek.questions.questions import save_questions
     from evoseek.world.server import serving
     from evoseek.world.site import Site
     from evoseek.world.world import World

@@ -10,23 +10,23 @@ from typing import TYPE_CHECKING
 
 from rich.console import Console
 
+from evoseek.assembly.inputs import check_training_sources, evaluation_path, read_questions
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
 from evoseek.cli.options import READ_BY, is_read, project, resolve_answerer, shared, stop_if_dry
+from evoseek.config.project import Project, how_to_name
+from evoseek.config.sections import changed, check_effect, lookup
 from evoseek.errors import ConfigError, RunError
-from evoseek.files import nearest
-from evoseek.policy.source import check_policy
-from evoseek.project import Project, how_to_name
-from evoseek.report.printable import say
-from evoseek.runs import RunDirectory, flatten
+from evoseek.models.source import check_policy
 from evoseek.search.lexical import check_index
-from evoseek.settings import changed, check_effect, lookup
-from evoseek.training.given import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
-from evoseek.training.inputs import check_training_sources, evaluation_path, read_questions
+from evoseek.storage.files import nearest
+from evoseek.storage.runs import RunDirectory, flatten
+from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
-from evoseek.training.settings import TrainingSettings
 from evoseek.training.stages import check_run
 
 if TYPE_CHECKING:
-    from evoseek.training.context import Context
+    from evoseek.assembly.context import Context
 
 # The other commands take the settings that their task needs.
 _RUNS_THE_SYSTEM = ("ask", "serve agent", "serve mcp", "eval", "prompt", "collect", "propose")
@@ -192,8 +192,8 @@ def chosen_for_model(
     resumed run, as they were chosen at its beginning. With `answers` it only answers, so many questions at once.
     `processes` would train together, if this is none of them."""
     with end_on_interrupt():
-        from evoseek.policy.machine import Machine, find_machine
-        from evoseek.training.model_defaults import apply_model_defaults
+        from evoseek.assembly.model_defaults import apply_model_defaults
+        from evoseek.models.machine import Machine, find_machine
 
     saved = run.read_config() if run is not None and run.is_begun else None
 
@@ -227,8 +227,8 @@ def named_answerer(
 def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingSettings:
     """The same for a command that only answers, so many questions at once, by the policy or the model of [answerer]."""
     with end_on_interrupt():
-        from evoseek.answer import uses_chat_model
-        from evoseek.training.model_defaults import follow_endpoint
+        from evoseek.agent.answer import uses_chat_model
+        from evoseek.assembly.model_defaults import follow_endpoint
 
     settings = given.read()
     if uses_chat_model(settings):
@@ -242,7 +242,7 @@ def working(given: SettingsSources, plan: str) -> Generator[Context]:
     settings = given.read()
     stop_if_dry([plan], settings)
     with end_on_interrupt():
-        from evoseek.training.context import Context
+        from evoseek.assembly.context import Context
     with Context(settings) as context:
         yield context
 

@@ -25,7 +25,7 @@ from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.systems.zerosearch import ZeroSearch
+    from evoseek.systems.zerosearch.system import ZeroSearch
 
 simulator = new_group("Make a language model that plays the search engine (zerosearch).")
 Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
@@ -60,7 +60,7 @@ def collect_searches(
     check_index(settings.search.index, setting="search.index", engine=settings.search)
     with end_on_interrupt():
         from evoseek.run import Run
-        from evoseek.simulator.collecting import collect_searches as collect
+        from evoseek.systems.zerosearch.collecting import collect_searches as collect
 
     stop_if_dry([f"Record the searches of {answerer_name(given, run_dir)} in {out}"], settings)
     with Run(directory=run_dir, settings=settings).context() as context:
@@ -86,7 +86,7 @@ def label_searches(
     if world is None:
         given.read().judge.check("judge")
     with end_on_interrupt():
-        from evoseek.simulator.labelling import label_searches as label
+        from evoseek.systems.zerosearch.labelling import label_searches as label
 
     plan = f"Label the searches of {searches} by {world or given.read().judge.model}; write {out}"
     with working(given, plan) as context:
@@ -114,7 +114,7 @@ def tune_simulator(
     options = {"policy.model": model, "learner.learning_rate": learning_rate, "run.seed": seed}
     given = given_settings(options, system="zerosearch")
     with end_on_interrupt():
-        from evoseek.simulator.tuning import tune_simulator as tune
+        from evoseek.systems.zerosearch.tuning import tune_simulator as tune
 
     settings, length = cast("ZeroSearch.Settings", given.read()), {"steps": steps, "tokens_per_step": tokens_per_step}
     plan = f"Tune {settings.policy.model} for {steps} steps on {searches}; write {directory}, checkpoints in {work}"
@@ -133,16 +133,17 @@ def check_simulator(
 ) -> None:
     """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?"""
     from evoseek.cli.settings import given_settings, working
-    from evoseek.files import check_new_file
+    from evoseek.storage.files import check_new_file
 
     given = given_settings({"simulator.model": model, "run.seed": seed}, system="zerosearch")
     if output is not None:
         check_new_file(output)
     with end_on_interrupt():
-        from evoseek.simulator.check import check
+        from evoseek.systems.zerosearch.check import check
+        from evoseek.systems.zerosearch.engine import simulated_engine
 
     settings = cast("ZeroSearch.Settings", given.read())
     plan = f"Ask {model or 'the simulator'} for the results of {count} queries of {searches}; write {output}"
     with working(given, plan) as context:
-        engine = context.simulated()
+        engine = simulated_engine(context.settings)
         check(settings, engine, searches, world=world, count=count, output=output, console=Console())

@@ -14,15 +14,15 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Index, Model, Questions, Seed, finish, shared, stop_if_dry
-from evoseek.registry import find
-from evoseek.report.printable import say
-from evoseek.runs import RunDirectory
-from evoseek.settings import changeable, defaults_of, is_given, lookup
+from evoseek.config.registry import find
+from evoseek.config.sections import changeable, defaults_of, is_given, lookup
+from evoseek.storage.runs import RunDirectory
+from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.training.given import SettingsSources
-    from evoseek.training.settings import TrainingSettings
+    from evoseek.assembly.settings import TrainingSettings
+    from evoseek.assembly.sources import SettingsSources
 
 _TOGETHER = "torchrun --standalone --nproc-per-node {processes} -m evoseek {words}"
 
@@ -141,7 +141,7 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
     """Train in so many processes with the same command line, and end with their status."""
     with end_on_interrupt():
         from evoseek.learner.distributed import run_together
-        from evoseek.policy.machine import find_machine, oversubscription
+        from evoseek.models.machine import find_machine, oversubscription
 
     device = find_machine(settings.policy.device if is_given(settings, "policy.device") else None).device
     if words := oversubscription(processes, device):
@@ -151,8 +151,8 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
 
 def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None:
     """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
+    from evoseek.assembly.inputs import inputs_of
     from evoseek.cli.settings import chosen_for_model
-    from evoseek.training.inputs import inputs_of
     from evoseek.training.stages import check_asked, check_run
 
     console = Console()
@@ -168,10 +168,10 @@ def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None
 def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, words: Sequence[str]) -> Iterator[str]:
     """The lines for settings that were checked; `words` are those of the command line after `evoseek`. Raises
     ConfigError if servers cannot be used as they are to be."""
-    from evoseek.policy.machine import find_machine, oversubscription
-    from evoseek.policy.shape import read_config, shape_of
-    from evoseek.training.inputs import questions_to_write, training_questions
-    from evoseek.training.memory_needs import fit
+    from evoseek.assembly.inputs import questions_to_write, training_questions
+    from evoseek.assembly.memory_needs import fit
+    from evoseek.models.machine import find_machine, oversubscription
+    from evoseek.models.shape import read_config, shape_of
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {settings.trained}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"

@@ -10,10 +10,10 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from evoseek.assembly.sources import allow_project
 from evoseek.cli.options import Json, named_run, project, stop_if_dry
 from evoseek.errors import ConfigError
-from evoseek.report.printable import say
-from evoseek.training.given import allow_project
+from evoseek.text.printable import say
 
 
 def view(

@@ -13,17 +13,17 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Literal, Protocol
 
-from evoseek.env.environments import PromptEnv
-from evoseek.env.prompts import PromptSet
-from evoseek.env.tools import SearchTool
+from evoseek.assembly.agent import Agent
 from evoseek.errors import ConfigError
 from evoseek.protocols import Environment, QuestionEngine, Renderer, Sampler, SearchEngine, Tool
 from evoseek.rollout.calls import ToolCalls, ToolFailedError
+from evoseek.rollout.environments import PromptEnv
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import ChatRoller, Roller
+from evoseek.rollout.tools import SearchTool
 from evoseek.search.engines import retried
 from evoseek.search.settings import SearchSettings
-from evoseek.training.agent import Agent
 from evoseek.types import (
     Action,
     Completion,

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, ClassVar
 from evoseek.types import Passage, StopReason, ToolResult
 
 if TYPE_CHECKING:
-    from evoseek.env.prompts import PromptTemplate
     from evoseek.eval.attempt import Attempt
     from evoseek.protocols import Tool
+    from evoseek.rollout.prompts import PromptTemplate
     from evoseek.types import Question, ToolCall, Trajectory
 
 

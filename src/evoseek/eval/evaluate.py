@@ -7,14 +7,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
 
+from evoseek.agent.support import Check
 from evoseek.eval.results import Results, Score, value_of
 from evoseek.eval.sample import Drawn, check_ids, draw
-from evoseek.eval.support import Check
+from evoseek.eval.statistics import Interval
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import is_right_refusal
 from evoseek.reward.functions import lowest_of
 from evoseek.rollout.roller import Roller
-from evoseek.statistics import Interval
+from evoseek.text.normalization import is_right_refusal
 from evoseek.types import Outcome, Question, Scored, Trajectory
 
 

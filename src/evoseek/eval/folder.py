@@ -25,12 +25,12 @@ from typing import Any, cast
 
 from pydantic import TypeAdapter
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl, held, made_by
 from evoseek.errors import ConfigError, RunError
 from evoseek.eval.sample import Key, Sample, identifier, merged
-from evoseek.files import write_atomic
 from evoseek.rollout.record import COMPACT
-from evoseek.runs import changes
+from evoseek.storage.files import write_atomic
+from evoseek.storage.jsonl import ResumableJsonl, held, made_by
+from evoseek.storage.runs import changes
 
 JUDGED_WRONG = "judged_wrong"  # the evaluation in it of questions whose answer was judged wrong
 
@@ -58,7 +58,7 @@ class EvaluationFolder:
         defaults: Mapping[str, object] | None = None,
     ) -> Generator[None]:
         """Hold the folder, made if need be, for an evaluation with these settings (values for JSON) while the block
-        runs. `may_differ` and `defaults` are those of `evoseek.runs.changes`.
+        runs. `may_differ` and `defaults` are those of `evoseek.storage.runs.changes`.
 
         Raises ConfigError if it holds something else, or an evaluation with other settings; RunLockedError if another
         process is writing it; RunError if it cannot be written.

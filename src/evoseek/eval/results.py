@@ -14,12 +14,12 @@ from itertools import groupby
 from math import comb
 from statistics import fmean
 
-from evoseek.corpus.language import is_refusal
+from evoseek.config.registry import KINDS, find
 from evoseek.eval.sample import Sample
-from evoseek.registry import KINDS, find
-from evoseek.reward.answer import GRADED, RIGHT_FROM
+from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 from evoseek.reward.functions import lowest_of
-from evoseek.statistics import Interval, score_interval, wilson_interval
+from evoseek.text.language import is_refusal
+from evoseek.text.normalization import GRADED, RIGHT_FROM
 
 GROUPS: Mapping[str, Callable[[Sample], object]] = {
     "hops": lambda sample: sample.hops,

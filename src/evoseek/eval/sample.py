@@ -11,12 +11,12 @@ from typing import NamedTuple
 
 from pydantic import ConfigDict, with_config
 
-from evoseek.corpus.questions import evidence_of, question_row, recall
 from evoseek.errors import ConfigError, DataError
-from evoseek.files import json_digest
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import METRICS, answer_value
+from evoseek.questions.questions import evidence_of, question_row, recall
 from evoseek.rollout.roller import REFILLS, score, searches
+from evoseek.storage.files import json_digest
+from evoseek.text.normalization import METRICS, answer_value
 from evoseek.types import Invalid, Outcome, Question, Trajectory
 
 Answerer = Callable[[Question, str], Awaitable[Trajectory]]

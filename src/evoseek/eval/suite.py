@@ -23,12 +23,12 @@ from importlib import resources
 from pathlib import Path
 from typing import Any
 
-from evoseek.corpus.questions import parse_question, question_row
-from evoseek.corpus.rows import read_rows
 from evoseek.errors import ConfigError, DataError, did_you_mean
 from evoseek.eval.sample import check_ids
-from evoseek.files import expanded, json_digest, nearest
-from evoseek.reward.answer import evaluable_question
+from evoseek.questions.questions import parse_question, question_row
+from evoseek.storage.files import expanded, json_digest, nearest
+from evoseek.text.normalization import evaluable_question
+from evoseek.text.rows import read_rows
 from evoseek.types import Question
 
 Row = Mapping[str, Any]

@@ -13,10 +13,10 @@ import torch
 from torch import nn
 
 from evoseek.errors import TrainingError
-from evoseek.files import write_atomic
 from evoseek.learner.batch import MicroBatch, trained_length
 from evoseek.learner.distributed import Ranks
 from evoseek.loss.base import Loss, LossFn, LossInputs, Totals, ValueInputs
+from evoseek.storage.files import write_atomic
 from evoseek.types import TrainingSample
 
 MAX_NON_FINITE = 3  # steps in a row whose loss or gradient is not finite, before training stops

@@ -15,7 +15,7 @@ from torch.nn.utils.rnn import pad_sequence
 from evoseek.errors import TrainingError
 from evoseek.learner.distributed import Ranks
 from evoseek.loss.base import LossInputs
-from evoseek.policy.packed import SHARED, common_length
+from evoseek.samplers.torch.packed import SHARED, common_length
 from evoseek.types import TrainingSample
 
 Path = list[tuple[int, int]]  # where in a row the tokens of a sample are: ranges, in the order of the tokens

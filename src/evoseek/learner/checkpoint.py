@@ -1,25 +1,24 @@
 """Checkpoints: complete or absent, checked when read, nothing pickled, written and read by any number of ranks.
 
-`evoseek.checkpoints` shows how one lies in a run directory.
+`evoseek.storage.checkpoints` shows how one lies in a run directory.
 """
 
 from __future__ import annotations
 
 import json
-import shutil
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from evoseek.checkpoints import FORMAT, STATE, Checkpoint, latest_checkpoint, list_checkpoints, read_state
 from evoseek.errors import CheckpointError
-from evoseek.files import file_digest, json_digest, remove_directory, remove_leftovers, replace_directory
 from evoseek.learner.base import LearnerBase
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.sharding import read_shards, write_shards
+from evoseek.storage.checkpoints import FORMAT, STATE, Checkpoint, latest_checkpoint, list_checkpoints, read_state
+from evoseek.storage.files import file_digest, json_digest, remove_directory, remove_leftovers, replace_directory
 
 Returned = TypeVar("Returned")
 
@@ -40,11 +39,9 @@ def save_checkpoint(
     parts: Mapping[str, Part],
     position: Mapping[str, object],
     keep_last: int = 3,
-    keep: Collection[Path] = (),
     ranks: Ranks = ALONE,
 ) -> Path:
-    """Write `checkpoints/step-<step>` and return it; of the earlier ones keep as many as make `keep_last` in all, and
-    those of `keep`.
+    """Write `checkpoints/step-<step>` and return it; of the earlier ones keep as many as make `keep_last` in all.
 
     `parts` are the models in training by name; `position` is any JSON that the caller needs to resume (the first rank's
     is kept). All ranks call it, and see the run directory on a file system that they share. Checkpoints of later steps
@@ -66,35 +63,8 @@ def save_checkpoint(
         body = {"format": FORMAT, "step": step, "position": dict(position), "learners": values, "files": files}
         _together(ranks, target, lambda: _finish(unfinished, directory, body) if ranks.is_first else None)
     if ranks.is_first:
-        _prune(run_directory, step, keep_last, keep)
+        _prune(run_directory, step, keep_last)
     return target
-
-
-def repeat_checkpoint(
-    run_directory: Path,
-    source: Checkpoint | None,
-    *,
-    step: int,
-    position: Mapping[str, object],
-    keep_last: int = 3,
-    ranks: Ranks = ALONE,
-) -> None:
-    """Write a checkpoint of this step, with another position, whose parts are those of an earlier one, which is kept.
-    The first rank alone gives it, and writes. Raises CheckpointError, as `save_checkpoint`."""
-    target = run_directory / "checkpoints" / f"step-{step:06d}"
-
-    def write() -> None:
-        if source is None:
-            return
-        with ExitStack() as unfinished:
-            directory, (_, files) = _begin(unfinished, target), read_state(source.directory)
-            shutil.copytree(source.directory, directory, dirs_exist_ok=True)
-            body = {"format": FORMAT, "step": step, "position": dict(position)}
-            _finish(unfinished, directory, body | {"learners": source.learner_values, "files": files})
-
-    _together(ranks, target, write)
-    if source is not None:
-        _prune(run_directory, step, keep_last, [source.directory])
 
 
 def agreed_checkpoint(run_directory: Path, ranks: Ranks) -> Checkpoint | None:
@@ -161,11 +131,11 @@ def _optimizer_directory(part: Path) -> Path:
     return part.with_name(f"{part.name}.optimizer")
 
 
-def _prune(run_directory: Path, step: int, keep_last: int, keep: Collection[Path]) -> None:
+def _prune(run_directory: Path, step: int, keep_last: int) -> None:
     found = list_checkpoints(run_directory)
     kept = [path for number, path in found if number <= step][: max(keep_last, 1)]
     for _, path in found:
-        if path not in kept and path not in keep:
+        if path not in kept:
             remove_directory(path)
 
 

@@ -28,7 +28,7 @@ import torch.distributed as dist
 from pydantic import TypeAdapter
 
 from evoseek.errors import ConfigError, EndedElsewhereError
-from evoseek.policy.load import check_device
+from evoseek.models.load import check_device
 
 ARRIVAL = timedelta(minutes=5)  # how long a rank waits for the others to start
 TIMEOUT = timedelta(hours=1)  # how long it waits for them later; their rollouts may take far longer than its own

@@ -20,7 +20,7 @@ from evoseek.learner.batch import MicroBatch, loss_inputs
 from evoseek.learner.packing import at_least_float32, packing_limit, run_actions
 from evoseek.learner.settings import MAX_LOGITS
 from evoseek.loss.base import LossInputs, ValueInputs
-from evoseek.policy.packed import attention_named
+from evoseek.samplers.torch.packed import attention_named
 
 
 class LogprobModel(nn.Module):

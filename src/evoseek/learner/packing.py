@@ -22,8 +22,8 @@ from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
 from evoseek.learner.batch import MicroBatch, Row, lay_out
-from evoseek.policy.packed import attend_by_products, attention_named
-from evoseek.policy.products import is_quick_bfloat16
+from evoseek.models.cpu_matmul import is_quick_bfloat16
+from evoseek.samplers.torch.packed import attend_by_products, attention_named
 
 _NAME = "evoseek_packed_row"
 _BLOCK = 256  # queries that are multiplied at once: their weights of attention stay in the processor's cache

@@ -7,7 +7,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.settings import MANY, Chosen, Count, PartSettings, Section
+from evoseek.config.sections import MANY, Chosen, Count, PartSettings, Section
 
 WEIGHT_DECAY, BETAS = 0.01, (0.9, 0.999)  # of AdamW, and the decay rates of its two moments
 

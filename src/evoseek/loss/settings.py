@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.settings import Chosen, Count, Needs, PartSettings, Section
+from evoseek.config.sections import Chosen, Count, Needs, PartSettings, Section
 
 AggregateSetting = Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] | Count
 

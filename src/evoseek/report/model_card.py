@@ -11,11 +11,11 @@ from pathlib import Path
 from textwrap import indent
 from typing import Any
 
-from evoseek.policy.tags import OBSERVATION
-from evoseek.report.evaluation import held_out_score, interval_text
-from evoseek.report.metrics import counted_in, read_metrics
-from evoseek.runs import RunDirectory, flatten
-from evoseek.templates import sandbox
+from evoseek.eval.tables import held_out_score, interval_text
+from evoseek.renderers.tags import OBSERVATION
+from evoseek.storage.metrics import counted, read_metrics
+from evoseek.storage.runs import RunDirectory, flatten
+from evoseek.text.templates import sandbox
 from evoseek.types import StopConditions
 
 SHOWN = (
@@ -91,9 +91,8 @@ def _of_results(results: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, i
 
 
 def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, int]]]:
-    """The score that the run measured itself, at the last step up to the checkpoint's whose weights were not taken back
-    by then."""
-    rows = counted_in(run, read_metrics(run.metrics), step) if run is not None else []
+    """The score that the run measured itself, at the last step up to the checkpoint's."""
+    rows = counted(read_metrics(run.metrics)) if run is not None else []
     measured = [row for row in rows if "eval/reward" in row and (row["step"] or 0) <= step]
     if not measured or measured[-1]["eval/reward"] is None:
         return "", []

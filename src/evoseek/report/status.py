@@ -13,19 +13,19 @@ from typing import Literal, cast
 
 from rich.filesize import decimal
 
-from evoseek.credit.advantages import is_relative
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import read_saved
+from evoseek.config.registry import find
+from evoseek.config.sections import lookup
+from evoseek.config.trust import foreign_code, is_import_path
+from evoseek.credit import is_relative
 from evoseek.errors import RunError
-from evoseek.files import nearest
-from evoseek.registry import find
-from evoseek.report.alarms import alarms
-from evoseek.report.evaluation import held_out_score, score_text
-from evoseek.report.metrics import MetricRow, counted_in, read_metrics
+from evoseek.eval.tables import held_out_score, score_text
 from evoseek.reward.functions import lowest_of
-from evoseek.runs import RunDirectory
-from evoseek.settings import lookup
-from evoseek.training.given import read_saved
-from evoseek.training.settings import TrainingSettings
-from evoseek.trust import foreign_code, is_import_path
+from evoseek.storage.files import nearest
+from evoseek.storage.metrics import MetricRow, counted, read_metrics
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.alarms import alarms
 
 _ROLES = ("solver", "proposer")
 _SHOWN = {  # metrics of a role, in this order
@@ -97,7 +97,7 @@ class RunStatus:
     @property
     def counted(self) -> list[MetricRow]:
         """The rows that say how the policy does."""
-        return counted_in(self.run, self.rows)
+        return counted(self.rows)
 
     @property
     def step(self) -> int:

@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evoseek.env.environments import task_of
-from evoseek.reward.answer import normalise, set_f1, word_set
+from evoseek.rollout.environments import task_of
+from evoseek.text.normalization import normalise, set_f1, word_set
 from evoseek.types import Outcome, Scored, ToolCall, Trajectory
 
 _SHORT = 3  # characters

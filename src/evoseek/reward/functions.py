@@ -9,9 +9,9 @@ from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import Field, SerializeAsAny
 
+from evoseek.config.sections import Chosen, Count, PartSettings
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
-from evoseek.reward.answer import METRICS, AnswerMetric, answer_value, normalise
-from evoseek.settings import Chosen, Count, PartSettings
+from evoseek.text.normalization import METRICS, AnswerMetric, answer_value, normalise
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 

@@ -13,12 +13,12 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from evoseek.corpus.scripts import well_formed
-from evoseek.env.prompts import PromptSet
 from evoseek.errors import ToolError
-from evoseek.policy.encoding import harmless
 from evoseek.protocols import Chat
+from evoseek.renderers.encoding import harmless
 from evoseek.reward.functions import RewardSettings
+from evoseek.rollout.prompts import PromptSet
+from evoseek.text.scripts import well_formed
 from evoseek.types import Invalid, Message, Outcome, Question, Scored, StopReason, Trajectory
 
 _SPACE = " \t\r\n"

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from evoseek.corpus.language import is_refusal
-from evoseek.corpus.questions import evidence_of, recall
 from evoseek.protocols import RewardFn
+from evoseek.questions.questions import evidence_of, recall
 from evoseek.reward.functions import RewardSettings
+from evoseek.text.language import is_refusal
 from evoseek.types import Invalid, Outcome, Scored, Trajectory
 
 UNSHAPED = "unshaped"

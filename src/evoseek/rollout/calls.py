@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Any, cast
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.policy.encoding import beginning, trusted
 from evoseek.protocols import Environment, ReasonedTool, Tool
+from evoseek.renderers.encoding import beginning, trusted
 from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult
 

@@ -15,8 +15,8 @@ from typing import Any
 import numpy as np
 from pydantic import TypeAdapter, ValidationError
 
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import first_problem
+from evoseek.storage.jsonl import ResumableJsonl
 from evoseek.types import Action, Outcome, ProposerTask, Scored, Segment, ToolResult, Trajectory, TrajectoryGroup
 
 COMPACT = json.JSONEncoder(separators=(",", ":"))

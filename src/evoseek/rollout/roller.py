@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from evoseek.env.environments import HistoryEnv
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import Chat, Environment, Renderer, RewardFn, Sampler
 from evoseek.rollout.calls import Watch, unwatched
+from evoseek.rollout.environments import HistoryEnv
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse, run_trajectory
 from evoseek.types import (

@@ -11,8 +11,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from evoseek.errors import ConfigError, CutReplyError, SamplerError, ToolError
-from evoseek.policy.tags import TagMessages, tag_calls
 from evoseek.protocols import Chat, Environment, Renderer, Sampler
+from evoseek.renderers.tags import TagMessages, tag_calls
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.limits import Clock, Limits
 from evoseek.types import Action, CountedText, Message, Question, SampleRequest, Segment, StopReason, Trajectory

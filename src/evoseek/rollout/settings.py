@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from pydantic import Field
 
-from evoseek.settings import MANY, Count, Section, Temperature
+from evoseek.config.sections import MANY, Count, Section, Temperature
 
 
 class RolloutSettings(Section):

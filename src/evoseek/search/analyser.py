@@ -11,7 +11,7 @@ from typing import Literal
 
 import tantivy
 
-from evoseek.corpus.scripts import UNSPACED, fold_characters, normalised, script, whole_numbers
+from evoseek.text.scripts import UNSPACED, fold_characters, normalised, script, whole_numbers
 
 # To be incremented whenever a query would miss what an index that is there holds, which is searched by the terms
 # of its version.

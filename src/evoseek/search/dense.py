@@ -10,13 +10,13 @@ from typing import Literal, Self, Unpack
 
 from pydantic import Field
 
-from evoseek.corpus.scripts import well_formed
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
 from evoseek.search.engines import MORE, distinct
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord, opened
 from evoseek.search.settings import IndexSettings
 from evoseek.search.vectors import KnownVectors, VectorFiles, embed_passages
+from evoseek.text.scripts import well_formed
 from evoseek.types import Passage
 
 

@@ -20,12 +20,12 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field, SerializeAsAny
 
+from evoseek.config.registry import KINDS, build
+from evoseek.config.sections import Chosen, PartSettings, Section, part, read_settings
+from evoseek.config.trust import check_code
 from evoseek.errors import ConfigError, SearchIndexError
-from evoseek.files import expanded, file_digest, json_digest, model_digest, nearest
-from evoseek.registry import KINDS, build
 from evoseek.search.manifest import NAME, REMEDY, EncoderRecord
-from evoseek.settings import Chosen, PartSettings, Section, part, read_settings
-from evoseek.trust import check_code
+from evoseek.storage.files import expanded, file_digest, json_digest, model_digest, nearest
 from evoseek.types import Passage
 
 Vectors = NDArray[np.float32]

@@ -15,9 +15,7 @@ from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, ca
 import numpy as np
 import tantivy
 
-from evoseek.corpus.text_set import TextSet
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
-from evoseek.files import json_digest
 from evoseek.search.analyser import Analyser
 from evoseek.search.engines import distinct
 from evoseek.search.manifest import (
@@ -32,6 +30,8 @@ from evoseek.search.manifest import (
     record_file,
 )
 from evoseek.search.settings import IndexSettings, SearchSettings
+from evoseek.storage.files import json_digest
+from evoseek.text.text_set import TextSet
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 1_024  # different terms of a query that are searched for; later ones are not

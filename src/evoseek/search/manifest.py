@@ -24,10 +24,10 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evoseek.corpus.resumable_jsonl import held
 from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem, is_of_disk
-from evoseek.files import file_digest, json_digest, nearest, remove_leftovers, sync_tree, write_atomic
 from evoseek.search.analyser import ANALYSER_VERSION
+from evoseek.storage.files import file_digest, json_digest, nearest, remove_leftovers, sync_tree, write_atomic
+from evoseek.storage.jsonl import held
 
 _T = TypeVar("_T")
 

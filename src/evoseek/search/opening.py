@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from evoseek.config.registry import build, settings_class
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.registry import build, settings_class
 from evoseek.search.lexical import LexicalIndex, index_directory
 from evoseek.search.manifest import NAME, Manifest
 from evoseek.search.settings import IndexSettings, SearchSettings

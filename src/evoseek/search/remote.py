@@ -21,12 +21,12 @@ from typing import Annotated, Any, cast
 import httpx2
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 
-from evoseek.corpus.scripts import well_formed
 from evoseek.errors import ToolError
 from evoseek.http.limits import Retry
 from evoseek.http.server import Server, check_url, json_of, key_of
 from evoseek.search.engines import all_of, merge_copies
 from evoseek.search.settings import SearchSettings
+from evoseek.text.scripts import well_formed
 from evoseek.types import Passage
 
 BATCH = 64  # queries of a request, at most

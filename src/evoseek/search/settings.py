@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.settings import Chosen, PartSettings
+from evoseek.config.sections import Chosen, PartSettings
 
 
 class SearchSettings(PartSettings):

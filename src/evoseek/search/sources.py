@@ -19,16 +19,16 @@ from typing import NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evoseek.corpus.decoding import open_regular
-from evoseek.corpus.documents import CorpusFile, check_read, find_readable, read_documents
-from evoseek.corpus.parsing import MAX_SECONDS, MAX_TEXT, Reading
-from evoseek.corpus.passages import count_words, split_document
-from evoseek.corpus.read_report import Note, Notes, ReadReport, counted
-from evoseek.corpus.text_set import TextSet
+from evoseek.documents.documents import CorpusFile, check_read, find_readable, read_documents
+from evoseek.documents.parsing import MAX_SECONDS, MAX_TEXT, Reading
+from evoseek.documents.passages import count_words, split_document
+from evoseek.documents.read_report import Note, Notes, ReadReport, counted
 from evoseek.errors import DataError, SearchIndexError
-from evoseek.files import json_digest
 from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
+from evoseek.storage.files import json_digest
+from evoseek.text.decoding import open_regular
+from evoseek.text.text_set import TextSet
 from evoseek.types import Passage
 
 _FORMATS = 8  # raised when the same file gives another text than before

@@ -27,9 +27,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoseek.errors import ConfigError
-from evoseek.files import json_digest, write_atomic
 from evoseek.search.encoders import Encoder, Vectors
 from evoseek.search.manifest import Manifest, VectorsRecord
+from evoseek.storage.files import json_digest, write_atomic
 from evoseek.types import Passage
 
 EXACT_ROWS = 20_000  # up to so many vectors are all compared with the query

@@ -15,19 +15,19 @@ from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 from evoseek.protocols import GroupLabel, RewardFn
-from evoseek.reward.answer import comparable
-from evoseek.reward.proposer import ProposerReward
+from evoseek.questions.outcomes import Rejection
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
-from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.filters import (
-    Rejection,
     RuleFilter,
     proposed_question,
     retrieved_passages,
     seen_passages,
     supporting_passages,
 )
+from evoseek.selfplay.proposer_reward import ProposerReward
 from evoseek.selfplay.verify import Verification, Verifier
+from evoseek.text.duplicates import NearDuplicates
+from evoseek.text.normalization import comparable
 from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Scored, Trajectory, TrajectoryGroup
 
 if TYPE_CHECKING:

@@ -7,24 +7,24 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
-from evoseek.checkpoints import Checkpoint
-from evoseek.env.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv
+from evoseek.assembly.agent import Agent
+from evoseek.assembly.context import load_run_policy
+from evoseek.config.registry import build
 from evoseek.errors import ConfigError
 from evoseek.loss.base import check_loss
 from evoseek.loss.terms import WithTerms
-from evoseek.policy.policy import Policy
+from evoseek.models.policy import Policy
 from evoseek.protocols import RewardFn
-from evoseek.registry import build
-from evoseek.reward.answer import GRADED, METRICS
-from evoseek.reward.proposer import ProposerReward
+from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv
 from evoseek.rollout.roller import Roller
 from evoseek.selfplay.episode import SelfPlay, relabel
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
+from evoseek.selfplay.proposer_reward import ProposerReward
 from evoseek.selfplay.settings import GameSettings
 from evoseek.selfplay.tasks import sample_passages
 from evoseek.selfplay.verify import Verifier
-from evoseek.training.agent import Agent
-from evoseek.training.context import load_run_policy
+from evoseek.storage.checkpoints import Checkpoint
+from evoseek.text.normalization import GRADED, METRICS
 from evoseek.training.loop import System
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.run_state import State

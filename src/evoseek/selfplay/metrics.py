@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Hashable, Iterable, Sequence
 from statistics import fmean
 
-from evoseek.env.environments import task_of
-from evoseek.reward.answer import RIGHT_FROM, comparable, exact_match
-from evoseek.selfplay.filters import Rejection
+from evoseek.questions.outcomes import Rejection
+from evoseek.rollout.environments import task_of
 from evoseek.selfplay.tasks import proposers_group
+from evoseek.text.normalization import RIGHT_FROM, comparable, exact_match
 from evoseek.training.rollout_metrics import prefixed, rollout_metrics
 from evoseek.types import Episode, Question, Scored, TrajectoryGroup
 from evoseek.world.world import Oracle

@@ -1,9 +1,9 @@
 """The questions that self-play wrote: `questions.jsonl`, appended step by step, and read back by a resumed run.
 
-Each line is a question as `evoseek.corpus.questions` reads it, with the `step` that wrote it in its metadata: the file
-can be trained on, or handed on. A question is held out if no rollout of the run's solver is about it, nor about another
-one with the same words: what a run without labelled questions can be scored on. Its answer is the proposer's: it passed
-the run's rules and checks, and no person has checked it.
+Each line is a question as `evoseek.questions.questions` reads it, with the `step` that wrote it in its metadata: the
+file can be trained on, or handed on. A question is held out if no rollout of the run's solver is about it, nor about
+another one with the same words: what a run without labelled questions can be scored on. Its answer is the
+proposer's: it passed the run's rules and checks, and no person has checked it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from evoseek.corpus.questions import load_questions, question_row
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.runs import RunDirectory, flatten
-from evoseek.selfplay.duplicates import NearDuplicates
+from evoseek.questions.questions import load_questions, question_row
+from evoseek.storage.jsonl import ResumableJsonl
+from evoseek.storage.runs import RunDirectory, flatten
+from evoseek.text.duplicates import NearDuplicates
 from evoseek.types import Question
 
 if TYPE_CHECKING:

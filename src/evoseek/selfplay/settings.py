@@ -8,13 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field
 
-from evoseek.credit.advantages import CreditPart, credits_with_critic, needs_critic
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.registry import KINDS, find
+from evoseek.config.sections import MANY, Count, Needs, Section, Share, Temperature, part, table
+from evoseek.credit import CreditPart, credits_with_critic, needs_critic
 from evoseek.loss.settings import LossPart
-from evoseek.registry import KINDS, find
-from evoseek.reward.answer import METRICS
 from evoseek.reward.functions import lowest_of
-from evoseek.settings import MANY, Count, Needs, Section, Share, Temperature, part, table
-from evoseek.training.settings import TrainingSettings
+from evoseek.text.normalization import METRICS
 
 
 def _above_zero(shares: tuple[float, ...]) -> tuple[float, ...]:
@@ -141,10 +141,8 @@ class GameSettings(TrainingSettings, ABC):
     def effects(cls) -> tuple[Needs, ...]:
         """In self-play a reward also says what share of answers is right, and is of the game's own questions."""
         why = "In self-play a reward also says what share of answers is right."
-        own = "In self-play the questions change, so that lower rewards need not be a collapse."
         return (
             *super().effects(),
-            Needs("run.rollbacks", "", (), own),
             *(Needs(f"reward.{name}", "", (), why) for name in ("overlong_max", "unanswered_penalty", "wrong_penalty")),
         )
 

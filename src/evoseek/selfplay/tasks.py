@@ -17,10 +17,10 @@ from functools import partial
 from pathlib import Path
 from typing import Generic, Literal, TypeVar
 
-from evoseek.corpus.answers import TitleFinder, load_answers, mine_answers
-from evoseek.env.environments import answer_task, task_of
 from evoseek.errors import ConfigError
 from evoseek.protocols import PassageStore
+from evoseek.questions.answers import TitleFinder, load_answers, mine_answers
+from evoseek.rollout.environments import answer_task, task_of
 from evoseek.selfplay.settings import GameSettings
 from evoseek.types import Episode, Passage, Question, TrajectoryGroup
 

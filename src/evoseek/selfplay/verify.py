@@ -22,9 +22,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from evoseek.protocols import RewardFn
-from evoseek.reward.answer import RIGHT_FROM, comparable, exact_match
+from evoseek.questions.outcomes import Rejection
 from evoseek.rollout.roller import Roller, score
-from evoseek.selfplay.filters import Rejection
+from evoseek.text.normalization import RIGHT_FROM, comparable, exact_match
 from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
 
 Reading = tuple[Trajectory, Outcome]

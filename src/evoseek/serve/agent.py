@@ -33,11 +33,10 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from evoseek.answer import Answered, Answerer
-from evoseek.corpus.feedback import Feedback, FeedbackFile
-from evoseek.corpus.scripts import well_formed
+from evoseek.agent.answer import Answered, Answerer
 from evoseek.errors import DataError, RunError
 from evoseek.protocols import SearchEngine
+from evoseek.questions.feedback import Feedback, FeedbackFile
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
@@ -63,6 +62,7 @@ from evoseek.serve.connection import (
     status_of,
 )
 from evoseek.serve.mcp import Library, mcp_server
+from evoseek.text.scripts import well_formed
 
 _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(
     (".txt", ".md", ".rst", ".org", ".csv", ".tsv"), "text/plain"

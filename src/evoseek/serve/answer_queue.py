@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from evoseek.answer import Answered, Answerer
+from evoseek.agent.answer import Answered, Answerer
 from evoseek.serve.connection import BusyError, StoppedError
 from evoseek.types import Action, Message, ToolResult
 

@@ -38,16 +38,16 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evoseek.answer import Answered
-from evoseek.corpus.feedback import MAX_ANSWER, MAX_NOTE, Feedback
-from evoseek.corpus.scripts import well_formed
+from evoseek.agent.answer import Answered
+from evoseek.agent.shown import citations
+from evoseek.agent.support import NOT_FOUND
 from evoseek.errors import DataError, first_problem
-from evoseek.eval.support import NOT_FOUND
-from evoseek.report.answers import citations
+from evoseek.questions.feedback import MAX_ANSWER, MAX_NOTE, Feedback
 from evoseek.serve.answer_queue import PendingAnswer, reply_id
 from evoseek.serve.connection import error_body, status_of
 from evoseek.serve.one_line import one_line
 from evoseek.serve.side_tasks import side_task_reply
+from evoseek.text.scripts import well_formed
 from evoseek.types import Action, Message, StopReason, ToolResult
 
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000

@@ -17,15 +17,15 @@ from mcp.server.stdio import stdio_server
 from pydantic import Field
 
 from evoseek import __version__
+from evoseek.agent.shown import citation
 from evoseek.errors import DataError, EvoseekError
 from evoseek.protocols import PassageStore, SearchEngine
-from evoseek.report.answers import citation
 from evoseek.search.engines import search
 from evoseek.serve.one_line import one_line
 from evoseek.types import Passage
 
 if TYPE_CHECKING:
-    from evoseek.answer import Answered  # which loads torch, that an index alone does not need
+    from evoseek.agent.answer import Answered  # which loads torch, that an index alone does not need
 
 Json = dict[str, object]
 Found = list[list[Passage]]

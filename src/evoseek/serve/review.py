@@ -24,7 +24,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from evoseek.data.reviewing import Review
+from evoseek.curation.reviewing import Review
 from evoseek.errors import DataError, EvoseekError
 from evoseek.serve.connection import CancelOnDisconnect, Guard, StoppableServer, listen, page_of, refused
 

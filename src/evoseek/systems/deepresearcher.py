@@ -16,17 +16,17 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from evoseek.assembly.settings import RunSettings
 from evoseek.chat.settings import ReaderSettings
-from evoseek.env.base import ToolPart
+from evoseek.config.sections import Needs, part, parts
 from evoseek.reward.functions import RewardPart
+from evoseek.rollout.base import ToolPart
 from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.search.settings import SearchPart
-from evoseek.search.web.settings import BrowseSettings, WebSettings
-from evoseek.settings import Needs, part, parts
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.training.rollout_metrics import metrics_by
-from evoseek.training.settings import RunSettings
 from evoseek.types import Trajectory, TrajectoryGroup
+from evoseek.web.settings import BrowseSettings, WebSettings
 
 if TYPE_CHECKING:
     from evoseek.training.plan import TrainingContext, TrainingPlan

@@ -26,20 +26,20 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evoseek.env.environments import PassageProposerEnv, passage_task, task_of
+from evoseek.assembly.settings import ColdStartSettings, RunSettings, StepQuestionSettings
+from evoseek.config.sections import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.errors import TrainingError
+from evoseek.rollout.environments import PassageProposerEnv, passage_task, task_of
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.settings import GroupRolloutSettings
-from evoseek.selfplay.duplicates import NearDuplicates
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.question_log import QuestionLog
 from evoseek.selfplay.settings import GameSettings, ProposerSettings
 from evoseek.selfplay.tasks import TaskSource, check_groups, proposal_groups, solver_groups
-from evoseek.settings import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.systems.search_r1 import SearchR1
+from evoseek.text.duplicates import NearDuplicates
 from evoseek.training.rollout_metrics import StepReport, describe_failures, prefixed, too_many_failures
-from evoseek.training.settings import ColdStartSettings, RunSettings, StepQuestionSettings
 from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
 from evoseek.world.world import Oracle
 

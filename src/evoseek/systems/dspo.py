@@ -28,14 +28,14 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from evoseek.credit.advantages import needs_critic
+from evoseek.assembly.settings import RunSettings
+from evoseek.config.registry import find
+from evoseek.config.sections import Section, part
+from evoseek.credit import needs_critic
 from evoseek.loss.settings import AlgorithmSettings, LossPart
-from evoseek.registry import find
 from evoseek.reward.functions import RewardPart
 from evoseek.reward.shaping import unshaped
-from evoseek.settings import Section, part
 from evoseek.systems.search_r1 import Rollouts, SearchR1
-from evoseek.training.settings import RunSettings
 from evoseek.types import Scored, TrajectoryGroup
 
 if TYPE_CHECKING:

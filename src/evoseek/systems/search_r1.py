@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import Field
 
+from evoseek.assembly.settings import ColdStartSettings, QuestionSettings, StageSettings, TrainingSettings
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.rollout.settings import QuestionRolloutSettings
 from evoseek.training.question_order import Passes, QuestionOrder, chosen
@@ -35,7 +36,6 @@ from evoseek.training.rollout_metrics import (
     too_many_failures,
     tool_latency_s,
 )
-from evoseek.training.settings import ColdStartSettings, QuestionSettings, StageSettings, TrainingSettings
 from evoseek.types import Question, TrajectoryGroup
 
 if TYPE_CHECKING:

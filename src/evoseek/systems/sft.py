@@ -24,11 +24,11 @@ from typing import TYPE_CHECKING
 
 from pydantic import Field
 
-from evoseek.env.environments import PassageProposerEnv
-from evoseek.settings import MANY, Count, Needs, Section
+from evoseek.assembly.settings import EvaluationSettings, RunSettings, TrainingSettings
+from evoseek.config.sections import MANY, Count, Needs, Section
+from evoseek.rollout.environments import PassageProposerEnv
 from evoseek.training.question_order import Passes
 from evoseek.training.rollout_metrics import StepReport
-from evoseek.training.settings import EvaluationSettings, RunSettings, TrainingSettings
 from evoseek.types import TrainingSample
 
 if TYPE_CHECKING:
@@ -94,7 +94,7 @@ class SFT:
         @classmethod
         def effects(cls) -> tuple[Needs, ...]:
             """There is no algorithm of reinforcement learning."""
-            return *super().effects(), Needs("loss.name credit.* algorithm.* run.rollbacks", "", instead=_NO_REWARDS)
+            return *super().effects(), Needs("loss.name credit.* algorithm.*", "", instead=_NO_REWARDS)
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:

@@ -26,8 +26,10 @@ from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
-from evoseek.env.environments import AnswerProposerEnv
-from evoseek.policy.settings import PolicySettings
+from evoseek.assembly.settings import RunSettings
+from evoseek.config.sections import Section, table
+from evoseek.models.settings import PolicySettings
+from evoseek.rollout.environments import AnswerProposerEnv
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import failed_if_nothing_found
 from evoseek.selfplay.episode import SelfPlay, Stages
@@ -35,9 +37,7 @@ from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.question_log import QuestionLog, draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
 from evoseek.selfplay.tasks import SearchChain, TaskSource, answer_tasks, check_groups, proposal_groups, solver_groups
-from evoseek.settings import Section, table
 from evoseek.training.rollout_metrics import StepReport, too_many_failures
-from evoseek.training.settings import RunSettings
 from evoseek.types import Episode, TrajectoryGroup
 from evoseek.world.world import Oracle
 

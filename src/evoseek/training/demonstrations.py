@@ -16,14 +16,14 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from evoseek.corpus.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration, load_demonstrations
-from evoseek.corpus.language import is_refusal
-from evoseek.env.environments import passage_task
 from evoseek.errors import ConfigError, DataError, PolicyError, ToolError
 from evoseek.learner.distributed import Ranks, gathered
-from evoseek.reward.answer import substring_match
+from evoseek.questions.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration, load_demonstrations
+from evoseek.rollout.environments import passage_task
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import Roller, nothing_found
+from evoseek.text.language import is_refusal
+from evoseek.text.normalization import substring_match
 from evoseek.types import Completion, SampleRequest, StopReason, ToolCall, TrainingSample, Trajectory
 
 SEARCH = "search"

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from evoseek.errors import SamplerError, TrainingError
 from evoseek.protocols import MetricSink
-from evoseek.training.rollbacks import Rollbacks
-from evoseek.training.rollout_metrics import TOO_MANY_INVALID, StepReport, checked_report, describe_failures
+from evoseek.storage.metrics import TOO_MANY_INVALID
+from evoseek.training.rollout_metrics import StepReport, checked_report, describe_failures
 from evoseek.training.stages import Stages
 
 if TYPE_CHECKING:
-    from evoseek.training.run_state import RunState
+    from evoseek.storage.metrics import TOO_MANY_INVALID
+from evoseek.training.run_state import RunState
 
 _INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run
 _SLICE_S = 0.1  # seconds of a pause between checks whether to stop
@@ -63,14 +64,13 @@ class TrainingLoop:
     checkpoint is saved: what failed may be the policy itself, with weights that cannot be sampled from. After three
     such steps in a row, or one at the end, training stops with TrainingError. Before the next step it waits for
     `pause_s` seconds, twice as long after the second one, so that the failed service may recover; `notify` is told why.
-    A request to stop ends the pause. Stages, rollbacks and alarms do not see the row of such a step, which says so
+    A request to stop ends the pause. Stages and alarms do not see the row of such a step, which says so
     (`rollout/too_many_invalid`): what is left of it is biased towards few searches.
 
     `agree` turns one process's request to stop into the decision of all processes of the run.
 
     If the run has `stages`, the loop ends with the current one: it `has_turned` then, and its last checkpoint says that
-    the next stage begins. A step after which no checkpoint is saved ends no stage. It has turned, too, when the reward
-    has collapsed and `rollbacks` are left: its last checkpoint then has the weights of an earlier one.
+    the next stage begins. A step after which no checkpoint is saved ends no stage.
 
     `drop` is awaited in the end, whatever ends the loop, and after a step with too many invalid rollouts: those that
     the system has begun of later steps may have met the same failure, and begin again after the pause.
@@ -95,7 +95,6 @@ class TrainingLoop:
     pause_s: float = 0.0
     notify: Callable[[str], None] = lambda _: None
     stages: Stages | None = None
-    rollbacks: Rollbacks = field(default_factory=Rollbacks)
     drop: Callable[[], Awaitable[None]] = do_nothing
     has_turned: bool = field(default=False, init=False)
 
@@ -110,8 +109,6 @@ class TrainingLoop:
         step = self.start
         if self.probe is not None and self.probe_every > 0:
             await self.probe(step)
-        if step == 0 and self.rollbacks.limit:
-            self.checkpoints.save(0)
         if step == 0 and self.evaluate is not None:
             self._log(0, await self.evaluate(0), {})
         failing, spent = 0, 0.0
@@ -142,10 +139,9 @@ class TrainingLoop:
                 await self.drop()
             if failing and spent < self.max_seconds and not self.should_stop():
                 await self._pause(step, report, self.pause_s * 2 ** (failing - 1))
-            rolled_back = not failing and self._roll_back(step)
-            self.has_turned = rolled_back or self._turn(step, failing=failing > 0)
+            self.has_turned = self._turn(step, failing=failing > 0)
             stopping = self.agree(self.should_stop() or spent >= self.max_seconds) or self.has_turned
-            if not (failing or rolled_back) and (stopping or self._is_due(step, self.checkpoint_every)):
+            if not failing and (stopping or self._is_due(step, self.checkpoint_every)):
                 self.checkpoints.save(step)
             elif failing and stopping:
                 self.notify(
@@ -153,21 +149,6 @@ class TrainingLoop:
                     "checkpoint."
                 )
         return step
-
-    def _roll_back(self, step: int) -> bool:
-        """Whether the reward has collapsed; if so, the checkpoint of this step is that of the best steps."""
-        why = self.rollbacks.collapsed()
-        if not self.agree(why is not None):
-            return False
-        to = self.checkpoints.roll_back(step)
-        if to is None:
-            self.notify(f"{why} No earlier checkpoint is left to take its weights from, so training goes on as it is.")
-            return False
-        self.notify(
-            f"Step {step}: {why} The weights are again those of step {to}, and the learning rate is halved "
-            f"(run.rollbacks: {self.rollbacks.left} left)."
-        )
-        return True
 
     def _turn(self, step: int, *, failing: bool) -> bool:
         """Whether a stage ends with this step; if so, the next one is begun. (Also with the last step: the run may be
@@ -199,10 +180,8 @@ class TrainingLoop:
         stage = ""
         if self.stages is not None:
             stage, metrics = self.stages.current.name, {**metrics, "stage": float(len(self.stages.history))}
-        if TOO_MANY_INVALID not in metrics:
-            if self.stages is not None:
-                self.stages.observe(step, metrics)
-            self.rollbacks.observe(step, metrics)
+        if self.stages is not None and TOO_MANY_INVALID not in metrics:
+            self.stages.observe(step, metrics)
         self.metrics.write(step, metrics)
         self.timings.write(step, timings)
         self.progress(Progress(step, self.steps, metrics, timings, stage))

@@ -7,28 +7,28 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from evoseek.checkpoints import Checkpoint
-from evoseek.credit.advantages import needs_critic
+from evoseek.assembly.agent import Agent
+from evoseek.assembly.context import Context, Objects
+from evoseek.assembly.inputs import ReviewedQuestions, training_questions
+from evoseek.assembly.settings import PUT_OFF, TrainingSettings
+from evoseek.credit import needs_critic
 from evoseek.errors import ConfigError
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
-from evoseek.policy.policy import SamplerRun
-from evoseek.policy.sampler import TorchSampler
+from evoseek.models.policy import SamplerRun
 from evoseek.protocols import GroupLabel, RewardFn
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller, askable
 from evoseek.rollout.settings import GroupRolloutSettings
-from evoseek.runs import RunDirectory
-from evoseek.training.agent import Agent
-from evoseek.training.context import Context, Objects
-from evoseek.training.inputs import ReviewedQuestions, training_questions
+from evoseek.samplers.torch.sampler import TorchSampler
+from evoseek.storage.checkpoints import Checkpoint
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.loop import Evaluate, System, do_nothing
 from evoseek.training.probe import Probed
 from evoseek.training.rollouts import Ahead, QuestionRollouts
 from evoseek.training.run_state import State
-from evoseek.training.settings import PUT_OFF, TrainingSettings
 from evoseek.training.trainer import Objective, Trainer, load_trainable, samples_apart
 from evoseek.types import Question
 

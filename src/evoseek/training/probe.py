@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from statistics import fmean
 from typing import Any
 
+from evoseek.assembly.settings import TrainingSettings
 from evoseek.errors import SamplerError, TrainingError
 from evoseek.learner.distributed import ALONE, Ranks, gathered
 from evoseek.protocols import Sampler
 from evoseek.rollout.roller import Roller
-from evoseek.training.settings import TrainingSettings
 from evoseek.training.update import SampleTransform
 from evoseek.types import Completion, Question, SampleRequest, TrainingSample
 

@@ -12,8 +12,8 @@ from hashlib import sha256
 from itertools import islice
 from typing import cast
 
+from evoseek.assembly.settings import QuestionSettings
 from evoseek.errors import ConfigError, RunError
-from evoseek.training.settings import QuestionSettings
 from evoseek.types import Question
 
 _KEY_LENGTH = 64  # of a SHA-256 in hexadecimal

@@ -9,13 +9,12 @@ from statistics import fmean, pstdev, stdev
 from typing import cast
 
 from evoseek.errors import TrainingError
+from evoseek.eval.statistics import surely_more
 from evoseek.reward.shaping import unshaped
 from evoseek.rollout.roller import searches
-from evoseek.statistics import surely_more
 from evoseek.training.question_order import label
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
 
-TOO_MANY_INVALID = "rollout/too_many_invalid"
 """1.0 in the row of a step with too many invalid rollouts, on which nothing was trained; other rows do not have it."""
 
 _SIGNAL = ("reward", "answer_reward", "frac_reward_zero_std", "tools/call_frequency")

@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from contextlib import suppress
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Protocol, cast
 
-from evoseek.checkpoints import Checkpoint, list_checkpoints, load_checkpoint
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.errors import CheckpointError
-from evoseek.learner.checkpoint import Part, repeat_checkpoint, restore, save_checkpoint
+from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.runs import RunDirectory
-from evoseek.training.rollbacks import Rollbacks
+from evoseek.storage.checkpoints import Checkpoint
+from evoseek.storage.jsonl import ResumableJsonl
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.stages import Stages
 
 
@@ -60,7 +56,6 @@ class RunState:
     ranks: Ranks = ALONE
     state: State | None = None
     stages: Stages | None = None
-    rollbacks: Rollbacks = field(default_factory=Rollbacks)
 
     def resume(self, checkpoint: Checkpoint | None) -> int:
         """Resume the run from the checkpoint that its parts were made of, or begin it (None); returns the number of
@@ -90,41 +85,10 @@ class RunState:
             parts=self.parts,
             position=self._position(),
             keep_last=self.keep_last,
-            keep=[path for step in self.rollbacks.needed for path in self._sources(step)[:1]],
             ranks=self.ranks,
         )
-
-    def roll_back(self, step: int) -> int | None:
-        """Write a checkpoint of this step with the weights and optimizers from before the best steps; returns the step
-        that they are of, or None if there is no such checkpoint. Raises CheckpointError."""
-        source = self._good() if self.ranks.is_first else None
-        to: int | None = self.ranks.gather(source and source.step)[0]
-        if to is None:
-            return None
-        self.rollbacks.count(step, to)
-        repeat_checkpoint(
-            self.run.path,
-            source,
-            step=step,
-            position=self._position(),
-            keep_last=self.keep_last,
-            ranks=self.ranks,
-        )
-        return to
-
-    def _good(self) -> Checkpoint | None:
-        for directory in self._sources(self.rollbacks.good):
-            with suppress(CheckpointError):  # a damaged one
-                return load_checkpoint(directory)
-        return None
-
-    def _sources(self, step: int) -> list[Path]:
-        """The checkpoints of up to this step from which weights may be taken back, newest first."""
-        found = list_checkpoints(self.run.path)
-        return [path for number, path in found if number <= step and self.rollbacks.is_source(number)]
 
     def _position(self) -> dict[str, object]:
         kept = {} if self.state is None else {"system": self.state.state()}
         begun = {} if self.stages is None else {"stages": self.stages.state()}
-        rolled = {"rollbacks": self.rollbacks.state()} if self.rollbacks.history else {}
-        return {**log_positions(self.run), **kept, **begun, **rolled}
+        return {**log_positions(self.run), **kept, **begun}

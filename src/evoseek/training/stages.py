@@ -26,11 +26,10 @@ from fnmatch import fnmatchcase
 from statistics import fmean
 from typing import Any, NamedTuple, TypeVar, cast
 
-from evoseek.credit.advantages import needs_critic
-from evoseek.errors import ConfigError, did_you_mean
-from evoseek.registry import find
-from evoseek.runs import RunDirectory
-from evoseek.settings import (
+from evoseek.assembly.inputs import WRITTEN_FIELDS, questions_to_write, training_questions
+from evoseek.assembly.settings import QuestionSettings, StageSettings, TrainingSettings
+from evoseek.config.registry import find
+from evoseek.config.sections import (
     Section,
     changeable,
     changed,
@@ -40,9 +39,10 @@ from evoseek.settings import (
     read_settings,
     with_setting,
 )
-from evoseek.training.inputs import WRITTEN_FIELDS, questions_to_write, training_questions
+from evoseek.credit import needs_critic
+from evoseek.errors import ConfigError, did_you_mean
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.question_order import Passes, QuestionOrder, chosen
-from evoseek.training.settings import QuestionSettings, StageSettings, TrainingSettings
 from evoseek.types import Question
 
 _COMPARISONS: Mapping[str, Callable[[float, float], bool]] = {

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from evoseek.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.errors import ConfigError
-from evoseek.files import write_atomic
 from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
-from evoseek.policy.load import prepare_process, save_policy
-from evoseek.policy.policy import Policy
+from evoseek.models.load import prepare_process, save_policy
+from evoseek.models.policy import Policy
+from evoseek.storage.checkpoints import Checkpoint, latest_checkpoint
+from evoseek.storage.files import write_atomic
 from evoseek.types import TrainingSample
 
 RECIPE = "recipe.json"

@@ -15,9 +15,10 @@ from typing import Any, Literal, cast
 
 from transformers import PreTrainedModel
 
-from evoseek.checkpoints import Checkpoint
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.credit.advantages import needs_critic
+from evoseek.assembly.context import load_run_policy, loader_of
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.registry import build, find
+from evoseek.credit import Credit, needs_critic
 from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
@@ -28,17 +29,16 @@ from evoseek.learner.sharding import copy_weights, full_state_dict
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs, check_loss
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import wrapped
-from evoseek.policy.deferred_weights import load_deferred
-from evoseek.policy.load import load_critic, load_policy, prepare_process, save_critic, save_policy
-from evoseek.policy.policy import Policy, RemotePolicy, base_of
-from evoseek.policy.settings import EngineSettings
+from evoseek.models.deferred_weights import load_deferred
+from evoseek.models.load import load_critic, load_policy, prepare_process, save_critic, save_policy
+from evoseek.models.policy import Policy, RemotePolicy, base_of
+from evoseek.models.settings import EngineSettings
 from evoseek.protocols import Sampler
-from evoseek.registry import build, find
 from evoseek.rollout.record import COMPACT
-from evoseek.runs import RunDirectory
-from evoseek.training.context import load_run_policy, loader_of
-from evoseek.training.settings import TrainingSettings
-from evoseek.training.update import Credit, GroupUpdate, PPOUpdate, SampleTransform
+from evoseek.storage.checkpoints import Checkpoint
+from evoseek.storage.jsonl import ResumableJsonl
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.update import GroupUpdate, PPOUpdate, SampleTransform
 from evoseek.types import TrainingSample
 
 

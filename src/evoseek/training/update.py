@@ -34,18 +34,17 @@ by the first token after it. It fails if its critic does: until the critic is tr
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import compress
 from statistics import fmean
 from typing import Any
 
-from evoseek.credit.advantages import advantages_of, estimates_of, whiten
+from evoseek.credit import advantages_of, estimates_of, whiten
 from evoseek.learner.base import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
 
-Credit = Callable[[Sequence[float | None], Sequence[Hashable]], list[float | None]]
 SampleTransform = Callable[[Sequence[TrainingSample]], list[TrainingSample]]
 
 Update = Callable[[int, Sequence[TrajectoryGroup]], dict[str, float]]

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from evoseek.templates import sandbox
+from evoseek.text.templates import sandbox
 from evoseek.types import Passage
 from evoseek.world.grammar import fact_text
 from evoseek.world.world import TYPES, Fact, World

@@ -23,7 +23,7 @@ from typing import Literal, get_args
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from evoseek.errors import DataError, first_problem
-from evoseek.files import write_atomic
+from evoseek.storage.files import write_atomic
 from evoseek.types import Document, Passage, Question
 from evoseek.world.grammar import WORDS, chain_text, fact_text, parse
 

@@ -6,7 +6,7 @@ import pytest
 from evoseek.errors import DataError, RunError
 from evoseek.report.view.rollouts import rollout_of
 from evoseek.report.view.source import Source
-from evoseek.runs import RunDirectory
+from evoseek.storage.runs import RunDirectory
 
 ZERO = {"reward": 0.0, "frac_reward_zero_std": 1.0, "rollout/stop/answered": 1.0}
 

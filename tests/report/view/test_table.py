@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.policy.source import tiny_policy_dir
+from evoseek.models.source import tiny_policy_dir
 from evoseek.report.view.table import TokenTexts, packed, script_json, source_hash
 
 

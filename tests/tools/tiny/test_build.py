@@ -15,9 +15,9 @@ from tools.tiny.demonstrations import Piece
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.errors import ConfigError
-from evoseek.policy.load import Policy, load_policy
-from evoseek.policy.source import SHIPPED, tiny_policy_dir
-from evoseek.policy.tags import TagRenderer
+from evoseek.models.load import Policy, load_policy
+from evoseek.models.source import SHIPPED, tiny_policy_dir
+from evoseek.renderers.tags import TagRenderer
 from evoseek.world.world import World, split_of
 
 RECIPE = TinyRecipe(steps=6, copying_steps=3, tokens_per_step=500, entities=(200,), steps_per_world=2, warmup_steps=1)

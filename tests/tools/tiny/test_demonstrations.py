@@ -13,7 +13,7 @@ from tools.tiny.demonstrations import (
     solve_prompt,
 )
 
-from evoseek.env.prompts import load_prompts
+from evoseek.rollout.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage
 from evoseek.world.world import World

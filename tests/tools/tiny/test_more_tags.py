@@ -6,7 +6,7 @@ import pytest
 import torch
 from tools.tiny.more_tags import add_tags
 
-from evoseek.policy.load import Policy, load_policy, save_policy
+from evoseek.models.load import Policy, load_policy, save_policy
 
 
 @pytest.fixture

@@ -3,8 +3,8 @@
 import pytest
 from tools.tiny.skills import Skill, measure_skills
 
-from evoseek.policy.load import load_policy
-from evoseek.policy.source import tiny_policy_dir
+from evoseek.models.load import load_policy
+from evoseek.models.source import tiny_policy_dir
 from evoseek.world.world import World
 
 pytestmark = pytest.mark.slow

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import AutoTokenizer, PreTrainedTokenizerFast
 
-from evoseek.policy.tags import TAGS
+from evoseek.renderers.tags import TAGS
 from evoseek.world.world import SPLITS, SYLLABLES, World
 
 

@@ -14,10 +14,10 @@ from tools.tiny.site_web import SiteWeb
 from tools.tiny.skills import WEB_LIMITS, measure_browsing
 from tools.tiny.web_demonstrations import WebDemonstrator, WebMixture, web_tools
 
-from evoseek.env.environments import SolverEnv
-from evoseek.env.prompts import load_prompts
-from evoseek.policy.load import load_policy
-from evoseek.policy.tags import TagRenderer, tag_calls
+from evoseek.models.load import load_policy
+from evoseek.renderers.tags import TagRenderer, tag_calls
+from evoseek.rollout.environments import SolverEnv
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.run import run_trajectory
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Question

@@ -22,6 +22,7 @@ import torch
 from torch import nn
 from torch.nn.utils.rnn import pad_sequence
 
+from evoseek.assembly.settings import TrainingSettings
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.base import MAXIMA, LearnerBase, StepBatch, finish_metrics, measure_part
 from evoseek.learner.batch import MicroBatch, loss_inputs, make_batch, trained_length
@@ -29,7 +30,6 @@ from evoseek.learner.learner import LearnerContext
 from evoseek.learner.optim import schedule_factor
 from evoseek.learner.settings import BETAS
 from evoseek.loss.base import LossInputs
-from evoseek.training.settings import TrainingSettings
 from evoseek.types import TrainingSample
 from evoseek_tinker.policy import TinkerPolicy, saved_state
 from evoseek_tinker.sdk import API_KEY, AdamStep, NewModel, RemoteModel, ServiceError, find_key, load_sdk

@@ -12,10 +12,10 @@ import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
 from evoseek.errors import CheckpointError, PolicyError
-from evoseek.files import expanded, replace_directory
-from evoseek.policy.load import first_line, generation_config, load_tokenizer, quietly
-from evoseek.policy.policy import Policy, RemotePolicy
-from evoseek.policy.source import REMOTE, find_policy, is_adapter, is_gguf
+from evoseek.models.load import first_line, generation_config, load_tokenizer, quietly
+from evoseek.models.policy import Policy, RemotePolicy
+from evoseek.models.source import REMOTE, find_policy, is_adapter, is_gguf
+from evoseek.storage.files import expanded, replace_directory
 from evoseek_tinker.sdk import RemoteModel
 
 

@@ -8,9 +8,9 @@ from typing import Any
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.http.limits import TransientError
-from evoseek.policy.engines.turn import Turn
-from evoseek.policy.policy import SamplerContext, eos_ids
-from evoseek.policy.stops import StopRules, check_request
+from evoseek.models.policy import SamplerContext, eos_ids
+from evoseek.samplers.torch.stops import StopRules, check_request
+from evoseek.samplers.vllm.turn import Turn
 from evoseek.types import Completion, SampleRequest
 from evoseek_tinker.policy import TinkerPolicy
 from evoseek_tinker.sdk import ServiceError

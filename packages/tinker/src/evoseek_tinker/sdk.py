@@ -16,8 +16,8 @@ from importlib.metadata import version
 from typing import Any, Literal, TypeVar
 
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.policy.engines.turn import Sampled
-from evoseek.policy.stops import StopRule
+from evoseek.samplers.torch.stops import StopRule
+from evoseek.samplers.vllm.turn import Sampled
 
 T = TypeVar("T")
 

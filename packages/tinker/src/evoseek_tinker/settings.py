@@ -8,10 +8,10 @@ from typing import Literal
 
 from pydantic import Field
 
+from evoseek.config.sections import MANY, Needs, Section, lookup
 from evoseek.learner.settings import WEIGHT_DECAY, LearnerSettings
-from evoseek.policy.settings import LoraSettings, SamplerSettings
-from evoseek.policy.source import find_policy, is_gguf
-from evoseek.settings import MANY, Needs, Section, lookup
+from evoseek.models.settings import LoraSettings, SamplerSettings
+from evoseek.models.source import find_policy, is_gguf
 
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 

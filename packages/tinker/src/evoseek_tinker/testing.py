@@ -22,10 +22,10 @@ from typing import Any, Literal
 
 import torch
 
-from evoseek.policy.load import load_policy
-from evoseek.policy.lora import add_adapter
-from evoseek.policy.policy import Policy
-from evoseek.policy.sampler import TorchSampler
+from evoseek.models.load import load_policy
+from evoseek.models.lora import add_adapter
+from evoseek.models.policy import Policy
+from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import SampleRequest, StopConditions
 
 SCALE = 32.0  # the service's alpha

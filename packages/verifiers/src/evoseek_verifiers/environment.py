@@ -14,20 +14,20 @@ from typing import Literal
 
 from pydantic import BaseModel, Field
 
-from evoseek.answer import chat_environment
-from evoseek.corpus.questions import save_questions
-from evoseek.env.prompts import load_prompts
+from evoseek.agent.answer import chat_environment
+from evoseek.assembly.context import Context
+from evoseek.assembly.inputs import evaluation_path, read_questions
+from evoseek.assembly.model_defaults import follow_endpoint
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import gather
+from evoseek.config.sections import with_setting
 from evoseek.errors import ConfigError
 from evoseek.protocols import Chat, Environment, RewardFn
+from evoseek.questions.questions import save_questions
 from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.lexical import LexicalIndex, check_index
-from evoseek.settings import with_setting
-from evoseek.training.context import Context
-from evoseek.training.given import gather
-from evoseek.training.inputs import evaluation_path, read_questions
-from evoseek.training.model_defaults import follow_endpoint
-from evoseek.training.settings import TrainingSettings
 from evoseek.types import Question
 from evoseek.world.world import World
 

@@ -20,12 +20,12 @@ from string import Template
 from typing import Any
 
 from evoseek.errors import ConfigError, RunError, disk_text
-from evoseek.files import remove_directory, replace_directory, write_atomic
-from evoseek.report.metrics import CHARTS
-from evoseek.report.proposals import MEANINGS
+from evoseek.questions.outcomes import MEANINGS
 from evoseek.report.view.source import Source
 from evoseek.report.view.table import CHUNK, RolloutTable, packed, script_json, source_hash
-from evoseek.runs import flatten
+from evoseek.storage.files import remove_directory, replace_directory, write_atomic
+from evoseek.storage.metrics import CHARTS
+from evoseek.storage.runs import flatten
 
 MARK = "<!doctype html>\n<!-- Written by evoseek view. -->"
 """The beginning of every page: a file without it is not overwritten."""

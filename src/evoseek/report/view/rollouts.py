@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-REJECTED = "rejected/"
-"""How the part of a proposer's reward begins that names the rule by which a proposal was rejected."""
+from evoseek.questions.outcomes import REJECTED
 
 _DIGITS = 5  # significant digits of a logprob or an advantage on the page
 

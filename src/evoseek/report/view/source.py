@@ -12,22 +12,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar, cast
 
-from evoseek.checkpoints import list_checkpoints
-from evoseek.corpus.resumable_jsonl import ResumableJsonl
-from evoseek.credit.advantages import CreditSettings, is_relative
+from evoseek.config.registry import find
+from evoseek.config.trust import check_code
+from evoseek.credit import CreditSettings, is_relative
 from evoseek.errors import ConfigError, PolicyError, RunError
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import Score
-from evoseek.files import nearest
-from evoseek.policy.source import find_policy
-from evoseek.registry import find
-from evoseek.report.alarms import AlarmedMetrics
-from evoseek.report.evaluation import held_out_score, metric_name, score_text
-from evoseek.report.metrics import ManyMetrics, MetricRow, counted_in, read_metrics
+from evoseek.eval.statistics import Interval
+from evoseek.eval.tables import held_out_score, metric_name, score_text
+from evoseek.models.source import find_policy
 from evoseek.report.view.rollouts import Credit, credit_of
-from evoseek.runs import RunDirectory
-from evoseek.statistics import Interval
-from evoseek.trust import check_code
+from evoseek.storage.checkpoints import list_checkpoints
+from evoseek.storage.files import nearest
+from evoseek.storage.jsonl import ResumableJsonl
+from evoseek.storage.metrics import ManyMetrics, MetricRow, counted, read_metrics
+from evoseek.storage.runs import RunDirectory
+from evoseek.training.alarms import AlarmedMetrics
 
 T = TypeVar("T")
 _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
@@ -130,7 +130,7 @@ class Source:
     @cached_property
     def counted(self) -> list[MetricRow]:
         """Those of them that say how the policy does."""
-        return counted_in(self.run, self.rows)
+        return counted(self.rows)
 
     @cached_property
     def headline(self) -> str:

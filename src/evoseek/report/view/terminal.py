@@ -10,9 +10,9 @@ from typing import Any
 from rich.console import Console
 
 from evoseek.errors import ConfigError, did_you_mean
-from evoseek.report.printable import say
 from evoseek.report.view.rollouts import Rollout, detail_of, rollout_of
 from evoseek.report.view.source import Source
+from evoseek.text.printable import say
 
 _SHOWN = 2000  # characters of a turn
 _LINE = 160  # characters of a question with its answer in the list

@@ -1,0 +1,182 @@
+"""Answers to a user's questions: by the policy or the model of [answerer], checked against the passages found."""
+
+from __future__ import annotations
+
+import secrets
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from rich.text import Text
+
+from evoseek.agent.certainty import certainty_of
+from evoseek.agent.shown import answer_json, answer_text
+from evoseek.agent.support import Check, Support, SupportJudge, by_words
+from evoseek.assembly.agent import Agent, limits_of
+from evoseek.assembly.context import Context
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.registry import build
+from evoseek.errors import ConfigError, DataError
+from evoseek.models.policy import vocabulary_notice
+from evoseek.models.source import origin
+from evoseek.protocols import Environment, QuestionEngine, SearchEngine, WordCounts
+from evoseek.rollout.base import EnvironmentContext
+from evoseek.rollout.calls import Watch, unwatched
+from evoseek.rollout.limits import Limits
+from evoseek.rollout.prompts import PromptSet
+from evoseek.rollout.roller import ChatRoller, Roller
+from evoseek.types import Message, Question, Trajectory
+
+
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
+    messages that the model was not given, `earlier` of those that it was given. `certainty` is that of the answer
+    (`rollout.certainty`; None: not known)."""
+
+    trajectory: Trajectory
+    support: Support
+    refuses: bool
+    dropped: int = 0
+    earlier: int = 0
+    certainty: float | None = None
+
+    @property
+    def answer(self) -> str | None:
+        """The answer; None if there is none, or if it is refused."""
+        return None if self.refuses and not self.support.is_given else self.trajectory.answer
+
+    @property
+    def text(self) -> Text:
+        """For a terminal."""
+        return answer_text(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
+
+    @property
+    def json(self) -> dict[str, object]:
+        """As JSON values."""
+        return answer_json(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
+
+
+@dataclass(frozen=True, slots=True)
+class Answerer:
+    """Answers questions, greedily. `reads_history`: whether the model is given the messages before a question, as far
+    as they fit. A policy that a run trained is not, since every system trains on single questions; nor is one without a
+    chat template."""
+
+    name: str
+    solver: Roller | ChatRoller
+    check: Check
+    refuses: bool
+    reads_history: bool
+    agent: Agent | None = None  # of a policy
+
+    @classmethod
+    def of(cls, context: Context) -> Answerer:
+        """As the settings say. Raises EvoseekError."""
+        settings, check = context.settings, check_of(context, context.searched)
+        refuses = settings.support.unsupported == "refuse"
+        if uses_chat_model(settings):
+            model = chat_roller(context, context.searched)
+            return cls(model.chat.name, model, check, refuses, reads_history=True)
+        agent, model = context.agent, settings.policy.model
+        is_trained = context.checkpoint is not None or origin(model) != model
+        reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
+        roller = context.solver(context.searched).at(0.0)
+        return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
+
+    def notices(self, question: str = "") -> Iterator[str]:
+        """What a user should know beforehand: which model answers, or what the policy's chat template can do, and
+        whether the policy cannot read the question."""
+        if self.agent is None:
+            yield f"{self.name} answers, not the policy, as it is set in [answerer]."
+            return
+        if notice := self.agent.template_notice():
+            yield notice
+        if question and (notice := vocabulary_notice(self.agent.policy, [question], what="the question")):
+            yield notice
+
+    async def answer(
+        self, question: str, trajectory_id: str, *, history: Sequence[Message] = (), watch: Watch = unwatched
+    ) -> Answered:
+        """One rollout with its check. Where the whole conversation has no room, its oldest messages are left out.
+
+        Raises DataError for a question that has no room by itself, ToolError if the judge of [support] fails.
+        """
+        asked = Question(trajectory_id, question, ())
+        kept = self._fitting(asked, history if self.reads_history else ())
+        trajectory = await self.solver.after(kept).one(asked, trajectory_id, watch=watch)
+        support = await self.check(trajectory)
+        certainty, dropped = self._certainty(trajectory), len(history) - len(kept)
+        return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty)
+
+    async def answer_alone(self, question: str) -> Answered:
+        """The same without a conversation, under an id of its own."""
+        return await self.answer(question, f"ask-{secrets.token_hex(16)}")
+
+    def _certainty(self, trajectory: Trajectory) -> float | None:
+        if self.agent is None or isinstance(self.solver, ChatRoller):
+            return None
+        return certainty_of(trajectory, self.agent.decode, temperature=self.solver.temperature)
+
+    def _fitting(self, question: Question, history: Sequence[Message]) -> Sequence[Message]:
+        solver = self.solver
+
+        def fits(start: int) -> bool:
+            rest = history[start:]
+            return not rest or solver.after(rest).has_room(question)
+
+        if not fits(0):  # each time the whole conversation is rendered
+            starts = [number for number, message in enumerate(history) if number and message.role == "user"]
+            starts.append(len(history))
+            history = history[starts[bisect_left(starts, True, key=fits)] :]
+        length, longest = solver.prompt_length(question), solver.limits.max_total_tokens
+        if not history and length >= longest:
+            raise DataError(
+                f"The question's prompt has {length} tokens, but a rollout may have {longest} in all "
+                "(rollout.max_total_tokens). Ask a shorter question."
+            )
+        return history
+
+
+def check_of(context: Context, engine: object) -> Check:
+    """The check of answers that [support] names, for what this engine finds (None: nothing is searched). Raises
+    EvoseekError."""
+    if not context.settings.support.model:
+        return partial(by_words, index=engine if isinstance(engine, WordCounts) else None)
+    chat, prompts = context.chat("support")
+    return SupportJudge(chat, prompts["support"])
+
+
+def uses_chat_model(settings: TrainingSettings) -> bool:
+    """Whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not
+    its model."""
+    answerer = settings.answerer
+    if answerer.model or answerer.base_url:
+        return True
+    before = type(answerer)()
+    changed = [key for key in type(answerer).model_fields if getattr(answerer, key) != getattr(before, key)]
+    if changed:
+        raise ConfigError(
+            f"answerer.{changed[0]} is set, but neither answerer.model nor answerer.base_url. Set answerer.model (and "
+            "answerer.base_url, if it is behind an endpoint), or leave [answerer] out to ask the policy."
+        )
+    return False
+
+
+def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> ChatRoller:
+    """The model of [answerer], which searches with this engine or the web, or not at all. Raises EvoseekError."""
+    chat, prompts = context.chat("answerer")
+    env, limits = chat_environment(context, prompts, engine, search)
+    return ChatRoller(chat, env, limits)
+
+
+def chat_environment(
+    context: Context, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None, search: bool = True
+) -> tuple[Environment, Limits]:
+    """The environment of a chat model with these prompts, which searches with this engine or the web, or not at all,
+    and the limits of its rollouts. Raises ConfigError."""
+    settings, tools = context.settings, context.tools(prompts, engine) if search else []
+    limits = limits_of(settings.rollout, prompts)
+    env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
+    return env, limits

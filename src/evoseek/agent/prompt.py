@@ -1,0 +1,114 @@
+"""Showing a prompt exactly as a model is given it. Only the model's tokenizer is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, cast
+
+from evoseek.assembly.agent import limits_of
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.registry import build
+from evoseek.config.sections import lookup
+from evoseek.errors import ConfigError
+from evoseek.models.load import load_tokenizer
+from evoseek.models.shape import prompts_for
+from evoseek.protocols import Environment, Tool
+from evoseek.renderers.tool_calls import make_renderer
+from evoseek.rollout.base import EnvironmentContext, ToolContext
+from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, answer_task, passage_task
+from evoseek.rollout.prompts import PromptSet, load_prompts
+from evoseek.types import Passage, Question, StopConditions
+
+Role = Literal["solver", "closed-book", "reader", "proposer"]
+
+_PASSAGE = Passage("example", "example", "Kalo", "Kalo is a city. Its mayor is Meri Vesu.")
+_TEXTS = {"solver": "Who is the mayor of Kalo?", "hops": _PASSAGE.text, "searches": "Meri Vesu"}
+_REQUESTED = 2  # hops or searches
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A prompt as the model is given it: its token ids and their text with special tokens. `template` is the file that
+    words it ("" for an environment of the user's own), `stop` is where the model's turn ends."""
+
+    role: str
+    system: str
+    model: str
+    format: str
+    template: str
+    tokens: int
+    text: str
+    token_ids: tuple[int, ...]
+    stop: StopConditions
+
+
+def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
+    """The prompt of a role. Raises EvoseekError."""
+    own = settings.policy
+    tokenizer = load_tokenizer(own.model)
+    prompts = load_prompts(prompts_for(own.model, own.prompts))
+    tools = _tools(settings, prompts) if role in ("solver", "proposer") else []
+    renderer = make_renderer(tokenizer, own.format, [tool.schema for tool in tools])
+    env, template, question = _example(settings, role, text, tools, prompts, renderer.format)
+    ids = renderer.render_prompt(env.messages(question))
+    return Shown(
+        role=role,
+        system=settings.run.system,
+        model=own.model,
+        format=renderer.format,
+        template=str(prompts.path(template)) if template else "",
+        tokens=len(ids),
+        text=str(tokenizer.decode(list(ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)),
+        token_ids=tuple(ids),
+        stop=renderer.stop,
+    )
+
+
+def _example(
+    settings: TrainingSettings,
+    role: Role,
+    text: str,
+    tools: list[Tool],
+    prompts: PromptSet,
+    format: Literal["tags", "tools"],
+) -> tuple[Environment, str, Question]:
+    """The environment of a role, the template that words its prompt, and the question to ask."""
+    question = Question("example", text or _TEXTS["solver"], ())
+    if role == "reader":
+        return ReaderEnv([_PASSAGE], prompts, format), "reader", question
+    if role == "proposer":
+        kind = lookup(settings, "searches")
+        if kind is None:
+            raise ConfigError(f"{settings.run.system} has no proposer. Name a self-play system: dr-zero or ssp.")
+        text = text or _TEXTS[kind[1]]
+        if kind[1] == "hops":
+            passage = Passage("example", "example", _PASSAGE.title if text == _PASSAGE.text else "", text)
+            task = passage_task("example", passage, _REQUESTED if lookup(settings, "proposer.ratio") else 0)
+            return PassageProposerEnv(tools, prompts, format), "proposer_passage", task
+        return AnswerProposerEnv(tools, prompts, format), "proposer_answer", answer_task("example", text, _REQUESTED)
+    calls = limits_of(settings.rollout, prompts).calls
+    env = cast(
+        "Environment", build("environment", settings.environment, EnvironmentContext(tools, prompts, format, calls))
+    )
+    template = str(getattr(env, "template", ""))
+    return env, "closed_book" if template and role != "solver" else template, question
+
+
+def _tools(settings: TrainingSettings, prompts: PromptSet) -> list[Tool]:
+    """The tools of the settings, of which only names and schemas are used: nothing is opened for them."""
+
+    def shared(name: str, make: Callable[[], Any]) -> Any:
+        return made.setdefault(name, make())
+
+    made: dict[str, Any] = {}
+    unused: Any = _Unused()
+    context = ToolContext(settings, prompts, unused, shared, lambda: unused)
+    return [cast("Tool", build("tool", tool, context)) for tool in settings.tools]
+
+
+class _Unused:
+    """Stands for an engine or the web, neither of which is used."""
+
+    def __getattr__(self, name: str) -> Any:
+        return self

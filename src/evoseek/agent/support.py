@@ -1,0 +1,353 @@
+"""Whether the passages that a rollout found support its answer, and which of them do.
+
+By words (the default): the first rule that applies decides.
+
+    none    there is no answer, or it is a refusal
+    topic   yes or no, which stands in no passage: supported if passages about the question, namely those whose title it
+            names, and those with at least half of its significant words, have two thirds of these words between them
+            (of a question in a script without spaces, if there are such passages)
+    topic   a choice between things that the question itself names, so that naming one proves little: the answer stands
+            in a passage, and those passages and the ones whose title the question names are of two documents or more
+    words   the whole answer stands in a passage, its words in a row, whatever their case, accents and punctuation
+            (empty words, such as `the` or `May`, only if capitalised within a sentence; an answer of nothing but words
+            of its question, never)
+    words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
+            words of the question, and without empty words at their ends
+
+By words, the passages also have to be about the question: at least half of its significant words, by their stems, and
+two thirds of its names and numbers, each whole, stand in the passages that hold the answer, or in those that are
+connected with them (of the same document, or one names the title of the other, as the page of a film names its
+director). A passage says what its path says, too. A name is words with capital letters in a row: Rufus Jones is not
+Rufus E. Jones. Its words count twice, words of the answer not. That is not asked of a question that has no more than
+one significant word, or is in a script without spaces.
+
+Where the engine knows how many passages hold a word, a word weighs more the fewer these are. A rare one counts twice
+as a name does, since people write names in small letters, too. A name that the index is about (a quarter of its
+passages hold it), as a product's is in its manual, need not stand there.
+
+This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
+question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
+the passages instead.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from itertools import pairwise
+from math import log
+from typing import Literal
+
+from evoseek.protocols import Chat, WordCounts
+from evoseek.questions.question_rules import offers_alternatives
+from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
+from evoseek.rollout.prompts import PromptTemplate
+from evoseek.search.analyser import Analyser
+from evoseek.text.language import STOP_WORDS, YES_NO, is_refusal, languages_of
+from evoseek.text.scripts import fold, fold_places, is_unspaced
+from evoseek.types import Message, Passage, Trajectory
+
+NOT_FOUND = "Not found in the documents."
+
+_DENIALS = frozenset(
+    fold(
+        "no not nor none neither never without except cannot nobody nothing nicht kein keine non pas ni sin нет не"
+    ).split()
+)
+_EMPTY = STOP_WORDS - _DENIALS
+_PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
+
+_ABOUT, _COVERED = 0.5, 2 / 3  # of a question's significant words
+_STEMS = Analyser("english")  # which cuts words of other languages too, the same in questions and passages
+_QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)$")  # of a title: Alien (film)
+_COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
+_GENITIVE = re.compile(r"['’]s\b\W*$")
+_GROUPED = re.compile(r"\d[ .]\d{3}(?!\d)")
+_STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
+
+
+@dataclass(frozen=True, slots=True)
+class Support:
+    """The result of the check: the passages that support the answer in the order in which they were found, whether they
+    do, the rule that decided, and the words that were looked for in them."""
+
+    passages: tuple[Passage, ...]
+    is_given: bool
+    rule: Literal["none", "topic", "words", "judge"]
+    words: tuple[str, ...] = ()
+
+
+Check = Callable[[Trajectory], Awaitable[Support]]
+
+
+async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
+    """The check by words, as a Check."""
+    return support_of(trajectory, index)
+
+
+def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
+    """The check by words, which weigh as the index says. None: alike, since the engine does not count them."""
+    held, question = _held(trajectory, index), trajectory.question.text
+    if held.rule != "words" or not held.is_given or _is_about(held, question, found_passages(trajectory), index):
+        return held
+    return replace(held, passages=(), is_given=False)
+
+
+def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
+    """The same, whatever the passages are about."""
+    answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
+    if is_refusal(answer):
+        return Support((), False, "none")
+    if fold(answer) in YES_NO:
+        weights = _weights(_counts(question, index), index)
+        about = tuple(p for p in found if _names(question, p) or _share(weights, (p,)) >= _ABOUT)
+        is_covered = bool(about) and (is_unspaced(question) or _share(weights, about) >= _COVERED)
+        return Support(about if is_covered else (), is_covered, "topic")
+    holding = tuple(p for p in found if _holds(p, answer))
+    if offers_alternatives(question) and _stands_in(answer, question):
+        related = tuple(p for p in found if p in holding or _names(question, p))
+        return Support(related, bool(holding) and len({p.document_id for p in related}) > 1, "topic", (answer,))
+    if _echoes(answer, question):
+        return Support((), False, "words")
+    if holding:
+        return Support(holding, True, "words", (answer,))
+    claims = list(_claims(answer, question))
+    holders = {claim: [p for p in found if _stands_in(claim, p.contents)] for claim in claims}
+    named = [p for passages in holders.values() for p in passages]
+    denies = any(_DENIALS.issuperset(claim.split()) for claim in claims)  # which stands in many a passage
+    is_given = bool(claims) and all(holders.values()) and not denies
+    return Support(tuple(p for p in found if is_given and p in named), is_given, "words", tuple(dict.fromkeys(claims)))
+
+
+def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
+    """What all searches found, each passage once."""
+    return tuple({p.id: p for result in trajectory.tool_results for p in result.passages}.values())
+
+
+class SupportJudge:
+    """A Check by a chat model. It is called only where there are an answer and passages; the supporting passages
+    are those that the words point to, or all if they point to none. Raises ToolError if there is no verdict."""
+
+    def __init__(self, chat: Chat, template: PromptTemplate) -> None:
+        self._chat, self._template = chat, template
+
+    async def __call__(self, trajectory: Trajectory) -> Support:
+        found = found_passages(trajectory)
+        if is_refusal(trajectory.answer or "") or not found:
+            return Support((), False, "none")
+        question, answer = on_one_line(trajectory.question.text), on_one_line(trajectory.answer or "")
+        prompt = self._template.marked(question=question, answer=answer, passages=found)
+        reply = await self._chat.chat(
+            [Message("user", prompt)], key=f"{trajectory.id}/support", form=verdict_form("supported")
+        )
+        is_given = parse_verdict(reply, ("supported", "unsupported"))
+        by_its_words = _held(trajectory)
+        return Support((by_its_words.passages or found) if is_given else (), is_given, "judge", by_its_words.words)
+
+
+def spans(words: Sequence[str], text: str) -> list[list[int]]:
+    """Where any of these words stand in a text: ranges of its characters, in order and apart."""
+    found: list[tuple[int, int]] = []
+    for part in filter(fold, words):
+        for grouped in _groupings(text):
+            folded, places = fold_places(text, grouped)
+            found += ((places[one.start()][0], places[one.end() - 1][1]) for one in _pattern(part).finditer(folded))
+    apart: list[list[int]] = []
+    for start, end in sorted(found):
+        if apart and start < apart[-1][1]:
+            apart[-1][1] = max(end, apart[-1][1])
+        else:
+            apart.append([start, end])
+    return apart
+
+
+def _is_about(support: Support, question: str, found: Sequence[Passage], index: WordCounts | None = None) -> bool:
+    """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
+    thirds of its names and numbers, by their weights."""
+    skipped = {*_stems(" ".join((*support.words, *STOP_WORDS.intersection(fold(question).split()))))}
+    every = _counts(question, index)
+    counts = {w: n for w, n in every.items() if not skipped.issuperset(_stems(w))}
+    names, rare = [name for name in _names_in(question) if not skipped.issuperset(name)], set[str]()
+    if index is not None:
+        names, rare = _telling(names, counts, len(index)), _rare(counts, len(index))
+    weights = {
+        stem: weight * (1 + (stem in rare or any(stem in name for name in names)))
+        for word, weight in _weights(counts, index).items()
+        for stem in {*_stems(word)} - skipped
+    }
+    significant = {stem for word in every for stem in _stems(word)}
+    if len(significant) + sum(any(stem in name for name in names) for stem in weights) < 2 or is_unspaced(question):
+        return True
+    texts = [_stems(_text_of(p)) for p in _connected(support.passages, found)]
+    held = {stem for text in texts for stem in text}
+    is_covered = sum(weight for stem, weight in weights.items() if stem in held) >= _ABOUT * sum(weights.values())
+    weigh = [max(weights.get(stem, 0) for stem in name) for name in names]
+    whole = sum(weight for name, weight in zip(names, weigh, strict=True) if any(_is_named(name, t) for t in texts))
+    return is_covered and whole >= _COVERED * sum(weigh)
+
+
+def _counts(question: str, index: WordCounts | None) -> dict[str, int]:
+    """A question's significant words, and how many passages of the index hold each."""
+    words = (word for word in fold(question).split() if word not in STOP_WORDS)
+    return {word: min(index.passages_with(word), len(index)) if index is not None else 0 for word in words}
+
+
+def _weights(counts: Mapping[str, int], index: WordCounts | None) -> dict[str, float]:
+    """What words weigh: the fewer passages hold one, the more. All the same without an index."""
+    return {word: log((len(index) + 1) / (count + 0.5)) if index is not None else 1.0 for word, count in counts.items()}
+
+
+def _telling(names: Sequence[list[str]], counts: Mapping[str, int], passages: int) -> list[list[str]]:
+    """Names without those that an index is about: at least a quarter of its passages hold them, of n below 256 passages
+    n divided by its fourth root, which is more."""
+    held = {stem: count for word, count in counts.items() for stem in _stems(word)}
+    most = max(passages / 4, passages**0.75)
+    return [name for name in names if any(held.get(stem, 0) < most for stem in name)]
+
+
+def _rare(counts: Mapping[str, int], passages: int) -> set[str]:
+    """The stems of rare words, which weigh as names do, whatever their case: of n passages no more than the fourth root
+    of n hold one."""
+    return {stem for word, count in counts.items() if count <= passages**0.25 for stem in _stems(word)}
+
+
+def _text_of(passage: Passage) -> str:
+    """What a passage says and is from: the folder of a product's documents is often called as the product is."""
+    return f"{passage.contents} {passage.file or ''}"
+
+
+def _names_in(question: str) -> list[list[str]]:
+    """The stems of each name or number: words with a capital letter, a digit or an underscore, in a row (in German,
+    whose nouns have capital letters, each by itself). The first word of a question is none for its capital letter, a
+    genitive or a punctuation mark ends a name, and a year is one by itself. Where every word has a capital letter,
+    there is none."""
+    words = (question[:1].lower() + question[1:]).split()
+    if not any(word.islower() for word in words[1:]):
+        return []
+    is_german = "de" in (language.code for language in languages_of(question))
+    names: list[list[str]] = [[]]
+    for word in words:
+        bare = _GENITIVE.sub("", word).strip("\"'“”‘’()[]")
+        is_number = bare.strip(",.;:?!").isdigit()
+        if is_number or word[0] in '("“':
+            names.append([])
+        is_name = any(c.isupper() or c.isdigit() or c == "_" for c in word)
+        names[-1] += [bare] if is_name else []
+        if not is_name or is_number or is_german or bare != word or word[-1] in ",;:?!":
+            names.append([])
+    return [stems for name in names if (stems := _stems(" ".join(name)))]
+
+
+def _is_named(name: Sequence[str], text: Sequence[str]) -> bool:
+    """Whether a name stands in a text, in a row; of three words or more (President Ada Birk), two of them in a row, and
+    the others anywhere."""
+    if f" {' '.join(name)} " in f" {' '.join(text)} ":
+        return True
+    pairs = (f" {one} {other} " for one, other in pairwise(name))
+    return len(name) > 2 and set(name) <= {*text} and any(pair in f" {' '.join(text)} " for pair in pairs)
+
+
+def _stems(text: str) -> list[str]:
+    return list(_STEMS.tokens(fold(text)))
+
+
+def _connected(passages: Sequence[Passage], found: Sequence[Passage]) -> list[Passage]:
+    """Passages with those that a chain of the same documents and of named titles leads to."""
+    texts = {p.id: (f" {fold(_QUALIFIER.sub('', p.title))} ", f" {fold(p.contents)} ") for p in found}
+
+    def name_each_other(one: Passage, other: Passage) -> bool:
+        (title, text), (other_title, other_text) = texts[one.id], texts[other.id]
+        named = (title in other_text and _is_telling(title)) or (other_title in text and _is_telling(other_title))
+        return named or one.document_id == other.document_id
+
+    reached, others = list(passages), [p for p in found if p not in passages]
+    for one in reached:  # which grows
+        near = [p for p in others if name_each_other(one, p)]
+        reached += near
+        others = [p for p in others if p not in near]
+    return reached
+
+
+def _is_telling(title: str) -> bool:
+    return bool(_without_ends(title.split()))
+
+
+def _holds(passage: Passage, answer: str) -> bool:
+    """Whether an answer stands in a passage; of empty words, as capitalised words within a sentence."""
+    if not set(fold(answer).split()) <= (STOP_WORDS | _DENIALS) - _COUNTS:
+        return _stands_in(answer, passage.contents)
+    name = answer.strip(" .")
+    return name[:1].isupper() and bool(re.search(rf"(?<=[^\s.:!?] ){re.escape(name)}\b", passage.contents))
+
+
+def _echoes(answer: str, question: str) -> bool:
+    """Whether all words of an answer, or all but the empty ones, are words of its question."""
+    words = set(fold(answer).split())
+    return _stands_in(answer, question) or (words - (_EMPTY - _COUNTS) or words) <= set(fold(question).split())
+
+
+def _stands_in(words: str, text: str) -> bool:
+    """Whether words stand in a text, in a row and as whole words; where no spaces separate words, as characters within
+    a sentence, though not as a part of a number or of a Latin word."""
+    if not fold(words):
+        return False
+    pieces = _STOPS.split(text) if is_unspaced(words) else [text]
+    blank = "" if is_unspaced(words) else " "
+    return any(
+        _pattern(words).search(fold(piece, grouped=grouped).replace(" ", blank))
+        for piece in pieces
+        for grouped in _groupings(piece)
+    )
+
+
+def _groupings(text: str) -> Iterator[str]:
+    """The separators of thousands that a text is read with, by each way to read it: `12 345` may be one number or two,
+    and `1.250` one of four digits, where the text is known to be in another language than English."""
+    yield ""
+    if _GROUPED.search(text):
+        codes = [language.code for language in languages_of(text)]
+        yield " ." if codes and "en" not in codes else " "
+
+
+@lru_cache(maxsize=256)
+def _pattern(words: str) -> re.Pattern[str]:
+    """What finds words in a folded text."""
+    if not is_unspaced(words):
+        return re.compile(rf"(?<!\S){' +'.join(map(re.escape, fold(words).split()))}(?!\S)")
+    part = fold(words).replace(" ", "")
+    before, after = r"(?<![0-9a-z])(?<![0-9][./:^])(?<!-)", r"(?![0-9a-z+#*]|[./:^][0-9])"
+    pattern = " *".join(map(re.escape, part))
+    return re.compile(f"{before if part[0].isascii() else ''}{pattern}{after if part[-1].isascii() else ''}")
+
+
+def _names(question: str, passage: Passage) -> bool:
+    return _is_telling(fold(passage.title)) and _stands_in(passage.title, question)
+
+
+def _share(weights: Mapping[str, float], passages: Sequence[Passage]) -> float:
+    """The share of the words with these weights that passages have between them; 0 if there are none."""
+    held = {word for passage in passages for word in fold(_text_of(passage)).split()}
+    wanted = sum(weights.values())
+    return sum(weight for word, weight in weights.items() if word in held) / wanted if wanted else 0.0
+
+
+def _claims(answer: str, question: str) -> Iterator[str]:
+    """The parts of an answer beyond the words of its question."""
+    known = set(fold(question).split())
+    for part in _PARTS.split(answer):
+        run: list[str] = []
+        for word in [*fold(part).split(), None]:
+            if word is not None and word not in known:
+                run.append(word)
+            else:
+                if claim := _without_ends(run):
+                    yield " ".join(claim)
+                run = []
+
+
+def _without_ends(words: Sequence[str]) -> Sequence[str]:
+    """The words from the first to the last that is not empty."""
+    telling = [number for number, word in enumerate(words) if word not in _EMPTY]
+    return words[telling[0] : telling[-1] + 1] if telling else ()

@@ -1,0 +1,299 @@
+"""The objects that the parts of a run share, each made once, when it is first needed: the policy, the engine, the web,
+the reward. What trains is added by `training.plan`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Self
+
+from transformers.utils import logging as transformers_logging
+
+from evoseek.assembly.agent import Agent
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.chat.chats import make_chat
+from evoseek.chat.settings import EndpointSettings
+from evoseek.config.registry import build, check_part, find
+from evoseek.errors import ConfigError
+from evoseek.models.load import load_policy
+from evoseek.models.lora import add_adapter, load_adapter
+from evoseek.models.policy import Policy, SamplerRun, vocabulary_notice
+from evoseek.models.source import is_adapter
+from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, RewardFn, SearchEngine, Tool
+from evoseek.reward.functions import NamedReward
+from evoseek.reward.judge import same_family
+from evoseek.rollout.base import ToolContext
+from evoseek.rollout.prompts import PromptSet
+from evoseek.rollout.roller import Roller
+from evoseek.search.lexical import open_index
+from evoseek.storage.checkpoints import Checkpoint, from_lasting
+from evoseek.storage.files import expanded
+from evoseek.web.web import Web, open_web
+
+if TYPE_CHECKING:
+    from evoseek.credit import Credit
+    from evoseek.loss.base import LossFn, LossInputs
+
+transformers_logging.disable_progress_bar()  # progress bars for a few files of weights; downloads keep theirs
+
+_ENOUGH_ATTEMPTS = 3  # where 20 % of the calls fail, 0.8 % fail so often
+
+
+@dataclass(frozen=True, slots=True)
+class Objects:
+    """Parts made by the caller, which replace those that the settings name; None: as in the settings.
+
+    `tools` are added to the settings' own, and `trackers` too.
+    """
+
+    search: SearchEngine | QuestionEngine | None = None
+    reward: Callable[..., Any] | None = None
+    loss: LossFn[LossInputs] | None = None
+    credit: Credit | None = None
+    web: Web | None = None
+    tools: Sequence[Tool] = ()
+    trackers: Sequence[MetricSink] = ()
+
+    def check(self) -> None:
+        """Raises ConfigError for an object that is no part of its kind."""
+        for kind in ("search", "reward", "loss", "credit"):
+            if (given := getattr(self, kind)) is not None:
+                check_part(kind, f"the object {given!r}", given)
+        for kind, own in (("tool", self.tools), ("tracker", self.trackers)):
+            for given in own:
+                check_part(kind, f"the object {given!r}", given)
+
+    @property
+    def are_given(self) -> bool:
+        """Whether there is any."""
+        return bool(self.names() or self.trackers)
+
+    def names(self) -> dict[str, str]:
+        """What was given, by what it is called in the code: a run is resumed with the same."""
+        given = {kind: getattr(self, kind) for kind in ("search", "reward", "loss", "credit", "web")}
+        given |= {f"tools.{number}": tool for number, tool in enumerate(self.tools)}
+        return {key: _name_of(part) for key, part in given.items() if part is not None}
+
+
+class Context:
+    """The context from which the parts that answer and score questions are built; nothing that trains is
+    imported. It closes at the end of its `with` block everything that was opened.
+
+    `checkpoint` is the one whose policy is used, `notify` receives messages for the user. Raises ConfigError for an
+    object without a use.
+    """
+
+    def __init__(
+        self,
+        settings: TrainingSettings,
+        *,
+        checkpoint: Checkpoint | None = None,
+        notify: Callable[[str], None] = lambda _: None,
+        objects: Objects | None = None,
+    ) -> None:
+        self.settings, self.checkpoint, self.notify = settings, checkpoint, notify
+        self.objects, self.closing = objects or Objects(), ExitStack()
+        if self.objects.search is not None and not settings.has_engine:
+            raise ConfigError(
+                f"A search engine was given, but {settings.run.system} searches the web. Leave search out, or give web."
+            )
+        self._shared: dict[str, Any] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.closing.__exit__(*error)
+
+    def shared(self, name: str, make: Callable[[], Any]) -> Any:
+        """An object that several parts share, made by the first part that needs it."""
+        if name not in self._shared:
+            self._shared[name] = make()
+        return self._shared[name]
+
+    @cached_property
+    def agent(self) -> Agent:
+        """The policy of the checkpoint, or the model of the settings. `checkpoint` is then the one that was loaded."""
+
+        def load(checkpoint: Checkpoint | None) -> Policy:
+            self.checkpoint = checkpoint
+            return load_run_policy(self.settings, checkpoint, device=self.settings.policy.device)
+
+        return self.agent_of(from_lasting(self.checkpoint, load))
+
+    def agent_of(self, policy: Policy) -> Agent:
+        """An agent from a loaded policy."""
+        web = getattr(self.settings, "web", None)
+        lockstep = web is not None and bool(web.record)
+        return Agent.of(self.settings, policy, lockstep=lockstep, sampler_run=self.sampler_run)
+
+    @cached_property
+    def sampler_run(self) -> SamplerRun:
+        """Where samplers keep what they write, and what closes them at the end."""
+        return SamplerRun(closing=self.closing)
+
+    @property
+    def _given_engine(self) -> SearchEngine | QuestionEngine | None:
+        """The caller's engine, unless it is a simulator, which is shown the golden answers: that only trains."""
+        given = self.objects.search
+        return None if hasattr(given, "simulating") and not self.settings.searches_engine else given
+
+    @cached_property
+    def engine(self) -> SearchEngine | QuestionEngine:
+        """The engine of the search tool."""
+        given = self._given_engine
+        return build("search", self.settings.search, self) if given is None else given  # one may have a length of 0
+
+    @cached_property
+    def held_out_engine(self) -> SearchEngine | QuestionEngine:
+        """The engine for held-out questions: the same, unless evaluation.index names another index."""
+        index = self.settings.evaluation.index
+        if not index:
+            return self.engine
+        if self._given_engine is not None:
+            raise ConfigError(
+                f"evaluation.index is {index}, but the search engine was given as an object, which cannot be opened on "
+                "another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
+            )
+        return build("search", self.settings.search.model_copy(update={"index": index}), self)
+
+    @property
+    def searched(self) -> SearchEngine | QuestionEngine | None:
+        """The engine that is searched for a user's question; None on the web."""
+        return self.engine if self.settings.has_engine else None
+
+    @property
+    def searched_held_out(self) -> SearchEngine | QuestionEngine | None:
+        """The engine that is searched for held-out questions; None on the web."""
+        return self.held_out_engine if self.settings.has_engine else None
+
+    @cached_property
+    def corpus(self) -> PassageStore:
+        """The passages that questions are made from: those of the engine, or of the index that search.index names."""
+        engine = self.engine
+        return (
+            engine
+            if isinstance(engine, PassageStore)
+            else open_index(self.settings.search.index, setting="search.index")
+        )
+
+    @cached_property
+    def web(self) -> Web:
+        """The web of the settings [web], [browse] and [reader], open until the end."""
+        given = self.objects.web
+        return self.closing.enter_context(open_web(self.settings)) if given is None else given
+
+    def tools(self, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None) -> list[Tool]:
+        """The tools of the settings, with this engine for those that search, and the caller's own."""
+        context = ToolContext(self.settings, prompts, engine, self.shared, lambda: self.web)
+        tools = [*(build("tool", tool, context) for tool in self.settings.tools), *self.objects.tools]
+        names = [tool.name for tool in tools]
+        if twice := next((name for name in names if names.count(name) > 1), None):
+            raise ConfigError(
+                f"Two tools have the name {twice!r}, and the policy could call only one of them. Leave one out of "
+                "tools, or give it another name."
+            )
+        return tools
+
+    def solver(self, engine: SearchEngine | QuestionEngine | None) -> Roller:
+        """The run's agent as a solver that searches with this engine."""
+        return self.agent.solver(self.tools(self.agent.prompts, engine))
+
+    def chat(self, section: str) -> tuple[Chat, PromptSet]:
+        """The chat model of a table such as [judge], with its prompts."""
+
+        def make() -> tuple[Chat, PromptSet]:
+            settings: EndpointSettings = getattr(self.settings, section)
+            return make_chat(settings, section=section, seed=self.settings.run.seed, policy=self.settings.policy)
+
+        return self.shared(f"chat {section}", make)
+
+    @cached_property
+    def reward(self) -> RewardFn:
+        """The reward function."""
+        settings = self.settings.reward
+        given = self.objects.reward
+        reward = build("reward", settings, self) if given is None else given
+        return NamedReward(reward, self.metric) if given is not None or ":" in settings.name else reward
+
+    @property
+    def metric(self) -> str:
+        """Name of the reward, and of the part of an outcome that says how right the answer is."""
+        return "reward" if self.objects.reward is not None else self.settings.reward.name
+
+    def warn_unknown_words(self, texts: Iterable[str], *, what: str) -> None:
+        """Warn about a tiny policy that does not know the words of these texts."""
+        if notice := vocabulary_notice(self.agent.policy, texts, what=what):
+            self.notify(notice)
+
+    def report_models(self) -> None:
+        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family, or if
+        so few attempts are made at a failing call that failures bias what is learnt."""
+        for notice in (self.agent.template_notice(), self._judge_notice(), self._attempts_notice()):
+            if notice:
+                self.notify(notice)
+
+    def _judge_notice(self) -> str | None:
+        judge, policy = self.settings.judge.model, self.settings.policy.model
+        if self.settings.reward.name != "judge" or not same_family(judge, policy):
+            return None
+        return (
+            f"The judge {judge} is of the same family as the policy {policy}. A model may be a lenient judge of its "
+            "own kind: take another one (judge.model), and see how it agrees with people (evoseek judge check)."
+        )
+
+    def _attempts_notice(self) -> str | None:
+        if self.settings.search.attempts >= _ENOUGH_ATTEMPTS:
+            return None
+        return (
+            f"search.attempts below {_ENOUGH_ATTEMPTS}: a call that fails makes its rollout Invalid, and rollouts with "
+            "many calls fail most often, so what is left to learn from is biased towards few searches. Set "
+            f"search.attempts to {_ENOUGH_ATTEMPTS} or more, unless nothing ever fails."
+        )
+
+
+def _name_of(part: object) -> str:
+    """Module and name of a function, or of an object's class."""
+    named = part if hasattr(part, "__qualname__") else type(part)
+    return f"{named.__module__}.{getattr(named, '__qualname__', '')}"
+
+
+def load_run_policy(
+    settings: TrainingSettings,
+    checkpoint: Checkpoint | None,
+    *,
+    device: str,
+    part: str = "policy",
+    beside: Policy | None = None,
+) -> Policy:
+    """A policy of a run: that part of a checkpoint, or the model of the settings, with a new adapter if they ask for
+    one, which has the part's name. An adapter shares the model of the policy that it is loaded `beside`, if that is one
+    too. Raises PolicyError or ConfigError."""
+    own, lora = settings.policy, settings.lora
+    directory = checkpoint and checkpoint.part_directory(part)
+    if load := loader_of(settings):
+        return load(settings, directory, part)
+    source, is_new = str(directory or own.model), directory is None and lora.rank > 0
+    if beside is not None and beside.adapter is not None and (is_new or is_adapter(expanded(source))):
+        policy = replace(beside, name=source)
+        if not is_new:
+            return load_adapter(policy, part, expanded(source))
+    else:
+        policy = load_policy(source, device=device, dtype=own.dtype, adapter=part)
+        if is_new and policy.adapter is not None:
+            raise ConfigError(
+                f"lora.rank is {lora.rank}, which asks for a new adapter, but {own.model} is one already. Leave "
+                "lora.rank at 0 to train it further, or merge it (evoseek export) and give the merged model."
+            )
+    return add_adapter(policy, part, rank=lora.rank, alpha=lora.alpha, seed=settings.run.seed) if is_new else policy
+
+
+def loader_of(settings: TrainingSettings) -> Callable[[TrainingSettings, Path | None, str], Policy] | None:
+    """How the learner of the settings loads a policy, from a checkpoint's directory or as the model of the settings, by
+    a name; None if it trains one that is loaded here. It is the `load_policy` of the class of a learner elsewhere."""
+    if not settings.learner.is_remote:
+        return None
+    return getattr(find("learner", settings.learner.name), "load_policy", None)

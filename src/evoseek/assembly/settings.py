@@ -1,0 +1,356 @@
+"""Settings of every system. A system's own `Settings` adds its tables to these and changes defaults."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import ConfigDict, Field, SerializeAsAny, model_validator
+
+from evoseek.chat.settings import AnswererSettings, JudgeSettings, SupportSettings
+from evoseek.config.sections import (
+    MANY,
+    AnyTemperature,
+    Chosen,
+    Count,
+    Needs,
+    PartSettings,
+    Section,
+    is_given,
+    lookup,
+    part,
+    parts,
+    with_setting,
+)
+from evoseek.credit import CreditPart, credits_with_critic
+from evoseek.learner.settings import CriticSettings, LearnerPart
+from evoseek.loss.settings import AlgorithmSettings, LossPart
+from evoseek.models.settings import LoraSettings, PolicySettings, SamplerPart
+from evoseek.models.source import adapter_rank, longest_context
+from evoseek.reward.functions import RewardPart
+from evoseek.rollout.base import EnvironmentPart, ToolPart
+from evoseek.rollout.settings import RolloutSettings
+from evoseek.search.settings import SearchPart
+
+
+class TrackerSettings(PartSettings):
+    """A tracker that receives the metrics of every step, in addition to metrics.jsonl."""
+
+
+TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", TrackerSettings)]
+
+Value = str | int | float | bool
+
+PUT_OFF = (
+    "rollout.put_off is {}, but answers can be put off only with the embedded sampler (sampler.name = torch) and the "
+    "format tags (policy.format). Choose these, or leave it out."
+)
+TOO_LONG = (
+    "rollout.max_total_tokens is {0}, but the model {1} was made for at most {2} tokens. Set rollout.max_total_tokens "
+    "to {2} or less."
+)
+
+
+class StepQuestionSettings(Section):
+    """How many questions a step trains on."""
+
+    per_step: int = Field(default=20, ge=1, le=100_000, description="Number of questions in a step.")
+
+
+class QuestionSettings(StepQuestionSettings):
+    """The training questions."""
+
+    in_stage = "per_step where balance_by shares"
+    path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
+    feedback: str = Field(
+        default="",
+        description="File of conversations with a verdict (`evoseek feedback`); those with a known right answer are "
+        "added to the questions of path when the run begins. Default: feedback.jsonl of the project.",
+    )
+    where: dict[str, Value | tuple[Value, ...]] = Field(
+        default={},
+        description="Values that the metadata of a question must have to be asked, such as {hops = 2}; a list allows "
+        "each of its values. Default: all questions.",
+    )
+    balance_by: str = Field(
+        default="",
+        description="Field of the questions' metadata, such as hops, of whose values every step asks fixed shares.",
+    )
+    shares: dict[str, Annotated[float, Field(gt=0, le=MANY)]] = Field(
+        default={},
+        description="Shares of the values of questions.balance_by, such as {1 = 1, 2 = 2}; questions with other values "
+        "are not asked. Default: the same for all.",
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """Shares are those of a field's values."""
+        return (Needs("shares", "balance_by"),)
+
+
+class ColdStartSettings(Section):
+    """What a policy learns before it is trained: questions that are written about the documents, without a label."""
+
+    questions: int = Field(
+        default=0,
+        ge=0,
+        le=1_000_000,
+        description="Maximum number of questions that are written about the documents of the index. The policy first "
+        "learns 960 demonstrations of them (where there are fewer, each up to four times), and is then trained on all "
+        "but the held-out ones. 0: no cold start.",
+    )
+
+
+class StageSettings(Section):
+    """The stages of a run, in their order: tables of settings that differ from the run's, with a name and an end."""
+
+    model_config = ConfigDict(extra="allow")  # the tables
+    name: str = Field(min_length=1, description="Name of the stage.")
+    steps: Count | None = Field(default=None, description="Number of steps after which the stage ends.")
+    until: str = Field(default="", description="Condition that ends the stage: a metric, > >= < or <=, and a number.")
+    over: Count = Field(default=3, description="Number of steps with the metric over which its mean is compared.")
+
+    @property
+    def own(self) -> dict[str, Any]:
+        """The settings that differ from the run's, as nested mappings."""
+        return dict(self.model_extra or {})
+
+    def problems(self) -> Iterator[str]:
+        """`over` is for a condition, which can be looked at before the stage ends."""
+        if self.over != type(self).model_fields["over"].default and not self.until:  # a saved run states the default
+            yield f"The stage {self.name} has over = {self.over}, but no until: there is no mean. Leave over out."
+        if self.until and self.steps is not None and self.steps < self.over:
+            yield (
+                f"The stage {self.name} ends after {self.steps} steps, so the mean over {self.over} (over) is never "
+                "compared. Set over to fewer steps, or steps to more."
+            )
+
+
+class EvaluationSettings(Section):
+    """Evaluation on held-out questions during training."""
+
+    on_resume = "reviewed"
+    path: str = Field(default="", description="File of held-out questions. Default: no evaluation.")
+    reviewed: str = Field(
+        default="",
+        description="File of the questions that a person judged right (`evoseek review`): training leaves them out, "
+        "and `evoseek eval` scores them unless path is set. Default: reviewed.jsonl of the project.",
+    )
+    index: str = Field(default="", description="Index that is searched for held-out questions. Default: search.index.")
+    every: int = Field(
+        default=10,
+        ge=0,
+        le=MANY,
+        description="Number of steps between evaluations; 0: only before the first and after the last step.",
+    )
+    limit: Count | None = Field(
+        default=None, description="Maximum number of held-out questions, from the beginning of the file. Default: all."
+    )
+    temperature: AnyTemperature | None = Field(
+        default=None, description="Sampling temperature of evaluations; 0 is greedy. Default: rollout.temperature."
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """The details of evaluation need held-out questions."""
+        return (Needs("index every limit temperature", "path"),)
+
+
+class RunSettings(Section):
+    """The run as a whole."""
+
+    on_resume = "steps max_minutes checkpoint_every keep_checkpoints max_invalid pause_s record_samples"
+    system: str = Field(
+        default="search-r1",
+        description="Training algorithm: the name of a system, or package.module:Name of one of your own.",
+    )
+    seed: int = Field(default=0, ge=-(2**63), lt=2**63, description="Seed of all random numbers.")
+    steps: Count = Field(default=120, description="Number of training steps.")
+    max_minutes: float | None = Field(
+        default=None,
+        gt=0,
+        description="Minutes of training steps after which the run stops, as by Ctrl-C. Steps before a resume count. "
+        "Default: no limit.",
+    )
+    checkpoint_every: Count = Field(default=10, description="Number of steps between checkpoints.")
+    keep_checkpoints: Count = Field(default=2, description="Number of checkpoints that are kept.")
+    record_samples: Literal["no", "advantages", "tokens"] = Field(
+        default="advantages",
+        description="What samples.jsonl records of every rollout that is trained on: nothing (no), its advantages, or "
+        "the learner's logprobs of its tokens too, for which a forward pass is added (tokens).",
+    )
+    pause_s: float = Field(
+        default=10.0,
+        ge=0,
+        le=86_400,
+        description="Seconds to wait after a step with too many invalid rollouts; doubles after a second one.",
+    )
+    max_invalid: float = Field(
+        default=0.2,  # moves the mean reward by some 0.05: docs/algorithms.md, "Bias by failures"
+        ge=0,
+        le=1,
+        description="Share of invalid rollouts, retried ones included, above which a step counts as failed where "
+        "chance does not explain it: nothing is trained on; three failed steps in a row end the run.",
+    )
+
+
+class TrainingSettings(Section):
+    """Settings that every system has. The defaults suit the tiny policy."""
+
+    on_resume = "answerer.* support.* trackers"
+    is_supervised: ClassVar[bool] = False
+    """Whether the policy learns from demonstrations instead of rewards."""
+    searches_engine: ClassVar[bool] = True
+    """Whether training searches the engine of [search] (else: a simulator, or the web)."""
+    has_engine: ClassVar[bool] = True
+    """Whether a policy that is asked or examined searches an engine (else: the web)."""
+    has_critic: ClassVar[bool] = True
+    """Whether a credit may ask for a critic."""
+    run: RunSettings = RunSettings()
+    policy: PolicySettings = PolicySettings()
+    lora: LoraSettings = LoraSettings()
+    sampler: SamplerPart = part("torch")
+    search: SearchPart = part("auto")
+    rollout: RolloutSettings = RolloutSettings()
+    environment: EnvironmentPart = part("solver")
+    tools: tuple[ToolPart, ...] = parts("search")
+    reward: RewardPart = part("exact_match")
+    credit: CreditPart = part("group")
+    loss: LossPart = part("clipped")
+    algorithm: AlgorithmSettings = AlgorithmSettings()
+    learner: LearnerPart = part("torch")
+    critic: CriticSettings = CriticSettings()
+    evaluation: EvaluationSettings = EvaluationSettings()
+    judge: JudgeSettings = JudgeSettings()
+    answerer: AnswererSettings = AnswererSettings()
+    support: SupportSettings = SupportSettings()
+    trackers: tuple[TrackerPart, ...] = ()
+
+    @model_validator(mode="after")
+    def _correct_staleness(self) -> Self:
+        """Rollouts ahead of training are corrected unless something else is asked for."""
+        if self.max_staleness == 0 or is_given(self, "algorithm.importance"):
+            return self
+        return with_setting(self, "algorithm.importance", "truncate")
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """The judge is used only as the reward, and the critic only if the credit needs one."""
+        return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", credits_with_critic())
+
+    def problems(self) -> Iterator[str]:
+        """A plain policy gradient is right only for one step per batch; remote has no index; what the learner
+        cannot do."""
+        yield from self.learner.problems_with(self)
+        if self.search.name == "remote" and self.evaluation.index:
+            yield (
+                f"evaluation.index is {self.evaluation.index}, but search.name is remote, which searches "
+                "no index of evoseek's. Leave evaluation.index out."
+            )
+        if self.loss.name == "reinforce":
+            yield from self.off_policy("loss.name is reinforce", "loss.name to clipped")
+
+    def problems_of_run(self, processes: int) -> Iterator[str]:
+        """What is against training with these settings in so many processes, beyond `problems`."""
+        yield from self.dtype_problems(processes)
+        if self.lora.rank and adapter_rank(self.policy.model):
+            yield (
+                f"lora.rank is {self.lora.rank}, which asks for a new adapter, but {self.policy.model} is one already. "
+                "Leave lora.rank at 0 to train it further, or merge it (evoseek export) and give the merged model."
+            )
+        if self.policies > 1 and processes > 1 and self.sampler.name != "torch":
+            yield (
+                f"{self.run.system} trains two policies in {processes} processes, which only the sampler torch can "
+                f"follow, but sampler.name is {self.sampler.name}. Set it to torch, or train in one process."
+            )
+        if self.max_staleness and processes > 1:
+            yield (
+                f"rollout.max_staleness is {self.max_staleness}, but {processes} processes train together: each "
+                "exchanges rollouts and gradients with the others in a fixed order, which rollouts that go on during "
+                "an update would break. Train in one process, or set rollout.max_staleness to 0."
+            )
+        if (put_off := lookup(self, "rollout.put_off")) and self.sampler.name != "torch":
+            yield PUT_OFF.format(put_off)
+        most, longest = self.rollout.max_total_tokens, longest_context(self.policy.model)
+        rolls_out = not self.is_supervised or self.evaluation.path
+        if rolls_out and longest is not None and most > longest:
+            yield TOO_LONG.format(most, self.policy.model, longest)
+        yield from self.sampler.problems_with(self, processes)
+
+    def dtype_problems(self, processes: int) -> Iterator[str]:
+        """What is against training weights of this type in so many processes."""
+        dtype = self.policy.dtype
+        if dtype == "float16" and not self.adapter_rank:
+            yield (
+                "policy.dtype is float16, in which the small gradients of a policy become 0. Set policy.dtype to "
+                "bfloat16 (trained through float32 master weights) or float32; or train an adapter (lora.rank above "
+                "0), which is always in float32."
+            )
+        if dtype != "float32" and processes > 1:
+            yield (
+                f"policy.dtype is {dtype}, but {processes} processes share the weights in float32 only: adapters and "
+                "master weights are kept in it, and all must be of one kind. Set policy.dtype to float32, and "
+                "learner.bf16 to true to compute in bfloat16; or train in one process."
+            )
+
+    def off_policy(self, loss: str, other: str) -> Iterator[str]:
+        """What is wrong with a plain policy gradient where tokens are of an older policy. `other` is a remedy."""
+        why = f"{loss}, whose gradient is right for tokens of the current policy alone, but"
+        if (batches := self.algorithm.mini_batches) > 1:
+            yield f"{why} algorithm.mini_batches is {batches}. Set it to 1, or {other}."
+        if self.max_staleness and self.algorithm.importance == "none":
+            yield (
+                f"{why} with rollout.max_staleness = {self.max_staleness} older policies write them, and "
+                f"algorithm.importance is none. Set algorithm.importance to truncate, or {other}."
+            )
+
+    @property
+    def policies(self) -> int:
+        """How many policies are trained, each with all of its weights or an adapter."""
+        return 1
+
+    @property
+    def served_dtype(self) -> str:
+        """The type of number in which servers of the sampler compute: that in which the learner does."""
+        return "bfloat16" if self.learner.bf16 else self.policy.dtype
+
+    @property
+    def max_staleness(self) -> int:
+        """How many steps rollouts may be ahead of training; 0 in systems that cannot."""
+        return int(lookup(self, "rollout.max_staleness") or 0)
+
+    @property
+    def planned_steps(self) -> int:
+        """The number of steps after which a run ends, by its settings."""
+        return self.run.steps
+
+    @property
+    def learnt_temperature(self) -> float:
+        """The temperature of the distribution that is trained: the rollouts', or 1 for demonstrations."""
+        return 1.0 if self.is_supervised else self.rollout.temperature
+
+    @property
+    def trained(self) -> str:
+        """What is trained of the model, in words."""
+        return f"an adapter of rank {rank}" if (rank := self.adapter_rank) else "all weights"
+
+    @property
+    def adapter_rank(self) -> int:
+        """The rank of the adapter that is trained: a new one, or one that was trained before; 0: all weights are."""
+        return self.lora.rank or adapter_rank(self.policy.model)
+
+    @property
+    def searches_index(self) -> bool:
+        """Whether training searches the index that search.index names."""
+        return self.searches_engine and self.search.reads_index
+
+    @property
+    def examines_index(self) -> bool:
+        """Whether held-out questions are answered by searching an index."""
+        return self.has_engine and self.search.reads_index
+
+    @property
+    def held_out_temperature(self) -> float:
+        """The temperature at which held-out questions are answered: the rollouts' own unless another one is set."""
+        chosen = self.evaluation.temperature
+        return self.rollout.temperature if chosen is None else chosen

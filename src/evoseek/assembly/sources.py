@@ -1,0 +1,244 @@
+"""Settings as a user gives them: files, a command's options and `--set`, over the defaults of a system."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, cast
+
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.project import TABLE, Project, read_project
+from evoseek.config.recipes import FOLDER, find_config
+from evoseek.config.registry import check_name, find
+from evoseek.config.sections import read_settings
+from evoseek.config.settings_tree import Tree, merge, nested, read_tree, tree_of
+from evoseek.config.trust import allow_code, check_code, is_import_path
+from evoseek.errors import ConfigError
+from evoseek.storage.runs import RunDirectory, flatten
+
+OVER = "over"
+"""Key of a config file: the recipes of which one has to lie beneath it, unless a model is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class SettingsSources:
+    """Which system, and what was set. `source` names the files; `of_project` is what a project gives to a run, by
+    dotted names, which the run records; `saved` are those of the files that a run saved."""
+
+    system: str
+    trees: tuple[Tree, ...]
+    source: str
+    of_project: Mapping[str, object] | None = None
+    saved: Mapping[Path, Tree] = field(default_factory=dict[Path, Tree])
+
+    def over(self, options: Mapping[str, object]) -> SettingsSources:
+        """With these settings, by dotted names, over the files and beneath the options of the command line."""
+        *files, last = self.trees
+        return replace(self, trees=(*files, nested(options), last))
+
+    def states(self, dotted: str) -> bool:
+        """Whether a setting is in a file or an option, and not left to the defaults."""
+        return any(dotted in flatten(tree) for tree in self.trees)
+
+    def read(self) -> TrainingSettings:
+        """The settings. Raises ConfigError."""
+        stated = _stated(self.trees[-1])
+        if isinstance(stated, str) and stated != self.system:
+            raise ConfigError(
+                f"run.system is set to {stated!r}, but the other settings are those of {self.system!r}: each system "
+                "has settings of its own. Name the system as the command's argument, or in the config file."
+            )
+        model: type[TrainingSettings] = find("system", self.system).Settings
+        base = {"run": {"system": self.system}}
+        for path, tree in self.saved.items():
+            try:
+                read_settings(model, base, tree)
+            except ConfigError as error:
+                raise ConfigError(
+                    f"{path} was saved with settings that this version of evoseek does not read. {error} Resume the "
+                    "run with the version that began it, or remove these settings from the file to resume it with the "
+                    "values that this version fixes for them."
+                ) from error
+        return read_settings(model, base, *self.trees, source=self.source)
+
+
+def gather(
+    files: Path | Sequence[Path] = (),
+    *,
+    system: str | None = None,
+    fallback: str = "search-r1",
+    options: Mapping[str, object] | None = None,
+    sets: Iterable[str] = (),
+    project: Project | None = None,
+) -> SettingsSources:
+    """Files (recipes by name, too; of several the last wins), over them options (dotted names; None means not given),
+    over them `key=value` texts. The system is the one that is named here, or else in a file, or else `fallback`. A file
+    that is a project's brings its recipes. Beneath all lie the settings of `project`; for another system than its own,
+    only those that suit every system.
+
+    Raises ConfigError, also for a run's config (JSON) that names code which no other settings name.
+    """
+    paths = [files] if isinstance(files, Path) else list(files)
+    last = tree_of(options or {}, sets)
+    _check_beneath([*(Path(recipe) for recipe in (project.recipes if project else ())), *paths], last)
+    allow_code([system, last])
+    read = {path: _read(path) for path in sorted(paths, key=_is_saved)}  # a run's config last: it is checked
+    trees = tuple(tree for path in paths for tree in read[path])
+    source = " and ".join(map(str, paths))
+    chosen = _choose(system, trees, source)
+    if project is not None:
+        below = _read(project.file)
+        own = _choose(None, below, str(project.file))
+        chosen = chosen or own
+        trees = (*(below if chosen == own else (shared_settings(project),)), *trees)
+        source = " and ".join([str(project.file), *map(str, paths)])
+    chosen = chosen or fallback
+    return SettingsSources(
+        chosen, (*trees, last), source, saved={path: read[path][0] for path in paths if _is_saved(path)}
+    )
+
+
+def load_settings(files: Path | Sequence[Path] = (), **given: Any) -> TrainingSettings:
+    """The settings in one go, with the arguments of `gather`. Raises ConfigError."""
+    return gather(files, **given).read()
+
+
+def read_saved(run: RunDirectory) -> TrainingSettings:
+    """The settings of a run, as far as they are known without importing code: parts that it names by an import path are
+    those of the defaults, and of a system of a user's own only the tables that every system has are read. For looking
+    at a run, not for using it. Raises RunError, or ConfigError for settings of another version."""
+    tree = dict(run.read_config())
+    stated = _stated(tree)
+    system = stated if isinstance(stated, str) else "search-r1"
+    tree = {**_without_code(tree), "run": tree.get("run", {})}
+    if is_import_path(system):
+        shared = ("run", "policy", "evaluation", "reward", "credit")
+        return read_settings(TrainingSettings, {key: tree[key] for key in shared if key in tree})
+    tree.pop("objects", None)
+    return read_settings(find("system", system).Settings, tree)
+
+
+def _without_code(tree: Tree) -> Tree:
+    """The settings without the parts that are named by import paths."""
+    kept: Tree = {}
+    for key, value in tree.items():
+        table = cast("Tree", value) if isinstance(value, dict) else None
+        items = cast("list[object]", value) if isinstance(value, list) else None
+        if table is not None and not _names_code(table):
+            kept[key] = _without_code(table)
+        elif items is not None:
+            kept[key] = [item for item in items if not _names_code(item)]
+        elif table is None and (key == "model" or not _names_code(value)):
+            kept[key] = value
+    return kept
+
+
+def _names_code(value: object) -> bool:
+    name = cast("Tree", value).get("name") if isinstance(value, dict) else value
+    return isinstance(name, str) and is_import_path(name)
+
+
+def allow_project(project: Project | None) -> None:
+    """Note the code that the settings of the user's project, and its recipes, name: a run's config may name it, too.
+    Raises ConfigError."""
+    if project is not None:
+        _read(project.file)
+
+
+def shared_settings(project: Project) -> Tree:
+    """The settings of a project that suit another system, too: what is searched, and the model."""
+    return {key: project.settings[key] for key in ("policy", "search") if key in project.settings}
+
+
+def flat_settings(project: Project, system: str) -> dict[str, object]:
+    """The settings by dotted names that a project, with its recipes, gives to a run of this system. Raises
+    ConfigError."""
+    trees = _read(project.file)
+    tree: Tree = {}
+    for below in trees if _choose(None, trees, "") in (None, system) else (shared_settings(project),):
+        tree = merge(tree, below)
+    return flatten(tree)
+
+
+def edited(project: Project, before: Mapping[str, object] | None, system: str) -> dict[str, object]:
+    """What differs in a project from what it gave to a run of this system before (`flat_settings`; None: unknown, so
+    all of it), by dotted names. A setting that was taken out has its default. Raises ConfigError."""
+    stated = project.lookup("run.system") or system
+    if before is not None and before.get("run.system", stated) != stated:
+        return {"run.system": stated}
+    now, before = flat_settings(project, system), before or {}
+    edits = {key: value for key, value in now.items() if key not in before or before[key] != value}
+    if gone := before.keys() - now.keys():
+        model: type[TrainingSettings] = find("system", system).Settings
+        defaults = flatten(read_settings(model, {"run": {"system": system}}).resolved())
+        edits |= {key: defaults[key] for key in sorted(gone) if key in defaults}
+    return edits
+
+
+def _read(file: Path) -> tuple[Tree, ...]:
+    """The settings of a file; those of a project's recipes before its own."""
+    path = find_config(file)
+    tree = read_tree(path)
+    if not _is_saved(path):
+        tree.pop(OVER, None)
+        allow_code(tree)
+    if TABLE in tree and not _is_saved(path):
+        project = read_project(tree, path.absolute())
+        beneath = (tree for recipe in project.recipes for tree in _read(Path(recipe)))
+        return (*beneath, project.settings)
+    if _is_saved(path):
+        tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
+        check_code(tree, path)
+    return (tree,)
+
+
+def _check_beneath(paths: Sequence[Path], last: Tree) -> None:
+    """Raises ConfigError for a file that goes over another one (its key `over`), where neither that nor a model is
+    given: its settings would train the tiny policy."""
+    files = [path for file in paths for path in _with_recipes(find_config(file))]
+    trees = [*map(read_tree, files), last]
+    if any("model" in cast(Tree, tree.get("policy") or {}) for tree in trees):
+        return
+    for path, tree in zip(files, trees, strict=False):
+        over = cast("list[str]", tree.get(OVER) or [])
+        if over and not any(find_config(Path(name)) in files for name in over):
+            name = path.relative_to(FOLDER).with_suffix("") if path.is_relative_to(FOLDER) else path
+            raise ConfigError(
+                f"{name} goes over another recipe, {' or '.join(over)}, which is missing: it does not say which model "
+                f"is trained. Give `--config {over[0]}` before it, or a model (--model)."
+            )
+
+
+def _with_recipes(path: Path) -> list[Path]:
+    """A config file, and before it the recipes of the project that it may be."""
+    tree = read_tree(path)
+    if TABLE not in tree or _is_saved(path):
+        return [path]
+    return [*(find_config(Path(recipe)) for recipe in read_project(tree, path.absolute()).recipes), path]
+
+
+def _is_saved(path: Path) -> bool:
+    """Whether a file is a run's config, and not one that a user writes."""
+    return path.suffix == ".json"
+
+
+def _choose(named: str | None, trees: Iterable[Tree], source: str) -> str | None:
+    merged: Tree = {}
+    for tree in trees:
+        merged = merge(merged, tree)
+    stated = _stated(merged)
+    if named is not None and stated is not None and named != stated:
+        raise ConfigError(
+            f"The system {named!r} was asked for, but {source} holds settings for {stated!r} (run.system). Name the "
+            "same system in both, or take run.system out of the file."
+        )
+    system = named or stated
+    if system is not None:
+        check_name("system", str(system))
+    return cast("str | None", system)
+
+
+def _stated(tree: Tree) -> object:
+    run = cast("object", tree.get("run"))
+    return cast(Tree, run).get("system") if isinstance(run, dict) else None

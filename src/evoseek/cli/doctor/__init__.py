@@ -1,0 +1,1 @@
+"""`evoseek doctor`: checks of an installation, of settings and of services."""

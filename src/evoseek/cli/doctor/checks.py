@@ -1,0 +1,278 @@
+"""The checks, in report order: what is installed, what fits, what is read, and what would be trained."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import shutil
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from importlib.metadata import version
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from transformers import PreTrainedTokenizerBase
+
+from evoseek import __version__
+from evoseek.agent.prompt import rendered
+from evoseek.assembly.inputs import questions_to_write, read_questions, training_sources
+from evoseek.assembly.memory_needs import fit, step_rollouts
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.cli.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, tried, warning
+from evoseek.cli.doctor.services import check_services
+from evoseek.config.registry import build
+from evoseek.config.sections import lookup
+from evoseek.errors import EvoseekError, disk_text, is_of_disk
+from evoseek.models.load import check_device, load_tokenizer
+from evoseek.models.machine import cores, oversubscription
+from evoseek.models.policy import is_spelled
+from evoseek.models.shape import read_config
+from evoseek.models.source import find_policy, is_gguf
+from evoseek.renderers.chat_template import check_template
+from evoseek.search.lexical import LexicalIndex, check_index
+from evoseek.storage.files import expanded
+from evoseek.training.stages import check_asked, check_run
+
+_PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
+_MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
+_LOGS = 100e6  # bytes of trajectories and metrics
+_WEIGHTS = ("*.safetensors", "adapter_model.safetensors", "remote.json")
+_AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index is tried
+
+
+def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Versions, and the optional packages that no other check loads."""
+    versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
+    yield fine("environment", f"evoseek {__version__}, Python {platform.python_version()}, {versions}")
+    needed = {"peft": "lora"} if context.settings.adapter_rank else {}
+    needed |= {tracker.name: "track" for tracker in context.settings.trackers if ":" not in tracker.name}
+    for module, extra in needed.items():
+        if find_spec(module) is None:
+            words = f"The settings need the package {module}, which is not installed."
+            yield fault("extras", words, f"pip install 'evoseek[{extra}]'")
+
+
+def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether the device is there, and enough cores for the processes and their threads."""
+    device, number = context.settings.policy.device, cores()
+
+    def found() -> str:
+        check_device(device)
+        return f"{device}, {context.machine.free_bytes / 2**30:.1f} GiB free; {number} cores"
+
+    yield tried("device", found)
+    threads = os.environ.get("OMP_NUM_THREADS", "")
+    if words := oversubscription(context.processes, device):
+        yield fault("cores", words, f"Give --processes {number} or fewer.")
+    elif threads.isdecimal() and int(threads) * context.processes > number:
+        words = f"{context.processes} x {threads} threads (OMP_NUM_THREADS) would share {number} cores."
+        yield warning("threads", words, f"Set OMP_NUM_THREADS to {max(1, number // context.processes)}, or unset it.")
+
+
+def check_memory(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether training fits the free memory."""
+    found = fit(context.settings, context.shape, context.machine, context.processes)
+    if found.state == "ok":
+        yield fine("memory", found.words)
+    else:
+        yield (fault if found.state == "over" else warning)("memory", found.words, found.remedy)
+
+
+def check_disk(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether the run's directory can be written, and has room for the checkpoints that are kept and one more."""
+    if context.run is None:
+        return
+    place = context.run.path.absolute()
+    while not place.exists() and place != place.parent:
+        place = place.parent
+    if not place.is_dir() or not os.access(place, os.W_OK):
+        words = f"{context.run.path} cannot be written: {place} is no folder that this user may write to."
+        yield fault("disk", words, "Give another --run-dir, or make the folder writable.")
+        return
+    free, need = shutil.disk_usage(place).free, _run_bytes(context)
+    needed = f"of which checkpoints and logs take about {need / 1e9:.2g}"
+    words = f"{free / 1e9:.3g} GB free for {context.run.path}, {needed}"
+    remedy = "Free space, set run.keep_checkpoints=1, or train an adapter."
+    yield fault("disk", f"It does not fit: {words}.", remedy) if need > free else fine("disk", words)
+
+
+def _run_bytes(context: DoctorContext) -> float:
+    """Bytes of a run's directory at its largest."""
+    settings, shape = context.settings, context.shape
+    if shape is None:
+        return _LOGS
+    number = 4 if settings.policy.dtype == "float32" else 2
+    adapted = settings.adapter_rank > 0
+    each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * settings.policies
+    return each * (settings.run.keep_checkpoints + 1) + _LOGS
+
+
+def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
+    """The model's files, its tokenizer and chat template, and the prompts."""
+    name = context.settings.policy.model
+    source = expanded(find_policy(name))
+    if not context.has_model and (expanded(name).is_absolute() or name.startswith((".", "~"))):
+        yield fault("model", f"There is no model at {name}.", "Correct policy.model.")
+        return
+    if not context.has_model:
+        words = f"{name} is not on this machine, so it is looked for on the Hugging Face hub when it is needed."
+        yield warning("model", words, "Correct policy.model, or download the model first.")
+        return
+    if source.is_dir() and not is_gguf(name) and not any(any(source.glob(pattern)) for pattern in _WEIGHTS):
+        words = f"{source} holds no weights in safetensors; others are not read."
+        yield fault("model", words, "Save the model with save_pretrained (safe_serialization), or download it again.")
+    else:
+        yield fine("model", f"{name}" + ("" if str(source) == name else f" ({source})"))
+    yield from _tokenizer(context)
+
+
+def _tokenizer(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether the tokenizer fits the model, its chat template, and the prompts."""
+    settings, shape = context.settings, context.shape
+    try:
+        tokenizer = load_tokenizer(settings.policy.model)
+    except EvoseekError as error:
+        yield refused("tokenizer", error)
+        return
+    if shape is not None and len(tokenizer) > shape.vocabulary:
+        words = f"The tokenizer has {len(tokenizer):,} tokens, but the model's vocabulary {shape.vocabulary:,}."
+        yield fault("tokenizer", words, "Give a directory whose tokenizer and weights were saved together.")
+    yield tried("chat template", lambda: _template(tokenizer, settings.policy.format))
+    yield tried("prompt", lambda: _prompt(settings, "solver"))
+    if lookup(settings, "proposer") is not None:
+        yield tried("prompt", lambda: _prompt(settings, "proposer"))
+
+
+def _template(tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags", "tools"]) -> Diagnosis:
+    report = check_template(tokenizer, format)
+    if report.has_template and report.call_format is None and format == "auto":
+        words = f"{report} The tag format is used instead."
+        return warning("chat template", words, "Set policy.format=tags, or give a model with tool calls.")
+    return fine("chat template", str(report))
+
+
+def _prompt(settings: TrainingSettings, role: Literal["solver", "proposer"]) -> Diagnosis:
+    """The length of an example of a role's prompt, relative to the longest rollout."""
+    shown, longest = rendered(settings, role, ""), settings.rollout.max_total_tokens
+    words = f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek prompt --role {role}`)"
+    if shown.tokens >= longest:
+        return fault("prompt", f"No room for an answer: {words}.", "Raise rollout.max_total_tokens.")
+    return fine("prompt", words)
+
+
+def check_indexes(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether the indexes are whole, of this version, and find a passage that they hold."""
+    settings = context.settings
+    named = {
+        "search.index": settings.search.index if settings.searches_index else "-",
+        "evaluation.index": settings.evaluation.index or "-",
+    }
+    for setting, directory in named.items():
+        if directory == "-":
+            continue
+        place, own = Path(directory).absolute(), context.project_index
+        if own is not None and place == own.absolute() and not place.exists():
+            yield warning(setting, f"The project's index {directory} is not built yet.", "Run `evoseek index`.")
+            continue
+        yield tried(setting, partial(_searched, context, setting, directory))
+
+
+def _searched(context: DoctorContext, setting: str, index: str) -> Diagnosis:
+    """Checksums, and a search for the words of the first passage. Raises SearchIndexError."""
+    engine = context.settings.search.model_copy(update={"index": index})
+    model, directory = context.settings.policy.model, Path(index)
+    check_index(index, setting=setting, engine=engine)
+    lexical = LexicalIndex.open(directory)
+    first = next(lexical.passages(), None)
+    if first is None:
+        return fault(setting, f"{directory} holds no passage.", "Index documents that have text.")
+    query = " ".join([first.title, *first.text.split()[:_WORDS]])
+    found = asyncio.run(build("search", engine, None).search([query], _AMONG))[0]
+    words = f"{directory}: {len(lexical):,} passages, checksums right"
+    if first.id not in [passage.id for passage in found] and first.text not in [passage.text for passage in found]:
+        words = f"{words}, but searching ({engine.name}) for the words of the passage {first.id} does not find it."
+        return fault(setting, words, "Build it again with `evoseek index`.")
+    is_tiny = context.trains and context.has_model and read_config(model).get("evoseek_prompts") == "tiny"
+    if is_tiny and is_spelled(load_tokenizer(model), (passage.text for passage in lexical.passages())):
+        words = f"{words}, but the tokenizer of {model} splits its words into letters: it is for generated worlds only."
+        return warning(setting, words, "Give a language model (policy.model), or expect no more than a trial.")
+    return fine(setting, f"{words}, a known passage is found")
+
+
+def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
+    """The files that the run reads."""
+    settings = context.settings
+    written = questions_to_write(settings)
+    if written:
+        yield fine("questions", f"at most {written} are written about the documents (a cold start), a tenth held out")
+    for setting, read in training_sources(settings).items():
+        yield tried(setting, read)
+    if context.has_model:
+        yield from _too_long(settings)
+    if not settings.evaluation.path and not written:
+        words = "No held-out questions: training is not evaluated."
+        yield warning("evaluation.path", words, "Name labelled questions as evaluation.path, if there are any.")
+
+
+def _too_long(settings: TrainingSettings) -> Iterator[Diagnosis]:
+    """A warning for a file whose longest question leaves the solver no room to write."""
+    for setting in ("questions.path", "evaluation.path"):
+        with suppress(EvoseekError):  # a file that cannot be read has been reported
+            texts = (one.text for one in read_questions(lookup(settings, setting) or "", setting=setting))
+            shown, most = rendered(settings, "solver", max(texts, key=len)), settings.rollout.max_total_tokens
+            if shown.tokens >= most:
+                words = f"The prompt of the longest question has {shown.tokens} tokens, and a rollout may have {most}."
+                yield warning(setting, f"{words} Such questions are left out.", "Raise rollout.max_total_tokens.")
+
+
+def check_directory(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether the run's directory is a run's, and free."""
+    run = context.run
+    if run is None:
+        return
+
+    def found() -> Diagnosis | str:
+        run.check()
+        if run.is_begun:
+            run.read_config()
+        if holder := run.holder():
+            words = f"{run.path} is in use by the process {holder}."
+            return fault("run", words, "Wait for it to end, stop it, or give another --run-dir.")
+        return f"{run.path} is {'resumed' if run.is_begun else 'new'}"
+
+    yield tried("run", found)
+
+
+def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Whether the settings go together, and what is trained."""
+    settings = context.settings
+    try:
+        check_run(settings, context.run, context.processes)
+        check_asked(settings, context.run)
+    except EvoseekError as error:
+        yield refused("settings", error)
+    words = f"{settings.run.system}: {settings.trained} of {settings.policy.model}, {settings.planned_steps} steps"
+    yield fine("plan", words + (f" of {each} rollouts" if (each := step_rollouts(settings)) else ""))
+
+
+_OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_directory, check_plan)
+CHECKS: tuple[Callable[[DoctorContext], Iterator[Diagnosis]], ...] = (
+    *(check_environment, check_machine, check_memory, check_disk, check_model),
+    *(check_indexes, check_sources, check_services, check_directory, check_plan),
+)
+
+
+def diagnoses(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Every diagnosis; where a model of [answerer] answers and none is trained, without those about training. A check
+    that raises an unforeseen error is a fault, and the others go on."""
+    for check in CHECKS:
+        if check in _OF_TRAINING and not context.trains:
+            continue
+        try:
+            yield from check(context)
+        except Exception as error:
+            remedy = disk_text(error) if is_of_disk(error) else "Report this with the line above: it is unforeseen."
+            yield fault(check.__name__.removeprefix("check_"), f"{type(error).__name__}: {error}", remedy)

@@ -1,0 +1,114 @@
+"""`evoseek doctor`: finds what would go wrong before it does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from json import dumps
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.cli.options import Index, Json, Model, Questions, project, shared
+from evoseek.errors import EvoseekError
+from evoseek.text.printable import printable
+from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.cli.doctor.context import Diagnosis
+    from evoseek.config.project import Project
+
+FAULTY = 1  # the exit status with a fault
+_STYLES = {"ok": "green", "warning": "yellow", "fault": "red"}
+
+
+def doctor(
+    system: Annotated[str | None, typer.Argument(help="A system. Default: the project's, or search-r1.")] = None,
+    run_dir: Annotated[Path | None, typer.Option(help="Directory of the run. Default: the project's.")] = None,
+    index: Index = None,
+    questions: Questions = None,
+    model: Model = None,
+    processes: Annotated[int, typer.Option(min=1, help="Number of processes that would train together.")] = 1,
+    probe: Annotated[
+        bool | None,
+        typer.Option(
+            "--probe/--no-probe",
+            help="Load the model and try a few rollouts and proposals, if nothing is wrong. Default: where that calls "
+            "and starts no service.",
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Check what a command would need, with the options of `evoseek train`: environment, device, memory, disk, model,
+    chat template, prompt, index, questions, judge, providers and servers, and what would be trained.
+
+    Prints one diagnosis per line with one remedy each; status 1 if there is a fault. Writes nothing.
+    """
+    options = {"search.index": index, "questions.path": questions, "policy.model": model}
+    with end_on_interrupt():
+        from evoseek.cli.doctor.context import refused
+
+    try:
+        own = project()
+        diagnoses = _diagnoses(own, system, run_dir, options, processes, probe)
+    except EvoseekError as error:
+        diagnoses = [refused("settings", error)]
+    if json:
+        print(dumps([asdict(diagnosis) for diagnosis in diagnoses], ensure_ascii=False))
+    else:
+        _show(diagnoses)
+    if any(diagnosis.state == "fault" for diagnosis in diagnoses):
+        raise typer.Exit(FAULTY)
+
+
+def _diagnoses(
+    own: Project | None,
+    system: str | None,
+    run_dir: Path | None,
+    options: dict[str, str | None],
+    processes: int,
+    probing: bool | None,
+) -> list[Diagnosis]:
+    """All diagnoses. Raises ConfigError for settings that cannot be read, without which nothing can be checked."""
+    with end_on_interrupt():
+        from evoseek.assembly.sources import gather
+        from evoseek.cli.doctor.checks import diagnoses
+        from evoseek.cli.doctor.context import DoctorContext
+        from evoseek.cli.doctor.probe import probe
+        from evoseek.cli.settings import chosen_for_model
+        from evoseek.models.shape import is_here
+        from evoseek.storage.runs import RunDirectory
+
+    given = gather(shared().config, system=system, options=options, sets=shared().sets, project=own)
+    settings, where = given.read(), run_dir or (own.run if own else None)
+    if is_here(settings.policy.model):
+        settings = chosen_for_model(settings, console=Console(quiet=True))
+    context = DoctorContext(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
+    found = list(diagnoses(context))
+    if probing is None:
+        probing = settings.examines_index and settings.sampler.name == "torch"
+    is_ready = context.trains and context.has_model and not any(diagnosis.state == "fault" for diagnosis in found)
+    if own is not None and own.index is not None and not own.index.exists():
+        is_ready = False
+    return [*found, *(probe(context) if probing and is_ready else ())]
+
+
+def _show(diagnoses: Sequence[Diagnosis]) -> None:
+    table = Table("", "state", "diagnosis", box=None, pad_edge=False)
+    for diagnosis in diagnoses:
+        remedy = f"\n-> {diagnosis.remedy}" if diagnosis.remedy else ""
+        state = f"[{_STYLES[diagnosis.state]}]{diagnosis.state}[/]"
+        table.add_row(diagnosis.about, state, _plain(diagnosis.words + remedy))
+    console = Console()
+    console.print(table)
+    counts = {state: sum(diagnosis.state == state for diagnosis in diagnoses) for state in _STYLES}
+    number = {name: f"{counts[name]} {name}{'' if counts[name] == 1 else 's'}" for name in ("warning", "fault")}
+    console.print(f"{counts['ok']} ok, {number['warning']}, {number['fault']}")
+
+
+def _plain(text: str) -> str:
+    """Text from outside, in which nothing is markup."""
+    return printable(text).replace("[", r"\[")

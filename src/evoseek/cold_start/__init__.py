@@ -1,1 +1,0 @@
-"""A cold start: from documents alone to a policy that searches them, before any question or label exists."""

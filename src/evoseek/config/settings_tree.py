@@ -1,0 +1,100 @@
+"""Settings as nested mappings: TOML files and `--set key=value`, merged one over another."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import tomllib
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Any, cast
+
+from evoseek.errors import ConfigError
+from evoseek.storage.files import read_regular
+
+Tree = dict[str, Any]
+
+
+def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
+    """`over` on top of `tree`, table by table. A text instead of a table is a part's name."""
+    merged = dict(tree)
+    for key, value in over.items():
+        below = merged.get(key)
+        if isinstance(below, dict) and isinstance(value, str):
+            value = {"name": value}
+        if isinstance(below, str) and isinstance(value, Mapping):
+            below = {"name": below}
+        if isinstance(value, Mapping):
+            under = cast(Tree, below) if isinstance(below, dict) else {}
+            table = cast("Mapping[str, Any]", value)
+            if under.get("name", table.get("name")) != table.get("name", under.get("name")):
+                under = {}  # the settings of another part
+            merged[key] = merge(under, table)
+        else:
+            merged[key] = value
+    return merged
+
+
+def read_tree(file: Path) -> Tree:
+    """A TOML file, or the config.json of a run, as nested mappings. Raises ConfigError."""
+    try:
+        text = read_regular(file, "utf-8-sig")  # some editors begin a file with a byte-order mark
+        tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
+        if not isinstance(tree, dict):
+            raise ValueError(f"it holds {type(tree).__name__}, not an object of settings")
+        return cast(Tree, tree)
+    except (OSError, ValueError, RecursionError) as error:
+        raise ConfigError(
+            f"The config file {file} cannot be read: {error}. It must be a TOML file with tables such as [learner] (or "
+            "the config.json of an earlier run)."
+        ) from error
+
+
+def tree_of(options: Mapping[str, object], sets: Iterable[str] = ()) -> Tree:
+    """Settings by dotted names (None: not given), and `key=value` texts over them, as nested mappings."""
+    tree = nested({key: value for key, value in options.items() if value is not None})
+    for text in sets:
+        key, equals, value = text.partition("=")
+        if not equals:
+            raise ConfigError(f"--set got {text!r}, expected key=value, as in --set learner.learning_rate=1e-4.")
+        tree = merge(tree, _setting(key.strip(), _parse_value(value.strip())))
+    return tree
+
+
+def nested(settings: Mapping[str, object]) -> Tree:
+    """Settings by dotted names as nested mappings."""
+    tree: Tree = {}
+    for dotted, value in settings.items():
+        tree = merge(tree, _setting(dotted, value))
+    return tree
+
+
+def words_of(settings: Mapping[str, object]) -> str:
+    """Settings by dotted names as a command line gives them: " --set key=value ...", quoted for a shell."""
+    return "".join(f" --set {shlex.quote(f'{key}={_worded(value)}')}" for key, value in settings.items())
+
+
+def _worded(value: object, *, inner: bool = False) -> str:
+    """A value as `_parse_value` reads it; a text that is not `inner` needs no quotes."""
+    if isinstance(value, Mapping):
+        items = cast("Mapping[str, object]", value).items()
+        return f"{{{', '.join(f'{key} = {_worded(one, inner=True)}' for key, one in items if one is not None)}}}"
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(_worded(one, inner=True) for one in cast('list[object]', value))}]"
+    return value if isinstance(value, str) and not inner else json.dumps(value, ensure_ascii=False)
+
+
+def _setting(dotted: str, value: object) -> Tree:
+    *tables, key = dotted.split(".")
+    tree: Tree = {key: value}
+    for table in reversed(tables):
+        tree = {table: tree}
+    return tree
+
+
+def _parse_value(text: str) -> object:
+    """A TOML value; anything else is a text, so that paths need no quotes."""
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except (ValueError, RecursionError):
+        return text

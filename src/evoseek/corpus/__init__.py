@@ -1,1 +1,0 @@
-"""The user's documents, cut into passages; questions; answers."""

@@ -1,0 +1,309 @@
+"""From rewards to advantages: the credit functions of all algorithms, as parts with their settings.
+
+Each is called with rewards and group keys that run in parallel. None among the rewards is an Invalid member, which
+stays None and is in no statistic. Where rewards are equal, advantages relative to them are exactly 0. A credit may
+declare two attributes, which `is_relative` and `needs_critic` read.
+
+    REINFORCE     r_i                                                        `raw_advantages` (Williams 1992)
+    GRPO          (r_i - mean of its group) / (std of its group + eps)       `group_advantages` (arXiv 2402.03300)
+    Dr. GRPO       r_i - mean of its group                                   the same, scale "none" (arXiv 2503.20783)
+    RLOO           r_i - mean of r_j, j != i                                 `leave_one_out_advantages`
+    REINFORCE++   (r_i - mean of the batch) / std of the batch               `whitened_advantages` (arXiv 2501.03262)
+    PPO           delta_t + gamma lam advantage_{t+1}                        `gae`, then `whiten`
+
+The group is the question for GRPO and the requested number of hops for HRPO (Dr. Zero); std is with n - 1. With few
+members it is a noisy estimate, which blows up rare rewards. REINFORCE has no baseline: with rewards in [0, 1] it only
+ever pushes up. REINFORCE++ takes its baseline from the whole batch, so one rollout a question is enough; an easy
+question then gets positive advantages for any answer and a hard one negative ones.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from numbers import Real
+from typing import Annotated, Any, ClassVar, Literal, cast
+
+from pydantic import Field, SerializeAsAny
+
+from evoseek.config.registry import KINDS, find
+from evoseek.config.sections import Chosen, PartSettings
+from evoseek.errors import EvoseekError, TrainingError
+
+Rewards = Sequence[float | None]
+Groups = Sequence[Hashable]
+Credit = Callable[[Rewards, Groups], list[float | None]]
+
+
+class CreditSettings(PartSettings):
+    """From rewards to advantages."""
+
+    in_stage = "*"
+    name: str = Field(default="group", description="Name of the credit, or package.module:Name of one of your own.")
+
+
+CreditPart = Annotated[SerializeAsAny[CreditSettings], Chosen("credit", CreditSettings)]
+
+
+def is_relative(credit: object) -> bool:
+    """Whether equal rewards in a group give no signal: the attribute `is_relative` of a credit, False by default."""
+    return bool(getattr(credit, "is_relative", False))
+
+
+def needs_critic(credit: object) -> bool:
+    """Whether a credit is called with a critic's values of every token: its attribute `needs_critic`, False by
+    default."""
+    return bool(getattr(credit, "needs_critic", False))
+
+
+def credits_with_critic() -> tuple[str, ...]:
+    """The names of the built-in credits that need a critic."""
+    return tuple(name for name in KINDS["credit"].parts if needs_critic(find("credit", name)))
+
+
+def advantages_of(credit: Callable[..., Any], rewards: Rewards, groups: Groups) -> list[float | None]:
+    """The advantages by a credit, one for each reward; None leaves a rollout out. Raises TrainingError for anything
+    else, and where the credit fails."""
+    given = _called(credit, rewards, groups)
+    return _checked(credit, given, len(rewards), "advantages for the rewards", or_none=True)
+
+
+def estimates_of(
+    credit: Callable[..., Any], rewards: Sequence[float], values: Sequence[float]
+) -> tuple[list[float], list[float]]:
+    """The advantages and the returns of a rollout's action tokens by a credit that needs a critic. Raises TrainingError
+    for anything else, and where the credit fails."""
+    given = _called(credit, rewards, values)
+    if not isinstance(given, tuple | list) or len(pair := cast("Sequence[object]", given)) != 2:
+        raise TrainingError(
+            f"The credit {_name(credit)} gave {_shown(given)}. Expected a pair: the advantages of a rollout's action "
+            "tokens, and their returns. Nothing was trained on."
+        )
+    advantages, returns = (
+        cast("list[float]", _checked(credit, part, len(rewards), f"{what} for the action tokens"))
+        for part, what in zip(pair, ("advantages", "returns"), strict=True)
+    )
+    return advantages, returns
+
+
+def _called(credit: Callable[..., Any], *arguments: object) -> object:
+    try:
+        return credit(*arguments)
+    except EvoseekError:
+        raise
+    except (Exception, SystemExit) as error:
+        raise TrainingError(
+            f"The credit {_name(credit)} failed: {type(error).__name__}: {error}. Nothing was trained on. Correct the "
+            "credit."
+        ) from error
+
+
+def _checked(credit: object, given: object, size: int, what: str, *, or_none: bool = False) -> list[float | None]:
+    many = isinstance(given, Iterable) and not isinstance(given, str | bytes | Mapping)
+    numbers = list(cast("Iterable[object]", given)) if many and getattr(given, "shape", (1,)) else None
+    if numbers is None or len(numbers) != size:
+        found = _shown(given) if numbers is None else f"{len(numbers)} numbers"
+        raise TrainingError(
+            f"The credit {_name(credit)} gave {found}. Expected {size} {what}, in their order. Nothing was trained on."
+        )
+    for number in numbers:
+        if not (number is None and or_none) and not (isinstance(number, Real) and math.isfinite(number)):
+            raise TrainingError(
+                f"The credit {_name(credit)} gave {_shown(number)} among the {what}. Expected finite numbers"
+                f"{', or None for a rollout that is left out' if or_none else ''}. Nothing was trained on."
+            )
+    return [None if number is None else float(cast("float", number)) for number in numbers]
+
+
+def _name(credit: object) -> str:
+    return str(getattr(credit, "__name__", type(credit).__name__))
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 80 else f'{text[:80]}...'} ({type(value).__name__})"
+
+
+@dataclass(frozen=True, slots=True)
+class GroupCredit:
+    """GRPO, Dr. GRPO and HRPO: relative to the group mean; see `group_advantages`."""
+
+    scale: Literal["std", "none"] = "std"
+    singleton: Literal["raw", "zero", "drop"] = "zero"
+    is_relative: ClassVar[bool] = True
+
+    class Settings(CreditSettings):
+        """Settings of group-relative credit."""
+
+        scale: Literal["std", "none"] = Field(
+            default="std", description="Whether advantages are divided by the group's standard deviation."
+        )
+        singleton: Literal["raw", "zero", "drop"] = Field(
+            default="zero",
+            description="Advantage in a group of one: the reward (raw), 0 (zero), or no advantage, so "
+            "that the rollout is left out (drop).",
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> GroupCredit:
+        """From settings."""
+        return cls(settings.scale, settings.singleton)
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return group_advantages(rewards, groups, scale=self.scale, singleton=self.singleton)
+
+
+class LeaveOneOutCredit:
+    """RLOO: relative to the mean of the group's other members."""
+
+    is_relative = True
+
+    def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
+        """Advantages."""
+        return leave_one_out_advantages(rewards, groups)
+
+
+@dataclass(frozen=True, slots=True)
+class CriticCredit:
+    """PPO: generalised advantage estimation with a critic."""
+
+    gamma: float = 1.0
+    lam: float = 1.0
+    needs_critic: ClassVar[bool] = True
+
+    class Settings(CreditSettings):
+        """Settings of advantage estimation."""
+
+        gamma: float = Field(default=1.0, gt=0, le=1, description="Discount of rewards, per token.")
+        lam: float = Field(
+            default=1.0, ge=0, le=1, description="Lambda of GAE: 1 uses the rewards as observed, 0 trusts the critic."
+        )
+
+    @classmethod
+    def build(cls, settings: Settings, context: object) -> CriticCredit:
+        """From settings."""
+        return cls(settings.gamma, settings.lam)
+
+    def __call__(self, rewards: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
+        """Advantages and returns of one trajectory's action tokens."""
+        return gae(rewards, values, gamma=self.gamma, lam=self.lam)
+
+
+def group_advantages(
+    rewards: Rewards,
+    groups: Groups,
+    *,
+    scale: Literal["std", "none"] = "std",
+    singleton: Literal["raw", "zero", "drop"] = "zero",
+    eps: float = 1e-6,
+) -> list[float | None]:
+    """Advantage of each reward within its group; `rewards` and `groups` run in parallel.
+
+    `singleton` is the advantage in a group with a single valid member: its own reward, as if mean 0 and std 1 ("raw"),
+    0 ("zero") or None ("drop").
+    """
+    members: dict[Hashable, list[int]] = {}
+    for index, (reward, group) in enumerate(zip(rewards, groups, strict=True)):
+        if reward is not None:
+            members.setdefault(group, []).append(index)
+    advantages: list[float | None] = [None] * len(rewards)
+    for indices in members.values():
+        values = [value for value in (rewards[index] for index in indices) if value is not None]
+        results = [_single(values[0], scale, singleton, eps)] if len(values) == 1 else _centred(values, scale, eps)
+        for index, result in zip(indices, results, strict=True):
+            advantages[index] = result
+    return advantages
+
+
+def _single(reward: float, scale: str, singleton: str, eps: float) -> float | None:
+    if singleton == "drop":
+        return None
+    if singleton == "zero":
+        return 0.0
+    return reward / (1.0 + eps) if scale == "std" else reward
+
+
+def _centred(values: list[float], scale: str, eps: float) -> list[float]:
+    if min(values) == max(values):  # rounding of the mean must not create a signal
+        return [0.0] * len(values)
+    mean = math.fsum(values) / len(values)
+    deviations = [value - mean for value in values]
+    if scale == "none":
+        return deviations
+    std = math.sqrt(math.fsum(deviation**2 for deviation in deviations) / (len(values) - 1))
+    return [deviation / (std + eps) for deviation in deviations]
+
+
+def leave_one_out_advantages(rewards: Rewards, groups: Groups) -> list[float | None]:
+    """RLOO (arXiv 2402.14740): relative to the mean reward of the group's *other* members.
+
+    This is Dr. GRPO's advantage times n / (n - 1), which makes the baseline independent of the member it is subtracted
+    from, and the gradient unbiased. Nothing divides by a standard deviation: rewards of different scale weigh as they
+    are. A group's only valid member gets 0.
+    """
+    sizes = Counter(group for reward, group in zip(rewards, groups, strict=True) if reward is not None)
+    centred = group_advantages(rewards, groups, scale="none", singleton="zero")
+    return [
+        None if advantage is None else advantage * sizes[group] / max(sizes[group] - 1, 1)
+        for advantage, group in zip(centred, groups, strict=True)
+    ]
+
+
+def whiten(sequences: Sequence[Sequence[float]], *, eps: float = 1e-8) -> list[list[float]]:
+    """(a - mean) / sqrt(variance + eps) of per-token numbers over all tokens of all sequences; the shape stays.
+
+    PPO whitens the advantages of all tokens of a batch, where every token counts alike and a long trajectory therefore
+    weighs more. The batch is the whole batch of an optimizer step: with rollouts spread over several processes, gather
+    first. It fails where the batch holds few numbers: rare large ones then set the scale of all others.
+    """
+    values = [value for sequence in sequences for value in sequence]
+    if not values or min(values) == max(values):  # rounding of the mean must not create a signal
+        return [[0.0] * len(sequence) for sequence in sequences]
+    mean = math.fsum(values) / len(values)
+    variance = math.fsum((value - mean) ** 2 for value in values) / (len(values) - 1)
+    scale = math.sqrt(variance + eps)
+    return [[(value - mean) / scale for value in sequence] for sequence in sequences]
+
+
+def raw_advantages(rewards: Rewards, groups: Groups = ()) -> list[float | None]:
+    """REINFORCE: the reward itself."""
+    return list(rewards)
+
+
+def whitened_advantages(rewards: Rewards, groups: Groups = (), *, eps: float = 1e-8) -> list[float | None]:
+    """REINFORCE++: rewards whitened over all valid members of the batch, each counting once whatever its length.
+
+    Where REINFORCE++ has a KL penalty per token, subtract it from the tokens' rewards and use `whiten` over tokens.
+    """
+    (valid,) = whiten([[reward for reward in rewards if reward is not None]], eps=eps)
+    whitened = iter(valid)
+    return [None if reward is None else next(whitened) for reward in rewards]
+
+
+def gae(
+    rewards: Sequence[float], values: Sequence[float], *, gamma: float, lam: float
+) -> tuple[list[float], list[float]]:
+    """Generalised advantage estimation (arXiv 1506.02438, eq. 16): (advantages, returns) of one trajectory's action
+    tokens, from their rewards and the values before each of them.
+
+        delta_t     = r_t + gamma V_{t+1} - V_t         V is 0 after the last token
+        advantage_t = delta_t + gamma lam advantage_{t+1}
+        return_t    = advantage_t + V_t
+
+    The steps are the *action* tokens alone: the token before an observation is followed by the first token after it, so
+    no credit is lost in a tool's output, and a critic need not value it. lam = 1 uses the rewards as observed
+    (unbiased, noisy); lam = 0 trusts the critic one token ahead, which fails as long as it is wrong. An outcome reward
+    stands on the last token, 0.0 on all others. Advantages are not whitened. Raises ValueError if the lengths differ.
+    """
+    advantages: list[float] = []
+    advantage = next_value = 0.0
+    for reward, value in zip(reversed(rewards), reversed(values), strict=True):
+        delta = reward + gamma * next_value - value
+        advantage = delta + gamma * lam * advantage
+        advantages.append(advantage)
+        next_value = value
+    advantages.reverse()
+    return advantages, [advantage + value for advantage, value in zip(advantages, values, strict=True)]

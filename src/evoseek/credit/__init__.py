@@ -1,1 +1,0 @@
-"""Credit: from rewards to advantages. Lists in, lists out, no tensors."""

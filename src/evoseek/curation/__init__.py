@@ -1,0 +1,1 @@
+"""Jobs on files of questions: filtering, contamination, audit, review."""

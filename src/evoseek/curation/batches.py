@@ -1,0 +1,115 @@
+"""Work on many items, batch by batch, into a file that grows with each batch, so that the same command resumes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from rich.console import Console
+
+from evoseek.errors import EvoseekError, RunError
+from evoseek.eval.statistics import surely_more
+from evoseek.storage.jsonl import ResumableJsonl, open_growing_file
+from evoseek.text.printable import for_example, say
+from evoseek.text.progress import STOPPING_AFTER_BATCH, CountProgress
+from evoseek.training.interrupt import stop_on_interrupt
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The progress of a file: items that are done, what was counted in them, by name, and why some failed (each
+    reason, how often)."""
+
+    done: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict[str, int])
+    failures: Mapping[str, int] = field(default_factory=dict[str, int])
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """What came of a batch: rows for the file, counts, and the reasons of those of its `tried` attempts that failed."""
+
+    rows: Iterable[Mapping[str, object]]
+    counts: Mapping[str, int]
+    failures: Sequence[str]
+    tried: int
+
+
+@dataclass(frozen=True, slots=True)
+class BatchWork(Generic[T, R]):
+    """How items are worked on: `one` with each item and its number (from 1), `size` of them concurrently, and what
+    `made_of` makes of their results. `noun` names the items, `max_failed` is the share of failed attempts in a batch up
+    to which it is kept."""
+
+    one: Callable[[T, int], Awaitable[R]]
+    made_of: Callable[[Sequence[R]], Made]
+    size: int
+    noun: str
+    max_failed: float = 1.0
+
+    def run(self, items: Sequence[T], out: Path, settings: Mapping[str, object], console: Console) -> Progress | None:
+        """Fill a new file, or resume one that was begun with the same settings. None if Ctrl-C ended it earlier, which
+        is reported. Raises ConfigError if `out` is another file or cannot be made, and EvoseekError as `fill`."""
+        with (
+            open_growing_file(out, settings) as file,
+            stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
+            CountProgress(console, self.noun) as progress,
+        ):
+            reached = asyncio.run(self.fill(items, file, should_stop=interrupted, progress=progress))
+        if reached.done == len(items):
+            return reached
+        say(console, f"Stopped after {reached.done} of {len(items)} {self.noun}. The same command resumes from there.")
+        return None
+
+    async def fill(
+        self,
+        items: Sequence[T],
+        file: ResumableJsonl,
+        *,
+        should_stop: Callable[[], bool] = lambda: False,
+        progress: Callable[[int, int], None] = lambda done, of: None,
+    ) -> Progress:
+        """Append what is made of each batch to the file, which is resumed where it ends. `progress` is called
+        after each item.
+
+        Raises EvoseekError if of a batch surely more than the share `max_failed` failed: nothing of it is written, so
+        its items are worked on again when the file is resumed. RunError for a file that another version began.
+        """
+        try:
+            reached = Progress(**file.reached)
+        except TypeError as error:
+            raise RunError(
+                f"{file.path} was begun by another version of evoseek ({error}). Give another file."
+            ) from None
+        finished = reached.done
+
+        async def counted(item: T, number: int) -> R:
+            nonlocal finished
+            result = await self.one(item, number)
+            finished += 1
+            progress(finished, len(items))
+            return result
+
+        while reached.done < len(items) and not should_stop():
+            batch = items[reached.done : reached.done + self.size]
+            made = self.made_of(await asyncio.gather(*map(counted, batch, range(reached.done + 1, len(items) + 1))))
+            if surely_more(len(made.failures), made.tried, self.max_failed):
+                raise EvoseekError(
+                    f"{len(made.failures)} of {made.tried} attempts failed, after {reached.done} {self.noun}. "
+                    f"{for_example(made.failures)} Nothing of this batch was written. Repair what failed and give the "
+                    "same command again: it resumes from there."
+                )
+            reached = Progress(
+                reached.done + len(batch),
+                dict(Counter(reached.counts) + Counter(made.counts)),
+                dict(Counter(reached.failures) + Counter(made.failures)),
+            )
+            file.append_batch(made.rows, asdict(reached))
+        return reached

@@ -1,0 +1,1 @@
+"""Files to passages: formats, archives, tables, and a report of what was read."""

@@ -1,0 +1,481 @@
+"""Text formats, mail and PDF: the bytes of one file to its title, its text, and the pages and headings of that."""
+
+from __future__ import annotations
+
+import io
+import re
+import warnings
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from email import message_from_bytes
+from email.message import EmailMessage, MIMEPart
+from email.policy import EmailPolicy
+from mimetypes import guess_extension
+from typing import Any, BinaryIO, NamedTuple, cast
+
+import lxml.html
+import trafilatura
+import yaml
+from lxml import etree  # pyright: ignore[reportAttributeAccessIssue]
+
+from evoseek.documents.hyphens import join_cut_words, without_soft_hyphens
+from evoseek.documents.markdown import markdown_headings, without_struck_and_hidden
+from evoseek.documents.markup import simplify
+from evoseek.documents.page_layout import with_tables
+from evoseek.errors import ConfigError, DataError
+from evoseek.text.decoding import bounded_lines, check_encoding, decode
+from evoseek.text.scripts import well_formed
+from evoseek.types import TERM, Mark
+
+try:
+    import pypdf
+    import pypdf.errors
+except ImportError:
+    pypdf = None
+
+_ADORNMENT = re.compile(r"([^\w\s])\1{2,}[ \t]*$")
+_ORG_HEADING = re.compile(r"(\*+) +(?:(?:TODO|DONE) +)?(.*?)(?: +:[\w@#%:]+:)?[ \t]*$")
+_ORG_TITLE = re.compile(r"^#\+TITLE:(.*)$", re.IGNORECASE | re.MULTILINE)
+_NO_TITLES = ("", "(anonymous)", "anonymous", "untitled", "untitled document", "no title", "powerpoint presentation")
+_NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
+_LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
+_ELEMENT = re.compile(r"<[a-z]\w*[\s/>]", re.IGNORECASE)
+_DECLARED = re.compile(rb"<meta[^>]{0,200}?charset\s{0,9}=[\s\"']{0,9}([\w.:-]{1,40})", re.IGNORECASE)
+_LISTED = 10  # pages
+_HEAD = 4096  # bytes in which a page declares its encoding
+_BOLD = (
+    "//p[count(*) = 1 and not(text()[normalize-space()])]/*[(self::b or self::strong)"
+    " and contains(normalize-space(), ' ') and string-length(normalize-space()) < 80"
+    " and not(contains('.:;!?,', substring(normalize-space(), string-length(normalize-space()))))]"
+)
+_HTML_HEADINGS = f"//h1|//h2|//h3|//h4|//h5|//h6|//dt|{_BOLD}"
+"""Terms of lists are headings of what is said of them, and so are paragraphs of a few words in
+bold."""
+_MAIN = "//main|//article|//*[@role='main']"
+HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while a library turns a page into text
+_HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
+_VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
+
+
+class Row(NamedTuple):
+    """A row of a table, a document of its own: its place in the file, as in `row 5`, its title (empty if no value names
+    it) and text."""
+
+    place: str
+    title: str
+    text: str
+
+
+class Parsed(NamedTuple):
+    """Title (empty if the file names none) and text, the name of the file's encoding if that was guessed, the pages and
+    headings of the text, what the library that read it warns of, and of a table its rows in place of a text."""
+
+    title: str
+    text: str
+    guessed: str = ""
+    marks: tuple[Mark, ...] = ()
+    warnings: tuple[str, ...] = ()
+    rows: tuple[Row, ...] = ()
+
+
+def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
+    """Texts with an empty line between them, and the marks of each."""
+    texts, marks, start = list[str](), list[Mark](), 0
+    for text, own in pieces:
+        marks += [replace(mark, start=start + mark.start) for mark in own]
+        texts.append(text)
+        start += len(text) + 2
+    return Parsed(title, "\n\n".join(texts), marks=tuple(marks))
+
+
+def _lines(text: str) -> Iterator[tuple[int, str]]:
+    start = 0
+    for line in text.split("\n"):
+        yield start, line
+        start += len(line) + 1
+
+
+def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
+    """Plain text: it has no title of its own. `encoding` is that of files that are not UTF-8; None: it is guessed."""
+    text, guessed = decode(data, encoding)
+    return Parsed("", join_cut_words([text])[0], guessed)
+
+
+def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
+    """Markdown as it is written, titled by its front matter or else by its heading of level 1. Front matter (settings
+    in YAML between two lines `---` at the top), what is struck out and comments are left out of the text."""
+    text, guessed = decode(data, encoding)
+    front, text = _split_front_matter(text)
+    named = next((value for key, value in front.items() if key.lower() == "title"), "")
+    title = named if isinstance(named, str) and named not in ("null", "~") else ""
+    text, hidden = without_struck_and_hidden(without_soft_hyphens(text))
+    warn_of_hidden({"comment": hidden})
+    marks = tuple(markdown_headings(text))
+    return Parsed(title_of(title, marks), text, guessed, marks)
+
+
+def warn_of_hidden(counts: Mapping[str, int]) -> None:
+    """Report the number of hidden parts of each kind that were left out of a file, if there are any."""
+    found = [f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count]
+    if found:
+        warnings.warn(f"hidden parts left out: {', '.join(found)}", stacklevel=1)
+
+
+def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
+    """The title that a document has: the one that it names, unless a program put it there as a placeholder, else its
+    heading of level 1 if there is only one (several are those of sections). Empty without either."""
+    named = " ".join((named or "").split())
+    if named.casefold() not in _NO_TITLES and not named.startswith("Microsoft Word - "):
+        return named
+    highest = [mark.heading for mark in marks if mark.level == 1]
+    return (highest[0] or "") if len(highest) == 1 else ""
+
+
+def parse_rst(data: bytes, encoding: str | None = None) -> Parsed:
+    """reStructuredText as it is written, titled by its heading of the highest level."""
+    text, guessed = decode(data, encoding)
+    marks = tuple(_adorned_headings(text))
+    return Parsed(title_of("", marks), text, guessed, marks)
+
+
+def _adorned_headings(text: str) -> Iterator[Mark]:
+    """The lines that are underlined with punctuation, perhaps with the same line above. The first kind of lines is that
+    of the highest level, as in reStructuredText."""
+    kinds: list[tuple[str, bool]] = []
+    starts, lines = zip(*_lines(text), strict=True)
+    lines, underline = ["", *lines], 0
+    for number, (above, title, line) in enumerate(zip(lines, lines[1:], lines[2:], strict=False)):
+        below = _ADORNMENT.match(line)
+        if not below or not title.strip() or _ADORNMENT.match(title) or len(title.rstrip()) > len(line):
+            continue
+        is_overlined = above.rstrip() == line.rstrip() and underline != number
+        if is_overlined or (not title[0].isspace() and (not above.strip() or underline == number)):
+            if (kind := (below[1], is_overlined)) not in kinds:
+                kinds.append(kind)
+            start = starts[number - 1 if is_overlined else number]
+            yield Mark(start, heading=title.strip(), level=kinds.index(kind) + 1)
+            underline = number + 2
+
+
+def parse_org(data: bytes, encoding: str | None = None) -> Parsed:
+    """A text of Org mode as it is written, titled by its line `#+TITLE:`."""
+    text, guessed = decode(data, encoding)
+    found = ((start, _ORG_HEADING.match(line)) for start, line in _lines(text))
+    marks = tuple(Mark(start, heading=match[2], level=len(match[1])) for start, match in found if match and match[2])
+    named = _ORG_TITLE.search(text)
+    return Parsed(title_of(named[1] if named else "", marks), text, guessed, marks)
+
+
+def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
+    """The front matter (empty if there is none) and what follows it: settings whose names are single words. Prose,
+    lists or slides between two lines `---` are text."""
+    first, *lines = text.split("\n")
+    end = next((number for number, line in enumerate(lines) if line.rstrip() in ("---", "...")), None)
+    if first.strip("\ufeff \t\r") != "---" or end is None or end > _LONGEST_FRONT:
+        return {}, text
+    if sum(map(len, lines[:end])) > _LARGEST_FRONT:
+        return {}, text
+    rest = "\n".join(lines[end + 1 :])
+    if not "".join(lines[:end]).strip():
+        return {}, rest
+    try:
+        found: Any = yaml.load("\n".join(lines[:end]), yaml.BaseLoader)  # every value is text
+    except (yaml.YAMLError, RecursionError):
+        return {}, text
+    names = cast("Mapping[object, object]", found) if isinstance(found, dict) else {}
+    if not names or not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        return {}, text
+    return cast("Mapping[str, object]", names), rest
+
+
+def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
+    """The main text of a page, by trafilatura; of a page in which that finds nothing, all text that is shown.
+
+    A page that is not UTF-8 is in the encoding that it declares.
+    """
+    source, guessed = _decode_page(data, encoding)
+    tree = trafilatura.load_html(source)
+    if tree is None and _ELEMENT.search(source):  # a short piece of HTML, as a mail may have
+        tree = trafilatura.load_html(f"<html><body>{source}</body></html>")
+    if tree is None:
+        raise DataError("no HTML in it")
+    warn_of_hidden({"element": simplify(tree)})
+    _prepare(tree)
+    title = tree.findtext(".//title")
+    for piece in tree.xpath("//text()[contains(., '\u00ad')]"):
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", without_soft_hyphens(piece))
+    headings = {" ".join("".join(each.itertext()).split()): _level(each) for each in tree.xpath(_HTML_HEADINGS)}
+    _sign_headings(tree)
+    pieces = [str(piece).strip() for piece in tree.xpath(_VISIBLE_TEXT)]
+    text = trafilatura.extract(tree, include_comments=False, favor_recall=True)
+    signed = text or "\n".join(piece for piece in pieces if piece)
+    marks = tuple(_signed_headings(signed, headings))
+    text = HEADING_SIGN.sub("", signed)
+    title = title_of(title, [Mark(0, heading=heading, level=level) for heading, level in headings.items()])
+    return Parsed(title, text, guessed, marks)
+
+
+def heading_sign(level: int) -> str:
+    """What stands before a heading's text while a library turns a page into text."""
+    return f"\u2e0e{level}"
+
+
+def simplified_page(data: bytes, *, is_book: bool) -> bytes:
+    """A page, as a book has it or a program makes it of an office document, whose elements are simplified, with signs
+    before its headings."""
+    tree = _book_page(data) if is_book else lxml.html.document_fromstring(data, parser=_page_parser())
+    warn_of_hidden({"element": simplify(tree, are_first_rows_headings=not is_book)})
+    for piece in tree.xpath("//*[self::td or self::th]//text()[contains(., '|')]"):
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", piece.replace("|", r"\|"))
+    for heading in tree.xpath("//h1|//h2|//h3|//h4|//h5|//h6"):
+        heading.text = f"{heading_sign(_level(heading))}{(heading.text or '').lstrip()}"
+    return cast(bytes, lxml.html.tostring(tree, encoding="utf-8"))
+
+
+def _page_parser() -> Any:
+    return lxml.html.HTMLParser(encoding="utf-8", huge_tree=True)  # pictures may be within it
+
+
+def _book_page(data: bytes) -> Any:
+    """The tree of a chapter: of XHTML, which has elements that end themselves, if it is that."""
+    try:
+        tree = lxml.html.fromstring(data, parser=lxml.html.XHTMLParser(resolve_entities=False, no_network=True))
+    except (etree.XMLSyntaxError, ValueError):
+        return lxml.html.document_fromstring(data, parser=_page_parser())
+    for element in tree.iter(etree.Element):
+        element.tag = etree.QName(element).localname
+    return tree
+
+
+def _prepare(tree: Any) -> None:
+    """Change a page so that trafilatura keeps its headings: it leaves out those with links, and all of them where the
+    page does not say which part is its main text."""
+    for link in tree.xpath(_HEADING_LINKS):
+        link.drop_tree()
+    for link in tree.xpath(f"({_HTML_HEADINGS})//a"):
+        link.drop_tag()
+    for items in tree.xpath("//*[(self::ol or self::ul) and li[count(p) > 1]]"):
+        items.tag = "div"  # a list would make one line of an item's paragraphs
+        for item in items.xpath("li"):
+            item.tag = "div"
+    for line_end in tree.xpath("//dt//br"):
+        line_end.tail = f", {line_end.tail or ''}"
+        line_end.drop_tag()
+    if (body := tree.find(".//body")) is not None and not tree.xpath(_MAIN):
+        main = body.makeelement("main")
+        main.text, body.text = body.text, None
+        main.extend(list(body))
+        body.append(main)
+
+
+def _level(heading: Any) -> int:
+    return int(heading.tag[1]) if heading.tag[0] == "h" else TERM
+
+
+def _sign_headings(tree: Any) -> None:
+    """Put a sign with the level before the text of each heading (a paragraph may have the same text), and before the
+    text that follows a list of definitions."""
+    for heading in tree.xpath(_HTML_HEADINGS):
+        _sign(heading.xpath(".//text()[normalize-space()]"), _level(heading))
+    pieces = tree.xpath("//text()[normalize-space()]")
+    places = {(piece.getparent(), piece.is_tail): place for place, piece in enumerate(pieces)}
+    for last in tree.xpath("//dl/descendant::text()[normalize-space()][last()]"):
+        after = places[last.getparent(), last.is_tail] + 1
+        _sign([piece for piece in pieces[after : after + 1] if not HEADING_SIGN.match(piece)], TERM)
+
+
+def _sign(pieces: list[Any], level: int) -> None:
+    """Put a sign before the first of some pieces of text, if there are any."""
+    for piece in pieces[:1]:
+        setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"{heading_sign(level)}{piece.lstrip()}")
+
+
+def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
+    """The lines that are a heading and nothing else, by their places in the text without signs.
+
+    The line after a list of definitions has a mark, too, of no heading: its last term ends there.
+    """
+    start = 0
+    for line in text.split("\n"):
+        sign, plain = HEADING_SIGN.match(line.lstrip("- \t")), HEADING_SIGN.sub("", line)
+        heading = " ".join(plain.strip().removeprefix("- ").split())
+        if sign and (heading in headings or int(sign[1]) == TERM):
+            yield Mark(start, heading=heading if heading in headings else "", level=int(sign[1]))
+        start += len(plain) + 1
+
+
+def _decode_page(data: bytes, encoding: str | None) -> tuple[str, str]:
+    if declared := _DECLARED.search(data[:_HEAD]):
+        try:
+            name = declared[1].decode("ascii")
+            check_encoding(name)
+            return decode(data, name)
+        except (ConfigError, DataError):  # a wrong declaration is as none
+            pass
+    return decode(data, encoding)
+
+
+def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
+    """The text layer of a PDF, pages apart by an empty line. Scanned pages without one have no text: nothing is
+    recognised in pictures. A PDF says itself how its text is encoded."""
+    if pypdf is None:
+        raise DataError("PDF needs an extra: pip install 'evoseek[pdf]'")
+    try:
+        reader = pypdf.PdfReader(io.BytesIO(data))
+        title = reader.metadata.title if reader.metadata else None
+        texts = [page.extract_text() for page in reader.pages]
+    except pypdf.errors.FileNotDecryptedError as error:
+        raise DataError(
+            "encrypted PDF: it opens with a password only; save a copy without one, as `qpdf --decrypt` does"
+        ) from error
+    except pypdf.errors.DependencyError as error:
+        raise DataError("encrypted PDF: reading it needs another package: pip install 'evoseek[pdf]'") from error
+    if texts and not any(text.strip() for text in texts):
+        raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
+    if attached := list(reader.attachments):
+        warnings.warn(f"attachments not read: {len(attached):,} ({', '.join(attached[:_LISTED])})", stacklevel=1)
+    if bare := [str(number) for number, text in enumerate(texts, start=1) if not text.strip()]:
+        shown = ", ".join(bare[:_LISTED]) + (", ..." if len(bare) > _LISTED else "")
+        warnings.warn(f"PDF pages without text: {len(bare):,} of {len(texts):,} (page {shown})", stacklevel=1)
+    texts, in_columns = with_tables(texts, list(map(_layout, reader.pages)))
+    if in_columns:
+        shown = ", ".join(map(str, in_columns[:_LISTED])) + (", ..." if len(in_columns) > _LISTED else "")
+        warnings.warn(f"PDF pages in columns, put one after the other: page {shown}", stacklevel=1)
+    pages = enumerate(join_cut_words(texts), start=1)
+    return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in pages))
+
+
+def _layout(page: Any) -> str:
+    """The text of a page with its words spaced as on paper; "" if that cannot be made."""
+    try:
+        return page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)
+    except Exception:  # of fonts and the like; the text itself was read
+        return ""
+
+
+_SHOWN = ("From", "To", "Cc", "Date")
+_LOWER = (0, 2, 3, 4, 5, 6, 6, TERM)  # the level of a heading of each level, in an attachment
+_SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature")
+_LINE_BYTES = 2**20
+_HEADER_CHARACTERS = 10_000
+
+
+class _Bounded(EmailPolicy):
+    """Parses the beginning of each header, since the time for one grows with the square of its length."""
+
+    def header_fetch_parse(self, name: str, value: str) -> str:
+        return super().header_fetch_parse(name, value[:_HEADER_CHARACTERS])
+
+
+def parse_message(
+    data: bytes, encoding: str | None = None, read: Callable[[str, bytes], Parsed | None] = lambda name, data: None
+) -> Parsed:
+    """A message, titled by its subject: who wrote to whom and when, its text, and what is attached. `read` gives what
+    an attachment of a name holds, or None, or raises DataError: the attachment is then named, and warned of."""
+    message = cast(EmailMessage, message_from_bytes(data, EmailMessage, policy=_Bounded()))
+    if not any(message[name] for name in ("From", "Subject", "Date", "Received")):
+        raise DataError("no mail: it has none of the lines From, Subject and Date")
+    body = message.get_body(("plain", "html"))
+    text, guessed = ("", "") if body is None else _text(body, encoding)
+    head = [f"{name}: {' '.join(str(message[name]).split())}" for name in _SHOWN if message[name]]
+    attached = list(_attachments(message, body))
+    names = [name for name, _ in attached if name]
+    listed = f"Attachments: {', '.join(names)}" if names else ""
+    pieces: list[tuple[str, Iterable[Mark]]] = [
+        ("\n\n".join(filter(None, ("\n".join(head), text.strip(), listed))), ())
+    ]
+    unread = list[str]()
+    for name, part in attached:
+        try:
+            found = read(name, _payload(part)) if name else Parsed("", _text(part, encoding)[0])
+        except DataError as error:
+            unread.append(f"{name}: {error}")
+            continue
+        if found is not None and (found.text.strip() or found.rows):
+            pieces.append(_under(name, found))
+            guessed = guessed or found.guessed
+        elif name:
+            unread.append(name)
+    if unread:
+        shown = ", ".join(unread[:_LISTED]) + (", ..." if len(unread) > _LISTED else "")
+        warnings.warn(f"attachments not read: {len(unread):,} ({shown})", stacklevel=1)
+    whole = joined(str(message["Subject"] or ""), pieces)
+    return whole._replace(guessed=guessed)
+
+
+def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[tuple[str, MIMEPart]]:
+    """The parts of a message beside its body, with their names, "" for further text; without other forms of the body
+    and signatures."""
+    pending: list[tuple[MIMEPart, bool]] = [(message, False)]
+    while pending:
+        part, is_form = pending.pop()
+        kind, name = part.get_content_type(), " ".join((part.get_filename() or "").split())
+        if part.get_content_maintype() == "multipart":
+            is_form |= kind == "multipart/alternative"
+            pending += [(one, is_form) for one in reversed([*part.iter_parts()])]
+        elif part is body or kind in _SIGNATURES:
+            continue
+        elif kind == "message/rfc822":
+            yield name if name.lower().endswith(".eml") else f"{name or 'message'}.eml", part
+        elif name or part.get_content_maintype() != "text":
+            yield name or f"unnamed{guess_extension(kind) or ''}", part
+        elif not is_form:
+            yield "", part
+
+
+def _payload(part: MIMEPart) -> bytes:
+    try:
+        if part.get_content_type() == "message/rfc822":
+            return b"".join(one.as_bytes() for one in cast("list[MIMEPart]", part.get_payload()))
+        payload = part.get_payload(decode=True)
+    except Exception as error:  # the library does not say what it raises for a damaged mail
+        raise DataError(f"damaged: {error}") from error
+    return payload if isinstance(payload, bytes) else b""
+
+
+def _under(name: str, found: Parsed) -> tuple[str, Iterable[Mark]]:
+    """What an attachment holds, under its name as a heading; of a table its rows."""
+    text = "\n\n".join(row.text for row in found.rows) or found.text
+    if not name:
+        return text, ()
+    title = f"{name}: {found.title}" if found.title else name
+    start = len(title) + 2
+    lower = (
+        replace(mark, start=start + mark.start, heading=mark.heading or name, level=_LOWER[mark.level])
+        for mark in found.marks
+    )
+    return f"{title}\n\n{text}", (Mark(0, heading=name, level=1), *lower)
+
+
+def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
+    """The text of a part, and its encoding if that was guessed."""
+    payload = body.get_payload(decode=True)
+    if not isinstance(payload, bytes):
+        return "", ""
+    declared = body.get_content_charset() or encoding
+    try:
+        payload.decode(declared or "utf-8")
+    except (LookupError, UnicodeDecodeError):  # declared wrongly: as a file without a declaration
+        declared = encoding
+    parsed = (parse_html if body.get_content_subtype() == "html" else parse_plain)(
+        payload if declared is None else well_formed(payload.decode(declared)).encode(), encoding
+    )
+    return parsed.text, parsed.guessed
+
+
+def messages(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:
+    """The line at which each message of a mailbox begins, and its bytes; None for one of more than `max_bytes`, of
+    which no more than that is held at a time."""
+    first, pieces, size, is_after_gap = 0, list[bytes](), 0, True
+    for number, line in bounded_lines(file, min(_LINE_BYTES, max_bytes)):
+        if line is not None and is_after_gap and line.startswith(b"From "):
+            if first:
+                yield first, b"".join(pieces) if size <= max_bytes else None
+            first, pieces, size = number, [], 0
+        elif first:
+            size += max_bytes + 1 if line is None else len(line)
+            if line is not None and size <= max_bytes:
+                pieces.append(line[1:] if line.lstrip(b">").startswith(b"From ") and line[:1] == b">" else line)
+        is_after_gap = line is not None and not line.strip()
+    if first:
+        yield first, b"".join(pieces) if size <= max_bytes else None

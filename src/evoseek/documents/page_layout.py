@@ -1,0 +1,155 @@
+"""Tables and columns on the pages of a PDF.
+
+Its text has them as lines: a row of a table as the words of its cells, and columns of prose as lines across them, if
+the file was written so.
+
+Where words stand is seen in a second text of the page, whose lines are spaced as on paper.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from evoseek.documents.column_headings import is_heading
+from evoseek.documents.hyphens import join_cut_words
+
+_CELL = re.compile(r"\S+(?: \S+)*")
+_AMOUNT = re.compile(r"[^\w\s]{0,2} ?\d[\d.,' ]*(?: ?(?:%|[^\w\s]|[A-Z]{3}))?")  # 115.00, € 115, -4 %, 40 EUR
+_LEAST_ROWS, _LEAST_LINES = 3, 4  # of a table, and of columns of prose
+_WORDS_OF_PROSE = 4  # in a line of a column
+_NEAR = 2  # characters between the same column on two pages
+
+
+class _Block(NamedTuple):
+    """Lines of a text, from `first` on, that stand in the same columns, each with its cells."""
+
+    first: int
+    end: int
+    columns: list[tuple[int, int]]
+    rows: list[list[str]]
+
+    @property
+    def is_prose(self) -> bool:
+        """Whether every column is one of lines of prose."""
+        columns = [[len(cell.split()) for cell in column if cell] for column in zip(*self.rows, strict=True)]
+        return len(self.rows) >= _LEAST_LINES and all(sum(words) >= _WORDS_OF_PROSE * len(words) for words in columns)
+
+
+def with_tables(texts: Sequence[str], layouts: Sequence[str]) -> tuple[list[str], list[int]]:
+    """The texts of pages with each table in Markdown below its column headings, also where it continues on the next
+    page, and columns of prose one after the other. And the numbers of the pages that have such columns."""
+    found, in_columns = list[str](), list[int]()
+    open_table: tuple[list[str], _Block] | None = None
+    for number, (text, layout) in enumerate(zip(texts, layouts, strict=True), start=1):
+        lines = text.split("\n")
+        blocks = list(_blocks(lines, layout.split("\n")))
+        written, end = list[str](), 0
+        for block in blocks:
+            written += lines[end : block.first]
+            end = block.end
+            before = open_table if not any(map(str.strip, written)) or len(written) <= _LEAST_ROWS else None
+            names = _names(block, before)
+            if block.is_prose:
+                in_columns += [number] if number not in in_columns else []
+                written += [cell for column in zip(*block.rows, strict=True) for cell in column if cell]
+                open_table = None
+            elif names:
+                rows = [row for row in block.rows if row != names]
+                written += ["", _row(names), "|---" * len(names) + "|", *map(_row, rows), ""]
+                open_table = names, block
+            else:
+                written += lines[block.first : block.end]
+                open_table = None
+        is_last = bool(blocks) and len(lines) - end <= _LEAST_ROWS  # but for a footer
+        open_table = open_table if is_last else None
+        found.append("\n".join([*written, *lines[end:]]).strip("\n") if blocks else text)
+    return found, in_columns
+
+
+def _names(block: _Block, before: tuple[list[str], _Block] | None) -> list[str]:
+    """The column headings of a table: its own, or those of the table at the end of the page before."""
+    if before and len(before[1].columns) == len(block.columns):
+        starts = zip(before[1].columns, block.columns, strict=True)
+        if all(abs(one[0] - other[0]) <= _NEAR for one, other in starts):
+            return before[0]
+    is_narrow = len(block.columns) == 2
+    is_named = all(any(map(str.isalpha, cell)) for cell in block.rows[0])
+    is_long = len(block.rows) >= _LEAST_ROWS + is_narrow
+    is_table = is_named and is_long and is_heading(block.rows, surely=is_narrow)
+    return block.rows[0] if is_table else []
+
+
+def _row(cells: Sequence[str]) -> str:
+    escaped = (cell.replace("|", r"\|") for cell in cells)
+    return f"| {' | '.join(escaped)} |"
+
+
+def _blocks(lines: Sequence[str], layout: Sequence[str]) -> Iterator[_Block]:
+    """The runs of lines that stand in the same two columns or more."""
+    places = _places(lines, layout)
+    columns, rows, first, last = list[tuple[int, int]](), list[list[str]](), 0, -1
+    for line, place in [*places, ("", -1)]:
+        cells = [(match.start(), match.end(), match[0]) for match in _CELL.finditer(line)]
+        spread = _assigned(columns, cells) if rows and place == last + 1 else None
+        if spread is None:
+            if len(rows) > 1:
+                yield _Block(first, last + 1, columns, rows)
+            columns = [(start, end) for start, end, _ in cells]
+            rows = [[text for *_, text in cells]] if len(cells) > 1 else []
+            first = place
+        elif _continues(spread) and not any(map(_are_amounts, rows[-1], spread)):
+            rows[-1] = list(map(_joined, rows[-1], spread))
+        else:
+            rows.append(spread)
+        last = place
+
+
+def _continues(row: Sequence[str]) -> bool:
+    """Whether a line holds further words of the cells above, and is no row that has its first cell from above."""
+    return not row[0] and sum(map(bool, row)) < max(2, len(row) - 1)
+
+
+def _are_amounts(above: str, below: str) -> bool:
+    """Whether a cell and what stands below it are two numbers, as in a row of sums, and no cell of two lines."""
+    return _AMOUNT.fullmatch(above) is not None and _AMOUNT.fullmatch(below) is not None
+
+
+def _joined(above: str, below: str) -> str:
+    """A cell of two lines as one, with the word whole that their end cut."""
+    if above.endswith(("-", "\u2010")) and below:
+        return " ".join(join_cut_words([f"{above}\n{below}"])[0].split())
+    return " ".join(filter(None, (above, below)))
+
+
+def _assigned(columns: list[tuple[int, int]], cells: Sequence[tuple[int, int, str]]) -> list[str] | None:
+    """The cells by columns, which then reach over them; None unless each stands in a column of its own."""
+    row, reach = [""] * len(columns), list(columns)
+    for start, end, text in cells:
+        over = [n for n, (left, right) in enumerate(columns) if start < right and left < end]
+        if len(over) != 1 or row[over[0]]:
+            return None
+        left, right = columns[over[0]]
+        row[over[0]], reach[over[0]] = text, (min(left, start), max(right, end))
+    if not cells or (len(cells) == 1 and row[0]) or any(one[1] > two[0] for one, two in pairwise(reach)):
+        return None
+    columns[:] = reach
+    return row
+
+
+def _places(lines: Sequence[str], layout: Sequence[str]) -> list[tuple[str, int]]:
+    """The lines of the second text with the places of the same lines in the first, without those that it has not."""
+    places = defaultdict[str, list[int]](list)
+    for number, line in enumerate(lines):
+        places["".join(line.split())].append(number)
+    found, last = list[tuple[str, int]](), -1
+    for line in layout:
+        own = places.get("".join(line.split()), []) if line.strip() else []
+        if (after := bisect_right(own, last)) < len(own):
+            last = own[after]
+            found.append((line.expandtabs(), last))
+    return found

@@ -1,0 +1,147 @@
+"""Every format that a reader is for, and how a file of one is parsed: within bounds, and most in a process that hostile
+files can only kill."""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import PurePath
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from evoseek.documents.archives import parse_docx, parse_epub, parse_pptx
+from evoseek.documents.formats import (
+    Parsed,
+    parse_html,
+    parse_markdown,
+    parse_message,
+    parse_org,
+    parse_pdf,
+    parse_plain,
+    parse_rst,
+)
+from evoseek.documents.parse_process import ParseProcess
+from evoseek.documents.tables import parse_csv, parse_xlsx
+from evoseek.errors import DataError, ToolError
+
+MAX_TEXT = 16_000_000  # characters
+MAX_SECONDS = 60  # of processor time, for one file or message
+_DEEPEST = 5  # messages within each other of which attachments are read
+_MAX_MEMORY = 2 * 2**30
+_MAX_BYTES = 512 * 2**20  # of a file that is more than its text, as one with pictures is
+_TEXTS = (".txt", ".md", ".rst", ".org", ".csv", ".tsv", ".jsonl")
+_PLAIN = (".txt", ".md")
+_PARSED = TypeAdapter(Parsed)
+PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
+    ".txt": parse_plain,
+    ".md": parse_markdown,
+    ".rst": parse_rst,
+    ".org": parse_org,
+    ".html": parse_html,
+    ".htm": parse_html,
+    ".pdf": parse_pdf,
+    ".docx": parse_docx,
+    ".pptx": parse_pptx,
+    ".epub": parse_epub,
+    ".eml": lambda data, encoding: parse_message(data, encoding, partial(_attached, encoding, 0)),
+    ".csv": parse_csv,
+    ".tsv": parse_csv,
+    ".xlsx": parse_xlsx,
+    ".xlsm": parse_xlsx,
+}
+
+
+def _attached(encoding: str | None, depth: int, name: str, data: bytes) -> Parsed | None:
+    """What an attachment holds; None where there is no reader for it. DataError if that cannot read it."""
+    suffix = PurePath(name.lower()).suffix
+    if suffix not in PARSERS or (suffix == ".eml" and depth == _DEEPEST):
+        return None
+    try:
+        if suffix == ".eml":
+            return parse_message(data, encoding, partial(_attached, encoding, depth + 1))
+        return PARSERS[suffix](data, encoding)
+    except (DataError, MemoryError, RecursionError):
+        raise
+    except Exception as error:  # as in `parse_document`
+        raise DataError(f"cannot be parsed: {type(error).__name__}: {error}") from error
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How files are read: the longest text, the most processor time for a file, the encoding of text that is not UTF-8,
+    whether links out of the corpus are followed, and the process (None: a shared one) that parses all formats but plain
+    text and Markdown, whose parsers cannot take long."""
+
+    max_text: int = MAX_TEXT
+    max_seconds: int = MAX_SECONDS
+    encoding: str | None = None
+    follow_links: bool = False
+    process: ParseProcess | None = None
+
+    def max_bytes(self, suffix: str) -> int:
+        """The most bytes of a file or line that are read: a text has four for a character at most."""
+        return 4 * self.max_text if suffix in _TEXTS else _MAX_BYTES
+
+    def parse(self, suffix: str, data: bytes) -> Parsed:
+        """What a file of this type holds. Raises DataError, whose text is only the reason, if it cannot be read."""
+        if suffix in _PLAIN:
+            return parse_document(suffix, data, self.encoding)
+        try:
+            process = self.process or _shared_process(self.max_seconds)
+            found = dict(process.parse({"suffix": suffix, "encoding": self.encoding}, data))
+        except ToolError as error:
+            raise DataError(f"cannot be parsed: {error}") from error
+        if problem := found.get("problem"):
+            raise DataError(f"{problem}{': raise --max-seconds' if found.get('is_slow') else ''}")
+        return _PARSED.validate_python(found)
+
+
+@cache
+def _shared_process(cpu_s: int) -> ParseProcess:
+    """One for all corpora, since it takes a second to start."""
+    return ParseProcess(f"{__name__}:answer", cpu_s=cpu_s, wall_s=5 * cpu_s, memory_bytes=_MAX_MEMORY)
+
+
+def answer(header: Mapping[str, Any], body: bytes) -> Mapping[str, object]:
+    """The answer to a request of a `ParseProcess`: what a file holds, or the `problem` with it."""
+    try:
+        parsed = parse_document(header["suffix"], body, header["encoding"])
+    except DataError as error:
+        return {"problem": str(error)}
+    return {**parsed._asdict(), "marks": [asdict(mark) for mark in parsed.marks]}
+
+
+def parse_document(suffix: str, data: bytes, encoding: str | None) -> Parsed:
+    """What a file of this type holds, parsed in this process, with what its library warned of: through logging or
+    `warnings`, which would show it without the name of the file. Raises DataError, whose text is only the reason."""
+    log, found = logging.getLogger(), _Records()
+    log.addHandler(found)
+    try:
+        with warnings.catch_warnings(record=True) as raised:
+            parsed = PARSERS[suffix](data, encoding)
+    except (DataError, MemoryError):
+        raise
+    except RecursionError as error:
+        raise DataError("cannot be parsed: it is nested too deeply") from error
+    except Exception as error:  # parsers of other people's formats fail in ways that they do not document
+        raise DataError(f"cannot be parsed: {type(error).__name__}: {error}") from error
+    finally:
+        log.removeHandler(found)
+    return parsed._replace(warnings=tuple(dict.fromkeys([*found.texts, *(str(one.message) for one in raised)])))
+
+
+class _Records(logging.Handler):
+    """Keeps warnings, without trafilatura's: where that finds nothing in a page, all of its text is read."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.WARNING)
+        self.texts: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        library = record.name.partition(".")[0]
+        if library != "trafilatura":
+            self.texts.append(f"{library}: {record.getMessage()}")

@@ -1,1 +1,0 @@
-"""The task of each role: its prompt and its tools."""

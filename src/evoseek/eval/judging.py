@@ -1,0 +1,120 @@
+"""How well a judge agrees with people on labelled answers, with intervals."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from rich.console import Console
+from rich.table import Table
+
+from evoseek.errors import EvoseekError, ToolError
+from evoseek.eval.results import Score
+from evoseek.eval.statistics import wilson_interval
+from evoseek.eval.tables import score_text
+from evoseek.protocols import Chat
+from evoseek.questions.questions import JudgedAnswer
+from evoseek.reward.judge import Judge
+from evoseek.rollout.prompts import PromptSet
+from evoseek.text.printable import for_example, say, shown
+from evoseek.text.progress import CountProgress
+
+SHOWN = 5  # disagreements, and answers without a verdict
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """Shares of verdicts. Answers without one count in every n and as invalid, and are excluded from all means; a mean
+    over nothing is nan.
+
+    agreement: verdicts that are the label. false_positives: judged correct among answers labelled incorrect, for which
+    a policy would be rewarded. false_negatives: judged incorrect among answers labelled correct. kappa: Cohen's (1960),
+    the agreement beyond chance, 1 at best and 0 by chance; nan if all labels and all verdicts are the same.
+    """
+
+    agreement: Score
+    false_positives: Score
+    false_negatives: Score
+    kappa: float
+
+    @classmethod
+    def of(cls, pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
+        """From each answer's label and verdict (None: there is none)."""
+        pairs = list(pairs)
+        judged = [(label, verdict) for label, verdict in pairs if verdict is not None]
+        n, agreed = len(judged), sum(label == verdict for label, verdict in judged)
+        labels, verdicts = (sum(pair[side] for pair in judged) for side in (0, 1))
+        by_chance = labels * verdicts + (n - labels) * (n - verdicts)  # n squared times its share
+        return cls(
+            _share([None if verdict is None else label == verdict for label, verdict in pairs]),
+            _share([verdict for label, verdict in pairs if not label]),
+            _share([None if verdict is None else not verdict for label, verdict in pairs if label]),
+            (n * agreed - by_chance) / (n * n - by_chance) if n * n > by_chance else math.nan,
+        )
+
+
+def _share(hits: Sequence[bool | None]) -> Score:
+    judged = [hit for hit in hits if hit is not None]
+    mean = sum(judged) / len(judged) if judged else math.nan
+    return Score(mean, wilson_interval(sum(judged), len(judged)), len(hits), len(hits) - len(judged))
+
+
+def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *, console: Console) -> None:
+    """Ask a judge about every answer and print how it agrees with the labels, and where it does not. The chat bounds
+    the number of concurrent calls.
+
+    Raises EvoseekError if there is not one verdict.
+    """
+    judge, done = Judge(chat, prompts), 0
+
+    async def check(case: JudgedAnswer) -> bool | ToolError:
+        nonlocal done
+        try:
+            verdict = await judge.verdict(case.question, case.answer, key=f"check/{case.line}/judge")
+        except ToolError as error:
+            verdict = error
+        done += 1
+        progress(done, len(cases))
+        return verdict
+
+    async def check_all() -> list[bool | ToolError]:
+        return await asyncio.gather(*map(check, cases))
+
+    with CountProgress(console, "answers") as progress:
+        verdicts = asyncio.run(check_all())
+    checked = list(zip(cases, verdicts, strict=True))
+    failed = [(case, str(one)) for case, one in checked if isinstance(one, ToolError)]
+    if len(failed) == len(checked):
+        raise EvoseekError(
+            f"The judge gave no verdict on any of {len(failed)} answers. {for_example([why for _, why in failed])} "
+            "Repair that and give the same command again."
+        )
+    agreement = Agreement.of((case.correct, one if isinstance(one, bool) else None) for case, one in checked)
+    console.print(agreement_table(f"{chat.name} as a judge, 95 % intervals", agreement))
+    wrong = [
+        (
+            case,
+            f"judged {'correct' if one else 'incorrect'}: {case.answer}\n"
+            f"    asked: {case.question.text}  right: {' or '.join(case.question.golden_answers)}",
+        )
+        for case, one in checked
+        if isinstance(one, bool) and one != case.correct
+    ]
+    for about, found in (("Judged otherwise than labelled", wrong), ("Without a verdict", failed)):
+        if found:
+            say(console, f"{about} ({min(len(found), SHOWN)} of {len(found)}):")
+        for case, text in found[:SHOWN]:
+            say(console, f"  line {case.line}: {text}")
+
+
+def agreement_table(title: str, agreement: Agreement) -> Table:
+    """How a judge agrees with labels."""
+    table = Table("", "", "what it means", title=shown(title))
+    table.add_row("agreement", score_text(agreement.agreement), "verdicts that are the label")
+    kappa = "none" if math.isnan(agreement.kappa) else f"{agreement.kappa:.3f}"
+    table.add_row("Cohen's kappa", kappa, "agreement beyond chance; none if all is one label and one verdict")
+    table.add_row("false positives", score_text(agreement.false_positives), "incorrect, but judged correct")
+    table.add_row("false negatives", score_text(agreement.false_negatives), "correct, but judged incorrect")
+    return table

@@ -1,0 +1,279 @@
+"""The results of an evaluation for people and programs: JSON, and tables for the terminal and Markdown, always with n
+and an interval.
+"""
+
+from __future__ import annotations
+
+import math
+import string
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from rich.table import Table
+
+from evoseek.eval.comparison import Compared, ComparedSides
+from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, RiskCoverage, Score
+from evoseek.eval.statistics import Interval, wilson_interval
+from evoseek.storage.metrics import MetricRow
+from evoseek.text.normalization import SPARE_WORDS
+from evoseek.text.printable import shown
+
+NAMES = {
+    "exact_match": "EM",
+    "substring_match": "subEM",
+    "guarded_substring_match": "guarded subEM",
+    "f1": "F1",
+    "set_f1": "set F1",
+    "fan_out": "fan-out accuracy",
+    "judge": "judge",
+}
+_LETTERS = string.ascii_uppercase  # which stand for evaluations
+_EVIDENCE = {"recall": "evidence found", "all_found": "all of it found"}
+_MEANINGS = {
+    "substring_match": "a golden answer stands anywhere in the answer, even inside a word",
+    "guarded_substring_match": f"as whole words, in an answer at most {SPARE_WORDS} words longer than it",
+    "set_f1": "F1 over the sets of words of both, articles kept",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Grid:
+    """A table as texts: a title, a head and rows."""
+
+    title: str
+    head: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any]:
+    """Everything that the samples determine. `about` describes what was evaluated."""
+    return {
+        **about,
+        "metric": results.metric,
+        "samples": results.per_question,
+        "final": results.is_final,
+        **score_json(results.score(results.metric)),
+        "scores": {metric: score_json(results.score(metric)) for metric in results.metrics},
+        "pass_at": {
+            metric: {str(k): score_json(one) for k, one in found.items()}
+            for metric in results.metrics
+            if (found := results.pass_at(metric))
+        },
+        "by": {
+            group: {
+                metric: {value: score_json(one) for value, one in results.by(group, metric).items()}
+                for metric in results.metrics
+            }
+            for group in GROUPS
+        },
+        "answers": {
+            kind: {name: score_json(one) for name, one in scores.items()} for kind, scores in results.answers().items()
+        },
+        **({"risk_coverage": _risk_json(results, curve)} if (curve := results.risk_coverage) else {}),
+        "evidence": {name: score_json(one) for name, one in results.evidence().items()},
+        "cost": {name: asdict(cost) for name, cost in results.costs().items()},
+        "invalid": [
+            {"question": one.question, "sample": one.number, "reason": one.invalid, "detail": one.detail}
+            for one in results.invalid
+        ],
+    }
+
+
+def _risk_json(results: Results, curve: RiskCoverage) -> dict[str, object]:
+    return {
+        "samples": curve.samples,
+        "answers": len(curve.answers),
+        "aurc": curve.area,
+        "risk": {str(share): score_json(risk) for share, risk in results.risks().items()},
+        "points": [asdict(point) | {"certainty": round(point.certainty, 3)} for point in curve.points],
+    }
+
+
+def score_json(score: Score) -> dict[str, object]:
+    """A score as JSON values."""
+    interval = [score.interval.low, score.interval.high]
+    return {"mean": score.mean, "interval_95": interval, "n": score.n, "n_invalid": score.n_invalid}
+
+
+def grids(results: Results, title: str) -> list[Grid]:
+    """The tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
+    over = f"avg@{results.per_question}" if results.per_question > 1 else "score"
+    head = f"{over} [95 % interval]"
+    scores = {
+        **{metric_name(metric): results.score(metric) for metric in results.metrics},
+        **{
+            f"pass@{size}, {metric_name(metric)}": one
+            for metric in results.metrics
+            for size, one in results.pass_at(metric).items()
+        },
+        **{_EVIDENCE[name]: one for name, one in results.evidence().items()},
+    }
+    groups = (
+        score_grid(f"{metric_name(results.metric)} by {group}", group, {head: results.by(group, results.metric)})
+        for group in GROUPS
+    )
+    made = [
+        score_grid(title, "metric", {head: scores}),
+        answers_grid(results.answers(), results.metric),
+        *([risk_grid(results, curve)] if (curve := results.risk_coverage) else []),
+        *groups,
+        cost_grid(results.costs()),
+    ]
+    return [grid for grid in made if grid.rows]
+
+
+def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]]) -> Grid:
+    """Columns of scores by name, a row for each name; `about` is the head of the names."""
+    names = dict.fromkeys(name for scores in columns.values() for name in scores)
+    rows = (
+        (name, *(score_text(scores[name]) if name in scores else "" for scores in columns.values())) for name in names
+    )
+    return Grid(title, (about, *columns), tuple(rows))
+
+
+def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Grid:
+    """What became of the questions by a metric: a column for the answerable ones, and one for the unanswerable ones."""
+    named = {
+        f"{kind} questions": {name.replace("_", " "): score for name, score in scores.items()}
+        for kind, scores in answers.items()
+    }
+    return score_grid(f"Answers and refusals, right by {metric_name(metric)}", "", named)
+
+
+def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
+    """The risk of the most certain answers, and the area under the curve."""
+    rows = [
+        (
+            f"{100 * share:.0f} % of the answers",
+            f"{len(curve.most_certain(share)) / curve.samples:.3f}",
+            score_text(risk),
+        )
+        for share, risk in results.risks().items()
+    ]
+    head = ("the most certain", "coverage", "risk [95 % interval]")
+    area = ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")
+    return Grid(f"Risk and coverage, wrong by {metric_name(results.metric)}", head, (*rows, area))
+
+
+def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:
+    """What samples took."""
+    rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
+    return Grid(title, ("", "mean", "sum"), tuple(rows))
+
+
+def note(results: Results) -> str | None:
+    """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
+    questions are unanswerable, what risk is, and which samples are Invalid. None if there is nothing."""
+    notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
+    if sentences := results.in_sentences():
+        notes.append(
+            f"{sentences} of {len(results.samples)} answers hold a golden answer within a longer text, which EM counts "
+            f"as wrong. Where a model answers in sentences, score by reward.name={OF_SENTENCES}."
+        )
+    if unanswerable := len({one.question for one in results.samples if not one.answerable}):
+        notes.append(
+            f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
+            "there and any answer wrong, as in SQuAD 2.0."
+        )
+    if results.risk_coverage:
+        notes.append(
+            "Coverage: share of all samples whose answer is given; risk: share of these answers that is wrong. AURC: "
+            "the area under the curve of risk over coverage, divided by the coverage at its end (El-Yaniv and Wiener "
+            "2010; Geifman and El-Yaniv 2017): if certainty said nothing, the risk of all answers."
+        )
+    if failed := results.invalid:
+        shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])
+        more = f" and {len(failed) - 10} more" if len(failed) > 10 else ""
+        notes.append(
+            f"Not final: {len(failed)} of {len(results.samples)} samples are Invalid and count as wrong: {shown}{more}."
+            " The same command with --out draws them again."
+        )
+    return " ".join(notes) or None
+
+
+def comparison_grids(compared: Compared) -> list[Grid]:
+    """The means over the common questions, and the differences of every pair, in which letters stand for the names:
+    these are too long for two in a row."""
+    letters = dict(zip(compared.means, _LETTERS, strict=False)) if len(compared.means) <= len(_LETTERS) else {}
+    means = tuple((letters.get(name, ""), name, f"{mean:.3f}") for name, mean in compared.means.items())
+    title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
+    rows = (
+        (
+            f"{letters.get(one.second, one.second)} - {letters.get(one.first, one.first)}",
+            _signed(one.difference, one.interval),
+            one.test,
+            f"{one.p_value:.2g}",
+            f"{one.adjusted:.2g}",
+            f"{one.detectable:.3f}",
+        )
+        for one in compared.pairs
+    )
+    head = ("", "difference [95 % interval]", "test", "p", "p (Holm)", "detectable")
+    differences = f"Paired differences, {_counted(len(compared.pairs), 'comparison')}"
+    return [Grid(title, ("", "evaluation", "mean"), means), Grid(differences, head, tuple(rows))]
+
+
+def sides_grids(compared: ComparedSides) -> list[Grid]:
+    """The mean of each seed on either side, and the difference of the sides."""
+    sides = (("A", compared.first), ("B", compared.second))
+    means = (*((side, name, f"{mean:.3f}") for side, own in sides for name, mean in own.items()),)
+    title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
+    row = ("B - A", _signed(compared.difference, compared.interval), compared.test, f"{compared.p_value:.2g}")
+    head = ("", "mean difference [95 % interval over seeds]", "test", "p")
+    differences = f"{len(compared.first)} seeds against {len(compared.second)}"
+    return [Grid(title, ("", "evaluation", "mean"), means), Grid(differences, head, (row,))]
+
+
+def _signed(difference: float, interval: Interval) -> str:
+    return f"{difference:+.3f} [{interval.low:+.3f}, {interval.high:+.3f}]"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def terminal(grid: Grid) -> Table:
+    """For the terminal."""
+    table = Table(title=shown(grid.title))
+    for name in grid.head:
+        table.add_column(shown(name), overflow="fold")  # a name that is cut may be any
+    for row in grid.rows:
+        table.add_row(*map(shown, row))
+    return table
+
+
+def markdown(made: Sequence[Grid], text: str | None) -> str:
+    """All tables as Markdown."""
+    texts: list[str] = []
+    for grid in made:
+        lines = [grid.head, ("---",) * len(grid.head), *grid.rows]
+        rows = ("| " + " | ".join(cell.replace("|", "\\|") for cell in line) + " |" for line in lines)
+        texts.append(f"**{grid.title}**\n\n" + "\n".join(rows))
+    return "\n\n".join([*texts, *([text] if text else [])]) + "\n"
+
+
+def metric_name(metric: str) -> str:
+    """A metric as papers write it."""
+    return NAMES.get(metric, metric)
+
+
+def score_text(score: Score) -> str:
+    """A mean with its 95 % interval, n, and the invalid rollouts if there were any."""
+    invalid = f", {score.n_invalid} invalid" if score.n_invalid else ""
+    if math.isnan(score.mean):
+        return f"no score (n={score.n}{invalid})"
+    return f"{interval_text(score.mean, score.interval.low, score.interval.high)} (n={score.n}{invalid})"
+
+
+def interval_text(mean: float, low: float, high: float) -> str:
+    """A mean with its interval."""
+    return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
+
+
+def held_out_score(row: MetricRow) -> Score:
+    """The held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which of
+    graded ones is an upper bound. Of a mean outside [0, 1] the interval says nothing."""
+    mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
+    interval = wilson_interval(min(max(round(mean * n), 0), n), n)
+    return Score(mean, interval, n, int(row.get("eval/n_invalid") or 0))

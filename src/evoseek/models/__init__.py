@@ -1,0 +1,1 @@
+"""Models: loading, adapters, GGUF, shapes, and the memory of a machine."""

@@ -1,0 +1,149 @@
+"""A model's sizes, from its config.json (of a GGUF file, its header) alone: nothing of its weights is read."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
+from huggingface_hub.errors import HfHubHTTPError
+
+from evoseek.errors import PolicyError
+from evoseek.models.gguf import gguf_config
+from evoseek.models.source import find_policy, is_adapter, is_gguf
+from evoseek.storage.files import expanded
+
+_BASE = "base_model_name_or_path"
+_LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers")
+_SIZES = (*_LAYERS, "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
+_MOST_LAYERS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelShape:
+    """Sizes of a decoder. `kv_numbers` are those that are kept of each token: keys and values of all layers;
+    `activations` are those that it leaves for the backward pass, in all `layers`; an adapter has `adapted` parameters
+    for each rank, if it changes every linear layer of the body."""
+
+    parameters: int
+    kv_numbers: int
+    longest: int | None
+    activations: int = 0
+    vocabulary: int = 0
+    layers: int = 1
+    adapted: int = 0
+
+
+def read_config(name_or_dir: str) -> Mapping[str, object]:
+    """The config.json of a policy (for an adapter, of its base; for a GGUF file, what it would be); empty if there is
+    none.
+
+    Errors in such a policy are reported when it is loaded.
+    """
+    source = find_policy(name_or_dir)
+    if is_gguf(source):
+        return gguf_config(source)
+    directory = expanded(source)
+    adapter = _read(directory / "adapter_config.json")
+    if not (directory / "config.json").is_file() and isinstance(base := adapter.get(_BASE), str):
+        return {} if is_adapter(expanded(find_policy(base))) else read_config(base)
+    if directory.is_dir():
+        return _read(directory / "config.json")
+    try:
+        check_hub(name_or_dir)
+        return _read(Path(hf_hub_download(name_or_dir, "config.json")))
+    except Exception:  # of the connection, whose kinds are not documented, or of a name that the hub does not know
+        return {}
+
+
+def local_config(name_or_dir: str) -> Mapping[str, object]:
+    """`read_config` of a model that is on this machine; empty for another one, which is not looked for on the hub."""
+    return read_config(name_or_dir) if is_here(name_or_dir) else {}
+
+
+def is_here(model: str) -> bool:
+    """Whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
+    try:
+        source = find_policy(model)
+        if is_gguf(source) or expanded(source).exists():
+            return expanded(source).exists()
+        return isinstance(try_to_load_from_cache(source, "config.json"), str)
+    except (PolicyError, ValueError):  # its package is not installed; or no name of the hub, but a path
+        return False
+
+
+def check_sizes(name_or_dir: str) -> None:
+    """Raise PolicyError for a config with sizes that no model has: whoever builds it would not end, or break."""
+    config = read_config(name_or_dir)
+    nested = config.get("text_config")
+    for sizes in (config, cast("Mapping[str, object]", nested) if isinstance(nested, Mapping) else {}):
+        for name in (*_SIZES, "vocab_size"):
+            most = _MOST_LAYERS if name in _LAYERS else None
+            value = sizes.get(name)
+            if type(value) is int and (value < 1 or (most and value > most)):
+                valid = f"a number from 1 to {most:,}" if most else "a number above 0"
+                raise PolicyError(
+                    f"the policy '{name_or_dir}' has {name} {value} in its config. Expected {valid}. Correct the file, "
+                    "or get the model again."
+                )
+
+
+def check_hub(source: str) -> None:
+    """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
+    before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
+    if expanded(source).exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
+        return
+    try:
+        get_hf_file_metadata(hf_hub_url(source, "config.json"))
+    except HfHubHTTPError:
+        return
+
+
+def prompts_for(name_or_dir: str, setting: str) -> str:
+    """The prompt set that a policy would have: the setting, or for "auto" the one that its config names (`default` if
+    it names none)."""
+    return str(read_config(name_or_dir).get("evoseek_prompts", "default")) if setting == "auto" else setting
+
+
+def shape_of(config: Mapping[str, object]) -> ModelShape | None:
+    """The sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes otherwise,
+    or has one that is not above 0.
+
+    The parameters are counted without biases; with experts, all of those are counted.
+    """
+    if isinstance(config.get("text_config"), Mapping):
+        config = cast("Mapping[str, object]", config["text_config"])
+    sizes = {name: value for name, value in config.items() if type(value) is int and value > 0}
+    try:
+        hidden, layers, heads = sizes["hidden_size"], sizes["num_hidden_layers"], sizes["num_attention_heads"]
+        inner, vocabulary = sizes["intermediate_size"], sizes["vocab_size"]
+    except KeyError:
+        return None
+    kv_heads, head = sizes.get("num_key_value_heads", heads), sizes.get("head_dim", hidden // heads)
+    experts = sizes.get("num_local_experts", sizes.get("num_experts", 1))
+    inner = sizes.get("moe_intermediate_size", inner) if experts > 1 else inner
+    attention = 2 * hidden * head * (heads + kv_heads)
+    used = inner * sizes.get("num_experts_per_tok", 1)
+    layer = attention + 3 * hidden * inner * experts + 2 * hidden
+    widths = 2 * hidden + 2 * head * (heads + kv_heads) + 2 * hidden + 3 * (hidden + inner) * experts
+    embeddings = vocabulary * hidden * (1 if config.get("tie_word_embeddings") else 2)
+    return ModelShape(
+        parameters=embeddings + layers * layer + hidden,
+        kv_numbers=2 * layers * kv_heads * head,
+        longest=sizes.get("max_position_embeddings"),
+        activations=layers * (14 * hidden + 4 * used),  # measured: 13.1 and 14.5 times the hidden size
+        vocabulary=vocabulary,
+        layers=layers,
+        adapted=layers * widths,
+    )
+
+
+def _read(path: Path) -> Mapping[str, object]:
+    try:
+        found: object = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return cast("Mapping[str, object]", found) if isinstance(found, dict) else {}

@@ -1,1 +1,0 @@
-"""The model: text to token ids and back, formats and samplers."""

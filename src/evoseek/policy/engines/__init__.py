@@ -1,1 +1,0 @@
-"""A sampler over servers of vLLM, spoken to over HTTP."""

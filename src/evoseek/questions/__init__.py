@@ -1,0 +1,1 @@
+"""Questions and their wording: files of questions, demonstrations, verdicts, and rules of wording."""

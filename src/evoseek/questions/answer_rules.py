@@ -1,0 +1,190 @@
+"""Rules about a proposed answer: its length, its kind, and where it occurs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from evoseek.questions.question_rules import may_be_polar, offers_alternatives
+from evoseek.text.language import (
+    ARABIC_PREFIXES,
+    LANGUAGES,
+    STOP_WORDS,
+    YES_NO,
+    bare,
+    languages_of,
+    pattern,
+    words_in,
+    words_of,
+)
+from evoseek.text.scripts import family, fold, is_unspaced, length, script_counts
+
+MAX_WORDS, MAX_CHARACTERS = 12, 200
+_SENTENCE_WORDS, _RESTATED_WORDS, _RESTATED_CHARACTERS = 4, 6, 8
+_RESTATED = 0.5  # share of a long answer that its question contains already
+_FULL_STOP = re.compile(r"[^\W\d_]{4}[.!।。]$|[a-zß-öø-ÿа-яё]{2}[.!]$|\d[.।。]$")
+_FINITE = words_in(*(language.finite for language in LANGUAGES.values() if not language.joined))
+_ENDS_FINITE = re.compile(
+    r"(?:です|ます|ました|である|でした|った|れた|した)[。.]?$|(?:니다|이다|였다|했다|었다|았다|한다|하였다|있다)[.]?$"
+)
+_JOINED_FINITE = pattern("|".join(one.finite.split()) for one in LANGUAGES.values() if one.joined and one.finite)
+_SPACED_DIGITS = re.compile(r"(?<!\d)\d{1,3}(?: \d{3})+(?!\d)")
+_HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
+_CHOICES = words_in(*(language.choices for language in LANGUAGES.values()))
+_ENDINGS = words_in("s es n en e er em ns u iu a y ie owi ego im i ow ach")
+_KOREAN_PARTICLE = re.compile(
+    "(?:은|는|이|가|을|를|의|에|에서|에게|와|과|도|로|으로|까지|부터|만|이며|이고|이다|인|입니다|이라는|인가|이었다)$"
+)
+_NUMBERS = {
+    word: str(value)
+    for language in LANGUAGES.values()
+    for value, words in enumerate(language.numbers.split())
+    for word in fold(words.replace("/", " ")).split()
+}
+
+
+def is_long(answer: str) -> bool:
+    """Whether an answer has more words or characters than a name or a date. This bounds the input of the other
+    rules."""
+    return len(answer) > MAX_CHARACTERS or length(answer)[0] > MAX_WORDS
+
+
+def is_sentence(answer: str, question: str) -> bool:
+    """Whether an answer is a statement: it ends with a full stop, has a finite verb in lower case, or repeats much of
+    the question. Titles that the question offers to choose from may look so."""
+    words, folded = answer.split(), fold(answer)
+    if is_unspaced(answer) and family(script_counts(answer)) != "HANGUL":
+        return _is_joined_sentence(answer, fold(question))
+    if len(words) < _SENTENCE_WORDS - (family(script_counts(answer)) == "HANGUL"):
+        return False
+    if _FULL_STOP.search(answer) or _ENDS_FINITE.search(answer):
+        return True
+    return not offers_alternatives(question) and (bool(_FINITE & set(words)) or _restates(folded, fold(question)))
+
+
+def _is_joined_sentence(answer: str, question: str) -> bool:
+    plain = fold(answer).replace(" ", "")
+    if len(plain) < _RESTATED_CHARACTERS:
+        return False
+    if (
+        answer.rstrip()[-1:] in "。."
+        or _ENDS_FINITE.search(answer)
+        or (len(plain) > 12 and _JOINED_FINITE.search(answer))
+    ):
+        return True
+    pairs, asked = _pairs(plain), _pairs(question.replace(" ", ""))
+    return len(plain) > 12 and len(pairs & asked) >= _RESTATED * len(pairs) and plain not in question.replace(" ", "")
+
+
+def _pairs(text: str) -> set[str]:
+    return {text[start : start + 2] for start in range(len(text) - 1)}
+
+
+def _restates(answer: str, question: str) -> bool:
+    words, asked = answer.split(), set(question.split())
+    return len(words) >= _RESTATED_WORDS and sum(word in asked for word in words) >= _RESTATED * len(words)
+
+
+def stands_in_question(answer: str, question: str) -> bool:
+    """Whether a question contains its own answer, as whole words (`Tunis` is not in `Tunisia`), or as characters where
+    no spaces separate words. The alternatives that a question offers, and yes and no, are allowed."""
+    folded, asked = (fold(_HYPHEN.sub("", text)) for text in (answer, question))
+    if not folded or folded in YES_NO or offers_alternatives(question):
+        return False
+    if is_unspaced(answer):
+        return len(folded) > 1 and folded.replace(" ", "") in asked.replace(" ", "")
+    if f" {folded} " in f" {asked} ":
+        return True
+    return " " not in folded and any(_is_form_of(folded, word) for word in asked.split())
+
+
+def _is_form_of(answer: str, word: str) -> bool:
+    """Whether a word is the answer with a Korean particle after it, or an Arabic one before it."""
+    if word.startswith(answer) and len(answer) > 1:
+        return bool(_KOREAN_PARTICLE.match(word[len(answer) :]))
+    return len(answer) > 2 and word.endswith(answer) and word[: -len(answer)] in ARABIC_PREFIXES
+
+
+def misfits(answer: str, question: str) -> bool:
+    """Whether an answer is of another kind than the question asks for: yes or no to an open question, anything else to
+    a yes-or-no question, or none of the alternatives."""
+    folded, asked = fold(answer), fold(question)
+    if folded in YES_NO:
+        return not may_be_polar(question)
+    return _is_choice(question) and not _is_offered(folded, asked, is_unspaced(answer))
+
+
+def _is_choice(question: str) -> bool:
+    """Whether the answer must be one of the alternatives: in scripts with spaces, only after `which` and its like, or
+    where a question for yes or no begins."""
+    if not offers_alternatives(question):
+        return False
+    if any(language.fronted for language in languages_of(question)):
+        return bool(_CHOICES & set(words_of(question).split()[:4])) or may_be_polar(question)
+    return True
+
+
+def _is_offered(answer: str, question: str, joined: bool) -> bool:
+    if joined or script_counts(answer)["HANGUL"]:
+        return answer.replace(" ", "") in question.replace(" ", "")
+    offered = question.split()
+    return any(_same(word, other) for word in _significant(answer.split()) for other in offered)
+
+
+def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
+    """Whether a passage contains the answer: its words in a row, or all its significant words in any order and form
+    (dates, inflected names; `6 000` is also `6000`). Yes, no and the question's alternatives need no passage, nor does
+    any answer if there are no passages."""
+    folded, joined = fold(answer), is_unspaced(answer)
+    if not passages or folded in YES_NO or offers_alternatives(question):
+        return True
+    texts = [fold(passage) for passage in passages]
+    if any(_contains(text, folded, joined or is_unspaced(text)) for text in texts):
+        return True
+    return any(map(str.isdigit, folded)) and any(_contains(_closed(text), _closed(folded), joined) for text in texts)
+
+
+def _closed(text: str) -> str:
+    """A folded text without the spaces that may group digits. They need not: `on May 12 200 people` has two."""
+    return _SPACED_DIGITS.sub(lambda number: number.group().replace(" ", ""), text)
+
+
+def _contains(passage: str, answer: str, joined: bool) -> bool:
+    if joined or script_counts(answer)["HANGUL"]:
+        return _digits_bounded(answer.replace(" ", ""), passage.replace(" ", ""))
+    if f" {answer} " in f" {passage} ":
+        return True
+    exact, words = set(passage.split()), _significant(answer.split())
+    return all(word in exact or any(_same(word, other) for other in exact) for word in words)
+
+
+def _digits_bounded(answer: str, passage: str) -> bool:
+    """Whether characters occur, with no digit before or after them where they begin or end with one."""
+    before, after = r"(?<!\d)" if answer[:1].isdigit() else "", r"(?!\d)" if answer[-1:].isdigit() else ""
+    return re.search(before + re.escape(answer) + after, passage) is not None
+
+
+def _significant(words: list[str]) -> list[str]:
+    return [word for word in words if word not in STOP_WORDS] or words
+
+
+def _same(word: str, other: str) -> bool:
+    """Whether two words are equal, are forms of one (by their endings alone), or name one number."""
+    if word == other or _NUMBERS.get(word, word) == _NUMBERS.get(other, other):
+        return True
+    short, long = sorted((bare(word), bare(other)), key=len)
+    if len(short) < 3 or any(character.isdigit() for character in short + long):
+        return False
+    if short == long:
+        return True
+    if long.startswith(short) and long[len(short) :] in _ENDINGS:
+        return len(short) > 3
+    return _inflects(short) and len(long) - len(short) <= 3 and _common(short, long) >= max(3, len(short) - 2)
+
+
+def _inflects(word: str) -> bool:
+    return family(script_counts(word)) in ("CYRILLIC", "GREEK", "DEVANAGARI")
+
+
+def _common(first: str, second: str) -> int:
+    return next((place for place, (a, b) in enumerate(zip(first, second, strict=False)) if a != b), len(first))

@@ -1,0 +1,210 @@
+"""Question files: JSON lines, one question each; or a JSON array of the same (HotpotQA's own file, too), or CSV
+with these keys as column headings.
+
+    {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
+
+`id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
+`hops`, `kind`, `source`, `evidence`, `answerable` and `hidden` may stand outside of the metadata and are added to it.
+Other keys are ignored. `evidence` lists the titles or ids of the documents, or the ids of the passages, that hold the
+answer, `hidden` the ids of documents that no search for the question finds. A question that the documents do not answer
+has no golden answer and is marked: it is answered right by a refusal.
+
+    {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
+    {"question": "who wrote Dune?", "golden_answers": [], "answerable": false, "hidden": ["dune.html"]}
+"""
+
+from __future__ import annotations
+
+import json
+import warnings
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Any, cast
+
+from evoseek.errors import DataError
+from evoseek.storage.files import write_atomic
+from evoseek.text.rows import read_rows
+from evoseek.types import Passage, Question
+
+_ABOUT = ("hops", "kind", "source", "evidence", "answerable", "hidden")
+_LISTED = 10  # golden answers that a warning lists one by one
+
+
+def load_questions(path: Path, *, check: Callable[[Question], Question] | None = None) -> list[Question]:
+    """Every question of a file, in order.
+
+    `check` returns a usable question, possibly with fewer golden answers, which a warning reports; or it refuses the
+    question by raising DataError (a metric refuses golden answers that it could never match). Raises DataError, naming
+    file and lines, if the file cannot be read, holds no question, or any line cannot be used: a question that silently
+    went missing would change every score.
+    """
+    seen: set[str] = set()
+    dropped: list[str] = []
+
+    def make(fields: Mapping[str, object], number: int) -> Question:
+        question = parse_question(fields, str(number))
+        if question.id in seen:
+            raise DataError(f"The id {question.id!r} occurs twice. Every question needs an id of its own.")
+        seen.add(question.id)
+        if check is None:
+            return question
+        usable = check(question)
+        kept = set(usable.golden_answers)
+        dropped.extend(f"{answer!r} (line {number})" for answer in question.golden_answers if answer not in kept)
+        return usable
+
+    questions = read_rows(path, make, noun="question", keys="`question` and `golden_answers`")
+    if dropped:
+        more = f" and {len(dropped) - _LISTED} more" if len(dropped) > _LISTED else ""
+        warnings.warn(
+            f"{path}: golden answers of which nothing is left without punctuation and articles are not used: "
+            f"{', '.join(dropped[:_LISTED])}{more}. The questions keep their other golden answers.",
+            stacklevel=2,
+        )
+    return questions
+
+
+def save_questions(path: Path, questions: Iterable[Question]) -> None:
+    """Write a file that `load_questions` reads back. Raises RunError when the disk does not take it."""
+    write_atomic(path, "".join(json.dumps(question_row(q), ensure_ascii=False) + "\n" for q in questions))
+
+
+def question_row(question: Question) -> dict[str, Any]:
+    """A question as a row of a question file."""
+    return {
+        "id": question.id,
+        "question": question.text,
+        "golden_answers": list(question.golden_answers),
+        "metadata": dict(question.metadata),
+    }
+
+
+def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
+    """The question that a line states. Raises DataError."""
+    text = fields.get("question")
+    if not isinstance(text, str) or not text.strip():
+        raise DataError("The key `question` is missing, empty or not a text.")
+    metadata = {} if fields.get("metadata") is None else fields["metadata"]
+    if not isinstance(metadata, Mapping):
+        raise DataError(f"The key `metadata` must be an object, got {type(metadata).__name__}.")
+    metadata = dict(cast(Mapping[str, object], metadata))
+    metadata |= {key: fields[key] for key in _ABOUT if key in fields}
+    if "hops" in metadata:
+        _check_type("hops", metadata["hops"], int)
+    if "supporting_facts" in fields:
+        metadata.setdefault("evidence", _titles(fields["supporting_facts"]))
+    check_hidden(metadata)
+    identifier = fields.get("id", fields.get("_id", default_id))
+    _check_type("id", identifier, int | str)
+    return Question(
+        id=str(identifier),
+        text=text.strip(),
+        golden_answers=_golden_answers(fields, metadata.get("answerable", True)),
+        metadata=metadata,
+    )
+
+
+def check_hidden(metadata: Mapping[str, object]) -> None:
+    """Raises DataError for hidden documents that are no list of texts."""
+    hidden = metadata.get("hidden", [])
+    if not isinstance(hidden, list) or not all(isinstance(id, str) for id in cast("list[object]", hidden)):
+        raise DataError(f"The key `hidden` must be a list of texts, the ids of documents; got {hidden!r:.100}.")
+
+
+def _titles(facts: object) -> list[str]:
+    """The titles among HotpotQA's supporting facts: pairs of a title and the number of a sentence, or (as the data set
+    of that name has them) a list of titles and one of numbers. Raises DataError."""
+    if isinstance(facts, Mapping):
+        titles: object = cast("Mapping[str, object]", facts).get("title")
+    else:
+        pairs = cast("list[object]", facts) if isinstance(facts, list) else [None]
+        titles = [cast("list[object]", pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
+    found = cast("list[object]", titles) if isinstance(titles, list) else [None]
+    if not all(isinstance(title, str) for title in found):
+        raise DataError("The key `supporting_facts` must be a list of pairs: a title, and the number of a sentence.")
+    return list(dict.fromkeys(cast("list[str]", found)))
+
+
+def _check_type(key: str, value: object, expected: type[int] | UnionType) -> None:
+    if isinstance(value, bool) or not isinstance(value, expected):
+        wanted = "an integer" if expected is int else "a text or an integer"
+        raise DataError(f"The key `{key}` must be {wanted}, got {value!r}.")
+
+
+def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[str, ...]:
+    value = fields.get("golden_answers", fields.get("answer"))
+    answers = [value] if isinstance(value, str) else value
+    if not isinstance(answerable, bool):
+        raise DataError(f"The key `answerable` must be true or false, got {answerable!r}.")
+    if not answerable:
+        if answers:
+            raise DataError(f"The question has the golden answer {value!r}, but `answerable` is false. Remove one.")
+        return ()
+    if not isinstance(answers, Sequence) or not answers:
+        raise DataError(
+            "The question has no golden answer. Give `golden_answers` (a list of texts) or `answer` (a text): without "
+            'one, no answer could ever be right. If the documents do not answer it, say `"answerable": false`.'
+        )
+    for answer in cast(Sequence[object], answers):
+        if not isinstance(answer, str):
+            raise DataError(f"A golden answer must be a text, got {answer!r}. Put numbers in quotes.")
+    return tuple(cast(Sequence[str], answers))
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedAnswer:
+    """An answer to a question, whether people judged it correct, and the line that says so."""
+
+    question: Question
+    answer: str
+    correct: bool
+    line: int
+
+
+def load_judged_answers(path: Path) -> list[JudgedAnswer]:
+    """Every answer of a file by which a judge is measured, in order: `question` and `golden_answers` as above, `answer`
+    and `correct`. Raises DataError as `load_questions`."""
+    keys = "`question`, `golden_answers`, `answer` and `correct`"
+    return read_rows(path, _judged_answer, noun="judged answer", keys=keys)
+
+
+def _judged_answer(fields: Mapping[str, object], line: int) -> JudgedAnswer:
+    answer, correct = fields.get("answer"), fields.get("correct")
+    if not isinstance(answer, str):
+        raise DataError("The key `answer`, the text that is to be judged, is missing or not a text.")
+    if not isinstance(correct, bool):
+        raise DataError(f"The key `correct`, true or false, says whether the answer is; got {correct!r}.")
+    if "golden_answers" not in fields:
+        raise DataError("The key `golden_answers`, a list of the right answers, is missing.")
+    return JudgedAnswer(parse_question(fields, str(line)), answer, correct, line)
+
+
+def evidence_of(question: Question) -> tuple[str, ...]:
+    """The titles or ids of the documents, or the ids of the passages, that hold the answer, from the question's
+    metadata; empty if unknown."""
+    given = question.metadata.get("evidence")
+    texts = cast("list[object]", given) if isinstance(given, list | tuple) else []
+    return tuple(text for text in texts if isinstance(text, str) and text.strip())
+
+
+def recall(evidence: Sequence[str], passages: Iterable[Passage]) -> float | None:
+    """The share of the evidence that is among the passages, by `names_of`; None without evidence."""
+    wanted = {folded(text) for text in evidence}
+    return len(wanted & names_of(passages)) / len(wanted) if wanted else None
+
+
+def names_of(passages: Iterable[Passage]) -> set[str]:
+    """What evidence may call these passages: their titles, their documents' ids and their own, folded."""
+    return {folded(name) for passage in passages for name in (passage.title, passage.document_id, passage.id)}
+
+
+def missing(evidence: Sequence[str], names: set[str]) -> list[str]:
+    """The evidence that is not among these `names_of` passages."""
+    return [text for text in evidence if folded(text) not in names]
+
+
+def folded(text: str) -> str:
+    """A text without the differences of upper and lower case and of spaces."""
+    return " ".join(text.split()).casefold()

@@ -1,0 +1,1 @@
+"""Question writers: passages to questions with answer, kind, hops and evidence."""

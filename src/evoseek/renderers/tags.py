@@ -1,0 +1,255 @@
+"""The tag format (Search-R1, arXiv 2503.09516): the model writes tags, and its turn continues after each observation.
+
+    <think> reasoning </think> <search> query </search>
+    <information> passages </information>
+    <answer> answer </answer>
+
+With the tools of the web, <search> holds queries and <browse> addresses, one in each line. The baseline RAgent opens
+passages by their numbers in <open>. A proposer states its question in <question> before the answer.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+from evoseek.errors import PolicyError
+from evoseek.renderers.chat_template import Schema, check_template, encode_messages, encode_reply, end_ids, tool_name
+from evoseek.renderers.encoding import Encoder, trusted
+from evoseek.text.scripts import fold
+from evoseek.types import Action, Message, StopConditions, ToolCall
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+TAGS = ("search", "information", "think", "answer", "question")
+OBSERVATION = ("\n\n<information>\n", "\n</information>\n\n")
+_ANSWER = re.compile(r"<answer>(?:(?!<answer>).)*?</answer>", re.DOTALL)  # that `read_action` reads
+
+
+class TagCall(NamedTuple):
+    """The call that a tag makes: a tool, with the tag's content as one argument, whole or as the list of its lines."""
+
+    tool: str
+    argument: str
+    is_list: bool = False
+
+
+SEARCH: Mapping[str, TagCall] = {"search": TagCall("search", "query")}
+_TAGS_OF_TOOLS = {
+    "search": ("search", SEARCH["search"]),
+    "web_search": ("search", TagCall("web_search", "queries", True)),
+    "browse": ("browse", TagCall("browse", "urls", True)),
+    "open": ("open", TagCall("open", "numbers")),
+}
+
+
+def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
+    """The tags for tools of these schemas; without tools, `SEARCH`. Raises PolicyError for a tool that has no tag."""
+    names = list(map(tool_name, tools))
+    if strange := [name for name in names if name not in _TAGS_OF_TOOLS]:
+        raise PolicyError(
+            f"The tool {strange[0]!r} cannot be called in the tag format: it has tags for the tools "
+            f"{', '.join(_TAGS_OF_TOOLS)} alone, so the model would neither see the tool nor be able to call it. Give "
+            "the tool one of these names, with the same argument, or use a model whose chat template has tool calls "
+            "(policy.format=tools)."
+        )
+    return dict(_TAGS_OF_TOOLS[name] for name in names) or SEARCH
+
+
+def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
+    """What ends a completion: the closing tag of a call or an answer."""
+    return (*(f"</{tag}>" for tag in calls), "</answer>")
+
+
+# A reasoning model's block; if its template has opened it already, the text contains only the end. It ends before
+# another one is opened: otherwise a block that is never closed would extend into what the model invents after its call.
+_THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
+
+
+def span_of_turn(text: str, calls: Mapping[str, TagCall]) -> tuple[int, int]:
+    """Where a turn begins and ends in a model's output: after the thought, and with the first closing tag of a call or
+    an answer.
+
+    Tags within a thought have no effect. A thought that is never closed is none.
+    """
+    thought = _THOUGHT.match(text)
+    start = thought.end() if thought else 0
+    stop = re.compile("|".join(map(re.escape, stop_strings(calls)))).search(text, start)
+    return start, stop.end() if stop else len(text)
+
+
+def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
+    """The action in a model's output, wherever the model runs: the call or the answer that ends its turn
+    (`span_of_turn`)."""
+    opened: dict[str, int] = {}
+    question = None
+    tags = re.compile(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>")
+    for tag in tags.finditer(text, *span_of_turn(text, calls)):
+        closes, name = tag.groups()
+        if not closes:
+            opened[name] = tag.end()
+        elif name in opened:
+            content = text[opened.pop(name) : tag.start()].strip()
+            if name in calls:
+                return Action(text, (_call(calls[name], content),), question=question)
+            if name == "answer":
+                return Action(text, answer=content, question=question)
+            question = content
+    unclosed = " and ".join(f"<{name}>" for name in opened)
+    problem = f"{unclosed} is not closed" if opened else f"there is neither a <{'>, a <'.join(calls)}> nor an <answer>"
+    return Action(text, question=question, problem=problem)
+
+
+def with_closing_tag(text: str, strings: Sequence[str]) -> str:
+    """A reply that a server ended at one of these closing tags, with the tag, which most servers leave out: that of the
+    last tag that was opened. A reply that holds one of them is left as it is. Tags within a thought have no effect."""
+    thought = _THOUGHT.match(text)
+    turn = text[thought.end() :] if thought else text
+    if any(string in turn for string in strings):
+        return text
+    place, string = max(((turn.rfind(string.replace("/", "", 1)), string) for string in strings), default=(-1, ""))
+    return text + string if place >= 0 else text
+
+
+class TagRenderer:
+    """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only.
+
+    `calls` maps each tag to what it calls; `eos_ids` are the model's own (`policy.eos_ids`).
+    """
+
+    format: Literal["tags"] = "tags"
+
+    def __init__(
+        self, tokenizer: PreTrainedTokenizerBase, calls: Mapping[str, TagCall] = SEARCH, eos_ids: Sequence[int] = ()
+    ) -> None:
+        self._tokenizer, self._calls = tokenizer, calls
+        self._encoder = Encoder(tokenizer, tuple(dict.fromkeys((*TAGS, *calls))))
+        self._end_of_turn = check_template(tokenizer).end_of_turn
+        ends = end_ids(tokenizer, self._end_of_turn, eos_ids)
+        self._stop = StopConditions(stop_strings(calls), ends)
+        self._opening, self._closing = map(self._encoder.template, OBSERVATION)
+
+    @property
+    def stop(self) -> StopConditions:
+        """After a call or an answer, or where the model ends its turn."""
+        return self._stop
+
+    def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
+        """Ids of the prompt: through the chat template, or the messages' texts a line each."""
+        if self._tokenizer.chat_template:
+            return encode_messages(self._tokenizer, self._encoder, messages)
+        bos = self._tokenizer.bos_token_id
+        ids = [bos] if bos is not None and bos in self._tokenizer.encode("") else []
+        for index, message in enumerate(messages):
+            ids += (self._encoder.template("\n") if index else ()) + self._encoder.marked(message.content)
+        return tuple(ids)
+
+    def parse(self, token_ids: Sequence[int]) -> Action:
+        """The action that ends the turn, after the thought; the text behind it is ignored."""
+        return read_action(self._encoder.decode(token_ids), self._calls)
+
+    def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
+        """Ids of the turn up to its answer, and the tag that opens a search instead; None without a search."""
+        if "search" not in self._calls:
+            return None
+        written = self._encoder.decode(token_ids)
+        answer = _ANSWER.search(written, span_of_turn(written, self._calls)[0])
+        before = written[: answer.start()] if answer else written
+        texts = (self._encoder.decode(token_ids[:kept]) for kept in range(len(token_ids), -1, -1))
+        kept, text = next((len(token_ids) - cut, text) for cut, text in enumerate(texts) if before.startswith(text))
+        return (*token_ids[:kept], *self._encoder.template(f"{before[len(text) :]}<search>"))
+
+    def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
+        """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call, or the
+        text of an answer.
+
+        Raises PolicyError if `parse` would not read the same from them.
+        """
+        tag, content = ("answer", ending) if isinstance(ending, str) else self._tagged(ending)
+        before = [(name, text) for name, text in (("think", thought), ("question", question)) if text]
+        written = " ".join(f"<{name}> {text} </{name}>" for name, text in (*before, (tag, content)))
+        ids = self._encoder.template(written)
+        check_read_back(written, ending, question, self.parse(ids))
+        return ids
+
+    def _tagged(self, call: ToolCall) -> tuple[str, str]:
+        """The tag that makes a call, and its content. Raises PolicyError for a tool without a tag."""
+        for tag, own in self._calls.items():
+            if own.tool == call.name:
+                value = call.arguments.get(own.argument)
+                return tag, "\n".join(map(str, value)) if isinstance(value, list) else str(value)
+        raise PolicyError(f"The tag format has no tag for the tool {call.name}. Choose another format or another tool.")
+
+    def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
+        """Ids of <information> with the results' texts; the model continues in the same turn."""
+        return (*self._opening, *self._encoder.outside("\n\n".join(texts)), *self._closing)
+
+    def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
+        """Ids of <information> with the text if the model continues in the same turn; if it ended the turn, ids of a
+        user message."""
+        if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
+            return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
+        return (*self._opening, *self._encoder.marked(text), *self._closing)
+
+
+class TagMessages:
+    """The counterpart of `TagRenderer` for messages, in which only the format's own tags are template text."""
+
+    def __init__(self, calls: Mapping[str, TagCall] = SEARCH) -> None:
+        self._calls = calls
+        self._tag = re.compile(rf"(</?(?:{'|'.join(map(re.escape, ('think', *calls, 'answer')))})>)")
+
+    @property
+    def stop(self) -> tuple[str, ...]:
+        """The strings at which a turn ends, as `TagRenderer.stop` has them."""
+        return stop_strings(self._calls)
+
+    def parse(self, reply: str) -> Action:
+        """The action of a policy that wrote this. Its text is the reply up to where a rollout's completion would end:
+        what follows the first call or answer is dropped."""
+        _, end = span_of_turn(reply, self._calls)
+        return replace(read_action(reply, self._calls), text=reply[:end])
+
+    def assistant_message(self, action: Action) -> Message:
+        """The model's own turn. It may repeat the text of a page, so none of its control strings becomes a token."""
+        pieces = self._tag.split(action.text)
+        return Message("assistant", "".join(trusted(piece) if i % 2 else piece for i, piece in enumerate(pieces)))
+
+    def observation(self, texts: Sequence[str]) -> Message:
+        """The results of a turn's calls."""
+        opening, closing = OBSERVATION
+        return Message("user", trusted(opening.lstrip()) + "\n\n".join(texts) + trusted(closing.rstrip()))
+
+
+def check_read_back(written: str, ending: ToolCall | str, question: str, action: Action) -> None:
+    """Raises PolicyError if the action that was read from a written turn has another text or question, or is not the
+    call or the answer in it.
+
+    A tokenizer may change letter case, accents and white space, as the one of the tiny policies does.
+    """
+    read = action.answer if isinstance(ending, str) else next(iter(action.tool_calls), None)
+    is_same = type(read) is type(ending) and _folded(read) == _folded(ending)
+    asks_the_same = _folded(action.question) == _folded(question)
+    if is_same and asks_the_same and _folded(action.text) == _folded(written):
+        return
+    found = action.problem or (read if not is_same else action.text if asks_the_same else action.question)
+    raise PolicyError(
+        f"the turn {written!r} is read back from its tokens as {found!r}. Its text must hold no tag or control string, "
+        "and the tokenizer must know the tags and every word."
+    )
+
+
+def _folded(written: ToolCall | str | None) -> str:
+    """The text without what a tokenizer may change."""
+    is_call = isinstance(written, ToolCall)
+    text = json.dumps([written.name, dict(written.arguments)], ensure_ascii=False) if is_call else written
+    return fold(text or "").replace(" ", "")
+
+
+def _call(call: TagCall, content: str) -> ToolCall:
+    lines = [line.strip() for line in content.splitlines() if line.strip()]
+    return ToolCall(call.tool, {call.argument: lines if call.is_list else content})

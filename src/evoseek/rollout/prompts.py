@@ -1,0 +1,143 @@
+"""Prompt sets: Jinja files, one for each kind of prompt or message. A directory with files of these names replaces a
+set; those that it lacks are those of the set `default`.
+
+    solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools"), `max_calls`
+                             (number of calls of a rollout, or none)
+    solver_web.jinja         the same, for a solver that searches and browses the web
+    closed_book.jinja        the same, for a solver without tools
+    proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less;
+                             both are undefined where the proposer chooses), `title` and `text` of the passage ("" if
+                             it is not to be shown), `examples`, `format`
+    proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
+    reader.jinja             that of a reader; `question`, `passages` (empty: closed book), `format`
+    simulator_useful.jinja   that of a simulated search engine, for documents that help; `question`, `answers`, `query`,
+    simulator_noisy.jinja    and for others that do not; `earlier` (the rollout's other queries so far), `documents`
+                             (how many), `max_words` (of each)
+    simulator_label.jinja    that of a judge of search results; `question`, `query`, `passages`
+    judge.jinja              that of a judge; `question`, `golden_answers`, `answer`
+    support.jinja            that of a judge of support; `question`, `answer`, `passages` that its rollout found
+    question_filter.jinja    that of a judge of questions; `question`
+    reading.jinja            that of a reading agent; `task`, `title` of the page, `memory` (notes so far), `segment`
+    baseline_*.jinja         those of the baselines; `evoseek.eval.baselines` says which has which variables
+    observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
+    web_results.jinja        that of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
+    pages.jinja              that of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")
+    final_answer.jinja       shown instead of a result when no call is left, or too many turns were malformed
+    malformed.jinja          shown after a turn with neither a call nor an answer; `problem`, `role` ("solver",
+                             "proposer", "reader"), `tools` (their names), `format`
+
+`proposer_passage.examples.json` and `proposer_answer.examples.json` hold the `examples`, a list of objects. They are
+optional; their keys are used by the set's templates only.
+
+Every `{{ value }}` in a message is text from outside: it can hold neither a control token nor a tag. The file's own
+text is template text. An observation is outside text as a whole.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import cast
+
+from jinja2 import Template as JinjaTemplate
+from jinja2 import TemplateError, TemplateNotFound
+
+from evoseek.errors import ConfigError
+from evoseek.renderers.encoding import outside, plain, trusted
+from evoseek.storage.files import expanded, read_regular
+from evoseek.text.templates import bounded, sandbox
+
+_SETS = Path(__file__).parent / "prompts"
+
+
+class PromptTemplate:
+    """One file of a set."""
+
+    def __init__(self, template: JinjaTemplate) -> None:
+        self._template = template
+
+    def marked(self, **values: object) -> str:
+        """The text of a message, with the template's own words marked as such. Raises ConfigError."""
+        path = Path(self._template.filename or "")
+        try:
+            if path.is_relative_to(_SETS):
+                return trusted(self._template.render(values))
+            return trusted(bounded(self._template, lambda: self._template.render(values)))
+        except TemplateError as error:
+            raise ConfigError(
+                f"The prompt file {path} cannot be rendered: {error}. It may use the variables "
+                f"{', '.join(sorted(values))}; correct the file (or, where a key of an example is missing, the file of "
+                "its examples), or use a set that comes with the package."
+            ) from error
+
+    def text(self, **values: object) -> str:
+        """The rendered text without marks: all of it is outside text."""
+        return plain(self.marked(**values)).strip()
+
+
+class PromptSet:
+    """The prompts in a directory, by name: `prompts["solver"]`."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+        self._environment = sandbox(directory, _SETS / "default", finalize=outside)
+
+    def __getitem__(self, name: str) -> PromptTemplate:
+        """The template `<name>.jinja`. Raises ConfigError."""
+        try:
+            return PromptTemplate(self._environment.get_template(f"{name}.jinja"))
+        except TemplateNotFound as error:
+            raise ConfigError(
+                f"There is no prompt {name}.jinja, neither in {self.directory} nor among the default ones. Correct the "
+                "name, or add the file."
+            ) from error
+        except TemplateError as error:
+            raise ConfigError(f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.") from error
+
+    def malformed(self, problem: str, *, role: str, tools: Iterable[str], format: str) -> str:
+        """The notice after a malformed turn to a model in a role with these tools, marked. Without tools it speaks of
+        the answer alone. Raises ConfigError."""
+        names = list(tools)
+        problem = problem if names else "it gives no answer in the form that was asked for"
+        return self["malformed"].marked(problem=problem, role=role, tools=names, format=format)
+
+    def path(self, name: str) -> Path:
+        """The file of a template: the set's own, or the default one."""
+        own = self.directory / f"{name}.jinja"
+        return own if own.is_file() else _SETS / "default" / own.name
+
+    def examples(self, name: str) -> list[Mapping[str, object]]:
+        """The few-shot examples for a template, from `<name>.examples.json` beside it; none without such a file. Raises
+        ConfigError."""
+        path = self.path(name).with_name(f"{name}.examples.json")
+        if not path.exists():
+            return []
+        try:
+            found: object = json.loads(read_regular(path))
+        except (OSError, ValueError, RecursionError) as error:
+            raise ConfigError(
+                f"The examples in {path} cannot be read: {error}. Correct the JSON, or remove the file to do without "
+                "examples."
+            ) from error
+        if not isinstance(found, list) or not all(
+            isinstance(example, Mapping) for example in cast(list[object], found)
+        ):
+            raise ConfigError(
+                f"The examples in {path} are not a list of JSON objects. Write [{{...}}, {{...}}] with the keys that "
+                f"{name}.jinja uses, or remove the file to do without examples."
+            )
+        return cast(list[Mapping[str, object]], found)
+
+
+def load_prompts(name_or_directory: str | Path) -> PromptSet:
+    """A set that comes with the package (`default`, `short`, `tiny`) or a directory of the user's. Raises
+    ConfigError."""
+    for directory in (_SETS / name_or_directory, expanded(name_or_directory)):
+        if directory.is_dir() and any(directory.glob("*.jinja")):
+            return PromptSet(directory)
+    names = ", ".join(sorted(path.name for path in _SETS.iterdir() if path.is_dir()))
+    raise ConfigError(
+        f"There is no prompt set {str(name_or_directory)!r}: it is neither one of {names} nor a directory with "
+        "prompts. Name one of these, or a directory with files such as solver.jinja and observation.jinja."
+    )

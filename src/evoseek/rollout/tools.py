@@ -1,0 +1,126 @@
+"""The tool `search`: the best passages of an engine for a query."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Mapping
+from copy import copy
+
+from pydantic import Field
+
+from evoseek.errors import ConfigError, ToolError
+from evoseek.protocols import QuestionEngine, SearchEngine
+from evoseek.rollout.base import ToolContext, ToolSettings
+from evoseek.rollout.prompts import PromptTemplate
+from evoseek.search.engines import retried, search_others
+from evoseek.text.scripts import well_formed
+from evoseek.types import Passage, Question, ToolCall, ToolResult
+
+_SCHEMA: Mapping[str, object] = {
+    "type": "function",
+    "function": {
+        "name": "search",
+        "description": "Search a collection of documents and read the best passages.",
+        "parameters": {
+            "type": "object",
+            "properties": {"query": {"type": "string", "description": "What to look for, in a few words."}},
+            "required": ["query"],
+        },
+    },
+}
+
+
+_MARKUP = re.compile("<[^<>]*>")
+
+
+class SearchTool:
+    """The tool `search` with the argument `query`: the engine's best `k` passages, shown by the template."""
+
+    class Settings(ToolSettings):
+        """Settings of the tool `search`."""
+
+        context: int = Field(
+            default=0,
+            ge=0,
+            le=100_000,
+            description="Number of characters, the last ones that the model wrote before its query, that are sent to "
+            "the engine ahead of the query; 0 sends the query alone.",
+        )
+
+    # also of a tool derived from this one that has an `__init__` of its own
+    _context, _reasoning, _hidden = 0, "", frozenset[str]()
+
+    @classmethod
+    def build(cls, settings: Settings, context: ToolContext) -> SearchTool:
+        """The tool that searches with the context's engine. A failing engine is retried, unless it retries by itself.
+        Raises ConfigError where there is no engine."""
+        engine, searching = context.engine, context.settings.search
+        if engine is None:
+            raise ConfigError("The tool search needs an engine, but there is none here. Leave it out of tools.")
+        engine = retried(engine, attempts=searching.attempts, wait_s=searching.wait_s)
+        template = context.prompts["observation"]
+        return cls(engine, searching.top_k, template=template, context=settings.context)
+
+    def __init__(
+        self,
+        engine: SearchEngine | QuestionEngine,
+        k: int = 3,
+        *,
+        template: PromptTemplate,
+        context: int = 0,
+    ) -> None:
+        self._engine, self._k, self._template, self._context = engine, k, template, context
+
+    @property
+    def name(self) -> str:
+        """`search`."""
+        return "search"
+
+    @property
+    def schema(self) -> Mapping[str, object]:
+        """JSON schema of the function."""
+        return _SCHEMA
+
+    def for_question(self, question: Question, trajectory_id: str) -> SearchTool:
+        """The tool with its engine bound to the rollout, if the engine needs it. It finds no passage of the documents
+        that are hidden from the question."""
+        engine = self._engine
+        if isinstance(engine, QuestionEngine):
+            engine = engine.for_question(question, trajectory_id)
+        elif not question.hidden:
+            return self
+        bound = copy(self)
+        bound._engine, bound._hidden = engine, question.hidden
+        return bound
+
+    def after(self, reasoning: str) -> SearchTool:
+        """The tool for the next call of a model that has written this so far, if the search uses it."""
+        if not self._context:
+            return self
+        bound = copy(self)
+        bound._reasoning = well_formed(reasoning)
+        return bound
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        """Search. An empty query finds nothing; a missing one gives a result that says so. Raises ToolError when the
+        engine fails or was never bound."""
+        query = call.arguments.get("query")
+        if not isinstance(query, str):
+            return ToolResult(call, 'The tool "search" takes one argument, "query", which is a text.')
+        query = well_formed(query).strip()
+        if isinstance(self._engine, QuestionEngine):
+            raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
+        start = time.perf_counter()
+        passages = list[Passage]()
+        if query:
+            (passages,) = await search_others(self._engine, [self._searched(query)], [self._hidden], self._k)
+        latency = time.perf_counter() - start
+        asked = (query,) if query else ()
+        return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency, asked)
+
+    def _searched(self, query: str) -> str:
+        """What the engine gets: the query, after the last words before its call, without the call's own markup."""
+        before = self._reasoning.rpartition(query)[0].rpartition("<")[0]
+        words = " ".join(_MARKUP.sub(" ", before).split())[-self._context :] if self._context else ""
+        return f"{words}\n{query}" if words else query

@@ -1,0 +1,1 @@
+"""The embedded sampler, in torch."""

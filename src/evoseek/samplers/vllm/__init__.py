@@ -1,0 +1,1 @@
+"""The sampler of vLLM, and the servers that it starts."""

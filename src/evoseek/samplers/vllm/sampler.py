@@ -1,0 +1,258 @@
+"""A sampler over servers of vLLM, and the weights of a policy as directories that they read, one for each version. A
+trajectory stays with one server, whose cache holds its beginning."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import uuid
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, cast
+
+import torch
+from torch import nn
+from transformers import PreTrainedModel
+
+from evoseek.errors import ConfigError, EvoseekError, SamplerError
+from evoseek.http.server import key_of
+from evoseek.models.load import merged, quietly, save_policy
+from evoseek.models.policy import Policy, SamplerContext, SamplerRun, eos_ids
+from evoseek.models.settings import ONE_POLICY, EngineSettings
+from evoseek.samplers.torch.stops import StopRules, check_request
+from evoseek.samplers.vllm.launch import HOST, Command, Model, free_ports, launch
+from evoseek.samplers.vllm.link import Link, check_address
+from evoseek.samplers.vllm.vllm import VLLM, Weights
+from evoseek.storage.files import remove_directory, replace_directory
+from evoseek.types import Completion, SampleRequest
+
+_PROMPT = "The capital of France is"  # any text will do
+_KEPT = 2  # directories of weights: a server may still be reading the last but one
+
+
+class VLLMSampler:
+    """Samples with servers of vLLM that hold the policy's weights (protocols.Sampler).
+
+    New trajectories are spread over the servers by their ids. Those of a server that is lost fail, with SamplerError,
+    and later ones go to the others until it is found to be back. New weights are written by `update_weights`; each
+    server takes them before its next turn. The random numbers are the servers' own, so that runs differ from each
+    other. Of several processes each has servers of its own, a share of all; the first writes the weights.
+
+    files: writes the weights for the servers; None: they have the policy's weights, and keep them.
+    """
+
+    Settings = EngineSettings
+
+    @classmethod
+    def build(cls, settings: EngineSettings, context: SamplerContext) -> VLLMSampler:
+        """From settings. Raises ConfigError."""
+        policy, run, key = context.policy, context.run, key_of(settings.api_key_env, setting="sampler.api_key_env")
+        _check_sharing(policy, run)
+        run.policies.append(policy)
+        files = WeightFiles(policy, run)
+        if not (settings.urls or run.launched):
+            run.launched.extend(cls._launch(settings, context))
+        urls = (settings.urls or run.launched)[run.rank :: run.processes]
+        links = [Link(url, settings, api_key=key) for url in urls]
+        return cls(policy, links, max_length=context.max_length, files=files)
+
+    @staticmethod
+    def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
+        """How the servers of a model are started, by their addresses."""
+        return {
+            f"http://{HOST}:{port}": VLLM.command(settings, model, gpus, port)
+            for gpus, port in zip(settings.gpus or [""], ports, strict=True)
+        }
+
+    @classmethod
+    def planned(
+        cls, settings: EngineSettings, directory: Path, max_length: int, dtype: str, rank: int
+    ) -> dict[str, Command]:
+        """How a run would start its servers, of a model in a directory below this one, by addresses that are free now;
+        none if it is given addresses. Raises ConfigError for an address that is none, and without the API key."""
+        key_of(settings.api_key_env, setting="sampler.api_key_env")
+        for url in settings.urls:
+            check_address(url)
+        if settings.urls:
+            return {}
+        served = Model(str((directory / "model").absolute()), max_length, dtype, rank)
+        return cls.commands(settings, served, free_ports(max(1, len(settings.gpus))))
+
+    @classmethod
+    def _launch(cls, settings: EngineSettings, context: SamplerContext) -> list[str]:
+        """Start servers of the policy's base, and wait until they are up; their addresses. Raises ConfigError."""
+        policy, run = context.policy, context.run
+        directory = run.directory or Path(run.closing.enter_context(TemporaryDirectory(prefix="evoseek-")))
+        save_untied(merged(replace(policy, adapter=None)), directory / "model")
+        model = cast("Any", policy.model)
+        rank = int(model.peft_config[policy.adapter].r) if policy.adapter is not None else 0
+        commands = cls.planned(settings, directory, context.max_length, context.dtype, rank)
+        launch(commands, directory, run.closing)
+        return list(commands)
+
+    def __init__(
+        self, policy: Policy, links: Sequence[Link], *, max_length: int, files: WeightFiles | None = None
+    ) -> None:
+        self.max_length, self._files = max_length, files
+        self._vocabulary = int(policy.model.config.get_text_config().vocab_size)
+        self._version, self._is_published = 0, False
+        prompt = [int(token) for token in policy.tokenizer.encode(_PROMPT, add_special_tokens=False)]
+        rules = StopRules(policy.tokenizer, eos_ids(policy))
+        self._servers = [
+            VLLM(link, rules, vocabulary=self._vocabulary, prompt=prompt, max_length=max_length) for link in links
+        ]
+        self._homes: dict[str, VLLM] = {}
+
+    @property
+    def policy_version(self) -> int:
+        """The version of the last `update_weights`; 0 before the first."""
+        return self._version
+
+    @property
+    def replicas(self) -> Sequence[VLLM]:
+        """Each server as a sampler of its own, with the policy's weights."""
+        self._publish_first()
+        return self._servers
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        """Sample one completion at the trajectory's server. Raises SamplerError, and ConfigError for a server that
+        cannot be used."""
+        check_request(request, max_length=self.max_length, vocabulary=self._vocabulary)
+        self._publish_first()
+        return await self._home(request.trajectory_id).sample(request)
+
+    def release(self, trajectory_id: str) -> None:
+        """Forget where a trajectory was sampled. Unknown ids are ignored."""
+        self._homes.pop(trajectory_id, None)
+
+    def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
+        """Write the policy's weights as they are now, or these, as those of a version. Every server takes them before
+        its next turn. All of several processes call it; those of the first are written. Raises SamplerError if they
+        cannot be written."""
+        if version != self._version or weights is not None or not (self._is_published or version == 0):
+            self._publish(version, weights)
+
+    def _publish_first(self) -> None:
+        """Hand the policy's weights over before the first turn, so that nothing depends on what the servers began
+        with."""
+        if not self._is_published:
+            self._publish(self._version, None)
+
+    def _publish(self, version: int, weights: Mapping[str, Any] | None) -> None:
+        self._version, self._is_published = version, True
+        if self._files is not None:
+            written = self._files.write(version, weights)
+            for server in self._servers:
+                server.publish(written)
+
+    def _home(self, trajectory_id: str) -> VLLM:
+        """The server of a trajectory: of those that are up, the one that a hash of both puts first. It stays the same,
+        and a server that comes or goes changes the servers of no other new trajectory."""
+        home = self._homes.get(trajectory_id)
+        if home is None:
+            up = [server for server in self._servers if not server.is_lost] or self._servers
+            home = self._homes[trajectory_id] = max(up, key=lambda server: _rank(server.link.url, trajectory_id))
+        return home
+
+
+def _check_sharing(policy: Policy, run: SamplerRun) -> None:
+    """Raise ConfigError for a second policy on the same servers, unless both are adapters."""
+    if run.policies and not all(other.adapter is not None for other in (policy, *run.policies)):
+        raise ConfigError(ONE_POLICY)
+
+
+def _rank(url: str, trajectory_id: str) -> bytes:
+    return hashlib.sha256(f"{url} {trajectory_id}".encode()).digest()
+
+
+class WeightFiles:
+    """Writes the weights of a policy into a folder of its own, each version in a directory with a name that was never
+    used before: engines may keep what they once read from a path.
+
+    Of a policy with an adapter that adapter alone is written. Of any other all weights are, those of a tied output head
+    once more beside the embeddings, and the config says that they are not tied: engines that reload weights in place
+    may leave a tied head as it was. Of several processes the first one writes, where all can read. The folder is in the
+    run's directory, or a temporary one; it goes with the run, and what a killed process left in it at the beginning.
+    """
+
+    def __init__(self, policy: Policy, run: SamplerRun) -> None:
+        self._policy, self._run, kind = policy, run, policy.adapter or "weights"
+        directory = run.directory or Path(run.closing.enter_context(TemporaryDirectory(prefix="evoseek-")))
+        self._folder = directory.absolute() / f"{kind}-versions"
+        self._name = f"{kind}-{uuid.uuid4().hex[:8]}"
+        self._kept: list[Path] = []
+        if run.rank == 0:
+            shutil.rmtree(self._folder, ignore_errors=True)
+            run.closing.callback(shutil.rmtree, self._folder, ignore_errors=True)
+
+    def write(self, version: int, weights: Mapping[str, Any] | None = None) -> Weights:
+        """Write the policy's weights as they are now, or these; a collective. Raises SamplerError."""
+        path = self._folder / f"{self._name}-{version}"
+        failure = self._save(path, weights) if self._run.rank == 0 else None
+        written = self._run.broadcast("" if failure else str(path))
+        if not written:
+            raise SamplerError(
+                f"The weights of version {version} could not be written to {path}: {failure or 'see the first one'}. "
+                "Free space on the disk; the servers have to be able to read what lies there."
+            ) from failure
+        if self._run.rank == 0:
+            self._keep(path)
+        return Weights(version, Path(written), Path(written).name if self._policy.adapter is not None else "")
+
+    def _save(self, path: Path, weights: Mapping[str, Any] | None) -> Exception | None:
+        """Write a directory; what went wrong."""
+        try:
+            if self._policy.adapter is not None:
+                save_policy(self._policy, path, None if weights is None else dict(weights))
+            else:
+                save_untied(self._policy, path, weights)
+        except (OSError, EvoseekError) as error:
+            return error
+        return None
+
+    def _keep(self, path: Path) -> None:
+        """Keep this directory and the one before it."""
+        self._kept = [*(old for old in self._kept if old != path), path]
+        for old in self._kept[:-_KEPT]:
+            remove_directory(old)
+        self._kept = self._kept[-_KEPT:]
+
+
+def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | None = None) -> None:
+    """Write a policy without adapters as a model whose output head has weights of its own. Raises OSError or
+    EvoseekError."""
+    model, state = policy.model, untied(policy, weights)
+    with replace_directory(directory) as partial, quietly(), _untied(model):
+        model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")
+        policy.tokenizer.save_pretrained(partial)
+
+
+def untied(policy: Policy, weights: Mapping[str, Any] | None = None) -> dict[str, torch.Tensor]:
+    """The weights of a policy, or these, by name, with those of a tied output head once more as its own."""
+    model = policy.model
+    state: dict[str, torch.Tensor] = dict(model.state_dict() if weights is None else weights)
+    head = cast("nn.Module | None", model.get_output_embeddings())
+    if head is not None:
+        own, embeddings = (_weight_of(model, module) for module in (head, model.get_input_embeddings()))
+        state[own] = state[own if own in state else embeddings].clone()
+    return state
+
+
+def _weight_of(model: PreTrainedModel, module: object) -> str:
+    """The name of a module's weight in the model's state."""
+    return next(path for path, other in model.named_modules() if other is module) + ".weight"
+
+
+@contextmanager
+def _untied(model: PreTrainedModel) -> Generator[None]:
+    """While the block runs, the model's config says that the head has weights of its own."""
+    config = model.config.get_text_config()
+    tied = config.tie_word_embeddings
+    config.tie_word_embeddings = False
+    try:
+        yield
+    finally:
+        config.tie_word_embeddings = tied

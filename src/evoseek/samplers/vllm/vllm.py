@@ -1,0 +1,324 @@
+"""vLLM, over HTTP: `vllm serve MODEL --logprobs-mode processed_logprobs`, 0.30 or later.
+
+    POST /v1/completions                 ids in, ids and logprobs out; stop strings stay in the ids
+    POST /v1/load_lora_adapter           an adapter (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora)
+    POST /collective_rpc reload_weights  all weights, from a directory (VLLM_SERVER_DEV_MODE=1)
+
+What is known to go wrong, and how it is met here: keys and values of older weights stay in the prefix cache (every
+request has the name of the weights' own directory as `cache_salt`); an adapter loaded again from the same path keeps
+old blocks (every version has a name and a path of its own); `reload_weights` without a path reads the old weights, and
+leaves a tied head as it was (weights are written untied); a model's own generation settings are defaults of requests
+(each request names all of them); a seed for each request has ended the CPU's engine (none is sent).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from evoseek.errors import ConfigError, SamplerError
+from evoseek.http.limits import TransientError
+from evoseek.http.server import redacted
+from evoseek.models.settings import EngineSettings
+from evoseek.samplers.torch.stops import PassTimes, StopRule, StopRules
+from evoseek.samplers.vllm.launch import HOST, Command, Model
+from evoseek.samplers.vllm.link import Link, RefusedError
+from evoseek.samplers.vllm.turn import ROUNDING, Sampled, Turn
+from evoseek.types import Completion, SampleRequest
+
+T = TypeVar("T")
+
+_PATH = "/v1/completions"
+_OLDEST = (0, 30)  # version that is supported
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM allows
+_UNFILTERED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
+_INTERVAL = 16  # tokens of an event of a reply
+_TOP = 5  # logprobs that are compared at the temperatures _WARM and _COLD, to distinguish raw ones from tempered ones
+_WARM, _COLD = 1.0, 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """Weights of a version in a directory that the servers can read: those of an adapter with this name, or all of
+    them ("")."""
+
+    version: int
+    directory: Path
+    adapter: str = ""
+
+
+class VLLM:
+    """Samples with one server. `vocabulary` is the number of the policy's tokens, `prompt` any ids that the logprobs
+    are checked with, and `max_length` the longest sequence.
+
+    The server is checked before its first turn. One that failed may have been restarted with other weights: before its
+    next turn it is checked and given the weights again.
+    """
+
+    def __init__(
+        self, link: Link, rules: StopRules, *, vocabulary: int, prompt: Sequence[int], max_length: int
+    ) -> None:
+        self.link, self._rules, self._vocabulary = link, rules, vocabulary
+        self._prompt, self._max_length = prompt, max_length
+        self._weights: Weights | None = None  # that it should have
+        self._loaded: Weights | None = None  # those that the server was last found to have
+        self._model = ""  # as found by the check; "" if it has to be checked
+        self._turns = 0  # in progress
+        self._paces = PassTimes()
+        self._ended: asyncio.Future[None] | None = None  # a turn, for a load that waits for it
+        self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
+
+    @staticmethod
+    def command(settings: EngineSettings, model: Model, gpus: str, port: int) -> Command:
+        """The command that starts a server of a model on these GPUs (numbers with commas; "": all that there are)."""
+        words = [*(settings.program or ("vllm",)), "serve", model.source]
+        words += ["--served-model-name", "policy", "--host", HOST, "--port", str(port), "--dtype", model.dtype]
+        words += ["--max-model-len", str(model.max_length), "--logprobs-mode", "processed_logprobs"]
+        words += ["--generation-config", "vllm", "--tensor-parallel-size", str(gpus.count(",") + 1)]
+        if model.rank:
+            rank = next((size for size in _RANKS if size >= model.rank), model.rank)
+            words += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
+        visible = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
+        loading = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}  # endpoints for new weights
+        return Command([*words, *settings.arguments], {**visible, **loading})
+
+    @property
+    def name(self) -> str:
+        """Which server it is, for errors."""
+        return f"the server {self.link.url}"
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether the server is not called now."""
+        return self.link.is_lost
+
+    def publish(self, weights: Weights) -> None:
+        """Use these weights from the next turn on."""
+        self._weights = weights
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        """Sample one completion. Raises SamplerError, and ConfigError for a server that cannot be used."""
+        model, weights = await self._prepared()
+        version = weights.version if weights else 0  # newer ones may be published before the turn ends
+        turn = Turn(request, self._rules, vocabulary=self._vocabulary, version=version, paces=self._paces)
+
+        def body() -> object:
+            return _turn_body(turn.rest(), turn.rule, model, weights)
+
+        def read(value: Any) -> Completion | None:
+            return turn.add(_read_event(value, _name_of(model, weights), turn.written))
+
+        self._turns += 1
+        try:
+            return await self.link.stream(_PATH, body, read)
+        except SamplerError:
+            self._forget()
+            raise
+        finally:
+            self._turns -= 1
+            if self._ended is not None and not self._ended.done():
+                self._ended.set_result(None)
+
+    def _forget(self) -> None:
+        self._model, self._loaded = "", None
+
+    async def _prepared(self) -> tuple[str, Weights | None]:
+        """The model and the weights that the server has, once it was checked and given the newest, unless that was done
+        since it last failed. Weights that are published while it loads are left to the next turn."""
+        async with self._alone():
+            await self._turns_of_older_weights()
+            try:
+                model, weights = self._model or await self._checked(), self._weights
+                if weights is not None and self._loaded != weights:
+                    await (self._load_adapter(weights) if weights.adapter else self._load_all(weights))
+                self._model, self._loaded = model, weights
+                return model, weights
+            except BaseException:
+                self._forget()  # what was begun may be half done
+                raise
+
+    async def _turns_of_older_weights(self) -> None:
+        """Wait until the turns in progress have ended, if the server is about to exchange all weights under them: it
+        would abort them, or continue them with keys and values of the old ones. (An adapter stays while it is used.)"""
+        new = self._weights
+        while new is not None and new != self._loaded and not new.adapter and self._turns:
+            self._ended = asyncio.get_running_loop().create_future()
+            await self._ended
+
+    @asynccontextmanager
+    async def _alone(self) -> AsyncGenerator[None]:
+        """One at a time, in whatever event loop."""
+        loop = asyncio.get_running_loop()
+        if self._lock is None or self._lock[0] is not loop:
+            self._lock = loop, asyncio.Lock()
+        async with self._lock[1]:
+            yield
+
+    async def _load_all(self, weights: Weights) -> None:
+        """Sample with all weights of a directory from now on, loaded while no token is sampled. Raises SamplerError."""
+        directory = {"weights_path": str(weights.directory)}
+        try:
+            try:
+                await self.link.send("/pause?mode=keep")
+                await self.link.send("/collective_rpc", {"method": "reload_weights", "kwargs": directory})
+                await self.link.send("/update_weight_version", {"new_version": str(weights.version)})
+            finally:
+                await self.link.send("/resume")
+        except RefusedError as error:
+            raise SamplerError(
+                f"{error} Start it with VLLM_SERVER_DEV_MODE=1, so that it takes all weights."
+            ) from error
+
+    async def _load_adapter(self, weights: Weights) -> None:
+        """Load an adapter, then unload the last one. A directory may not be seen at once on another machine."""
+        body = {"lora_name": weights.adapter, "lora_path": str(weights.directory)}
+        try:
+            await self.link.send("/v1/load_lora_adapter", body, retried=404)
+        except SamplerError as error:
+            if "already been loaded" not in str(error):  # by a call whose reply was lost
+                raise SamplerError(
+                    f"{error} The server has to see that directory, and be started with --enable-lora, --max-lora-rank "
+                    "of at least lora.rank, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
+                ) from error
+        if self._loaded is not None and self._loaded.adapter:
+            with suppress(SamplerError):  # it only takes memory
+                await self.link.send("/v1/unload_lora_adapter", {"lora_name": self._loaded.adapter})
+
+    async def _checked(self) -> str:
+        """The name of the model at the server. Raises ConfigError for a server that cannot be used, SamplerError."""
+        version = await self._get("/version", lambda value: str(value["version"]))
+        if tuple(int(number) for number in re.findall(r"\d+", version)[: len(_OLDEST)]) < _OLDEST:
+            oldest = ".".join(map(str, _OLDEST))
+            raise ConfigError(
+                f"The server {self.link.url} runs vLLM {version}; {oldest} or later is needed. Install it (pip install "
+                f"'vllm>={oldest}')."
+            )
+        model, longest = await self._served()
+        if longest is not None and longest < self._max_length:
+            raise ConfigError(
+                f"The server {self.link.url} takes sequences of up to {longest} tokens, but rollout.max_total_tokens "
+                f"is {self._max_length}. Start it for longer ones, or lower the setting."
+            )
+        self._check_tempered(await self._top_logprobs(model, _WARM), await self._top_logprobs(model, _COLD))
+        return model
+
+    async def _served(self) -> tuple[str, int | None]:
+        """The only model that the server serves, adapters left out, and the longest sequence that it takes."""
+        models = await self._get(
+            "/v1/models",
+            lambda value: [
+                (str(one["id"]), one.get("max_model_len")) for one in value["data"] if not one.get("parent")
+            ],
+        )
+        if len(models) != 1:
+            raise ConfigError(
+                f"The server {self.link.url} was expected to serve exactly one model, but it serves "
+                f"{', '.join(name for name, _ in models) or 'none'}. Start it with the policy's model alone."
+            )
+        return models[0]
+
+    def _check_tempered(self, warm: Sequence[float], cold: Sequence[float]) -> None:
+        """Raise ConfigError if logprobs reported at the temperature `_COLD` are those of temperature `_WARM`: the gaps
+        between them grow by the ratio of the two, unless the temperature was left out."""
+        gap, reported = warm[0] - warm[-1], cold[0] - cold[-1]
+        expected = gap * _WARM / _COLD
+        if abs(reported - expected) <= max(ROUNDING, 0.05 * expected):
+            return
+        what = "raw" if abs(reported - gap) <= max(ROUNDING, 0.05 * gap) else "neither raw nor tempered"
+        raise ConfigError(
+            f"The vLLM server {self.link.url} reports {what} logprobs: at temperature {_COLD:g} the {_TOP} "
+            f"highest lie {reported:.4f} apart, but {expected:.4f} was expected from the {gap:.4f} at temperature "
+            f"{_WARM:g}. Training needs the logprobs of the distribution that was sampled from. Start it with "
+            "--logprobs-mode processed_logprobs."
+        )
+
+    async def _top_logprobs(self, model: str, temperature: float) -> list[float]:
+        """The `_TOP` highest logprobs after the prompt, as they are reported at a temperature, by a request for one
+        token. Raises SamplerError."""
+        body = {
+            "model": model,
+            "prompt": list(self._prompt),
+            "max_tokens": 1,
+            "temperature": temperature,
+            "logprobs": _TOP,
+            "return_tokens_as_token_ids": True,
+            **_UNFILTERED,
+        }
+
+        def highest(value: Any) -> list[float]:
+            found = value["choices"][0]["logprobs"]["top_logprobs"][0].values()
+            logprobs = sorted(map(float, found), reverse=True)
+            if len(logprobs) < _TOP:
+                raise ValueError(f"{len(logprobs)} logprobs")
+            return logprobs[:_TOP]
+
+        return await self._get(_PATH, highest, body)
+
+    async def _get(self, path: str, read: Callable[[Any], T], body: Mapping[str, object] | None = None) -> T:
+        """What `read` makes of a reply. Raises SamplerError, also for a value of another shape."""
+
+        def checked(value: Any) -> T:
+            try:
+                return read(value)
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+                raise _strange(value) from error
+
+        return await self.link.get(path, checked, body)
+
+
+def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
+    """The body of the request for a turn, whose reply is a stream of events: one with the first token at once, which
+    separates waiting from writing, then one for every `_INTERVAL` tokens. Where it ends is stated in full: what the
+    server would add is switched off."""
+    return {
+        "model": _name_of(model, weights),
+        "prompt": list(request.token_ids),
+        "max_tokens": request.max_tokens,
+        "temperature": request.temperature,
+        "logprobs": 0,
+        "return_token_ids": True,
+        "stream": True,
+        "stream_interval": _INTERVAL,
+        "stop": list(rule.strings),
+        "stop_token_ids": sorted(rule.token_ids),
+        "ignore_eos": True,
+        "skip_special_tokens": False,
+        "spaces_between_special_tokens": False,
+        "cache_salt": weights.directory.name if weights else "0",
+        **_UNFILTERED,
+    }
+
+
+def _read_event(value: Any, name: str, written: int) -> Sampled:
+    """The tokens of an event from the model of that name, after so many earlier ones of the reply; the prompt comes
+    with the first. Raises TransientError for a value of another shape."""
+    match value:
+        case {
+            "model": str(version),
+            "choices": [
+                {
+                    "token_ids": list(ids),
+                    "logprobs": {"token_logprobs": list(logprobs)},
+                    "finish_reason": None | str() as reason,
+                    **more,
+                }
+            ],
+        } if written or isinstance(more.get("prompt_token_ids"), list):
+            prompt = more.get("prompt_token_ids")
+            return Sampled(ids, logprobs, reason, prompt_ids=prompt, version=version, expected_version=name)
+        case _:
+            raise _strange(value)
+
+
+def _strange(value: object) -> TransientError:
+    return TransientError(f"its reply is not as vLLM's: {redacted(value, '')}")
+
+
+def _name_of(model: str, weights: Weights | None) -> str:
+    """The name of a model with these weights: that of an adapter, if they are one."""
+    return weights.adapter if weights and weights.adapter else model

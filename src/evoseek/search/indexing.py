@@ -1,0 +1,281 @@
+"""Indexing a corpus: reading it, cutting it into passages, and building the index; and updating it."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+from threading import Event
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from rich.console import Console
+
+from evoseek.documents.parsing import MAX_SECONDS, MAX_TEXT, Reading
+from evoseek.documents.read_report import ReadReport, counted
+from evoseek.errors import ConfigError, DataError, EvoseekError, SearchIndexError
+from evoseek.search.analyser import ANALYSER_VERSION, Analyser
+from evoseek.search.dense import DenseIndex
+from evoseek.search.encoders import Encoder, encoder_of, make_encoder
+from evoseek.search.lexical import BuildOptions, LexicalIndex
+from evoseek.search.reading import report_reading
+from evoseek.search.sources import CorpusPassages, Recorded
+from evoseek.search.vectors import KnownVectors, MadeVectors
+from evoseek.storage.files import json_digest
+from evoseek.text.decoding import open_regular
+from evoseek.text.printable import say
+from evoseek.text.progress import CountProgress
+from evoseek.types import Passage
+
+DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one update
+
+
+@dataclass(frozen=True, slots=True)
+class IndexPlan:
+    """Settings for building an index. A passage has at most `max_words` words, a document at most `max_text`
+    characters; reading a file takes at most `max_seconds` of processor time. `encoding` is the encoding of files that
+    are not UTF-8; without it, it is detected. `follow_links`: what links out of the corpus lead to is read, too.
+
+    The other settings are for dense and hybrid indexes: `encoder` is the name of an encoder or of a
+    sentence-transformers model, `device` where it runs, `dtype` the number type of the stored vectors, and `vectors` a
+    FAISS file of the vectors that the encoder made of these passages. None selects the default.
+    """
+
+    engine: Literal["lexical", "dense", "hybrid"] = "lexical"
+    stemming: Literal["none", "english"] = "none"
+    max_words: int = 100
+    encoding: str | None = None
+    max_text: int = MAX_TEXT
+    max_seconds: int = MAX_SECONDS
+    follow_links: bool = False
+    encoder: str | None = None
+    device: str | None = None
+    dtype: Literal["float32", "float16"] | None = None
+    vectors: Path | None = None
+
+    @property
+    def reading(self) -> Reading:
+        return Reading(self.max_text, self.max_seconds, self.encoding, self.follow_links)
+
+    def make_encoder(self) -> Encoder | None:
+        """The encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options that
+        nothing would use."""
+        if self.engine != "lexical":
+            return make_encoder(self.encoder or "static", device=self.device)
+        if given := [
+            f"--{name}" for name in ("encoder", "device", "dtype", "vectors") if getattr(self, name) is not None
+        ]:
+            raise ConfigError(
+                f"{given[0]} has no effect on an index that is searched by its terms alone. Add --engine hybrid or "
+                f"--engine dense, or leave out {given[0]}."
+            )
+        return None
+
+
+def build_index(
+    corpus: Path, directory: Path, plan: IndexPlan, *, console: Console, report_file: Path | None = None
+) -> None:
+    """Read a corpus, cut it into passages, index them, and report what was read, what was skipped and which encodings
+    were guessed, also as JSON in `report_file`. A build that was interrupted is resumed. Raises EvoseekError."""
+    _check_apart(corpus, directory, report_file)
+    encoder, report = plan.make_encoder(), ReadReport()
+    passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
+    published = FaissFile(plan.vectors, encoder) if plan.vectors and encoder else None
+    count = _build(directory, passages, plan, encoder, published, console)
+    report_reading(passages.sources, report, console, report_file)
+    _say_indexed(console, count, plan.max_words, directory)
+
+
+def update_index(
+    corpus: Path,
+    directory: Path,
+    *,
+    device: str | None,
+    console: Console,
+    of_project: Mapping[str, object] | None = None,
+    report_file: Path | None = None,
+) -> None:
+    """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
+    and changed files are read, only new passages are embedded. `of_project` are the settings of `IndexPlan` that the
+    project has: a notice names each that the index was built without. The report is as of `build_index`. Raises
+    EvoseekError; the index is then as it was."""
+    _check_apart(corpus, directory, report_file)
+    before = Recorded(LexicalIndex.open(directory))
+    manifest, sources, report = before.index.manifest, before.sources, ReadReport()
+    plan = IndexPlan(
+        engine=manifest.engine or "lexical",
+        stemming=manifest.analyser.stemming,
+        max_words=sources.max_words,
+        dtype=manifest.vectors.dtype if manifest.vectors else None,
+    )
+    for name, value in (of_project or {}).items():
+        if value != (kept := getattr(plan, name)):
+            say(
+                console,
+                f"An update keeps the {name} of the index in {directory}, which is {kept}; the project has {value}. "
+                "To have that, build the index again (without --update and --watch).",
+            )
+    how = Reading(sources.max_text, sources.max_seconds, sources.encoding, sources.follow_links)
+    passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
+    if passages.is_unchanged and manifest.analyser.version == ANALYSER_VERSION:
+        say(console, f"{directory} is up to date: no file of {corpus} has changed.")
+        if report_file:
+            report_reading(passages.sources, report, console, report_file)
+        else:
+            say(console, report.summary())
+        return
+    encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
+    keeps_vectors = manifest.vectors and not passages.is_read_anew  # of another release, they may be of other contents
+    made = MadeVectors(directory, manifest, before.index.passages()) if keeps_vectors else None
+    count = _build(directory, passages, plan, encoder, made, console)
+    if passages.is_read_anew:
+        say(console, "The programs that read files are of other releases than before, so every file was read again.")
+    say(console, passages.changes())
+    report_reading(passages.sources, report, console, report_file)
+    _say_indexed(console, count, sources.max_words, directory)
+
+
+def _say_indexed(console: Console, count: int, max_words: int, directory: Path) -> None:
+    say(console, f"{counted(count, 'passage')} of at most {counted(max_words, 'word')} indexed in {directory}")
+
+
+def watch_corpus(corpus: Path, update: Callable[[], None], *, console: Console, stop: Event | None = None) -> None:
+    """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
+    reported, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
+    installed."""
+    try:
+        from watchfiles import watch
+    except ImportError as error:
+        raise ConfigError(
+            "--watch needs watchfiles, which is not installed. Install it: pip install 'evoseek[watch]'."
+        ) from error
+    if not corpus.exists():  # as the watcher would say it in its own words
+        update()
+    is_first = True
+    for changed in watch(
+        corpus,
+        watch_filter=None,
+        debounce=DEBOUNCE_MS,
+        stop_event=stop,
+        rust_timeout=DEBOUNCE_MS,
+        yield_on_timeout=True,  # so that the first update comes when changes are already being watched
+        raise_interrupt=False,
+    ):
+        if not changed and not is_first:
+            continue
+        try:
+            update()
+        except EvoseekError as error:
+            if is_first:
+                raise
+            say(console, f"The index is as it was: {error}")
+        if is_first:
+            say(console, f"Watching {corpus}   (Ctrl-C ends it)")
+        is_first = False
+    say(console, "Ended.")
+
+
+def _build(
+    directory: Path,
+    passages: CorpusPassages,
+    plan: IndexPlan,
+    encoder: Encoder | None,
+    made: KnownVectors | None,
+    console: Console,
+) -> int:
+    options = BuildOptions(
+        analyser=Analyser(plan.stemming),
+        max_words=plan.max_words,
+        sources=passages.sources.model_dump_json,
+        key=passages.key,
+    )
+    with closing(_counted(passages, console)) as found, CountProgress(console, "passages embedded") as progress:
+        if encoder is None:
+            return len(LexicalIndex.build(directory, found, **options))
+        engine, dtype = ("hybrid" if plan.engine == "hybrid" else "dense"), plan.dtype or "float32"
+        return len(
+            DenseIndex.build(
+                directory, found, encoder, engine=engine, dtype=dtype, progress=progress, made=made, **options
+            )
+        )
+
+
+def _counted(passages: CorpusPassages, console: Console) -> Generator[Passage]:
+    with CountProgress(console, "files read") as progress:
+        yield from passages.read(progress)
+
+
+def _check_apart(corpus: Path, directory: Path, report_file: Path | None) -> None:
+    if report_file and report_file.resolve().is_relative_to(corpus.resolve()):
+        raise SearchIndexError(
+            f"The report {report_file} lies in the corpus {corpus}, of which it would become a part. Give a file "
+            "outside it."
+        )
+    if directory.resolve().is_relative_to(corpus.resolve()):
+        raise SearchIndexError(
+            f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
+            "outside the corpus."
+        )
+
+
+_HEADER = struct.Struct("<4siqqqBiQ")
+_ALIKE = 0.9  # cosine of a vector of the file and that of the encoder, which may get the title in another form
+
+
+class FaissFile:
+    """Known vectors in a file, as retrieval corpora are published with them: an index of FAISS that compares all
+    (IndexFlatIP). The first is that of the first passage, and so on.
+
+    "IxFI", then little-endian: dimension (int32), number of vectors (int64), two unused int64, a byte, the metric
+    (int32, 0 for the inner product), the number of numbers (uint64), and these as float32, vector after vector.
+    """
+
+    def __init__(self, path: Path, encoder: Encoder) -> None:
+        """`encoder` is the one that made the vectors. DataError for a file that holds something else."""
+        self._path, self._encoder = path, encoder
+        try:
+            with open_regular(path) as file:
+                head = file.read(_HEADER.size)
+            state = path.stat()
+        except OSError as error:
+            raise DataError(f"The FAISS file {path} cannot be read: {error.strerror}. Give another file.") from error
+        except DataError as error:
+            raise DataError(f"The FAISS file {path} cannot be read: {error}. Give another file.") from error
+        dimension = encoder.record.dimension
+        kind, width, self._count, *_, metric, numbers = _HEADER.unpack(head.ljust(_HEADER.size, b"\0"))
+        size = _HEADER.size + 4 * numbers
+        if kind != b"IxFI" or metric or numbers != width * self._count or size != state.st_size:
+            raise DataError(
+                f"{path} begins with {kind!r} and has {state.st_size:,} bytes. Expected a whole file that FAISS wrote "
+                "of an IndexFlatIP ('IxFI'), which holds the vectors themselves. Convert it, or leave out --vectors."
+            )
+        if width != dimension:
+            raise ConfigError(
+                f"The vectors in {path} have {width} numbers, those of the encoder {dimension}. Give the --encoder "
+                "that made them."
+            )
+        self._vectors = np.memmap(path, "<f4", "r", offset=_HEADER.size, shape=(self._count, width))
+        self.content = json_digest([str(path.resolve()), state.st_size, state.st_mtime_ns])
+
+    def check(self, first: Sequence[Passage], count: int) -> None:
+        """Raises ConfigError unless there is a vector for each of `count` passages, and those of the first ones are
+        what the encoder makes of them."""
+        if self._count != count:
+            raise ConfigError(
+                f"{self._path} holds {self._count:,} vectors, and the corpus {count:,} passages. Expected one for "
+                "each: give the corpus that it was made from, and a --max-words that cuts none of its texts."
+            )
+        ours, theirs = self._encoder.passages([one.contents for one in first]), self._vectors[: len(first)]
+        alike = (ours * theirs).sum(axis=1) / np.maximum(np.linalg.norm(theirs, axis=1), 1e-9)
+        if (alike < _ALIKE).any():
+            raise ConfigError(
+                f"The first vectors in {self._path} are not those that the encoder makes of the first passages: their "
+                f"cosines are {', '.join(f'{value:.2f}' for value in alike)}. Expected at least {_ALIKE}. Give the "
+                "corpus and the --encoder that the vectors were made from."
+            )
+
+    def of(self, passages: Sequence[Passage], start: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
+        return np.ones(len(passages), np.bool_), self._vectors[start : start + len(passages)]

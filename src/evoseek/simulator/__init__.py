@@ -1,1 +1,0 @@
-"""Making a simulated search engine: collect, label, tune, check."""

@@ -1,0 +1,1 @@
+"""ZeroSearch: a simulated search engine, and the data that tunes one."""

@@ -1,0 +1,105 @@
+"""Near-duplicates among many texts: MinHash signatures (Broder 1997) found by banding (Leskovec et al., MMDS, ch. 3).
+
+A text is the set of its word 3-shingles, in normal form. The likeness of two texts is the Jaccard index of their sets.
+The least values of 128 hash functions over a set are its signature; two signatures agree at a place with a probability
+that equals the likeness, so the share of places where they do estimates it (standard error at most 0.044). Only texts
+that agree in a whole band of places are compared: 100,000 questions take some 20 seconds and half a gigabyte.
+
+In scripts without spaces a text is one word, so only equal texts are alike.
+"""
+
+from __future__ import annotations
+
+import struct
+from array import array
+from collections.abc import Iterator
+from functools import lru_cache
+from hashlib import blake2b
+
+from evoseek.errors import ConfigError
+from evoseek.text.normalization import comparable
+
+PLACES = 128
+_WORDS = 3
+_HASH = struct.Struct("<16I")  # one digest of 64 bytes serves as sixteen hash functions
+_RECALL = 0.99  # of texts exactly at the threshold
+
+
+class NearDuplicates:
+    """Distinguishes new texts from those whose estimated likeness to an earlier one is at least `threshold`.
+
+    With threshold 1 only texts of the same words in the same order are duplicates, exactly. Raises ConfigError for a
+    threshold that is not above 0 and at most 1.
+    """
+
+    def __init__(self, threshold: float = 1.0) -> None:
+        if not 0 < threshold <= 1:
+            raise ConfigError(
+                f"The likeness from which texts are duplicates is {threshold}; it has to be above 0 and at most 1 "
+                "(1: only the same words in the same order)."
+            )
+        self._threshold = threshold
+        self._rows = _rows(threshold)
+        self._texts: set[str] = set()
+        self._signatures: list[array[int]] = []
+        self._bands: dict[bytes, list[int]] = {}
+
+    def is_new(self, text: str, *, remember: bool = True) -> bool:
+        """Whether no remembered text is like this one. By default a new text is remembered; a duplicate never is."""
+        words = comparable(text)
+        if words in self._texts:
+            return False
+        found = signature(text) if self._threshold < 1 else None
+        if found is not None and self._is_like_another(found):
+            return False
+        if remember:
+            self._remember(words, found)
+        return True
+
+    def remember(self, text: str) -> None:
+        """Remember a text, duplicate or not."""
+        self._remember(comparable(text), signature(text) if self._threshold < 1 else None)
+
+    def _remember(self, words: str, found: array[int] | None) -> None:
+        self._texts.add(words)
+        if found is not None:
+            for band in self._bands_of(found):
+                self._bands.setdefault(band, []).append(len(self._signatures))
+            self._signatures.append(found)
+
+    def _is_like_another(self, found: array[int]) -> bool:
+        others = {index for band in self._bands_of(found) for index in self._bands.get(band, ())}
+        return any(likeness(found, self._signatures[index]) >= self._threshold for index in others)
+
+    def _bands_of(self, found: array[int]) -> Iterator[bytes]:
+        for start in range(0, PLACES - self._rows + 1, self._rows):
+            yield bytes([start]) + found[start : start + self._rows].tobytes()
+
+
+def shingles(text: str) -> set[str]:
+    """Every three words in a row of the normal form; all of it, if it has fewer."""
+    words = comparable(text).split()
+    return {" ".join(words[start : start + _WORDS]) for start in range(max(1, len(words) - _WORDS + 1))}
+
+
+@lru_cache(maxsize=100_000)  # self-play compares with all earlier questions in every step
+def signature(text: str) -> array[int]:
+    """The least value of each hash function over the text's shingles. Not to be changed."""
+    encoded = [shingle.encode("utf-8", "surrogatepass") for shingle in shingles(text)]
+    least = array("I")
+    for number in range(PLACES // 16):
+        salt = number.to_bytes(16, "little")
+        hashes = (_HASH.unpack(blake2b(shingle, salt=salt).digest()) for shingle in encoded)
+        least.extend(map(min, zip(*hashes, strict=True)))
+    return least
+
+
+def likeness(one: array[int], other: array[int]) -> float:
+    """The estimated Jaccard index of the texts with these signatures, in [0, 1]."""
+    return sum(a == b for a, b in zip(one, other, strict=True)) / PLACES
+
+
+def _rows(threshold: float) -> int:
+    """The most places a band may have such that texts at the threshold are still compared: 1 - (1 - t^rows)^bands."""
+    enough = (rows for rows in range(PLACES, 0, -1) if 1 - (1 - threshold**rows) ** (PLACES // rows) >= _RECALL)
+    return next(enough, 1)

@@ -1,0 +1,235 @@
+"""The cold start as the first phase of a run: questions are written about its documents, demonstrations of some of
+them are learnt, and the run then trains the policy that has learnt them, on the questions.
+
+    run/cold_start/
+      report.json           what was made, kept and left out; written last
+      demonstrations.jsonl  what is learnt first
+      questions.jsonl       what is trained on
+      held_out.jsonl        what is never trained on: for the score
+      sft/                  the run that learns the demonstrations
+
+Each part is made once; a run that was ended early goes on where it was.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from itertools import cycle, islice
+from pathlib import Path
+from time import perf_counter
+from typing import Any, cast
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from evoseek.assembly.context import Context
+from evoseek.assembly.inputs import inputs_of, questions_to_write
+from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.sections import lookup, with_setting
+from evoseek.errors import ConfigError, DataError, RunError
+from evoseek.models.load import load_tokenizer
+from evoseek.questions.demonstrations import demonstration_row
+from evoseek.questions.questions import evidence_of, save_questions
+from evoseek.questions.writers.writing import STATED_IN, Item, Written, write
+from evoseek.storage.files import json_digest, write_atomic
+from evoseek.storage.runs import RunDirectory, flatten
+from evoseek.text.printable import say
+from evoseek.training.stages import check_run, check_stages
+
+DEMONSTRATIONS, TIMES = 960, 4
+"""So many are learnt, in 57 steps of 16; where there are fewer, each again, but not more than so many times. Epochs are
+whole, and two of them would take up to twice as long."""
+HELD_OUT = 0.1
+"""Share of the questions that nothing is trained on."""
+FOLDER = "cold_start"
+_WARM_UP = 4  # steps, of those 57
+_CHECKPOINT_EVERY = 5
+_FEW = 200  # questions
+_EXAMPLES = 6
+_ROLES = ("rollout", "proposer")
+_LIMITS = ("max_turns", "max_tool_calls", "max_tokens_per_turn", "max_total_tokens")
+
+
+class ColdStart:
+    """The files of a cold start in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.model = folder, folder / "sft"
+        self.report = folder / "report.json"
+        self.demonstrations, self.questions, self.held_out = (
+            folder / f"{name}.jsonl" for name in ("demonstrations", "questions", "held_out")
+        )
+
+    @property
+    def writing_seconds(self) -> float:
+        """Seconds that writing the questions took. Raises RunError for a damaged report."""
+        seconds = _read(self.report).get("seconds")
+        return seconds if isinstance(seconds, float) else 0.0
+
+
+def cold_start(
+    settings: TrainingSettings,
+    run: RunDirectory,
+    *,
+    console: Console,
+    learn: Callable[[Path, Mapping[str, object]], bool],
+) -> TrainingSettings | None:
+    """The settings that the run trains with after its cold start, which is made or gone on with first; the same
+    settings where they ask for none. None if Ctrl-C ended it.
+
+    `learn` fine-tunes by a mapping of settings in a directory, and returns False if Ctrl-C ended that. Raises
+    EvoseekError, also if another cold start stands there.
+    """
+    number = lookup(settings, "cold_start.questions") or 0
+    if not number:
+        return settings
+    files = ColdStart(run.path / FOLDER)
+    after = with_setting(settings, "policy.model", str(files.model.absolute()))
+    if questions_to_write(settings):
+        after = with_setting(after, "questions.path", str(files.questions.absolute()))
+    if run.is_begun or settings == after:
+        return after
+    check_run(settings, run, int(os.environ.get("WORLD_SIZE", "1")))
+    load_tokenizer(settings.policy.model)  # a name that is wrong, before minutes of writing
+    with run.locked():
+        _write_once(settings, files, number, console)
+        check_stages(after)  # before minutes of learning: no question may be left for a share of a stage
+        say(console, f"Cold start: learning {files.demonstrations.name} ...")
+        return after if learn(files.model, _warm(settings, files)) else None
+
+
+def _write_once(settings: TrainingSettings, files: ColdStart, number: int, console: Console) -> None:
+    """Write the questions, unless they are there."""
+    index = inputs_of(settings)["search.index"].sha256
+    search, proposes = settings.search, lookup(settings, "proposer.show_source") is not None
+    identity = json_digest([index, number, settings.run.seed, search.name, search.top_k, proposes])
+    earlier = json_digest([index, number, settings.run.seed, search.top_k])  # as releases before wrote it
+    if files.report.is_file():
+        report = _read(files.report)
+        if report.get("identity") not in (identity, earlier):
+            raise ConfigError(
+                f"{files.folder} was written about another index, for another system, or with another number of "
+                "questions, seed, search.name or search.top_k. Restore these settings, remove that folder, or give "
+                "another --run-dir."
+            )
+        return
+    begun = perf_counter()
+    written = _written(settings, number, console)
+    if len(written.items) == 1:
+        raise DataError(
+            f"The documents of {settings.search.index} gave one question. A cold start takes at least two: one to "
+            "learn, one to hold out. Add documents, or give questions of your own (questions.path)."
+        )
+    about = {"identity": identity, "counts": written.counts, "seconds": perf_counter() - begun}
+    _save(files, written, about, proposes=proposes)
+
+
+def write_questions(settings: TrainingSettings, out: Path, number: int, *, console: Console) -> None:
+    """Write questions of a cold start to a file that is new. Raises EvoseekError."""
+    if out.exists():
+        raise ConfigError(f"{out} is there already. Give another file, or remove it.")
+    items = _written(settings, number, console).items
+    save_questions(out, [item.question for item in items])
+    say(console, f"{len(items)} questions in {out}.")
+
+
+def _written(settings: TrainingSettings, number: int, console: Console) -> Written:
+    say(console, f"Writing {number} questions about the documents of {settings.search.index} ...")
+    with Context(settings) as context:
+        engine: Any = context.engine  # that of an index is bound to no question
+        work = write(context.corpus, engine, number, k=settings.search.top_k, seed=settings.run.seed)
+        written = asyncio.run(work)
+    console.print(counts_table(written.counts))
+    for item in written.items[:_EXAMPLES]:
+        say(console, f"  {item.question.text}  ->  {item.solved.turns[-1].answer}")
+    if (made := len(written.items)) < number:
+        few = " So few teach little: add documents, or give questions of your own." if made < _FEW else ""
+        say(console, f"The documents gave {made} of {number} questions.{few}")
+    return written
+
+
+def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:
+    """The report, which is `about` it, last: what it stands beside is complete."""
+    trained, held_out = _apart(written.items, max(1, round(HELD_OUT * len(written.items))))
+    shown = list(islice(cycle(trained), min(DEMONSTRATIONS, TIMES * len(trained))))
+    proposed = [item.proposed for item in shown if item.proposed] if proposes else []
+    demonstrations = [*(item.solved for item in shown), *proposed[: len(shown) // 2]]
+    files.folder.mkdir(parents=True, exist_ok=True)
+    lines = (json.dumps(demonstration_row(one), ensure_ascii=False) + "\n" for one in demonstrations)
+    write_atomic(files.demonstrations, "".join(lines))
+    save_questions(files.questions, [item.question for item in trained])
+    save_questions(files.held_out, [item.question for item in held_out])
+    write_atomic(files.report, json.dumps(about, indent=2) + "\n")
+
+
+def _apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
+    """The items, and `number` of them that are held out. Items with a passage in common stay together where that can
+    be: of one statement there are several questions, each of which says the other's answer.
+
+    The items are in a random order. A group has the place of the member whose text is least: by its first member, a
+    large group would come early, and questions with much evidence would be held out more often than others."""
+    of_passage: dict[str, int] = {}  # the first item with it
+    pairs = [
+        (place, of_passage.setdefault(passage, place))
+        for place, item in enumerate(items)
+        for passage in (*evidence_of(item.question), *cast("list[str]", item.question.metadata.get(STATED_IN, ())))
+    ]
+    rows, columns = zip(*pairs, strict=True) if pairs else ((), ())
+    links = coo_array((np.ones(len(pairs), dtype=bool), (rows, columns)), shape=(len(items), len(items)))
+    groups: list[int] = connected_components(links, directed=False)[1].tolist()
+    sizes, room, chosen = Counter(groups), number, set[int]()
+    turns: dict[int, int] = {}
+    for place in sorted(range(len(items)), key=lambda place: items[place].question.text):
+        turns.setdefault(groups[place], place)
+    for one in sorted(turns, key=turns.__getitem__):
+        if sizes[one] <= room:
+            chosen.add(one)
+            room -= sizes[one]
+    held = [item for one, item in zip(groups, items, strict=True) if one in chosen]
+    trained = [item for one, item in zip(groups, items, strict=True) if one not in chosen]
+    return trained[room:], held + trained[:room]  # where too much hangs together
+
+
+def _read(report: Path) -> Mapping[str, object]:
+    try:
+        return dict(json.loads(report.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
+        raise RunError(
+            f"{report} is damaged ({error}). Remove the folder that it is in, and it is written anew."
+        ) from error
+
+
+def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
+    """The settings of the run that learns: the model, the search and the limits of rollouts are those of the run."""
+    shared = {name: table for name, table in settings.resolved().items() if name in ("policy", "search", "tools")}
+    return {
+        **flatten(shared),
+        **{f"rollout.{name}": max(lookup(settings, f"{role}.{name}") or 0 for role in _ROLES) for name in _LIMITS},
+        "demonstrations.path": str(files.demonstrations),
+        "evaluation.reviewed": settings.evaluation.reviewed,
+        "learner.warmup_steps": _WARM_UP,
+        "run.seed": settings.run.seed,
+        "run.checkpoint_every": _CHECKPOINT_EVERY,
+        "run.keep_checkpoints": 1,
+    }
+
+
+def counts_table(counts: Mapping[str, int]) -> Table:
+    """The number of questions that were made and kept, by kind, and of those left out, by reason."""
+    kinds = [name.partition("/")[2] for name in counts if name.startswith(("made/", "kept/"))]
+    table = Table("kind", "made", "kept", title=f"Questions about {counts['documents']} documents")
+    for kind in dict.fromkeys(kinds):
+        made = counts.get(f"made/{kind}")
+        table.add_row(kind, "" if made is None else str(made), str(counts.get(f"kept/{kind}", 0)))
+    for reason in ("not found", "duplicate"):
+        table.add_row(f"left out: {reason}", str(counts.get(reason, 0)), "")
+    if copies := counts.get("copies"):
+        table.add_row("copies of documents", str(copies), "")
+    return table

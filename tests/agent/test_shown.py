@@ -1,0 +1,105 @@
+"""What an answer rests on, in words."""
+
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from evoseek.agent.shown import answer_json, answer_text, citations, merged
+from evoseek.agent.support import support_of
+from evoseek.text.printable import say
+from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
+
+FOUND = (Passage("a#0", "a", "Kalo", "Its mayor is MERI .", 3, 22, 1.5), Passage("b#0", "b", "Vesu", "It has Tor ."))
+
+
+def answered(answer, found=FOUND, question="?"):
+    result = ToolResult(ToolCall("search", {"query": "mayor"}), "", found)
+    return Trajectory("t", Question("q", question, ()), "solver", (), (), (result,), StopReason.ANSWERED, answer)
+
+
+def test_only_passages_that_contain_the_words_are_named_as_such():
+    trajectory = answered("Meri")
+    searches, support = answer_text(trajectory, support_of(trajectory), refuses=True).plain.split(
+        "Passages about the question that contain these words (no more was checked): Meri\n"
+    )
+    assert "1. search: mayor  ->  Kalo, Vesu" in searches
+    assert "[a#0] Kalo: Its mayor is MERI ." in support
+    assert "Vesu" not in support
+
+
+def test_the_certainty_of_an_answer_that_is_shown_is_said():
+    told = {"refuses": True, "certainty": 0.927}
+    right, wrong = answered("Meri"), answered("Lina")
+    assert answer_text(right, support_of(right), **told).plain.startswith(
+        "Answer: Meri  (sure 0.93: the probability that the model gives its words)\n"
+    )
+    assert answer_json(right, support_of(right), **told)["certainty"] == 0.927
+    assert "sure" not in answer_text(wrong, support_of(wrong), **told).plain
+    assert answer_json(wrong, support_of(wrong), **told)["certainty"] is None
+    assert answer_text(right, support_of(right), refuses=True).plain.startswith("Answer: Meri\n")
+
+
+def test_the_support_of_an_answer_is_cited():
+    found = Passage("a.pdf#0", "a.pdf", "Kalo", "Its mayor is Meri.", 7, 25, file="a.pdf", page=3)
+    trajectory = answered("Meri", (found,))
+    assert "from a.pdf, page 3" in answer_text(trajectory, support_of(trajectory), refuses=True).plain
+    assert answer_json(trajectory, support_of(trajectory), refuses=True)["support"] == [
+        {"id": "a.pdf#0", "title": "Kalo", "text": "Its mayor is Meri.", "file": "a.pdf", "page": 3}
+        | {"label": "Kalo, page 3", "spans": [[13, 17]], "title_spans": []}
+    ]
+
+
+def test_the_words_of_the_answer_are_marked_where_they_stand():
+    """In two passages of one place, and in a title; and on a terminal, where control characters are replaced."""
+    found = tuple(
+        Passage(f"a#{n}", "a", "Meri Tolu", text, 10 * n, file="a.md")
+        for n, text in enumerate(("She is \x1b old.", "Her name is MERI  Tolu."))
+    )
+    trajectory = answered("It is meri tolu.", found, "Who was the first mayor?")
+    told = answer_json(trajectory, support_of(trajectory), refuses=True)
+    (source,) = told["support"]
+    assert [source["text"][start:end] for start, end in source["spans"]] == ["MERI  Tolu"]
+    assert (told["words"], source["title_spans"]) == (["meri tolu"], [[0, 9]])
+    console = Console(force_terminal=True, width=200, file=StringIO(), color_system="standard")
+    say(console, answer_text(trajectory, support_of(trajectory), refuses=True))
+    printed = console.file.getvalue()
+    assert "\x1b[1;4mMeri Tolu\x1b[0m: She is \N{REPLACEMENT CHARACTER} old." in printed
+    assert "Her name is \x1b[1;4mMERI  Tolu\x1b[0m." in printed
+
+
+def test_passages_at_one_place_are_one_source_and_labels_differ():
+    def passage(number, start, document="a.pdf", **place):
+        place = {"file": document} | place
+        return Passage(f"{document}#{number}", document, "Kalo", f"Text {number}.", start, start + 7, **place)
+
+    found = [
+        passage(2, 20, page=1),
+        passage(1, 10, page=1),
+        passage(3, 30, page=2),
+        passage(4, 40, "b.md", heading="Kalo"),
+        passage(5, 50, "c.txt"),
+        passage(6, 60, "d", file="e.jsonl"),
+        passage(7, 70, "f", file="e.jsonl"),
+    ]
+    told = citations(merged(found))
+    assert [(source["label"], source["text"]) for source in told] == [
+        ("Kalo, page 1", "Text 1.\n\nText 2."),
+        ("Kalo, page 2", "Text 3."),
+        ("Kalo (b.md)", "Text 4."),
+        ("Kalo (c.txt)", "Text 5."),
+        ("Kalo (e.jsonl) (d#6)", "Text 6."),
+        ("Kalo (e.jsonl) (f#7)", "Text 7."),
+    ]
+    assert told[0]["id"] == "a.pdf#2"
+
+
+@pytest.mark.parametrize(("refuses", "heading"), [(True, "Not found in the documents."), (False, "Answer: Lina")])
+def test_an_answer_that_nothing_supports_is_refused_or_marked(refuses, heading):
+    trajectory = answered("Lina")
+    text = answer_text(trajectory, support_of(trajectory), refuses=refuses).plain
+    assert text.startswith(heading)
+    assert ("Lina" in text) is not refuses
+    assert text.endswith("add --set support.unsupported=show" if refuses else "  none")
+    as_json = answer_json(trajectory, support_of(trajectory), refuses=refuses)
+    assert (as_json["answer"], as_json["supported"], as_json["support"]) == (None if refuses else "Lina", False, [])

@@ -1,0 +1,260 @@
+"""What is chosen by name or import path, and what is said of a name that means nothing."""
+
+import inspect
+import sys
+
+import pytest
+
+from evoseek.config import registry
+from evoseek.config.registry import KINDS, build, check_name, find, settings_class
+from evoseek.config.settings_page import parts_of
+from evoseek.errors import ConfigError
+from evoseek.eval.attempt import Baseline
+from evoseek.loss.base import LossFn
+from evoseek.loss.clipped import ClippedLoss
+from evoseek.loss.settings import LossSettings
+from evoseek.protocols import Environment, MetricSink, Sampler, SearchEngine, Tool
+from evoseek.search.encoders import Encoder
+from evoseek.training.loop import System
+
+MINE = '''
+"""Parts of somebody's own."""
+
+class Halved:
+    def __call__(self, rewards, groups):
+        return [reward / 2 for reward in rewards]
+
+class Silent:
+    pass
+
+def constant(trajectory):
+    return 1.0
+
+NUMBER = 3
+
+class Narrow:
+    is_local = True
+
+    async def search(self, query):
+        return []
+
+class Waits:
+    is_local = True
+
+    def search(self, queries, k):
+        return [[] for _ in queries]
+
+class Nameless:
+    async def __call__(self, call):
+        return None
+
+    def for_question(self, question, trajectory_id):
+        return self
+
+class Maker:
+    def build(self, settings, context):
+        return 1
+
+class Placed:
+    def __init__(self, place):
+        self.place = place
+
+    def __call__(self, trajectory):
+        return 1.0
+
+class Failing:
+    def __init__(self):
+        raise KeyError("place")
+
+    def __call__(self, trajectory):
+        return 1.0
+
+class Bound:
+    def for_question(self, question, trajectory_id):
+        return self
+
+def pair(trajectory, question):
+    return 1.0
+
+class Outer:
+    def inner(self):
+        pass
+'''
+
+
+@pytest.fixture
+def mine(tmp_path, monkeypatch):
+    """`mine("Name")`: the import path of a part in a file beside the working directory's recipe."""
+    module = f"mine_{tmp_path.name.replace('-', '_')}"
+    (tmp_path / f"{module}.py").write_text(MINE)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.chdir(tmp_path)
+    yield lambda name: f"{module}:{name}"
+    sys.modules.pop(module, None)
+
+
+PATHS = {(kind, name): path for kind, what in KINDS.items() for name, path in {**what.parts, **what.packaged}.items()}
+
+
+@pytest.mark.parametrize(("kind", "name"), PATHS)
+def test_every_name_is_of_its_kind(kind, name):
+    part = find(kind, name)
+    assert callable(part)
+    assert find(kind, PATHS[kind, name]) is part  # an import path is looked at as one of a user's own is
+
+
+@pytest.mark.parametrize("kind", ["sampler", "learner"])
+@pytest.mark.parametrize("read", [find, settings_class])
+def test_a_part_whose_package_is_not_installed_names_what_to_install(kind, read, monkeypatch):
+    def import_module(module):
+        raise ModuleNotFoundError(f"No module named {module!r}", name=module.partition(".")[0])
+
+    monkeypatch.setattr(registry, "import_module", import_module)
+    check_name(kind, "tinker")
+    with pytest.raises(ConfigError, match=r"`pip install evoseek-tinker` .*`pip install packages/tinker`"):
+        read(kind, "tinker")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (
+            "loss",
+            "clippd",
+            "There is no loss 'clippd'. Did you mean clipped? Choose one of clipped, ",
+        ),
+        ("system", "srch-r1", "There is no system 'srch-r1'. Did you mean search-r1?"),
+        ("credit", "zzz", f"There is no credit 'zzz'. Choose one of {', '.join(KINDS['credit'].parts)} ("),
+        ("credit", "zzz", "or give your own credit as package.module:Name."),
+        ("tracker", "wandbb", "There is no tracker 'wandbb'. Did you mean wandb? Choose one of"),
+    ],
+)
+def test_an_unknown_name_is_refused_with_the_nearest(kind, name, words):
+    for refused in (find, check_name):
+        with pytest.raises(ConfigError) as caught:
+            refused(kind, name)
+        assert words in str(caught.value)
+        assert f"`evoseek parts {kind}`" in str(caught.value)
+
+
+@pytest.mark.parametrize("path", ["evoseek.loss clipped:Loss", ":Loss", "a.b:", "a..b:C", "a:b:c", "a/b.py:C"])
+def test_what_is_no_import_path_is_refused(path):
+    with pytest.raises(ConfigError, match=r"is no import path\. Expected package\.module:Name"):
+        find("loss", path)
+
+
+def test_a_module_that_is_not_there_is_named():
+    with pytest.raises(ConfigError, match=r"'evosek\.losses:Loss' cannot be imported: .*python -c 'import evosek\."):
+        find("loss", "evosek.losses:Loss")
+
+
+def test_a_name_that_the_module_does_not_have_is_refused_with_the_nearest(mine):
+    with pytest.raises(ConfigError, match=r"has no 'Halve', which was given as credit\. Did you mean Halved\?"):
+        find("credit", mine("Halve"))
+    with pytest.raises(ConfigError, match=r"has no 'zzzz', which was given as credit\.$"):
+        find("credit", mine("zzzz"))
+
+
+def test_a_module_that_fails_is_named_with_its_error(tmp_path, monkeypatch):
+    (tmp_path / "broken_part.py").write_text("1 / 0\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match=r"Importing the reward 'broken_part:x' failed \(ZeroDivisionError: "):
+        find("reward", "broken_part:x")
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        ("learner", "Halved", "is given as learner, but it has no update. A learner (forward, backward and"),
+        ("search", "constant", "is given as search, but it has no search."),
+        ("reward", "NUMBER", "is given as reward, but it cannot be called."),
+        ("credit", "Silent", "is given as credit, but it cannot be called."),
+        ("system", "Halved", "is given as system, but it has no build. A system (a training algorithm, one step at a"),
+    ],
+)
+def test_a_part_of_another_kind_is_refused_with_what_it_lacks(mine, kind, name, words):
+    with pytest.raises(ConfigError) as caught:
+        find(kind, mine(name))
+    assert words in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "words"),
+    [
+        (
+            "search",
+            "Narrow",
+            "its search(self, query) cannot be called as async search(queries, k) (too many",
+        ),
+        ("search", "Waits", "its search(self, queries, k) is no coroutine function (async def)"),
+        (
+            "reward",
+            "pair",
+            "its __call__(trajectory, question) cannot be called as __call__(trajectory) (missing a",
+        ),
+        ("reward", "Placed", "its Placed(place) cannot be called as Placed() (missing a required argument: 'place')"),
+        ("loss", "Maker", "its build(self, settings, context) cannot be called as build(settings, context) (missing a"),
+        ("loss", "Maker", "required argument: 'context'; @classmethod is missing)"),
+        ("tool", "Nameless", "it has no name"),
+        ("reward", "Failing", "failed (KeyError: 'place')"),
+    ],
+)
+def test_a_part_of_ones_own_is_reported_with_its_method_and_the_expected_one(mine, kind, name, words):
+    with pytest.raises(ConfigError) as caught:
+        build(kind, LossSettings(name=mine(name)), None)
+    assert words in str(caught.value)
+    assert mine(name) in str(caught.value)
+
+
+def test_an_engine_that_is_bound_to_a_question_first_needs_nothing_else(mine):
+    assert isinstance(build("search", LossSettings(name=mine("Bound")), None), find("search", mine("Bound")))
+
+
+PROTOCOLS = {  # a reward may be a plain function, too
+    "system": System,
+    "environment": Environment,
+    "tool": Tool,
+    "search": SearchEngine,
+    "encoder": Encoder,
+    "loss": LossFn,
+    "sampler": Sampler,
+    "baseline": Baseline,
+    "tracker": MetricSink,
+}
+
+
+@pytest.mark.parametrize(("kind", "protocol"), PROTOCOLS.items())
+def test_what_a_kind_needs_is_what_its_protocol_says(kind, protocol):
+    for need in KINDS[kind].needs:
+        name, is_method, _ = need.removeprefix("async ").partition("(")
+        if is_method and name != "build":
+            found = getattr(protocol, name)
+            kinds = [(one.name, one.kind.name) for one in inspect.signature(found).parameters.values()]
+            stars = next((number for number, (_, sort) in enumerate(kinds) if sort == "KEYWORD_ONLY"), None)
+            names = [one for one, _ in kinds if one != "self"]
+            names = [*names[: stars - 1], "*", *names[stars - 1 :]] if stars else names
+            start = "async " if inspect.iscoroutinefunction(found) else ""
+            assert need == f"{start}{name}({', '.join(names)})"
+
+
+def test_a_part_in_a_file_beside_the_working_directory_is_found_and_built(mine):
+    credit = build("credit", LossSettings(name=mine("Halved")), None)
+    assert credit([1.0, 3.0], ["a", "a"]) == [0.5, 1.5]
+    assert build("reward", LossSettings(name=mine("constant")), None)(None) == 1.0  # a function is the part itself
+    assert find("reward", mine("Outer.inner")).__name__ == "inner"
+
+
+def test_a_part_is_built_by_its_own_settings():
+    settings = ClippedLoss.Settings(clip_low=0.1, clip_high=0.3)
+    assert build("loss", settings, None) == ClippedLoss(0.1, 0.3)
+
+
+def test_a_class_whose_build_makes_the_part_is_taken_as_it_is():
+    assert find("search", "evoseek.search.lexical:Lexical") is find("search", "lexical")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_part_has_a_sentence_of_its_own(kind):
+    sentences = parts_of(kind).values()
+    assert all(sentences)
+    assert len(set(sentences)) == len(sentences)

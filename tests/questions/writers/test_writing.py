@@ -1,0 +1,476 @@
+"""Which questions a cold start keeps."""
+
+import asyncio
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from evoseek.assembly.inputs import WRITTEN_FIELDS
+from evoseek.documents.passages import split_document
+from evoseek.errors import DataError
+from evoseek.questions.writers.writing import (
+    COMPARISONS,
+    KINDS,
+    REFUSAL,
+    STATED_IN,
+    TWO_HOPS,
+    UNANSWERABLE,
+    Item,
+    Written,
+    write,
+)
+from evoseek.search.lexical import LexicalIndex
+from evoseek.text.language import is_refusal
+from evoseek.types import TERM, Document, Mark, Passage
+
+SYLLABLES = ("ka", "lo", "mi", "ren", "tas", "vor", "bel", "dun", "sha", "pri", "qua", "zen")
+
+
+def name(number: int) -> str:
+    first, second, third = number % 12, number // 12 % 12, number // 144 % 12
+    return (SYLLABLES[first] + SYLLABLES[second] + SYLLABLES[third]).capitalize()
+
+
+def pages(count: int) -> list[Document]:
+    """As many films as people, each film directed by one of them."""
+    made = list[Document]()
+    for number in range(count):
+        person, film = f"{name(7 * number)} {name(7 * number + 3)}", f"{name(5 * number + 1)} {name(11 * number + 2)}"
+        life = f"{person} was born on {number % 28 + 1} May {1800 + number}. He lived in {name(13 * number + 5)}."
+        made.append(Document(f"person-{number}", person, life))
+        made.append(Document(f"film-{number}", film, f"{film} is a {1900 + number} film directed by {person}."))
+    return made
+
+
+def index(folder: Path, documents: list[Document]) -> LexicalIndex:
+    passages = [passage for document in documents for passage in split_document(document, max_words=40)]
+    return LexicalIndex.build(folder / "index", passages)
+
+
+def written(engine: LexicalIndex, number: int, seed: int = 0) -> Written:
+    return asyncio.run(write(engine, engine, number, k=2, seed=seed))
+
+
+def of_kind(items: tuple[Item, ...], *kinds: str) -> list[Item]:
+    return [item for item in items if item.question.metadata["kind"] in kinds]
+
+
+@pytest.fixture(scope="module")
+def corpus(tmp_path_factory: pytest.TempPathFactory) -> LexicalIndex:
+    return index(tmp_path_factory.mktemp("corpus"), pages(60))
+
+
+def test_every_search_of_a_demonstration_finds_the_next_fact(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    assert len(items) == 80
+    for item in items:
+        *searches, last = item.solved.turns
+        found = {passage.id for turn in searches for passage in corpus.find(turn.query or "", 2)}
+        if item.question.is_answerable:
+            assert set(item.question.metadata["evidence"]) <= found  # pyright: ignore[reportArgumentType]
+            assert (last.answer,) == item.question.golden_answers
+        else:
+            assert last.answer == REFUSAL
+            assert is_refusal(last.answer)
+
+
+def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    assert len(of_kind(items, "comparison")) == round(80 * COMPARISONS)
+    assert len(of_kind(items, "chain", "comparison")) == round(80 * TWO_HOPS)
+    assert len(of_kind(items, "unanswerable")) == round(80 * UNANSWERABLE)
+    assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain", "comparison"))
+
+
+@pytest.mark.parametrize("small", ["docs/team/{}.md", "docs/manual/{}.md", "docs/{}.html"])
+def test_every_folder_and_type_has_a_share_of_the_questions(tmp_path: Path, small: str):
+    """Not by its size: the few documents beside a manual are what is asked about most."""
+    documents = pages(66)
+    ids = [small.format(n) if n < 12 else f"docs/manual/{n}.html" for n in range(len(documents))]
+    corpus = index(tmp_path, [replace(page, id=id) for page, id in zip(documents, ids, strict=True)])
+    items = written(corpus, 24).items
+    evidence = [item.question.metadata.get("evidence") or item.question.metadata[STATED_IN] for item in items]
+    told = [corpus.get(passages[0]).document_id for passages in evidence]  # pyright: ignore[reportIndexIssue]
+    assert len(told) == 24
+    assert sum(id in ids[:12] for id in told) >= 8  # by size: 2
+
+
+def test_too_few_comparisons_are_made_up_for_by_chains(tmp_path: Path):
+    """Without dates of birth and years of films there is nothing to compare."""
+    texts = [Document(page.id, page.title, page.text.replace("born on", "seen before")) for page in pages(60)]
+    undated = [Document(page.id, page.title, re.sub(r" \d{4} film", " crime film", page.text)) for page in texts]
+    items = written(index(tmp_path, undated), 40).items
+    assert not of_kind(items, "comparison")
+    assert len(of_kind(items, "chain")) == round(40 * TWO_HOPS)
+
+
+def test_no_other_passage_that_a_search_gives_answers_what_is_hidden(corpus: LexicalIndex):
+    for item in of_kind(written(corpus, 80).items, "unanswerable"):
+        (hidden,) = item.question.metadata["hidden"]  # pyright: ignore[reportGeneralTypeIssues]
+        facts = {passage.text for passage in corpus.passages() if passage.document_id == hidden}
+        query = item.solved.turns[-2].query or ""
+        left = [passage for passage in corpus.find(query, 4) if passage.document_id != hidden][:2]
+        assert not facts & {passage.text for passage in left}
+        assert item.question.golden_answers == ()
+        assert item.proposed is None
+
+
+def test_a_question_of_two_hops_is_proposed_from_the_first_document_by_a_search_for_the_second(corpus: LexicalIndex):
+    for item in of_kind(written(corpus, 80).items, "chain"):
+        assert item.proposed is not None
+        assert item.proposed.hops == 2
+        search, stated = item.proposed.turns
+        assert search.query in item.proposed.passage.text
+        assert (stated.question, stated.answer) == (item.question.text, item.question.golden_answers[0])
+
+
+def test_the_seed_decides_and_nothing_else(corpus: LexicalIndex):
+    assert written(corpus, 40) == written(corpus, 40)
+    assert written(corpus, 40) != written(corpus, 40, seed=1)
+
+
+def test_questions_are_written_once_and_numbered(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    assert len({item.question.text for item in items}) == 80
+    assert [item.question.id for item in items] == [f"cold-{number}" for number in range(80)]
+
+
+def test_a_corpus_that_is_too_small_gives_what_it_has(tmp_path: Path):
+    made = written(index(tmp_path, pages(5)), 500)
+    assert 10 < len(made.items) < 100
+    assert made.counts["documents"] == 10
+
+
+def test_documents_without_statements_are_refused_with_the_remedy(tmp_path: Path):
+    nothing = [Document(str(number), f"table {number}", f"{number} 13 14\n\n15 16 17") for number in range(9)]
+    with pytest.raises(DataError, match=r"No question could be written about the 9 documents.*questions.path"):
+        written(index(tmp_path, nothing), 10)
+
+
+def test_a_question_with_two_answers_is_not_asked(tmp_path: Path):
+    methods = [("Tree", "set"), ("Grid", "set"), ("Grid", "size"), ("Font", "family"), ("Menu", "post")]
+    documents = [
+        Document(f"{of}.{name}", f"{of}.{name}", f"{name} is a method of the class {of}.") for of, name in methods
+    ]
+    made = written(index(tmp_path, documents), 50)
+    assert made.counts["made/name"] == 3
+    assert not [item for item in made.items if item.question.text.startswith("set ")]
+
+
+def test_a_question_that_two_sentences_answer_otherwise_is_not_asked(tmp_path: Path):
+    said = "Marlow was founded by Ida Ros."
+    others = [Document(name(n), name(n), f"{name(n)} was founded by {name(9 * n + 4)}.") for n in range(1, 30)]
+    for more, asked in (("", True), (" Marlow was founded by Karl Holm.", False)):
+        folder = tmp_path / str(asked)
+        folder.mkdir()
+        items = written(index(folder, [Document("marlow", "Marlow", said + more), *others]), 50).items
+        assert ("Who founded Marlow?" in {item.question.text for item in items}) is asked
+
+
+def test_a_name_of_two_documents_is_not_asked_about(tmp_path: Path):
+    """Also if only one of them says it, or if the answer takes away what tells them apart."""
+    documents = [
+        *(
+            Document(f"read-{n}", "read_line", text)
+            for n, text in enumerate(("It reads.", "It calls open_file first."))
+        ),
+        Document("ode-1", "Odo I, Count of Brill", "Odo I was made Count of Brill."),
+        Document("ode-2", "Odo I of Ovale", "Odo I sang songs."),
+        Document("ule-1", "Ule II, Count of Brill", "Ule II was made Count of Brill."),
+    ]
+    assert {one.question.text for one in written(index(tmp_path, documents), 50).items} == {"What was Ule II made?"}
+
+
+def test_what_a_search_by_the_question_answers_is_not_refused(tmp_path: Path):
+    """Another document says it, which a search for the subject does not find among the many that name it."""
+    films = [Document(f"film-{n}", name(n), f"{name(n)} was directed by {name(n + 50)} Birk.") for n in range(4)]
+    directors = " and ".join(f"{name(n + 50)} Birk" for n in range(4))
+    credits = [Document("credits", "credits", f"who directed? who directed? {directors}")]
+    mentions = [Document(f"m-{n}-{i}", f"m {n} {i}", f"{name(n)} {name(n)}") for n in range(4) for i in range(3)]
+    plain = written(index(tmp_path / "plain", [*films, *mentions]), 20)
+    told = written(index(tmp_path / "told", [*films, *mentions, *credits]), 20)
+    assert of_kind(plain.items, "unanswerable")
+    assert not of_kind(told.items, "unanswerable")
+
+
+class Counting:
+    """An engine that counts its queries."""
+
+    is_local = True
+
+    def __init__(self, engine: LexicalIndex) -> None:
+        self.engine, self.queries = engine, 0
+
+    async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
+        self.queries += len(queries)
+        return await self.engine.search(queries, k)
+
+
+def test_no_more_is_searched_for_than_is_needed(tmp_path: Path):
+    corpus = index(tmp_path, pages(400))
+    engine = Counting(corpus)
+    made = asyncio.run(write(corpus, engine, 20, k=2, seed=0))
+    assert len(made.items) == 20
+    assert made.counts["made/name"] > 700
+    assert engine.queries < 4000  # batches of 128, not all of what was made
+
+
+def test_a_name_of_two_documents_leads_nowhere_also_if_one_of_them_is_not_drawn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    people = [Document(f"person-{number}", "Ada Birk", f"She was born in {name(number)}.") for number in range(2)]
+    films = [Document(f"film-{n}", name(n + 5), f"{name(n + 5)} is a film directed by Ada Birk.") for n in range(8)]
+    corpus = index(tmp_path, [*people, *films])
+    monkeypatch.setattr("evoseek.questions.writers.writing._DOCUMENTS", 9)
+    made = [written(corpus, 40, seed).counts for seed in range(8)]
+    assert {counts["documents"] for counts in made} == {9}
+    assert {counts["made/chain"] for counts in made} == {0}
+
+
+def test_what_is_not_answered_keeps_its_share_where_little_is_written(tmp_path: Path):
+    """Of many statements that are made, most are about what no search by the question finds."""
+    lost = [
+        Document(f"lost-{n}", "the list", f"The call open_{n} was added by Ada Birk in 19{n:02}.") for n in range(60)
+    ]
+    made = written(index(tmp_path, [*pages(12), *lost]), 200)
+    none = of_kind(made.items, "unanswerable")
+    assert 0 < len(none) <= round(len(made.items) * UNANSWERABLE)
+    assert made.counts["kept/unanswerable"] == len(none)
+
+
+def test_what_another_document_says_too_is_not_refused(tmp_path: Path):
+    documents = pages(30)
+    again = [
+        Document(f"note-{n}", f"note {n}", f"Noted: {d.text}".replace("He ", f"{d.title} "))
+        for n, d in enumerate(documents)
+    ]
+    corpus = index(tmp_path, [*documents, *again])
+    made = asyncio.run(write(corpus, corpus, 80, k=10, seed=0))
+    assert of_kind(made.items, "chain")
+    assert of_kind(made.items, "unanswerable") == []
+
+
+def test_copies_of_documents_are_one_document(tmp_path: Path):
+    """Hidden together, or a search would find the answer in the copy."""
+    documents = pages(30)
+    copies = [Document(f"backup/{d.id}", d.title, d.text) for d in documents]
+    corpus = index(tmp_path, [*documents, *copies])
+    made = written(corpus, 80)
+    assert (made.counts["documents"], made.counts["copies"]) == (len(documents), len(copies))
+    assert of_kind(made.items, "chain")
+    assert (hidden := of_kind(made.items, "unanswerable"))
+    assert all(len(item.question.hidden) == 2 for item in hidden)
+
+
+def test_a_chain_that_its_first_search_answers_is_not_refused(tmp_path: Path):
+    """The film's page has the birth date, too; a search for the person finds only pages that praise them."""
+
+    def searches(*, has_date: bool) -> set[int]:
+        documents = list[Document]()
+        for number, (person, film) in enumerate(zip(*[iter(pages(40))] * 2, strict=True)):
+            born = f"{number % 28 + 1} May {1800 + number}"
+            praise = f"When was {person.title} liked, {person.title} asked {person.title}, and was {person.title}."
+            documents += [person, replace(film, text=f"{film.text} It was shown in Oro{f' after {born}' * has_date}.")]
+            documents += [Document(f"praise-{number}-{place}", f"Letter {number}{place}", praise) for place in "ab"]
+        folder = tmp_path / str(has_date)
+        folder.mkdir()
+        refused = of_kind(written(index(folder, documents), 80).items, "unanswerable")
+        return {len(item.solved.turns) - 1 for item in refused}
+
+    assert searches(has_date=True) == {1}  # no chain
+    assert searches(has_date=False) == {1, 2}
+
+
+def test_the_largest_share_of_a_kind_is_kept_while_there_are_others(corpus: LexicalIndex):
+    items = written(corpus, 80).items
+    one = [item for item in items if item.question.is_answerable and item.question.metadata["hops"] == 1]
+    assert len(of_kind(one, "date")) >= round(KINDS["date"] * len(one))
+    assert len(of_kind(one, "name")) >= round(KINDS["name"] * len(one))
+
+
+def test_the_fields_by_which_stages_choose_are_those_of_the_questions(corpus: LexicalIndex):
+    fields = {key for item in written(corpus, 80).items for key in item.question.metadata}
+    assert fields - {"evidence", "hidden", STATED_IN} == set(WRITTEN_FIELDS)
+
+
+def test_a_refusal_names_the_passages_of_its_statements_and_they_are_not_evidence(corpus: LexicalIndex):
+    refused = of_kind(written(corpus, 80).items, "unanswerable")
+    assert {len(item.solved.turns) - 1 for item in refused} == {1, 2}
+    for item in refused:
+        stated = [corpus.get(id).document_id for id in item.question.metadata[STATED_IN]]  # pyright: ignore[reportGeneralTypeIssues]
+        assert len(stated) == len(item.solved.turns) - 1
+        assert stated[-1] in item.question.hidden
+        assert "evidence" not in item.question.metadata
+
+
+def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path: Path):
+    stated = Document("a", "Opening", "The sqlite3_open interface returns SQLITE_OK on success.")
+    nearer = Document("b", "The interface sqlite3_open", "sqlite3_open interface: what it returns on success")
+    alone, both = (written(index(tmp_path / str(len(of)), of), 8).items for of in ([stated], [stated, nearer]))
+    assert {"SQLITE_OK", "sqlite3_open"} == {
+        one.question.golden_answers[0] for one in alone if one.question.is_answerable
+    }
+    assert {"sqlite3_open"} == {one.question.golden_answers[0] for one in both if one.question.is_answerable}
+
+
+def test_an_answer_is_asked_for_at_most_twice_or_in_a_hundredth_of_the_questions(tmp_path: Path):
+    films = [Document(f"f{n}", name(n), f"{name(n)} was directed by Ada Birk.") for n in range(300)]
+    others = [Document(f"o{n}", name(n), f"{name(n)} was founded by {name(n + 700)} Ros.") for n in range(300, 600)]
+    corpus = index(tmp_path, [*films, *others])
+    for number, most in ((40, 2), (600, 6)):
+        kept = of_kind(written(corpus, number).items, "name")
+        assert sum(item.question.golden_answers == ("Ada Birk",) for item in kept) == most
+
+
+def test_an_answer_is_looked_for_in_whole_words(tmp_path: Path):
+    """Other documents name somebody whose name begins as the answer, so that it is not there."""
+    said = [Document(name(n), name(n), f"{name(n)} was founded by {name(9 * n + 4)} Ros.") for n in range(1, 20)]
+    others = [Document(f"{name(n)}-2", f"about {n}", f"{name(n)} and {name(9 * n + 4)} Rosa.") for n in range(1, 20)]
+    assert of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
+
+
+def test_a_copy_of_the_document_answers_the_question_too(tmp_path: Path):
+    """A manual is there as pages, and as one file: a search may find either. What says something else is no copy."""
+    said = [f"The {name(n)} part returns marlow_{name(n)} at once." for n in range(12)]
+    pages = [Document(f"b{n}", f"part {n}", text) for n, text in enumerate(said)]
+    copies = [Document(f"a{n}", f"copy of {n}", text) for n, text in enumerate(said)]
+    others = [Document(f"a{n}", f"on {n}", f"{text}{f' {name(n)} part at once.' * 3}") for n, text in enumerate(said)]
+    others = [replace(one, text=one.text.replace("returns", "tells of")) for one in others]
+    for folder, more in (("alone", []), ("copies", copies)):
+        (tmp_path / folder).mkdir()
+        assert written(index(tmp_path / folder, [*pages, *more]), 20).counts["not found"] == 0
+    with pytest.raises(DataError):
+        written(index(tmp_path, [*pages, *others]), 20)
+
+
+def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
+    others = [
+        Document(f"b{n}", f"call {n}", f"The {name(n)} part returns marlow_{name(n)}(X) at once.") for n in range(12)
+    ]
+    (tmp_path / "alone").mkdir()
+    assert of_kind(written(index(tmp_path / "alone", said), 20).items, "unanswerable")
+    assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
+
+
+@pytest.mark.parametrize(("number", "in_place"), [(80, 0), (2000, 8)])
+def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, number: int, in_place: int):
+    """Defaults and years are asked for in natural order, which comes first, and inhabitants in place."""
+    settings = [
+        Document(
+            f"a{n}", f"a {n}", f"- part_{n}\n- The default is v{n}.", marks=(Mark(0, heading=f"part_{n}", level=TERM),)
+        )
+        for n in range(60)
+    ]
+    towns = [
+        Document(
+            f"b{n}",
+            name(n),
+            f"{name(n)} was rebuilt in 1{n} by settlers. {name(n)} has about {n},3{n % 90 + 10} inhabitants today.",
+        )
+        for n in range(200, 260)
+    ]
+    items = written(index(tmp_path, [*settings, *towns]), number).items
+    words = ("default", "rebuilt", "inhabitants")
+    forms = [[item for item in items if word in item.question.text] for word in words]
+    shares = [len(of_kind(form, "unanswerable")) / len(form) for form in forms if form]
+    assert all(0.2 < share < 0.35 for share in shares)
+    assert len(forms[2]) >= in_place
+
+
+@pytest.mark.parametrize(("count", "in_place"), [(250, True), (310, False)])
+def test_questions_in_the_order_of_their_statements_are_asked_where_there_are_few_others(
+    tmp_path: Path, count: int, in_place: bool
+):
+    towns = [
+        Document(
+            f"b{n}",
+            name(n),
+            f"{name(n)} was rebuilt in 1{n} by settlers. {name(n)} has about {n},310 inhabitants today.",
+        )
+        for n in range(200, 200 + count)
+    ]
+    asked = [item.question.text for item in written(index(tmp_path, towns), 2000).items]
+    assert any("rebuilt" in text for text in asked)
+    assert any("inhabitants" in text for text in asked) == in_place
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_form_is_never_hidden_whole(tmp_path: Path, seed: int):
+    towns = [
+        Document(f"b{n}", name(n), f"{name(n)} was rebuilt in 1{n} by settlers. It has about {n},310 inhabitants now.")
+        for n in range(200, 203)
+    ]
+    made = written(index(tmp_path, towns), 4, seed)
+    assert len(made.items) == 4
+    assert len(of_kind(made.items, "unanswerable")) == 1
+
+
+def test_what_another_document_is_about_is_not_hidden(tmp_path: Path):
+    """Also if it gives another answer, or none: the question would have more than one, or nearly be answered."""
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{n} at once.") for n in range(12)]
+    others = [
+        Document(f"b{n}", f"call {n}", f"The {name(n)} part may return at once{', as seen' * 9}.") for n in range(12)
+    ]
+    mentions = [Document(f"m{n}{i}", f"m {n} {i}", f"{name(n)} part") for n in range(12) for i in (0, 1)]
+    (tmp_path / "alone").mkdir()
+    assert of_kind(written(index(tmp_path / "alone", [*said, *mentions]), 20).items, "unanswerable")
+    assert not of_kind(written(index(tmp_path, [*said, *mentions, *others]), 20).items, "unanswerable")
+
+
+def test_a_passage_that_no_search_shows_may_name_what_is_hidden(tmp_path: Path):
+    """Others that name the film come first; it is farther down, and about something else: it has less than half of what
+    is asked."""
+    whole = [f"{name(n)} {name(n + 9)}" for n in range(6)]
+    films = [Document(f"film-{n}", one, f"{one} was directed by {name(n + 50)} Birk.") for n, one in enumerate(whole)]
+    mentions = [Document(f"m-{n}-{i}", f"m {n} {i}", f"{name(n)} " * 3) for n in range(6) for i in range(3)]
+
+    def hidden(named: list[str], folder: str) -> int:
+        told = [f"{'old ' * 30}{one}, and {name(n + 50)} Birk too." for n, one in enumerate(named)]
+        lists = [Document(f"l-{n}", f"list {n}", text) for n, text in enumerate(told)]
+        (tmp_path / folder).mkdir()
+        items = written(index(tmp_path / folder, [*films, *mentions, *lists]), 20).items
+        return len(of_kind(items, "unanswerable"))
+
+    assert hidden([name(n) for n in range(6)], "a word")
+    assert not hidden(whole, "both")
+
+
+def test_what_a_shown_passage_answers_is_not_hidden_also_if_it_is_about_something_else(tmp_path: Path):
+    """It has less than half of what is asked, and the answer."""
+    films = [
+        Document(f"f-{n}", f"{name(n)} {name(n + 9)}", f"{name(n)} {name(n + 9)} was directed by {name(n + 50)} Birk.")
+        for n in range(6)
+    ]
+
+    def hidden(folder: str, *said: str) -> int:
+        told = [
+            Document(f"l-{n}-{i}", f"list {n} {i}", f"{'old ' * 30}{name(n)}{text.format(name(n + 50))}")
+            for n in range(6)
+            for i, text in enumerate(said)
+        ]
+        (tmp_path / folder).mkdir()
+        return len(of_kind(written(index(tmp_path / folder, [*films, *told]), 20).items, "unanswerable"))
+
+    assert hidden("others", " and nobody.", " and somebody.")
+    assert not hidden("answers", ", and {} Birk.", " and somebody.")
+
+
+def test_a_question_for_what_a_document_is_about_is_not_hidden(tmp_path: Path):
+    """It does not name its subject, so that nothing tells which document is missing."""
+    said = [
+        Document(
+            f"a{n}",
+            f"{name(n)} Boss",
+            f"{name(n)} Boss is the director of the {name(n + 50)} Press. She was born in 19{n + 10}.",
+        )
+        for n in range(12)
+    ]
+    made = written(index(tmp_path, said), 40)
+    assert made.counts["kept/subject"]
+    refused = of_kind(made.items, "unanswerable")
+    assert refused
+    assert all("Boss" in item.question.text for item in refused)
