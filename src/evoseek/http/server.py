@@ -175,13 +175,13 @@ class Server:
             timeout=httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S), pool=None),
             limits=httpx2.Limits(),  # none: the places bound the calls
             trust_env=False,
-            verify=_certificates(),
+            verify=certificates(),
         )
         return _Session(client, asyncio.Semaphore(self._concurrency))
 
 
 @cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """The authorities that are trusted, read once: that takes longer than most calls."""
     return httpx2.create_ssl_context(trust_env=False)
 
