@@ -1,7 +1,9 @@
 """Every error a user can see, as one tree under `EvoseekError`.
 
 A message has what was received, what was expected and what to do, in one paragraph. The command line prints it without
-a traceback and exits with status 2. `disk_text` makes the text for an error of the operating system.
+a traceback and exits with status 2. A code, "index.missing" for example, names the mistake for programs and tests: it
+stays when the text changes. `tests/errors.txt` lists the codes and their texts. `disk_text` makes the text for an error
+of the operating system.
 """
 
 import errno
@@ -25,87 +27,135 @@ _REMEDIES: Mapping[int, str] = {
 
 
 class EvoseekError(Exception):
-    """Root of every error that evoseek raises on purpose."""
+    """Root of every error that evoseek raises on purpose.
+
+    `code` is that of the mistake, or of the class where no program has to tell its mistakes apart.
+    """
+
+    code = "error"
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        super().__init__(message)
+        if code:
+            self.code = code
 
 
 class ConfigError(EvoseekError):
     """A setting is unknown, of the wrong type or contradicts another."""
 
+    code = "settings"
+
 
 class DataError(EvoseekError):
     """A question, document or data file cannot be used."""
+
+    code = "data"
 
 
 class EmptyCorpusError(DataError):
     """No readable document was found in a corpus."""
 
+    code = "corpus.empty"
+
 
 class SearchIndexError(EvoseekError):
     """An index is missing, damaged or was made by an incompatible version."""
+
+    code = "index"
 
 
 class PolicyError(EvoseekError):
     """A model or tokenizer cannot be loaded, or does not fit the chosen format."""
 
+    code = "model"
+
 
 class ToolError(EvoseekError):
     """A tool, engine or judge failed. The rollout ends Invalid; it is never scored."""
+
+    code = "tool"
 
 
 class ReplyError(ToolError):
     """A model's reply is cut, empty or not in the requested form. A retry may help."""
 
+    code = "reply"
+
 
 class CutReplyError(ReplyError):
     """A model's reply was cut at its limit of tokens, after `text`."""
 
-    def __init__(self, message: str, text: str = "") -> None:
-        super().__init__(message)
+    code = "reply.cut"
+
+    def __init__(self, message: str, text: str = "", *, code: str = "") -> None:
+        super().__init__(message, code=code)
         self.text = text
 
 
 class EmptyReplyError(ReplyError):
     """A model's reply holds no text."""
 
+    code = "reply.empty"
+
 
 class PageError(EvoseekError):
     """A page is gone, forbidden, or of a wrong type, so that no client can read it. The model reads the message."""
+
+    code = "page"
 
 
 class SamplerError(EvoseekError):
     """The sampler failed, or was given a request that it cannot serve."""
 
+    code = "sampler"
+
 
 class RunError(EvoseekError):
     """A run directory cannot be used as asked."""
+
+    code = "run"
 
 
 class RunLockedError(RunError):
     """Another running process holds the lock of the run directory."""
 
+    code = "run.locked"
+
 
 class CheckpointError(EvoseekError):
     """A checkpoint is incomplete, damaged, or could not be written."""
+
+    code = "checkpoint"
 
 
 class OtherVersionError(CheckpointError):
     """A checkpoint is whole, but of a format that this version does not read."""
 
+    code = "checkpoint.other_version"
+
 
 class AddedFileError(CheckpointError):
     """A checkpoint is whole, but holds a file that was not saved with it and might be loaded in place of one."""
+
+    code = "checkpoint.added_file"
 
 
 class UnreadableFileError(CheckpointError):
     """A file of a checkpoint is there, but the disk or its owner do not let it be read."""
 
+    code = "checkpoint.unreadable"
+
 
 class TrainingError(EvoseekError):
     """Training cannot continue (for example after three non-finite steps in a row)."""
 
+    code = "training"
+
 
 class EndedElsewhereError(TrainingError):
     """Another process of the same run failed (see its own message), or ended without reporting why."""
+
+    code = "training.ended_elsewhere"
 
 
 def is_of_disk(error: BaseException) -> bool:

@@ -94,13 +94,16 @@ class EndpointChat:
         except ToolError as error:
             what = f"There is no reply of the model {self.name!r} at {self._url}: {error}"
             cut = (error.text,) if isinstance(error, CutReplyError) else ()
-            raise type(error)(what, *cut) from error
+            raise type(error)(what, *cut, code=error.code) from error
 
     def _payload(
         self, messages: Sequence[Message], key: str, form: Mapping[str, object] | None, stop: Sequence[str]
     ) -> dict[str, object]:
         if any(message.tool_calls for message in messages):
-            raise PolicyError("A prompt for an endpoint holds a message with tool calls, which are not sent. Use text.")
+            raise PolicyError(
+                "A prompt for an endpoint holds a message with tool calls, which are not sent. Use text.",
+                code="endpoint.tool_calls",
+            )
         payload: dict[str, object] = {
             "model": self.name,
             "messages": [{"role": message.role, "content": _sent(message.content)} for message in messages],
@@ -126,7 +129,8 @@ class EndpointChat:
             if not refused:
                 raise ToolError(
                     f"{self._server.refusal(reply)}. It is not called again: correct base_url, the model's name, the "
-                    "key or the prompt."
+                    "key or the prompt.",
+                    code="endpoint.refused",
                 )
             omit |= refused
         if new := omit - self._omit:
@@ -183,9 +187,14 @@ def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedTex
     message, reason = _first_choice(found)
     text = _text(message.get("content"))
     if isinstance(refusal := message.get("refusal"), str) and refusal:
-        raise ToolError(f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.")
+        raise ToolError(
+            f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.", code="endpoint.refusal"
+        )
     if _FILTERED.search(reason):
-        raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
+        raise ToolError(
+            "the server's content filter held it back. Change the prompt, or the endpoint.",
+            code="endpoint.content_filter",
+        )
     if not _ENDED.match(reason) and _CUT.search(reason):
         what = "it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt."
         raise CutReplyError(what, well_formed(text or ""))
@@ -198,7 +207,8 @@ def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedTex
     raise ToolError(
         "expected a first choice with the finish_reason 'stop' and a message with text as content, but got "
         f"{redacted(body, secret)}. Check that base_url is that of a chat endpoint, and model the name of a "
-        "model that replies with text."
+        "model that replies with text.",
+        code="endpoint.reply",
     )
 
 

@@ -89,7 +89,8 @@ class Server:
         except TransientError as error:
             raise ToolError(
                 f"each of {self._retry.attempts} attempts failed; the last time {error}. Check the server and the "
-                "network, or raise timeout_s or attempts."
+                "network, or raise timeout_s or attempts.",
+                code="server.failed",
             ) from error
         except ToolError:
             raise
@@ -128,7 +129,9 @@ class Server:
             async with asyncio.timeout(self._timeout_s) as timer, client.stream(method, url, **request) as response:
                 yield response, timer
         except BodyError as error:
-            raise ToolError(f"its reply {error}. Check that {self._setting} is the right address.") from error
+            raise ToolError(
+                f"its reply {error}. Check that {self._setting} is the right address.", code="server.reply"
+            ) from error
         except CutBodyError as error:
             raise TransientError(f"its reply was cut: {error}") from error
         except httpx2.ConnectTimeout as error:
@@ -147,7 +150,10 @@ class Server:
             raise (RateLimitError if reply.status == 429 else TransientError)(self.refusal(reply), wait_s)
         if response.has_redirect_location:
             target = self.shown(_without_secrets(response.headers["location"]))
-            raise ToolError(f"it redirected (status {reply.status}) to {target}. Set {self._setting} to that address.")
+            raise ToolError(
+                f"it redirected (status {reply.status}) to {target}. Set {self._setting} to that address.",
+                code="server.redirect",
+            )
         return reply
 
     def refusal(self, reply: Reply) -> str:
@@ -211,7 +217,8 @@ def check_url(url: str, *, setting: str, example: str) -> None:
         raise ConfigError(
             f"Got {_without_secrets(url)!r} as the {setting} of a server. Expected http:// or https://, a host, maybe "
             f"a port from 1 to 65535, and a path, as in {example}; but no user, password, query or fragment (which are "
-            "not shown here): a key goes into the environment variable that api_key_env names."
+            "not shown here): a key goes into the environment variable that api_key_env names.",
+            code="server.url",
         )
 
 
@@ -222,7 +229,8 @@ def key_of(variable: str, *, setting: str) -> str:
     if variable and not key:
         raise ConfigError(
             f"{setting} is {variable}, but there is no environment variable of that name, or it is empty. Set it "
-            f"(export {variable}=...), or leave {setting} empty."
+            f"(export {variable}=...), or leave {setting} empty.",
+            code="server.no_variable",
         )
     return key
 
@@ -242,7 +250,8 @@ def _check(api_key: str) -> None:
     if not _KEY.fullmatch(api_key):
         raise ConfigError(
             "The API key of a server has a space, a line break or a character that is not ASCII, which no HTTP header "
-            "can hold. Set the environment variable to the key and nothing else."
+            "can hold. Set the environment variable to the key and nothing else.",
+            code="server.key",
         )
 
 

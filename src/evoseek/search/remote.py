@@ -102,7 +102,7 @@ class RemoteEngine:
         try:
             found = await all_of(self._part(part, k) for part in parts)
         except ToolError as error:
-            raise ToolError(f"The retrieval server {self._url} gave nothing: {error}") from error
+            raise ToolError(f"The retrieval server {self._url} gave nothing: {error}", code=error.code) from error
         return [passages for part in found for passages in part]
 
     async def _part(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
@@ -113,7 +113,10 @@ class RemoteEngine:
                 client, "POST", self._url, content=body, headers={"Content-Type": "application/json"}
             )
             if not reply.is_success:
-                raise ToolError(f"{self._server.refusal(reply)}. It is not retried: correct search.url or the key.")
+                raise ToolError(
+                    f"{self._server.refusal(reply)}. It is not retried: correct search.url or the key.",
+                    code="retriever.refused",
+                )
             return read_result(json_of(reply.body, secret=self._api_key), queries=len(queries), k=k)
 
         return await self._server.call(attempt)
@@ -146,13 +149,19 @@ def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
     an empty list for a query means that nothing was found."""
     result = cast("dict[str, object]", body).get("result") if isinstance(body, dict) else None
     if not isinstance(result, list) or len(cast("list[object]", result)) != queries:
-        raise ToolError(f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.")
+        raise ToolError(
+            f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.",
+            code="retriever.lists",
+        )
     return [_passages(items)[:k] for items in cast("list[object]", result)]
 
 
 def _passages(items: object) -> list[Passage]:
     if not isinstance(items, list):
-        raise ToolError(f"its reply has {_shown(items)} as the result of a query. Expected a list of documents.")
+        raise ToolError(
+            f"its reply has {_shown(items)} as the result of a query. Expected a list of documents.",
+            code="retriever.documents",
+        )
     return [_passage(item) for item in cast("list[object]", items)]
 
 
@@ -168,7 +177,9 @@ def _passage(item: object) -> Passage:
     fields = cast("dict[str, Any]", document)
     contents = fields.get("contents")
     if not isinstance(contents, str):
-        raise ToolError(f"there is the document {_shown(item)}. Expected one with a text `contents`.")
+        raise ToolError(
+            f"there is the document {_shown(item)}. Expected one with a text `contents`.", code="retriever.contents"
+        )
     title, text = Passage.parse_contents(well_formed(contents))
     own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
     passage_id = well_formed(str(own if (given := fields.get("id")) is None else given))

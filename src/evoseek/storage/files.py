@@ -85,7 +85,7 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
                     path.unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise RunError(disk_text(error, f"{path} could not be written")) from error
+        raise RunError(disk_text(error, f"{path} could not be written"), code="disk.failed") from error
 
 
 def read_regular(path: Path, encoding: str = "utf-8") -> str:
@@ -103,7 +103,8 @@ def expanded(path: str | Path) -> Path:
     except RuntimeError as error:
         raise ConfigError(
             f"The path {path} begins with a home folder that is not known on this machine. Expected ~, or ~ and the "
-            "name of a user of this machine; correct it, or give the path without ~."
+            "name of a user of this machine; correct it, or give the path without ~.",
+            code="file.unknown_home",
         ) from error
 
 
@@ -129,26 +130,34 @@ def _nearest(path: Path) -> Path | None:
 def check_new_file(path: Path) -> None:
     """Before the work, make the folder of a file. Raises ConfigError if the file is there, or could not be written."""
     if path.exists():
-        raise ConfigError(f"{path} is there already, and is left as it is. Give the name of a new file.")
+        raise ConfigError(
+            f"{path} is there already, and is left as it is. Give the name of a new file.", code="file.exists"
+        )
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The folder of {path} cannot be made ({error.strerror or error}). Give a path in another folder."
+            f"The folder of {path} cannot be made ({error.strerror or error}). Give a path in another folder.",
+            code="file.no_folder",
         ) from error
     if not os.access(path.parent, os.W_OK):
-        raise ConfigError(f"No write permission for {path.parent}. Give a path in another folder.")
+        raise ConfigError(
+            f"No write permission for {path.parent}. Give a path in another folder.", code="file.no_permission"
+        )
 
 
 def check_new(directory: Path) -> None:
     """Raise ConfigError for a folder that writing a policy would replace, or that cannot be made."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(
-            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
+            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder.",
+            code="file.folder_exists",
         )
     blocking = next((parent for parent in directory.parents if parent.exists()), None)
     if blocking is not None and not blocking.is_dir():
-        raise ConfigError(f"{directory} cannot be made: {blocking} is a file. Give a new folder.")
+        raise ConfigError(
+            f"{directory} cannot be made: {blocking} is a file. Give a new folder.", code="file.folder_blocked"
+        )
 
 
 @contextmanager

@@ -44,18 +44,22 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
     """
     made: list[T] = []
     problems: list[str] = []
+    code = ""  # of the first problem
     for number, line in _records(path, _text(path, noun, keys), keys):
         try:
             if line.strip():
                 made.append(make(_object(line), number))
         except (DataError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
+            code = code or (error.code if isinstance(error, DataError) else "rows.not_json")
         except RecursionError:
             problems.append(f"{path}:{number}: The JSON is nested too deeply. A {noun} is one flat object.")
     if problems:
-        raise DataError(_summary(problems, path))
+        raise DataError(_summary(problems, path), code=code)
     if not made:
-        raise DataError(f"The {noun} file {path} holds no {noun}. It must hold one JSON object a line.")
+        raise DataError(
+            f"The {noun} file {path} holds no {noun}. It must hold one JSON object a line.", code="rows.empty"
+        )
     return made
 
 
@@ -93,7 +97,8 @@ def _text(path: Path, noun: str, keys: str) -> str:
     except DataError as error:
         raise DataError(
             f"The {noun} file {path} cannot be read ({error}).{nearest(path)} It must be a UTF-8 file of JSON lines "
-            f"with the keys {keys}."
+            f"with the keys {keys}.",
+            code="rows.missing",
         ) from error
     place, problem, name = data.find(b"\0"), "holds NUL bytes: the file is UTF-16, binary or damaged", "UTF-16"
     if place < 0:
@@ -105,7 +110,8 @@ def _text(path: Path, noun: str, keys: str) -> str:
     number = data.count(b"\n", 0, place) + 1
     raise DataError(
         f"{path}:{number}: The line {problem}. Save the file as UTF-8; if it is {name}, by "
-        f"`iconv -f {name} -t UTF-8 FILE`."
+        f"`iconv -f {name} -t UTF-8 FILE`.",
+        code="rows.not_utf8",
     )
 
 
@@ -119,7 +125,8 @@ def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
     if path.suffix.lower() in (".csv", ".tsv") and first:
         raise DataError(
             f"The first row of {path} is {', '.join(map(repr, first[:MAX_LISTED]))}. Expected the headings of its "
-            f"columns, with the keys {keys} among them: rename the columns, or add such a row."
+            f"columns, with the keys {keys} among them: rename the columns, or add such a row.",
+            code="rows.headings",
         )
     return iter(enumerate(text.split("\n"), start=1))
 
@@ -135,7 +142,8 @@ def _items(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path} begins as a JSON array, but: {error}. Correct it, or convert it to JSON lines, each an object "
-                f"with the keys {keys}, as `jq -c '.[]' FILE` does."
+                f"with the keys {keys}, as `jq -c '.[]' FILE` does.",
+                code="rows.not_an_array",
             ) from error
         yield number, text[place:end]
         place = following.end()
@@ -150,7 +158,8 @@ def _table(path: Path, text: str) -> Iterator[tuple[int, str]]:
         for row in table:
             if len(row) > len(names):
                 raise DataError(
-                    "The row has more cells than there are column headings. Put texts with separators in quotes."
+                    "The row has more cells than there are column headings. Put texts with separators in quotes.",
+                    code="rows.too_many_cells",
                 )
             if any(row):
                 cells = {key: _value(key, cell) for key, cell in zip(names, row, strict=False) if cell}
@@ -174,14 +183,15 @@ def _object(text: str) -> Mapping[str, object]:
     """The object of a text. Raises DataError for what is none, or what no file could hold."""
     row: object = json.loads(text, object_pairs_hook=_without_repeats)
     if not isinstance(row, Mapping):
-        raise DataError(f"Expected a JSON object, got {type(row).__name__}.")
+        raise DataError(f"Expected a JSON object, got {type(row).__name__}.", code="rows.not_an_object")
     if _SURROGATE.search(text):  # only an escape can spell one: the line is UTF-8
         try:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise DataError(
                 f"The line holds half a surrogate pair ({error.object[error.start]!r}), which is no character. Write "
-                "the character that was meant in its place."
+                "the character that was meant in its place.",
+                code="rows.half_a_character",
             ) from error
     return cast("Mapping[str, object]", row)
 
@@ -191,5 +201,8 @@ def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"The key {repeated!r} comes twice, so one of its values would be lost. Leave one of them out.")
+        raise DataError(
+            f"The key {repeated!r} comes twice, so one of its values would be lost. Leave one of them out.",
+            code="rows.key_twice",
+        )
     return row

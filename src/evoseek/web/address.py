@@ -77,7 +77,8 @@ class AddressRules:
             if not (_NAME.fullmatch(entry) or as_address(entry)):
                 raise ConfigError(
                     f"Got {entry!r} in a list of hosts. Expected a host alone, in small letters, as in example.org; "
-                    "names below it are meant too."
+                    "names below it are meant too.",
+                    code="web.host_list",
                 )
         for entry in self.allow_private:
             host, _, port = entry.rpartition(":")
@@ -86,7 +87,8 @@ class AddressRules:
             if host != usual or not (address or _NAME.fullmatch(host)) or not _is_port(port):
                 raise ConfigError(
                     f"Got {entry!r} in allow_private. Expected host:port, as in 127.0.0.1:8000 or [::1]:8000 (in the "
-                    "shortest spelling), with a port from 1 to 65535."
+                    "shortest spelling), with a port from 1 to 65535.",
+                    code="web.allow_private",
                 )
 
     def is_denied(self, address: str) -> bool:
@@ -109,7 +111,10 @@ def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> 
     """
     try:
         if len(url) > MAX_URL:
-            raise PageError(f"The address {url[:80]!r}... has more than {MAX_URL} characters. Use a shorter one.")
+            raise PageError(
+                f"The address {url[:80]!r}... has more than {MAX_URL} characters. Use a shorter one.",
+                code="web.long_address",
+            )
         parsed = (base.join(url.strip()) if base is not None else httpx2.URL(url.strip())).copy_with(fragment=None)
         host, port = parsed.raw_host.decode().removesuffix("."), port_of(parsed)
         has_user = bool(parsed.userinfo)
@@ -196,7 +201,7 @@ def _reached(host: str) -> IPv4Address | IPv6Address | None:
 
 def _refused(url: str, why: str) -> PageError:
     shown = url if len(url) <= 200 else f"{url[:200]}..."
-    return PageError(f"The address {shown!r} is not opened: {why}. Choose another page.")
+    return PageError(f"The address {shown!r} is not opened: {why}. Choose another page.", code="web.address")
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -236,10 +241,15 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
             addresses = [host] if as_address(host) else await self._resolver(host, port)
         except socket.gaierror as error:
             if error.errno in _NO_SUCH_HOST:
-                raise PageError(f"There is no host {host}. Choose another page.") from error
+                raise PageError(f"There is no host {host}. Choose another page.", code="web.no_host") from error
             raise httpcore2.ConnectError(f"the name {host} could not be looked up: {error.strerror}") from error
         if not self._rules.is_excepted(host, port) and not all(map(is_public, addresses)):
-            raise PageError(f"The host {host} is not a public one, and is not opened. Choose another page.")
+            raise PageError(
+                f"The host {host} is not a public one, and is not opened. Choose another page.", code="web.not_public"
+            )
         if any(map(self._rules.is_denied, addresses)):
-            raise PageError(f"The host {host} is at an address that may not be opened. Choose another page.")
+            raise PageError(
+                f"The host {host} is at an address that may not be opened. Choose another page.",
+                code="web.forbidden_address",
+            )
         return addresses

@@ -118,7 +118,9 @@ class WebEngine:
     def __init__(self, name: str, api: JsonApi, *, api_key: str = "", limits: CallLimits | None = None) -> None:
         if (api.key_header or api.key_option) and not api_key:
             where = f" Set the environment variable {api.key_env} to it." if api.key_env else ""
-            raise ConfigError(f"The search provider {name} needs an API key, and there is none.{where}")
+            raise ConfigError(
+                f"The search provider {name} needs an API key, and there is none.{where}", code="web.no_key"
+            )
         check_url(api.url, setting="url", example="http://localhost:8888/search")
         self._name, self._api, self._api_key, self._limits = name, api, api_key, limits or CallLimits()
         self._headers = {api.key_header: f"{api.key_prefix}{api_key}"} if api.key_header else {}
@@ -151,14 +153,14 @@ class WebEngine:
             return (await self._server.call(lambda client: self._attempt(client, sent)))[:k]
         except ToolError as error:
             where = f"the search provider {self._name} at {self._api.url}"
-            raise ToolError(f"There is no answer of {where}: {error}") from error
+            raise ToolError(f"There is no answer of {where}: {error}", code=error.code) from error
 
     async def _attempt(self, client: httpx2.AsyncClient, sent: Mapping[str, Any]) -> list[Passage]:
         """The results of one request, made when the limits allow it."""
         await self._turn()
         await self.breaker.ready()  # since the breaker may have opened meanwhile
         if self.calls == self._limits.budget:
-            raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
+            raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.", code="web.budget")
         with self.breaker.call():
             self.calls += 1
             reply = await self._server.send(client, self._api.method, self._api.url, headers=self._headers, **sent)
@@ -188,7 +190,8 @@ class WebEngine:
         if not isinstance(found, list):
             raise ToolError(
                 f"expected a list of results as {api.results!r} in its answer, but got {self._server.shown(answer)}. "
-                "Check the url, and the account at the provider."
+                "Check the url, and the account at the provider.",
+                code="web.no_results",
             )
         return [passage for result in found if (passage := self._passage(result)) is not None]
 

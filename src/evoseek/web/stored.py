@@ -79,7 +79,10 @@ class StoredWeb:
 
 def _connected(part: T | None) -> T:
     if part is None:
-        raise ToolError("There is neither a stored answer nor a web to call. Correct the settings of [web].")
+        raise ToolError(
+            "There is neither a stored answer nor a web to call. Correct the settings of [web].",
+            code="web.nothing_stored",
+        )
     return part
 
 
@@ -195,7 +198,8 @@ class Recording:
             raise ConfigError(
                 f"The record {self._store.path} was begun with {other} = {before.get(other)!r}, now it is "
                 f"{now[other]!r}: calls would get answers recorded under other settings. Give web.record another file, "
-                "or leave it empty to record nothing."
+                "or leave it empty to record nothing.",
+                code="web.record_other_settings",
             )
 
     def _answered(self, key: str) -> tuple[str | None, str] | None:
@@ -210,7 +214,9 @@ class Replay:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise ConfigError(f"There is no record of a run at {path}. Record one first, or correct the path.")
+            raise ConfigError(
+                f"There is no record of a run at {path}. Record one first, or correct the path.", code="web.no_record"
+            )
         self._path, self._store = path, _record_store(path)
         self._calls, self.close = Counter[str](), self._store.close
         try:
@@ -227,7 +233,8 @@ class Replay:
         if not rows:
             raise ToolError(
                 f"The record {self._path} has no answer to {key}. Replay the run that was recorded, with the same "
-                "settings, or record this one."
+                "settings, or record this one.",
+                code="web.not_recorded",
             )
         number, self._calls[key] = self._calls[key], self._calls[key] + 1
         _, error, text = next((row for row in rows if row[0] == number), rows[0])
@@ -250,7 +257,8 @@ def _unsealed(store: Store, key: str, number: int, error: str | None, sealed: ob
     if text is None:
         raise RunError(
             f"The record {store.path} is damaged: its answer to {key} is not what was written. Restore the file "
-            "from a copy, or record the run again into a new one."
+            "from a copy, or record the run again into a new one.",
+            code="web.record_damaged",
         )
     return text
 
@@ -308,7 +316,8 @@ class Store:
             if found != kind and self.rows("SELECT 1 FROM sqlite_master"):
                 raise ConfigError(
                     f"{self.path} is an SQLite file of something else, or of another version of evoseek. Give the name "
-                    "of a new file."
+                    "of a new file.",
+                    code="web.foreign_file",
                 )
             if (problem := self.rows("PRAGMA integrity_check(1)")) != [("ok",)]:  # a broken tree could loop for ever
                 raise sqlite3.DatabaseError(f"it is damaged: {problem[0][0]}")
@@ -354,7 +363,8 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             raise RunError(
                 f"{self.path} cannot be used as an SQLite file: {error}. Check the disk and the permissions; if it is "
-                "damaged or something else, give the name of a new file."
+                "damaged or something else, give the name of a new file.",
+                code="web.broken_file",
             ) from error
 
 
