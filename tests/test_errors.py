@@ -114,7 +114,7 @@ def coded() -> Iterator[tuple[str, str, str, str]]:
 
 
 def snapshot() -> str:
-    lines = ["The errors that have a code, and their texts. Made by: python tests/test_errors.py", ""]
+    lines = ["The errors that have a code, and their texts. Made by: python -m tests.test_errors", ""]
     for code, name, module, text in sorted(coded()):
         lines.append(f"{code} ({name}, {module})")
         lines += textwrap.wrap(" ".join(text.split()), 116, initial_indent="    ", subsequent_indent="    ")
@@ -122,7 +122,7 @@ def snapshot() -> str:
 
 
 def test_the_texts_of_errors_are_those_that_a_person_has_read():
-    assert TEXTS.read_text() == snapshot(), "read what changed, then run: python tests/test_errors.py"
+    assert TEXTS.read_text() == snapshot(), "read what changed, then run: python -m tests.test_errors"
 
 
 def test_every_code_is_checked_by_a_test():

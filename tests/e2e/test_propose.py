@@ -112,7 +112,7 @@ def test_what_a_user_gets_wrong_is_said_and_nothing_is_made(world, tmp_path, cli
     assert (tmp_path / "mine.jsonl").read_text() == "{}\n"
 
 
-@pytest.mark.parametrize("form", ["tools", "tags"])
+@pytest.mark.parametrize("form", ["tools", pytest.param("tags", marks=pytest.mark.merge)])
 def test_a_model_that_proposes_nothing_of_use_is_told_so_with_the_reasons(form, documents, random_model, tmp_path, cli):
     model, out = random_model(form, tmp_path / "model"), tmp_path / "q.jsonl"
     words = ("propose", documents, out, "--model", model, "--max-proposals", 8, *sets(SHORT))
@@ -124,7 +124,7 @@ def test_a_model_that_proposes_nothing_of_use_is_told_so_with_the_reasons(form, 
     assert json.loads((tmp_path / "q.jsonl.state.json").read_text())["reached"]["batches"] == 2
 
 
-@pytest.mark.parametrize("form", ["tools", "tags"])
+@pytest.mark.parametrize("form", ["tools", pytest.param("tags", marks=pytest.mark.merge)])
 def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
     form, documents, random_model, tmp_path, monkeypatch
 ):

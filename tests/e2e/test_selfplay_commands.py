@@ -111,6 +111,7 @@ def test_ssp_by_its_command_and_the_questions_of_its_run(world, tmp_path, cli):
     assert all(question.metadata["searches"] for question in load_questions(tmp_path / "q.jsonl"))
 
 
+@pytest.mark.merge
 def test_two_adapters_over_one_base_propose_and_are_exported(world, tmp_path, cli):
     pytest.importorskip("peft")
     run = tmp_path / "run"
