@@ -52,7 +52,7 @@ class Kind:
     make: Callable[[Path], None]
     pattern: str
     read: Callable[[Path], object]
-    times: int = sized(check=50, test=100, night=150)
+    times: int = sized(check=50, test=150, night=500)
     may_be: tuple[object, ...] = ()
 
 
