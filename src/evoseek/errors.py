@@ -29,10 +29,10 @@ _REMEDIES: Mapping[int, str] = {
 class EvoseekError(Exception):
     """Root of every error that evoseek raises on purpose.
 
-    `code` is that of the mistake, or of the class where no program has to tell its mistakes apart.
+    `code` is "" where no program has to tell the mistake from others of its class.
     """
 
-    code = "error"
+    code = ""
 
     def __init__(self, message: str = "", *, code: str = "") -> None:
         super().__init__(message)
@@ -43,13 +43,9 @@ class EvoseekError(Exception):
 class ConfigError(EvoseekError):
     """A setting is unknown, of the wrong type or contradicts another."""
 
-    code = "settings"
-
 
 class DataError(EvoseekError):
     """A question, document or data file cannot be used."""
-
-    code = "data"
 
 
 class EmptyCorpusError(DataError):
@@ -61,25 +57,17 @@ class EmptyCorpusError(DataError):
 class SearchIndexError(EvoseekError):
     """An index is missing, damaged or was made by an incompatible version."""
 
-    code = "index"
-
 
 class PolicyError(EvoseekError):
     """A model or tokenizer cannot be loaded, or does not fit the chosen format."""
-
-    code = "model"
 
 
 class ToolError(EvoseekError):
     """A tool, engine or judge failed. The rollout ends Invalid; it is never scored."""
 
-    code = "tool"
-
 
 class ReplyError(ToolError):
     """A model's reply is cut, empty or not in the requested form. A retry may help."""
-
-    code = "reply"
 
 
 class CutReplyError(ReplyError):
@@ -101,19 +89,13 @@ class EmptyReplyError(ReplyError):
 class PageError(EvoseekError):
     """A page is gone, forbidden, or of a wrong type, so that no client can read it. The model reads the message."""
 
-    code = "page"
-
 
 class SamplerError(EvoseekError):
     """The sampler failed, or was given a request that it cannot serve."""
 
-    code = "sampler"
-
 
 class RunError(EvoseekError):
     """A run directory cannot be used as asked."""
-
-    code = "run"
 
 
 class RunLockedError(RunError):
@@ -124,8 +106,6 @@ class RunLockedError(RunError):
 
 class CheckpointError(EvoseekError):
     """A checkpoint is incomplete, damaged, or could not be written."""
-
-    code = "checkpoint"
 
 
 class OtherVersionError(CheckpointError):
@@ -149,13 +129,9 @@ class UnreadableFileError(CheckpointError):
 class TrainingError(EvoseekError):
     """Training cannot continue (for example after three non-finite steps in a row)."""
 
-    code = "training"
-
 
 class EndedElsewhereError(TrainingError):
     """Another process of the same run failed (see its own message), or ended without reporting why."""
-
-    code = "training.ended_elsewhere"
 
 
 def is_of_disk(error: BaseException) -> bool:

@@ -5,12 +5,11 @@ from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
 
-import pytest
+from tests.raising import raises
 
 from evoseek.chat import chats
 from evoseek.chat.chats import make_chat
 from evoseek.chat.settings import EndpointSettings
-from evoseek.errors import ConfigError
 from evoseek.models.settings import PolicySettings
 from evoseek.types import Message
 
@@ -48,8 +47,8 @@ def test_an_endpoint_is_sent_what_the_settings_say(monkeypatch):
 
 def test_no_model_and_no_key_are_refused(monkeypatch):
     monkeypatch.delenv("A_KEY", raising=False)
-    with pytest.raises(ConfigError, match=r"set judge\.model"):
+    with raises("model.not_given", match=r"set judge\.model"):
         make_chat(EndpointSettings(), section="judge", seed=0, policy=PolicySettings())
     settings = EndpointSettings(model="m", base_url="http://x/v1", api_key_env="A_KEY")
-    with pytest.raises(ConfigError, match=r"judge\.api_key_env is A_KEY, but"):
+    with raises("server.no_variable", match=r"judge\.api_key_env is A_KEY, but"):
         make_chat(settings, section="judge", seed=0, policy=PolicySettings())

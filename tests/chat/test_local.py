@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 from tests.doubles.scripted import Asked, ScriptedChat, ScriptedSampler
+from tests.raising import raises
 
 from evoseek.chat.local import SamplerChat
-from evoseek.errors import PolicyError, ReplyError, SamplerError, ToolError
+from evoseek.errors import SamplerError, ToolError
 from evoseek.models.load import load_policy
 from evoseek.renderers.encoding import outside, trusted
 from evoseek.renderers.tags import TagRenderer
@@ -96,7 +97,7 @@ def test_outside_text_opens_no_thought(made, name):
 
 def test_the_beginning_of_a_reply_is_none(made):
     sampler = ScriptedSampler(lambda request: "the mayor of Kalo is Meri", made("qwen"))
-    with pytest.raises(ReplyError, match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2; "):
+    with raises("reply.cut", match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2; "):
         ask(chat_of(sampler, made("qwen"), max_tokens=2))
     assert sampler.released == ["q1/0/judge"]
 
@@ -116,17 +117,18 @@ def refuse(request):
 
 
 @pytest.mark.parametrize(
-    ("script", "named"), [(refuse, "memory ran out"), (lambda request: "<|im_end|>", "it is empty")]
+    ("script", "code", "named"),
+    [(refuse, "", "memory ran out"), (lambda request: "<|im_end|>", "reply.empty", "it is empty")],
 )
-def test_a_failed_or_empty_completion_is_a_tool_error(made, script, named):
+def test_a_failed_or_empty_completion_is_a_tool_error(made, script, code, named):
     sampler = ScriptedSampler(script, made("qwen"))
-    with pytest.raises(ToolError, match=f"no reply of the model 'a model' for 'q1/0/judge': {named}"):
+    with raises(code, match=f"no reply of the model 'a model' for 'q1/0/judge': {named}"):
         ask(chat_of(sampler, made("qwen")))
     assert sampler.released == ["q1/0/judge"]
 
 
 def test_messages_that_no_template_shows_are_refused(made):
-    with pytest.raises(PolicyError, match="leaves out part"):
+    with raises("chat_template.leaves_out"):
         ask(
             chat_of(ScriptedSampler(refuse, made("qwen")), made("qwen")),
             [Message("tool", "x"), MESSAGES[1]] * 2 + [Message("system", "late")],

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import DataError
 from evoseek.questions.questions import JudgedAnswer, load_judged_answers
@@ -52,7 +53,7 @@ def test_a_bad_line_is_named(tmp_path: Path, bad: object, phrase: str) -> None:
 
 
 def test_files_without_cases(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="holds no judged answer"):
+    with raises("rows.empty", match="holds no judged answer"):
         load_judged_answers(write(tmp_path / "cases.jsonl", ""))
-    with pytest.raises(DataError, match=r"cannot be read.*`correct`"):
+    with raises("rows.missing", match=r"cannot be read.*`correct`"):
         load_judged_answers(tmp_path / "missing.jsonl")

@@ -187,14 +187,9 @@ def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedTex
     message, reason = _first_choice(found)
     text = _text(message.get("content"))
     if isinstance(refusal := message.get("refusal"), str) and refusal:
-        raise ToolError(
-            f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.", code="endpoint.refusal"
-        )
+        raise ToolError(f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.")
     if _FILTERED.search(reason):
-        raise ToolError(
-            "the server's content filter held it back. Change the prompt, or the endpoint.",
-            code="endpoint.content_filter",
-        )
+        raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
     if not _ENDED.match(reason) and _CUT.search(reason):
         what = "it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt."
         raise CutReplyError(what, well_formed(text or ""))
@@ -207,8 +202,7 @@ def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedTex
     raise ToolError(
         "expected a first choice with the finish_reason 'stop' and a message with text as content, but got "
         f"{redacted(body, secret)}. Check that base_url is that of a chat endpoint, and model the name of a "
-        "model that replies with text.",
-        code="endpoint.reply",
+        "model that replies with text."
     )
 
 

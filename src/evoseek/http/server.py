@@ -129,9 +129,7 @@ class Server:
             async with asyncio.timeout(self._timeout_s) as timer, client.stream(method, url, **request) as response:
                 yield response, timer
         except BodyError as error:
-            raise ToolError(
-                f"its reply {error}. Check that {self._setting} is the right address.", code="server.reply"
-            ) from error
+            raise ToolError(f"its reply {error}. Check that {self._setting} is the right address.") from error
         except CutBodyError as error:
             raise TransientError(f"its reply was cut: {error}") from error
         except httpx2.ConnectTimeout as error:
@@ -150,10 +148,7 @@ class Server:
             raise (RateLimitError if reply.status == 429 else TransientError)(self.refusal(reply), wait_s)
         if response.has_redirect_location:
             target = self.shown(_without_secrets(response.headers["location"]))
-            raise ToolError(
-                f"it redirected (status {reply.status}) to {target}. Set {self._setting} to that address.",
-                code="server.redirect",
-            )
+            raise ToolError(f"it redirected (status {reply.status}) to {target}. Set {self._setting} to that address.")
         return reply
 
     def refusal(self, reply: Reply) -> str:

@@ -72,8 +72,7 @@ def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter:
         raise PolicyError(
             f"got '{source}' as the policy, but its weights are at a service; {path / REMOTE} says where. Use the "
             "run's directory (--run-dir), which samples at the service, or download them from there and give what "
-            "you downloaded.",
-            code="model.remote",
+            "you downloaded."
         )
     check_policy(name_or_dir, setting="the policy")
     check_sizes(name_or_dir)
@@ -223,8 +222,7 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
         raise PolicyError(
             f"the tokenizer of '{name_or_dir}' could not be loaded: {first_line(error)} Expected a directory written "
             "by save_pretrained, a GGUF file, or the name of a model on the Hugging Face hub. Check the name and the "
-            "network.",
-            code="model.no_tokenizer",
+            "network."
         ) from error
 
 
@@ -244,8 +242,7 @@ def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: 
     except PolicyError as error:
         raise PolicyError(
             f"the adapter in '{directory}' needs its base '{base}', which could not be loaded. If it was moved, write "
-            f"its new place into base_model_name_or_path of {directory / ADAPTER}. The error was: {error}",
-            code="model.adapter_without_base",
+            f"its new place into base_model_name_or_path of {directory / ADAPTER}. The error was: {error}"
         ) from error
     if (directory / "tokenizer_config.json").is_file():
         with quietly():

@@ -196,6 +196,5 @@ def unreadable_adapter(directory: Path, why: str) -> PolicyError:
     return PolicyError(
         f"the adapter in '{directory}' cannot be used: {why}. Expected a directory written by evoseek or peft with a "
         f"plain LoRA adapter ({ADAPTER}, {ADAPTER_WEIGHTS}). Restore it from a copy, or merge the adapter with "
-        "the tool that made it and give the merged model.",
-        code="model.adapter_damaged",
+        "the tool that made it and give the merged model."
     )

@@ -90,9 +90,7 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
         raise DataError("The key `question` is missing, empty or not a text.", code="question.no_text")
     metadata = {} if fields.get("metadata") is None else fields["metadata"]
     if not isinstance(metadata, Mapping):
-        raise DataError(
-            f"The key `metadata` must be an object, got {type(metadata).__name__}.", code="question.metadata"
-        )
+        raise DataError(f"The key `metadata` must be an object, got {type(metadata).__name__}.")
     metadata = dict(cast(Mapping[str, object], metadata))
     metadata |= {key: fields[key] for key in _ABOUT if key in fields}
     if "hops" in metadata:
@@ -114,10 +112,7 @@ def check_hidden(metadata: Mapping[str, object]) -> None:
     """Raises DataError for hidden documents that are no list of texts."""
     hidden = metadata.get("hidden", [])
     if not isinstance(hidden, list) or not all(isinstance(id, str) for id in cast("list[object]", hidden)):
-        raise DataError(
-            f"The key `hidden` must be a list of texts, the ids of documents; got {hidden!r:.100}.",
-            code="question.hidden",
-        )
+        raise DataError(f"The key `hidden` must be a list of texts, the ids of documents; got {hidden!r:.100}.")
 
 
 def _titles(facts: object) -> list[str]:
@@ -130,43 +125,33 @@ def _titles(facts: object) -> list[str]:
         titles = [cast("list[object]", pair)[0] if isinstance(pair, list) and pair else None for pair in pairs]
     found = cast("list[object]", titles) if isinstance(titles, list) else [None]
     if not all(isinstance(title, str) for title in found):
-        raise DataError(
-            "The key `supporting_facts` must be a list of pairs: a title, and the number of a sentence.",
-            code="question.supporting_facts",
-        )
+        raise DataError("The key `supporting_facts` must be a list of pairs: a title, and the number of a sentence.")
     return list(dict.fromkeys(cast("list[str]", found)))
 
 
 def _check_type(key: str, value: object, expected: type[int] | UnionType) -> None:
     if isinstance(value, bool) or not isinstance(value, expected):
         wanted = "an integer" if expected is int else "a text or an integer"
-        raise DataError(f"The key `{key}` must be {wanted}, got {value!r}.", code="question.wrong_type")
+        raise DataError(f"The key `{key}` must be {wanted}, got {value!r}.")
 
 
 def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[str, ...]:
     value = fields.get("golden_answers", fields.get("answer"))
     answers = [value] if isinstance(value, str) else value
     if not isinstance(answerable, bool):
-        raise DataError(f"The key `answerable` must be true or false, got {answerable!r}.", code="question.answerable")
+        raise DataError(f"The key `answerable` must be true or false, got {answerable!r}.")
     if not answerable:
         if answers:
-            raise DataError(
-                f"The question has the golden answer {value!r}, but `answerable` is false. Remove one.",
-                code="question.answer_not_expected",
-            )
+            raise DataError(f"The question has the golden answer {value!r}, but `answerable` is false. Remove one.")
         return ()
     if not isinstance(answers, Sequence) or not answers:
         raise DataError(
             "The question has no golden answer. Give `golden_answers` (a list of texts) or `answer` (a text): without "
-            'one, no answer could ever be right. If the documents do not answer it, say `"answerable": false`.',
-            code="question.no_answer",
+            'one, no answer could ever be right. If the documents do not answer it, say `"answerable": false`.'
         )
     for answer in cast(Sequence[object], answers):
         if not isinstance(answer, str):
-            raise DataError(
-                f"A golden answer must be a text, got {answer!r}. Put numbers in quotes.",
-                code="question.answer_is_no_text",
-            )
+            raise DataError(f"A golden answer must be a text, got {answer!r}. Put numbers in quotes.")
     return tuple(cast(Sequence[str], answers))
 
 
@@ -190,17 +175,11 @@ def load_judged_answers(path: Path) -> list[JudgedAnswer]:
 def _judged_answer(fields: Mapping[str, object], line: int) -> JudgedAnswer:
     answer, correct = fields.get("answer"), fields.get("correct")
     if not isinstance(answer, str):
-        raise DataError(
-            "The key `answer`, the text that is to be judged, is missing or not a text.", code="judged.no_answer"
-        )
+        raise DataError("The key `answer`, the text that is to be judged, is missing or not a text.")
     if not isinstance(correct, bool):
-        raise DataError(
-            f"The key `correct`, true or false, says whether the answer is; got {correct!r}.", code="judged.correct"
-        )
+        raise DataError(f"The key `correct`, true or false, says whether the answer is; got {correct!r}.")
     if "golden_answers" not in fields:
-        raise DataError(
-            "The key `golden_answers`, a list of the right answers, is missing.", code="judged.no_golden_answers"
-        )
+        raise DataError("The key `golden_answers`, a list of the right answers, is missing.")
     return JudgedAnswer(parse_question(fields, str(line)), answer, correct, line)
 
 

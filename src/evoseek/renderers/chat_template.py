@@ -146,8 +146,7 @@ def encode_reply(
     if {int(index) for index in _PLACEHOLDER.findall(suffix)} != set(range(len(outside))):
         raise PolicyError(
             "The chat template of this model leaves out a user message after the model's turn, so the model would "
-            "not see the notice that its turn was malformed. Set rollout.max_malformed to 0, or choose another model.",
-            code="chat_template.no_notice",
+            "not see the notice that its turn was malformed. Set rollout.max_malformed to 0, or choose another model."
         )
     closed = bool(after) and after[-1] == end_of_turn
     return (() if closed else (end_of_turn,)) + encode_rendered(encoder, suffix, outside)

@@ -218,8 +218,7 @@ def _check_apart(corpus: Path, directory: Path, report_file: Path | None) -> Non
     if directory.resolve().is_relative_to(corpus.resolve()):
         raise SearchIndexError(
             f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
-            "outside the corpus.",
-            code="index.folder_in_corpus",
+            "outside the corpus."
         )
 
 

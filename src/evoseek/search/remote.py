@@ -149,19 +149,13 @@ def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
     an empty list for a query means that nothing was found."""
     result = cast("dict[str, object]", body).get("result") if isinstance(body, dict) else None
     if not isinstance(result, list) or len(cast("list[object]", result)) != queries:
-        raise ToolError(
-            f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.",
-            code="retriever.lists",
-        )
+        raise ToolError(f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.")
     return [_passages(items)[:k] for items in cast("list[object]", result)]
 
 
 def _passages(items: object) -> list[Passage]:
     if not isinstance(items, list):
-        raise ToolError(
-            f"its reply has {_shown(items)} as the result of a query. Expected a list of documents.",
-            code="retriever.documents",
-        )
+        raise ToolError(f"its reply has {_shown(items)} as the result of a query. Expected a list of documents.")
     return [_passage(item) for item in cast("list[object]", items)]
 
 
@@ -177,9 +171,7 @@ def _passage(item: object) -> Passage:
     fields = cast("dict[str, Any]", document)
     contents = fields.get("contents")
     if not isinstance(contents, str):
-        raise ToolError(
-            f"there is the document {_shown(item)}. Expected one with a text `contents`.", code="retriever.contents"
-        )
+        raise ToolError(f"there is the document {_shown(item)}. Expected one with a text `contents`.")
     title, text = Passage.parse_contents(well_formed(contents))
     own = hashlib.sha256(contents.encode(errors="replace")).hexdigest()[:16]  # some servers send no id
     passage_id = well_formed(str(own if (given := fields.get("id")) is None else given))

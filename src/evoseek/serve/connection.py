@@ -220,8 +220,7 @@ def _bound(host: str, port: int) -> socket.socket:
     except (OSError, OverflowError) as error:
         raise ConfigError(
             f"Cannot listen on {host}:{port} ({error}). Another server may use it: give another --port, or 0 for any "
-            "free one.",
-            code="serve.port",
+            "free one."
         ) from error
 
 

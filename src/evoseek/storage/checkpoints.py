@@ -42,8 +42,7 @@ class Checkpoint:
         if name not in self.learner_values:
             raise CheckpointError(
                 f"The checkpoint {self.directory} holds {', '.join(self.learner_values)}, but no {name}: it was made "
-                "by another kind of training. Resume with the settings that it was begun with.",
-                code="checkpoint.other_training",
+                "by another kind of training. Resume with the settings that it was begun with."
             )
         return self.directory / name
 

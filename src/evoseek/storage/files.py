@@ -130,34 +130,26 @@ def _nearest(path: Path) -> Path | None:
 def check_new_file(path: Path) -> None:
     """Before the work, make the folder of a file. Raises ConfigError if the file is there, or could not be written."""
     if path.exists():
-        raise ConfigError(
-            f"{path} is there already, and is left as it is. Give the name of a new file.", code="file.exists"
-        )
+        raise ConfigError(f"{path} is there already, and is left as it is. Give the name of a new file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise ConfigError(
-            f"The folder of {path} cannot be made ({error.strerror or error}). Give a path in another folder.",
-            code="file.no_folder",
+            f"The folder of {path} cannot be made ({error.strerror or error}). Give a path in another folder."
         ) from error
     if not os.access(path.parent, os.W_OK):
-        raise ConfigError(
-            f"No write permission for {path.parent}. Give a path in another folder.", code="file.no_permission"
-        )
+        raise ConfigError(f"No write permission for {path.parent}. Give a path in another folder.")
 
 
 def check_new(directory: Path) -> None:
     """Raise ConfigError for a folder that writing a policy would replace, or that cannot be made."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(
-            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder.",
-            code="file.folder_exists",
+            f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
         )
     blocking = next((parent for parent in directory.parents if parent.exists()), None)
     if blocking is not None and not blocking.is_dir():
-        raise ConfigError(
-            f"{directory} cannot be made: {blocking} is a file. Give a new folder.", code="file.folder_blocked"
-        )
+        raise ConfigError(f"{directory} cannot be made: {blocking} is a file. Give a new folder.")
 
 
 @contextmanager

@@ -189,10 +189,7 @@ class ResumableJsonl:
 
     def _check_beginning(self, length: int, digest: str | None) -> None:
         if self.path.is_dir():
-            raise RunError(
-                f"{self.path} is a folder, and a file of JSON lines is expected there. {_REMEDY}",
-                code="rows.is_a_folder",
-            )
+            raise RunError(f"{self.path} is a folder, and a file of JSON lines is expected there. {_REMEDY}")
         size = self.size
         if size < length:
             raise RunError(

@@ -121,9 +121,7 @@ class RunDirectory:
         if self.path.is_dir():
             self._refuse_foreign()
         elif self.path.exists():
-            raise RunError(
-                f"{self.path} is a file, not a run directory. Give a directory with --run-dir.", code="run.is_a_file"
-            )
+            raise RunError(f"{self.path} is a file, not a run directory. Give a directory with --run-dir.")
 
     def _refuse_foreign(self) -> None:
         """A run is known by its lock, or its checkpoints if the lock was removed. Hidden files do not count."""
@@ -241,8 +239,7 @@ class RunDirectory:
         except (OSError, ValueError, TypeError, RecursionError) as error:
             raise RunError(
                 f"{self.project} is damaged ({error}), so edits of evoseek.toml since the run was begun cannot be "
-                f"detected. Remove it, and resume with `evoseek train --run-dir {self.path}`.",
-                code="run.project_damaged",
+                f"detected. Remove it, and resume with `evoseek train --run-dir {self.path}`."
             ) from error
 
     @property

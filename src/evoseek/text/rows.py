@@ -142,8 +142,7 @@ def _items(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
         except (ValueError, RecursionError) as error:
             raise DataError(
                 f"{path} begins as a JSON array, but: {error}. Correct it, or convert it to JSON lines, each an object "
-                f"with the keys {keys}, as `jq -c '.[]' FILE` does.",
-                code="rows.not_an_array",
+                f"with the keys {keys}, as `jq -c '.[]' FILE` does."
             ) from error
         yield number, text[place:end]
         place = following.end()
@@ -158,8 +157,7 @@ def _table(path: Path, text: str) -> Iterator[tuple[int, str]]:
         for row in table:
             if len(row) > len(names):
                 raise DataError(
-                    "The row has more cells than there are column headings. Put texts with separators in quotes.",
-                    code="rows.too_many_cells",
+                    "The row has more cells than there are column headings. Put texts with separators in quotes."
                 )
             if any(row):
                 cells = {key: _value(key, cell) for key, cell in zip(names, row, strict=False) if cell}
@@ -183,15 +181,14 @@ def _object(text: str) -> Mapping[str, object]:
     """The object of a text. Raises DataError for what is none, or what no file could hold."""
     row: object = json.loads(text, object_pairs_hook=_without_repeats)
     if not isinstance(row, Mapping):
-        raise DataError(f"Expected a JSON object, got {type(row).__name__}.", code="rows.not_an_object")
+        raise DataError(f"Expected a JSON object, got {type(row).__name__}.")
     if _SURROGATE.search(text):  # only an escape can spell one: the line is UTF-8
         try:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise DataError(
                 f"The line holds half a surrogate pair ({error.object[error.start]!r}), which is no character. Write "
-                "the character that was meant in its place.",
-                code="rows.half_a_character",
+                "the character that was meant in its place."
             ) from error
     return cast("Mapping[str, object]", row)
 
@@ -201,8 +198,5 @@ def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise DataError(
-            f"The key {repeated!r} comes twice, so one of its values would be lost. Leave one of them out.",
-            code="rows.key_twice",
-        )
+        raise DataError(f"The key {repeated!r} comes twice, so one of its values would be lost. Leave one of them out.")
     return row

@@ -104,7 +104,6 @@ class QuestionOrder:
                 raise ConfigError(
                     f"A step draws {count} questions with {self.by} = {value} (questions.shares), but there are only "
                     f"{len(groups[value])}. Give more of them, a smaller share, or a smaller questions.per_step.",
-                    code="questions.no_share",
                 )
             if count:
                 own_seed = random.Random(f"{seed}/{self.by}/{value}").getrandbits(63)
@@ -130,8 +129,7 @@ class QuestionOrder:
             if value is None:
                 raise ConfigError(
                     f"questions.balance_by is {self.by}, but the question {question.id} has no {self.by} in its "
-                    "metadata. Add it to the file, or leave out questions.balance_by (or the recipe that sets it).",
-                    code="questions.no_balance",
+                    "metadata. Add it to the file, or leave out questions.balance_by (or the recipe that sets it)."
                 )
             groups.setdefault(value, []).append(question)
         return groups

@@ -77,8 +77,7 @@ class AddressRules:
             if not (_NAME.fullmatch(entry) or as_address(entry)):
                 raise ConfigError(
                     f"Got {entry!r} in a list of hosts. Expected a host alone, in small letters, as in example.org; "
-                    "names below it are meant too.",
-                    code="web.host_list",
+                    "names below it are meant too."
                 )
         for entry in self.allow_private:
             host, _, port = entry.rpartition(":")
@@ -87,8 +86,7 @@ class AddressRules:
             if host != usual or not (address or _NAME.fullmatch(host)) or not _is_port(port):
                 raise ConfigError(
                     f"Got {entry!r} in allow_private. Expected host:port, as in 127.0.0.1:8000 or [::1]:8000 (in the "
-                    "shortest spelling), with a port from 1 to 65535.",
-                    code="web.allow_private",
+                    "shortest spelling), with a port from 1 to 65535."
                 )
 
     def is_denied(self, address: str) -> bool:
@@ -111,10 +109,7 @@ def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> 
     """
     try:
         if len(url) > MAX_URL:
-            raise PageError(
-                f"The address {url[:80]!r}... has more than {MAX_URL} characters. Use a shorter one.",
-                code="web.long_address",
-            )
+            raise PageError(f"The address {url[:80]!r}... has more than {MAX_URL} characters. Use a shorter one.")
         parsed = (base.join(url.strip()) if base is not None else httpx2.URL(url.strip())).copy_with(fragment=None)
         host, port = parsed.raw_host.decode().removesuffix("."), port_of(parsed)
         has_user = bool(parsed.userinfo)
@@ -241,7 +236,7 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
             addresses = [host] if as_address(host) else await self._resolver(host, port)
         except socket.gaierror as error:
             if error.errno in _NO_SUCH_HOST:
-                raise PageError(f"There is no host {host}. Choose another page.", code="web.no_host") from error
+                raise PageError(f"There is no host {host}. Choose another page.") from error
             raise httpcore2.ConnectError(f"the name {host} could not be looked up: {error.strerror}") from error
         if not self._rules.is_excepted(host, port) and not all(map(is_public, addresses)):
             raise PageError(

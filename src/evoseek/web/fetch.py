@@ -114,8 +114,7 @@ class SafeFetcher:
         except TimeoutError as error:
             raise ToolError(
                 f"The page {target} was not opened within {self._timeout_s:g} seconds, waiting for its host included. "
-                "Ask again later, or raise the fetcher's time limit.",
-                code="web.deadline",
+                "Ask again later, or raise the fetcher's time limit."
             ) from error
 
     def _connections(self) -> httpcore2.AsyncConnectionPool:
@@ -125,17 +124,12 @@ class SafeFetcher:
     async def _page(self, visit: _Visit, url: httpx2.URL) -> Page:
         reply = await self._follow(visit, url)
         if not 200 <= reply.status < 300:
-            raise PageError(
-                f"The page {reply.url} cannot be read: {_named(reply.status)}. Choose another page.", code="web.status"
-            )
+            raise PageError(f"The page {reply.url} cannot be read: {_named(reply.status)}. Choose another page.")
         kind, charset = _content_type(reply.headers)
         title, text = await self._extractor.page(reply.body, kind, charset)
         self._refuse_challenge(reply, f"{title}\n{text}")
         if not text:
-            raise PageError(
-                f"The page {reply.url} has no text, at least none without JavaScript. Choose another page.",
-                code="web.no_text",
-            )
+            raise PageError(f"The page {reply.url} has no text, at least none without JavaScript. Choose another page.")
         return Page(str(reply.url), title, text)
 
     async def _follow(self, visit: _Visit, url: httpx2.URL, *, is_page: bool = True) -> _Reply:
@@ -157,10 +151,7 @@ class SafeFetcher:
             if reply.status not in _REDIRECTS or target is None:
                 return reply
             url = check_url(target, self._rules, base=url)
-        raise PageError(
-            f"The page redirects more than {MAX_REDIRECTS} times, at last to {url}. Choose another page.",
-            code="web.redirects",
-        )
+        raise PageError(f"The page redirects more than {MAX_REDIRECTS} times, at last to {url}. Choose another page.")
 
     async def _robots_txt(self, visit: _Visit, url: httpx2.URL) -> tuple[int, bytes]:
         reply = await self._follow(visit, url, is_page=False)
@@ -197,10 +188,7 @@ class SafeFetcher:
 
     async def _read(self, response: httpcore2.Response, url: httpx2.URL, is_page: bool) -> _Reply:
         if sum(len(name) + len(value) for name, value in response.headers) > MAX_HEADERS:
-            raise PageError(
-                f"The page {url} has more than {MAX_HEADERS} bytes of header fields. Choose another page.",
-                code="web.headers",
-            )
+            raise PageError(f"The page {url} has more than {MAX_HEADERS} bytes of header fields. Choose another page.")
         headers = httpx2.Headers(response.headers)
         coding = headers.get("content-encoding", "").strip().lower()
         if response.status in _REDIRECTS:
@@ -213,9 +201,7 @@ class SafeFetcher:
             kind, _ = _content_type(headers)
             if kind not in TYPES:
                 shown = f"of the type {kind[:80]!r}" if kind else "of no stated type"
-                raise PageError(
-                    f"The page {url} is {shown}, which cannot be read. Choose another page.", code="web.type"
-                )
+                raise PageError(f"The page {url} is {shown}, which cannot be read. Choose another page.")
         body = await read_body(response.aiter_stream(), coding, most, cut=not is_page)
         return _Reply(url, response.status, headers, body)
 
@@ -223,8 +209,7 @@ class SafeFetcher:
         if reason := blocked_reason(reply.status, reply.headers, reply.body, text):
             raise ToolError(
                 f"The site of {reply.url} served a bot challenge ({_named(reply.status)}): {reason}. Add it to "
-                "browse.deny, or send it fewer requests.",
-                code="web.challenge",
+                "browse.deny, or send it fewer requests."
             )
 
 

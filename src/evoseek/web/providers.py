@@ -118,9 +118,7 @@ class WebEngine:
     def __init__(self, name: str, api: JsonApi, *, api_key: str = "", limits: CallLimits | None = None) -> None:
         if (api.key_header or api.key_option) and not api_key:
             where = f" Set the environment variable {api.key_env} to it." if api.key_env else ""
-            raise ConfigError(
-                f"The search provider {name} needs an API key, and there is none.{where}", code="web.no_key"
-            )
+            raise ConfigError(f"The search provider {name} needs an API key, and there is none.{where}")
         check_url(api.url, setting="url", example="http://localhost:8888/search")
         self._name, self._api, self._api_key, self._limits = name, api, api_key, limits or CallLimits()
         self._headers = {api.key_header: f"{api.key_prefix}{api_key}"} if api.key_header else {}
@@ -190,8 +188,7 @@ class WebEngine:
         if not isinstance(found, list):
             raise ToolError(
                 f"expected a list of results as {api.results!r} in its answer, but got {self._server.shown(answer)}. "
-                "Check the url, and the account at the provider.",
-                code="web.no_results",
+                "Check the url, and the account at the provider."
             )
         return [passage for result in found if (passage := self._passage(result)) is not None]
 

@@ -79,10 +79,7 @@ class StoredWeb:
 
 def _connected(part: T | None) -> T:
     if part is None:
-        raise ToolError(
-            "There is neither a stored answer nor a web to call. Correct the settings of [web].",
-            code="web.nothing_stored",
-        )
+        raise ToolError("There is neither a stored answer nor a web to call. Correct the settings of [web].")
     return part
 
 
@@ -257,8 +254,7 @@ def _unsealed(store: Store, key: str, number: int, error: str | None, sealed: ob
     if text is None:
         raise RunError(
             f"The record {store.path} is damaged: its answer to {key} is not what was written. Restore the file "
-            "from a copy, or record the run again into a new one.",
-            code="web.record_damaged",
+            "from a copy, or record the run again into a new one."
         )
     return text
 
