@@ -200,7 +200,7 @@ def test_the_project_is_recorded_after_the_config(tmp_path):
     assert json.loads(run.config.read_text()) == {"run": {"steps": 4}}
 
 
-def test_a_folder_without_a_run_is_told_from_one_whose_config_is_damaged(tmp_path: Path) -> None:
+def test_a_folder_without_a_run_is_told_from_one_whose_config_is_damaged(tmp_path):
     run = RunDirectory(tmp_path)
     with raises("run.missing"):
         run.read_config()
