@@ -230,9 +230,7 @@ def test_another_number_of_questions_is_refused_and_nothing_is_lost(index: Path,
     run = RunDirectory(tmp_path)
     cold_start(settings(index), run, console=QUIET, learn=Learner())
     before = ColdStart(tmp_path / "cold_start").questions.read_bytes()
-    with pytest.raises(
-        ConfigError, match=r"another index, for another system, by another writer, or with another number"
-    ):
+    with pytest.raises(ConfigError, match="another index, for another system, by another writer, or with"):
         cold_start(settings(index, **{"cold_start.questions": 70}), run, console=QUIET, learn=Learner())
     assert ColdStart(tmp_path / "cold_start").questions.read_bytes() == before
 
@@ -246,9 +244,7 @@ def test_questions_of_other_settings_are_refused(index: Path, tmp_path: Path, ch
         LexicalIndex.build(tmp_path / "other", World.generate(1, 200, "train").passages())
     run = RunDirectory(tmp_path / "run")
     cold_start(settings(index), run, console=QUIET, learn=Learner())
-    with pytest.raises(
-        ConfigError, match=r"another index, for another system, by another writer, or with another number"
-    ):
+    with pytest.raises(ConfigError, match="another index, for another system, by another writer, or with"):
         cold_start(settings(index, **changed), run, console=QUIET, learn=Learner())
 
 

@@ -74,7 +74,8 @@ HEADING = re.compile(r"^([A-Z\d][^\n]{0,60}[^\n.!?:;,])\n(?=[A-Z])", re.MULTILIN
 NEEDS_CONTEXT = re.compile(
     r"^(?:(?:If|When|While|Although|Though|Because|Since|Unless|Until|After|Before|For example|In other words|"
     r"Similarly|However|Also|Only|Note|But|And|Or|So|Thus|Hence|Therefore|Then|Otherwise|Finally|Instead|Likewise|"
-    r"Moreover|This|These|That|Those|Such|See|Refer to|The (?:following|above|same|latter|former))\b|\d+(?:\.\d+)+ (?=[A-Z]))"
+    r"Moreover|This|These|That|Those|Such|See|Refer to|The (?:following|above|same|latter|former))\b|"
+    r"\d+(?:\.\d+)+ (?=[A-Z]))"
 )
 """The beginning of a sentence that says nothing by itself, or is an instruction."""
 FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
