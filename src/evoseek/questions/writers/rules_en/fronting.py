@@ -44,7 +44,7 @@ def fronted(name: str, stem: str, asked: str, after: str) -> str | None:
 def _did(name: str, verb: str, rest: str, asked: str, after: str) -> str | None:
     """Put `did` before the subject: "Marlow had eight gates" to "How many gates did Marlow have"."""
     infinitive, auxiliary = en.INFINITIVES[verb], "does" if verb == "has" else "did"
-    if verb == "has" and rest.endswith("ed"):
+    if verb == "has" and re.fullmatch(" [a-z]+ed", rest):
         infinitive, auxiliary, rest = rest.strip(), "has", ""  # "has directed"
     if en.COORDINATION.search(rest + after) or len(rest.split()) > _WORDS_SAID:
         return None
