@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError
-from evoseek.text.duplicates import NearDuplicates, likeness, shingles, signature
+from evoseek.text import duplicates
+from evoseek.text.duplicates import NearDuplicates, TextSet, likeness, shingles, signature
 from evoseek.text.normalization import normalise
 
 names = ["who", "is", "mayor", "of", "kalo", "meri", "tolu", "city", "lake", "bank"]
@@ -153,3 +154,27 @@ def test_what_is_remembered_is_found_also_where_it_is_like_an_earlier_text() -> 
     assert seen.is_new(last, remember=False)
     seen.remember(middle)
     assert not seen.is_new(last)
+
+
+@given(st.lists(st.text(st.characters(), max_size=3)))
+def test_it_is_a_set(texts: list[str]) -> None:
+    """Lone surrogates are texts, too."""
+    ours, theirs = TextSet(), set[str]()
+    for text in texts:
+        assert ours.add(text) == (text not in theirs)
+        theirs.add(text)
+    assert len(ours) == len(theirs)
+
+
+def test_digests_are_compared_at_their_own_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 0000 0101 and 0101 0000 the digest 0101 0101 of eight bytes is found between them, and is still new."""
+    half, other = b"\0" * 4, b"\1" * 4
+    digests = {"a": half + other, "b": other + half, "c": other + other, "d": half + half}
+
+    def digest(text: bytes, digest_size: int):
+        found = blake2b(text, digest_size=digest_size)
+        return type("Known", (), {"digest": lambda self: b"xx" + digests[text.decode()], "of": found})()
+
+    monkeypatch.setattr(duplicates, "blake2b", digest)
+    texts = TextSet()
+    assert [texts.add(text) for text in "abcdabcd"] == [True] * 4 + [False] * 4

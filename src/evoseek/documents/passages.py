@@ -36,8 +36,8 @@ _LETTERS = re.compile(r"[\W\d_]")  # after the letters that a word begins with
 _INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # as in A. S. Kalo, p.m., z.B.
 _NUMBER = re.compile(r"\d{1,3}|[IVXL]{2,}")
 
-# A heading may be followed by a line of punctuation, and in reStructuredText have another one above it.
-_HEADING_LINES = re.compile(r"(?:([^\w\s])\1{2,}[ \t]*\n)?[^\n]*(?:\n {0,3}([^\w\s])\2*[ \t]*(?=\n|\Z))?")
+# A heading may be followed by a line of punctuation.
+_HEADING_LINES = re.compile(r"[^\n]*(?:\n {0,3}([^\w\s])\1*[ \t]*(?=\n|\Z))?")
 
 _PHRASE_END = re.compile(f"[{_PHRASES}]\\s[{_PHRASES}]")
 
@@ -91,7 +91,7 @@ class Table(NamedTuple):
 
 
 def find_tables(text: str) -> Iterator[Table]:
-    """The tables of Markdown or Org mode that have a row of headings, most of them not empty, and a rule below it."""
+    """The tables of Markdown that have a row of headings, most of them not empty, and a rule below it."""
     if "|" not in text:
         return
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]

@@ -17,6 +17,14 @@ _MINOR_TYPES = """
 _MINOR = frozenset(_MINOR_TYPES.split())
 """Types that nobody misses in an index: pictures, sounds, films, fonts and programs. They are counted last."""
 
+_CONVERT = "convert it to Markdown (`pandoc FILE -o FILE.md`), or name it .txt to read it as it is"
+_REMEDIES = {
+    ".rst": _CONVERT,
+    ".org": _CONVERT,
+    ".mbox": "save each message as a file .eml",
+    ".gz": "unpack it (`gunzip FILE`)",
+}
+
 MAX_KEPT = 1_000  # a corpus of ten million broken lines must not fill the memory with their names
 MAX_ALIKE = 100  # of one kind, so that those that come later are kept, too
 
@@ -84,7 +92,7 @@ class ReadReport:
     other_types: Counter[str] = field(default_factory=Counter[str])
     missed: Notes = field(default_factory=Notes)
     is_passing: bool = False
-    position: int = 0  # bytes that were read of the file of lines or messages that is being read
+    position: int = 0  # bytes that were read of the file of lines that is being read
 
     @property
     def skipped_count(self) -> int:
@@ -103,7 +111,8 @@ class ReadReport:
         kind = suffix or "no suffix"
         self.other_types[kind] += 1
         if suffix not in _MINOR:
-            self.missed.add(path, f"{kind}: there is no reader for this type")
+            remedy = f": {_REMEDIES[suffix]}" if suffix in _REMEDIES else ""
+            self.missed.add(path, f"{kind}: there is no reader for this type{remedy}")
 
     def missed_table(self) -> str:
         """The first files of other types that may be missed, one a line; "" without any."""
