@@ -44,10 +44,10 @@ def test_files_documents_passages_and_words_are_counted_by_type(folder: Path) ->
     assert table == [
         ["type", "files", "documents", "passages", "words", "skipped"],
         [".csv", "1", "2", "2", "8", "0"],
-        [".eml", "1", "0", "0", "0", "1"],
         [".jsonl", "1", "1", "1", "4", "1"],
         [".md", "1", "1", "1", "6", "0"],
         [".txt", "2", "1", "1", "9", "1"],
+        [".eml", "1", "0", "0", "0", "1"],
         ["all", "6", "5", "5", "27", "4"],
     ]
     assert re.search(r"^folders and links .* 1$", said, re.MULTILINE)
