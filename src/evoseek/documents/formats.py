@@ -240,7 +240,6 @@ def _sign_headings(tree: Any) -> None:
 
 
 def _sign(pieces: list[Any], level: int) -> None:
-    """Put a sign before the first of some pieces of text, if there are any."""
     for piece in pieces[:1]:
         setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"{heading_sign(level)}{piece.lstrip()}")
 

@@ -28,7 +28,7 @@ from evoseek.errors import DataError, ToolError
 
 MAX_TEXT = 16_000_000  # characters
 MAX_SECONDS = 60  # of processor time, for one file or message
-_DEEPEST = 5  # messages within each other of which attachments are read
+_DEEPEST = 5  # messages within each other whose attachments are read
 _MAX_MEMORY = 2 * 2**30
 _MAX_BYTES = 512 * 2**20  # of a file that is more than its text, as one with pictures is
 _TEXTS = (".txt", ".md", ".csv", ".tsv", ".jsonl")

@@ -66,8 +66,8 @@ class Notes(list[Note]):
         self.counts.update(other.counts)
 
     def lines(self, rows: int) -> Iterator[str]:
-        """About so many of them: the first ones of each kind, the most frequent kind first, and how many more there
-        are."""
+        """Yield about `rows` of them: the first ones of each kind, the most frequent kind first, and the number of
+        others."""
         kinds = sorted(self.counts, key=lambda kind: (-self.counts[kind], kind))[:rows]
         for kind in kinds:
             shown = [note for note in self if note.kind == kind][: max(1, rows // len(kinds))]

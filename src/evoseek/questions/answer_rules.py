@@ -61,7 +61,6 @@ def stands_in_question(answer: str, question: str) -> bool:
 
 
 def _is_joined(text: str) -> bool:
-    """Whether words of a text are looked for as characters."""
     return is_unspaced(text) or family(script_counts(text)) in _AFFIXED
 
 

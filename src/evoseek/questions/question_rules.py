@@ -309,7 +309,6 @@ def mixes_languages(question: str, passages: Sequence[str]) -> bool:
 
 
 def _mixed_word(word: str) -> bool:
-    """Letters of two alphabets that look alike, in one word."""
     scripts = {script(character) for character in word}
     return len(scripts & {"LATIN", "CYRILLIC", "GREEK"}) > 1
 
@@ -325,7 +324,6 @@ def _foreign_script(question: str, own: str, evidence: str) -> bool:
 
 
 def _script_runs(text: str) -> list[str]:
-    """The words of a text, cut where letters of another script begin."""
     runs: list[str] = []
     last = ""
     for character in text:

@@ -28,7 +28,7 @@ _MARKS = (
 LINK_OUT = "link that leads out of the corpus: to read what is there, index with --follow-links"
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
-_LATER_BYTES = bytes(range(0x30, 0x100))  # of which a character of several bytes has its second and later ones
+_LATER_BYTES = bytes(range(0x30, 0x100))  # the second and later ones of a character
 _WEST = ("cp1252", "iso8859-15", "mac_roman", "cp850", "cp437")
 _MIDDLE = ("cp1250", "iso8859-2", "mac_latin2", "cp852")
 _EAST = ("cp1251", "koi8-r", "koi8-u", "cp866", "mac_cyrillic", "iso8859-5")
@@ -65,7 +65,7 @@ def too_large(what: str, limit: int) -> DataError:
 
 
 def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | None]]:
-    """Lines with their numbers; None for one over the limit, of which no more than that is held at a time."""
+    """Yield lines with their numbers; None for one over the limit. No more than the limit is held at a time."""
     number = 0
     while line := file.readline(limit + 1):
         number += 1
@@ -80,7 +80,7 @@ def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | Non
 def open_regular(path: Path, within: Path | None = None) -> BufferedReader:
     """The file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
 
-    `within` is a folder, without links in its path, out of which no link may lead: DataError for a file elsewhere. The
+    `within` is a folder without links in its path. No link may lead out of it: DataError for a file elsewhere. The
     file is opened by its real path without following any link, so none can take a place on the way meanwhile.
     """
     check_regular(path)

@@ -30,7 +30,7 @@ _REST = 8  # bytes of a digest of ten that are kept; the first two say where
 
 
 class NearDuplicates:
-    """Distinguishes new texts from those whose estimated likeness to an earlier one is at least `threshold`.
+    """Distinguishes new texts from those whose estimated similarity to an earlier one is at least `threshold`.
 
     With threshold 1 only texts of the same words in the same order are duplicates, exactly. Raises ConfigError for a
     threshold that is not above 0 and at most 1.
@@ -39,7 +39,7 @@ class NearDuplicates:
     def __init__(self, threshold: float = 1.0) -> None:
         if not 0 < threshold <= 1:
             raise ConfigError(
-                f"The likeness from which texts are duplicates is {threshold}; it has to be above 0 and at most 1 "
+                f"The similarity from which texts are duplicates is {threshold}; it has to be above 0 and at most 1 "
                 "(1: only the same words in the same order)."
             )
         self._threshold = threshold
@@ -73,7 +73,7 @@ class NearDuplicates:
 
     def _is_like_another(self, found: array[int]) -> bool:
         others = {index for band in self._bands_of(found) for index in self._bands.get(band, ())}
-        return any(likeness(found, self._signatures[index]) >= self._threshold for index in others)
+        return any(similarity(found, self._signatures[index]) >= self._threshold for index in others)
 
     def _bands_of(self, found: array[int]) -> Iterator[bytes]:
         for start in range(0, PLACES - self._rows + 1, self._rows):
@@ -98,7 +98,7 @@ def signature(text: str) -> array[int]:
     return least
 
 
-def likeness(one: array[int], other: array[int]) -> float:
+def similarity(one: array[int], other: array[int]) -> float:
     """The estimated Jaccard index of the texts with these signatures, in [0, 1]."""
     return sum(a == b for a, b in zip(one, other, strict=True)) / PLACES
 

@@ -110,7 +110,6 @@ def _text(path: Path, noun: str, keys: str) -> str:
 
 
 def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
-    """The texts of the objects, with their numbers."""
     if _ARRAY.match(text):
         return _items(path, text, keys)
     first = [] if text.lstrip().startswith("{") else next(csv_rows(text[:_BEGINNING]), [])
