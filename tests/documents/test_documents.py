@@ -719,6 +719,12 @@ def test_what_can_be_converted_is_named_with_its_remedy(tmp_path: Path, name: st
     assert f"{path}: {kind}: there is no reader for this type: {remedy}" in report.missed_table()
 
 
+def test_a_corpus_of_one_file_of_another_type_names_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "guide.rst").write_text("Guide\n=====\n")
+    with pytest.raises(EmptyCorpusError, match=r"guide\.rst: \.rst: .* convert it to Markdown"):
+        read(tmp_path / "guide.rst")
+
+
 def test_warnings_of_libraries_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("pypdf")
     write(tmp_path, b__pdf=small_pdf("Kalo is a city"))  # without a table of its objects

@@ -1,4 +1,5 @@
 import csv
+import gzip
 import json
 
 import pytest
@@ -24,6 +25,13 @@ from evoseek.types import Passage, Question
 def write(path, *rows):
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
     return path
+
+
+def test_a_compressed_file_is_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "q.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"question": "who?", "answer": "x"}'))
+    with pytest.raises(DataError, match="is compressed"):
+        load_questions(path)
 
 
 def test_all_shapes(tmp_path):

@@ -153,9 +153,10 @@ def read_documents(file: CorpusFile, seen: TextSet, report: ReadReport, how: Rea
 def check_read(path: Path, report: ReadReport) -> None:
     """Raises EmptyCorpusError if nothing was read."""
     if not report.read:
+        skipped = "\n".join(filter(None, (report.table(5), report.missed_table())))
         raise EmptyCorpusError(
             f"No readable document was found in {path}: {report.summary()}. Expected files of type "
-            f"{', '.join(SUFFIXES)}; the first that were skipped:\n{report.table(5) or '(none)'}"
+            f"{', '.join(SUFFIXES)}; the first that were skipped:\n{skipped or '(none)'}"
         )
 
 
