@@ -123,11 +123,8 @@ class ReadReport:
     def warnings_table(self) -> str:
         """The first warnings with their files, one a line; "" without any."""
         count = self.warnings.counts.total()
-        return (
-            "\n".join([f"{counted(count, 'warning')} about files that were read:", *self.warnings.lines(10)])
-            if count
-            else ""
-        )
+        what = f"{counted(count, 'warning')} about files that were read:"
+        return "\n".join([what, *self.warnings.lines(10)]) if count else ""
 
     def guessed_table(self) -> str:
         """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""
