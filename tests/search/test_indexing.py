@@ -106,7 +106,7 @@ def test_a_file_that_the_machine_was_too_busy_for_is_read_by_the_next_update(
         patch.setattr(ParseProcess, "parse", busy)
         assert "the machine is busy" in update(folder)
     assert "d.html" not in texts(folder)
-    (folder / "corpus" / "e.jsonl.gz").write_bytes(b"broken")  # which stays as it is
+    (folder / "corpus" / "e.docx").write_bytes(b"broken")  # which stays as it is
     update(folder)
     assert texts(folder)["d.html"] == "Vesu is new."
     assert "is up to date" in update(folder)
@@ -120,7 +120,7 @@ def test_a_file_that_a_broken_disk_did_not_give_is_read_by_the_next_update(
 
     (folder / "corpus" / "d.txt").write_text("Vesu is new.")
     with monkeypatch.context() as patch:
-        patch.setattr("evoseek.text.decoding.opened", broken)
+        patch.setattr("evoseek.text.decoding.open_regular", broken)
         update(folder)
     assert "d.txt" not in texts(folder)
     update(folder)

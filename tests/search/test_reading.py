@@ -25,7 +25,7 @@ def folder(tmp_path: Path) -> Path:
     (corpus / "b.csv").write_text("name,age\nMeri,30\nTor,40\n")
     (corpus / "c.jsonl").write_text('{"id": "1", "text": "Supa is a river."}\n{broken\n')
     (corpus / "d.txt").write_text("")
-    (corpus / "e.txt.gz").write_bytes(b"no archive")
+    (corpus / "e.eml").write_bytes(b"no mail")
     (corpus / "f.png").write_bytes(b"")
     (corpus / "g.txt").write_bytes("Über die größte Brücke der Stadt führt ein Weg.".encode("latin-1"))
     return tmp_path
@@ -46,11 +46,12 @@ def test_files_documents_passages_and_words_are_counted_by_type(folder: Path) ->
         [".csv", "1", "2", "2", "8", "0"],
         [".jsonl", "1", "1", "1", "4", "1"],
         [".md", "1", "1", "1", "6", "0"],
-        [".txt", "3", "1", "1", "9", "2"],
+        [".txt", "2", "1", "1", "9", "1"],
+        [".eml", "1", "0", "0", "0", "1"],
         ["all", "6", "5", "5", "27", "4"],
     ]
     assert re.search(r"^folders and links .* 1$", said, re.MULTILINE)
-    assert "5 documents read, 4 skipped (1 broken JSON, 1 cannot be read, 1 empty, 1 hidden folder), 1 file of" in said
+    assert "5 documents read, 4 skipped (1 broken JSON, 1 empty, 1 hidden folder, 1 no mail), 1 file of" in said
 
 
 def test_the_report_is_written_as_json_also_by_an_update_that_finds_nothing_changed(folder: Path) -> None:
@@ -65,14 +66,14 @@ def test_the_report_is_written_as_json_also_by_an_update_that_finds_nothing_chan
     )
     assert json.loads((folder / "second.json").read_text()) == found
     assert found["types"][".csv"] == {"files": 1, "documents": 2, "passages": 2, "words": 8, "skipped": 0}
-    assert found["skipped"] == {"hidden folder": 1, "broken JSON": 1, "empty": 1, "cannot be read": 1}
+    assert found["skipped"] == {"hidden folder": 1, "broken JSON": 1, "empty": 1, "no mail": 1}
     assert (found["other_types"], list(found["guessed_encodings"].values())) == ({".png": 1}, [1])
     assert found["folders"] == [{"folder": str(folder / "corpus" / ".git"), "reason": "hidden folder"}]
     files = {row["file"]: row for row in found["files"]}
     assert files["a.md"] == {"file": "a.md", "type": ".md", "documents": 1, "passages": 1, "words": 6, "skipped": 0}
     assert files["c.jsonl"]["skipped_for"][0]["line"] == 2
     assert files["d.txt"]["skipped_for"] == [{"line": None, "reason": "empty"}]
-    assert files["e.txt.gz"]["type"] == ".txt"
+    assert files["e.eml"]["type"] == ".eml"
     assert files["g.txt"]["guessed_encodings"] == list(found["guessed_encodings"])
 
 

@@ -31,7 +31,7 @@ from evoseek.search.manifest import (
 )
 from evoseek.search.settings import IndexSettings, SearchSettings
 from evoseek.storage.files import json_digest
-from evoseek.text.text_set import TextSet
+from evoseek.text.duplicates import TextSet
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 1_024  # different terms of a query that are searched for; later ones are not

@@ -28,7 +28,7 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.storage.files import json_digest
 from evoseek.text.decoding import open_regular
-from evoseek.text.text_set import TextSet
+from evoseek.text.duplicates import TextSet
 from evoseek.types import Passage
 
 _FORMATS = 8  # raised when the same file gives another text than before
