@@ -56,13 +56,6 @@ EncoderName = Annotated[
 Numbers = Annotated[
     Literal["float32", "float16"] | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
 ]
-Vectors = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="FAISS file (IndexFlatIP) with the encoder's vector of each passage, in their order. Default: none.",
-    ),
-]
 
 
 def index(
@@ -81,7 +74,6 @@ def index(
     encoder: EncoderName = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
     dtype: Numbers = None,
-    vectors: Vectors = None,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
     report: Annotated[
@@ -101,7 +93,6 @@ def index(
         "follow_links": follow_links,
         "encoder": encoder,
         "dtype": dtype,
-        "vectors": vectors and expanded(vectors),
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, of_project = _places(corpus, directory)

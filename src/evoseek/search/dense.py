@@ -15,7 +15,7 @@ from evoseek.search.engines import MORE, distinct
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord, opened
 from evoseek.search.settings import IndexSettings
-from evoseek.search.vectors import KnownVectors, VectorFiles, embed_passages
+from evoseek.search.vectors import MadeVectors, VectorFiles, embed_passages
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage
 
@@ -42,7 +42,7 @@ class DenseIndex(LexicalIndex):
         engine: Literal["dense", "hybrid"] = "dense",
         dtype: Literal["float32", "float16"] = "float32",
         progress: Callable[[int, int], None] = lambda done, of: None,
-        made: KnownVectors | None = None,
+        made: MadeVectors | None = None,
         **options: Unpack[BuildOptions],
     ) -> Self:
         """As `LexicalIndex.build`, with vectors; the same call after an interruption keeps those that were made. `made`

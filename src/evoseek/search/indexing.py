@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
 
 from evoseek.documents.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.documents.read_report import ReadReport, counted
-from evoseek.errors import ConfigError, DataError, EvoseekError, SearchIndexError
+from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
 from evoseek.search.lexical import BuildOptions, LexicalIndex
 from evoseek.search.reading import report_reading
 from evoseek.search.sources import CorpusPassages, Recorded
-from evoseek.search.vectors import KnownVectors, MadeVectors
-from evoseek.storage.files import json_digest
-from evoseek.text.decoding import open_regular
+from evoseek.search.vectors import MadeVectors
 from evoseek.text.printable import say
 from evoseek.text.progress import CountProgress
 from evoseek.types import Passage
@@ -40,8 +35,8 @@ class IndexPlan:
     are not UTF-8; without it, it is detected. `follow_links`: what links out of the corpus lead to is read, too.
 
     The other settings are for dense and hybrid indexes: `encoder` is the name of an encoder or of a
-    sentence-transformers model, `device` where it runs, `dtype` the number type of the stored vectors, and `vectors` a
-    FAISS file of the vectors that the encoder made of these passages. None selects the default.
+    sentence-transformers model, `device` where it runs, and `dtype` the number type of the stored vectors. None selects
+    the default.
     """
 
     engine: Literal["lexical", "dense", "hybrid"] = "lexical"
@@ -54,7 +49,6 @@ class IndexPlan:
     encoder: str | None = None
     device: str | None = None
     dtype: Literal["float32", "float16"] | None = None
-    vectors: Path | None = None
 
     @property
     def reading(self) -> Reading:
@@ -65,9 +59,7 @@ class IndexPlan:
         nothing would use."""
         if self.engine != "lexical":
             return make_encoder(self.encoder or "static", device=self.device)
-        if given := [
-            f"--{name}" for name in ("encoder", "device", "dtype", "vectors") if getattr(self, name) is not None
-        ]:
+        if given := [f"--{name}" for name in ("encoder", "device", "dtype") if getattr(self, name) is not None]:
             raise ConfigError(
                 f"{given[0]} has no effect on an index that is searched by its terms alone. Add --engine hybrid or "
                 f"--engine dense, or leave out {given[0]}."
@@ -83,8 +75,7 @@ def build_index(
     _check_apart(corpus, directory, report_file)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
-    published = FaissFile(plan.vectors, encoder) if plan.vectors and encoder else None
-    count = _build(directory, passages, plan, encoder, published, console)
+    count = _build(directory, passages, plan, encoder, None, console)
     report_reading(passages.sources, report, console, report_file)
     _say_indexed(console, count, plan.max_words, directory)
 
@@ -183,7 +174,7 @@ def _build(
     passages: CorpusPassages,
     plan: IndexPlan,
     encoder: Encoder | None,
-    made: KnownVectors | None,
+    made: MadeVectors | None,
     console: Console,
 ) -> int:
     options = BuildOptions(
@@ -219,63 +210,3 @@ def _check_apart(corpus: Path, directory: Path, report_file: Path | None) -> Non
             f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
             "outside the corpus."
         )
-
-
-_HEADER = struct.Struct("<4siqqqBiQ")
-_ALIKE = 0.9  # cosine of a vector of the file and that of the encoder, which may get the title in another form
-
-
-class FaissFile:
-    """Known vectors in a file, as retrieval corpora are published with them: an index of FAISS that compares all
-    (IndexFlatIP). The first is that of the first passage, and so on.
-
-    "IxFI", then little-endian: dimension (int32), number of vectors (int64), two unused int64, a byte, the metric
-    (int32, 0 for the inner product), the number of numbers (uint64), and these as float32, vector after vector.
-    """
-
-    def __init__(self, path: Path, encoder: Encoder) -> None:
-        """`encoder` is the one that made the vectors. DataError for a file that holds something else."""
-        self._path, self._encoder = path, encoder
-        try:
-            with open_regular(path) as file:
-                head = file.read(_HEADER.size)
-            state = path.stat()
-        except OSError as error:
-            raise DataError(f"The FAISS file {path} cannot be read: {error.strerror}. Give another file.") from error
-        except DataError as error:
-            raise DataError(f"The FAISS file {path} cannot be read: {error}. Give another file.") from error
-        dimension = encoder.record.dimension
-        kind, width, self._count, *_, metric, numbers = _HEADER.unpack(head.ljust(_HEADER.size, b"\0"))
-        size = _HEADER.size + 4 * numbers
-        if kind != b"IxFI" or metric or numbers != width * self._count or size != state.st_size:
-            raise DataError(
-                f"{path} begins with {kind!r} and has {state.st_size:,} bytes. Expected a whole file that FAISS wrote "
-                "of an IndexFlatIP ('IxFI'), which holds the vectors themselves. Convert it, or leave out --vectors."
-            )
-        if width != dimension:
-            raise ConfigError(
-                f"The vectors in {path} have {width} numbers, those of the encoder {dimension}. Give the --encoder "
-                "that made them."
-            )
-        self._vectors = np.memmap(path, "<f4", "r", offset=_HEADER.size, shape=(self._count, width))
-        self.content = json_digest([str(path.resolve()), state.st_size, state.st_mtime_ns])
-
-    def check(self, first: Sequence[Passage], count: int) -> None:
-        """Raises ConfigError unless there is a vector for each of `count` passages, and those of the first ones are
-        what the encoder makes of them."""
-        if self._count != count:
-            raise ConfigError(
-                f"{self._path} holds {self._count:,} vectors, and the corpus {count:,} passages. Expected one for "
-                "each: give the corpus that it was made from, and a --max-words that cuts none of its texts."
-            )
-        ours, theirs = self._encoder.passages([one.contents for one in first]), self._vectors[: len(first)]
-        alike = (ours * theirs).sum(axis=1) / np.maximum(np.linalg.norm(theirs, axis=1), 1e-9)
-        if (alike < _ALIKE).any():
-            raise ConfigError(
-                f"The first vectors in {self._path} are not those that the encoder makes of the first passages: their "
-                f"cosines are {', '.join(f'{value:.2f}' for value in alike)}. Expected at least {_ALIKE}. Give the "
-                "corpus and the --encoder that the vectors were made from."
-            )
-
-    def of(self, passages: Sequence[Passage], start: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-        return np.ones(len(passages), np.bool_), self._vectors[start : start + len(passages)]
