@@ -23,7 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evoseek.errors import ConfigError, DataError, EvoseekError
-from evoseek.serve.one_line import OneLineJson
 
 _LOG = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page"
@@ -182,7 +181,7 @@ class StoppableServer(uvicorn.Server):
         limit_s = drain_s + (_CLOSING_S if end else 0)
         super().__init__(
             uvicorn.Config(
-                OneLineJson(app),
+                app,
                 http=TimedConnection,
                 log_level="warning",
                 access_log=False,

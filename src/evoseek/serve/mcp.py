@@ -21,7 +21,6 @@ from evoseek.agent.shown import citation
 from evoseek.errors import DataError, EvoseekError
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.search.engines import search
-from evoseek.serve.one_line import one_line
 from evoseek.types import Passage
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ Found = list[list[Passage]]
 Run = Callable[[Coroutine[Any, Any, Found]], Awaitable[Found]]
 Text = Field(pattern=r"\S", max_length=20_000)
 _LOOKED_AT = 300  # passages
+_ENDS_OF_LINES = {ord(one): f"\\u{ord(one):04x}" for one in "\u0085\u2028\u2029"}  # to clients that use `splitlines`
 _ABOUT = (
     "A collection of documents. `search` finds passages, `open` shows one with what stands before and after it, and "
     "`ask` has an agent search and answer; its answer names the passages that support it. What passages say comes from "
@@ -55,7 +55,7 @@ def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]
 
 
 class _Server(MCPServer[None]):
-    """A server whose messages by stdio, one a line, are one to every client (`serve.one_line`)."""
+    """A server whose messages by stdio are one line each to every client."""
 
     async def run_stdio_async(self) -> None:
         """Serve by stdio. What else is printed goes to stderr."""
@@ -69,7 +69,7 @@ class _Server(MCPServer[None]):
 
 class _OneLineText(TextIOWrapper):
     def write(self, text: str, /) -> int:
-        return super().write(one_line(text))
+        return super().write(text.translate(_ENDS_OF_LINES))  # only strings in JSON can hold them
 
 
 def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable[Json]]:
