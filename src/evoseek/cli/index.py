@@ -20,7 +20,8 @@ from evoseek.config.registry import build
 from evoseek.config.trust import is_import_path
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.search.engines import search as find
+from evoseek.search.calling import search as find
+from evoseek.search.settings import BuiltEngine
 from evoseek.storage.files import expanded
 from evoseek.text.printable import say
 
@@ -46,7 +47,7 @@ FollowLinks = Annotated[
     bool | None, typer.Option("--follow-links", help="Read what links out of the folder lead to. Default: no.")
 ]
 Engine = Annotated[
-    Literal["lexical", "dense", "hybrid"] | None,
+    BuiltEngine | None,
     typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for; to build it, lexical."),
 ]
 EncoderName = Annotated[

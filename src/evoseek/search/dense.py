@@ -10,11 +10,11 @@ from typing import Literal, Self, Unpack
 
 from pydantic import Field
 
+from evoseek.search.calling import MORE, distinct
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
-from evoseek.search.engines import MORE, distinct
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord, opened
-from evoseek.search.settings import IndexSettings
+from evoseek.search.settings import BuiltEngine, IndexSettings
 from evoseek.search.vectors import MadeVectors, VectorFiles, embed_passages
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage
@@ -39,7 +39,7 @@ class DenseIndex(LexicalIndex):
         passages: Iterable[Passage],
         encoder: Encoder,
         *,
-        engine: Literal["dense", "hybrid"] = "dense",
+        engine: BuiltEngine = "dense",
         dtype: Literal["float32", "float16"] = "float32",
         progress: Callable[[int, int], None] = lambda done, of: None,
         made: MadeVectors | None = None,

@@ -1,7 +1,11 @@
-"""Indexing a corpus: reading it, cutting it into passages, and building the index; and updating it."""
+"""Indexing a corpus: reading it, cutting it into passages, and building the index; updating it; and the report of what
+was read: a table by type of file, what was skipped and why, and a JSON file with every file."""
 
 from __future__ import annotations
 
+import json
+import os
+from collections import Counter
 from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
@@ -10,17 +14,21 @@ from threading import Event
 from typing import Literal
 
 from rich.console import Console
+from rich.table import Table
 
+from evoseek.documents.documents import CorpusFile
 from evoseek.documents.parsing import MAX_SECONDS, MAX_TEXT, Reading
-from evoseek.documents.read_report import ReadReport, counted
+from evoseek.documents.read_report import Note, ReadReport, counted
 from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
 from evoseek.search.lexical import BuildOptions, LexicalIndex
-from evoseek.search.reading import report_reading
-from evoseek.search.sources import CorpusPassages, Recorded
+from evoseek.search.settings import BuiltEngine
+from evoseek.search.sources import CorpusPassages, Recorded, Source, Sources
 from evoseek.search.vectors import MadeVectors
+from evoseek.storage.files import expanded, write_atomic
+from evoseek.text.decoding import LINK_OUT
 from evoseek.text.printable import say
 from evoseek.text.progress import CountProgress
 from evoseek.types import Passage
@@ -39,7 +47,7 @@ class IndexPlan:
     the default.
     """
 
-    engine: Literal["lexical", "dense", "hybrid"] = "lexical"
+    engine: BuiltEngine = "lexical"
     stemming: Literal["none", "english"] = "none"
     max_words: int = 100
     encoding: str | None = None
@@ -210,3 +218,86 @@ def _check_apart(corpus: Path, directory: Path, report_file: Path | None) -> Non
             f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
             "outside the corpus."
         )
+
+
+_COUNTS = ("files", "documents", "passages", "words", "skipped")
+
+
+def report_reading(sources: Sources, report: ReadReport, console: Console, file: Path | None = None) -> None:
+    """Print the report, and write all of it as JSON to `file`. Raises RunError if that cannot be written."""
+    say(console, report.summary())
+    console.print(types_table(sources, report.skipped_count))
+    if missed := report.missed_table():
+        say(console, missed)
+    if report.skipped_count:
+        say(console, report.table())
+    for table in (report.guessed_table(), report.warnings_table()):
+        if table:
+            say(console, table)
+    if file:
+        write_atomic(expanded(file), json.dumps(as_json(sources, report), ensure_ascii=False, indent=1) + "\n")
+        say(console, f"Report of all files: {file}")
+
+
+def types_table(sources: Sources, skipped: int) -> Table:
+    """A row for each type of file, one for what else was skipped (folders, links), and their sum."""
+    types = _by_type(sources)
+    if elsewhere := skipped - sum(counts["skipped"] for counts in types.values()):
+        types["folders and links"] = Counter(skipped=elsewhere)
+    table = Table("type", box=None, pad_edge=False)
+    for name in _COUNTS:
+        table.add_column(name, justify="right")
+    rows = types | ({"all": sum(types.values(), Counter[str]())} if len(types) > 1 else {})
+    for name, counts in rows.items():
+        table.add_row(name, *(f"{counts[count]:,}" for count in _COUNTS))
+    return table
+
+
+def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
+    """The report as JSON values: the counts by type of file, the reasons why something was skipped with their counts,
+    each folder and link that was skipped, each file of another type that may be missed, and each file that was read or
+    skipped, with what was read from it."""
+    return {
+        "corpus": sources.corpus,
+        "types": {name: {count: counts[count] for count in _COUNTS} for name, counts in _by_type(sources).items()},
+        "skipped": dict(report.skipped.counts.most_common()),
+        "guessed_encodings": dict(report.guessed.counts.most_common()),
+        "warnings": dict(report.warnings.counts.most_common()),
+        "other_types": dict(report.other_types.most_common()),
+        "other_files": [{"file": str(note.path), "type": note.kind} for note in report.missed],
+        "folders": [{"folder": str(note.path), "reason": note.text} for note in report.skipped if _is_no_file(note)],
+        "files": [_file(source) for source in sources.files],
+    }
+
+
+def _is_no_file(note: Note) -> bool:
+    """Whether it is about a folder, a link that was not followed, or a path that is too long."""
+    return note.text == LINK_OUT or os.path.isdir(note.path) or not os.path.lexists(note.path)
+
+
+def _file(source: Source) -> Mapping[str, object]:
+    found: dict[str, object] = {"file": source.file, "type": _type(source), **_counts(source)}
+    del found["files"]
+    lists = {
+        "skipped_for": [{"line": line, "reason": reason} for line, reason in source.skipped],
+        "guessed_encodings": source.guessed,
+        "warnings": source.warnings,
+    }
+    return found | {name: values for name, values in lists.items() if values}
+
+
+def _by_type(sources: Sources) -> dict[str, Counter[str]]:
+    """The counts for each type of file, that with the most passages first."""
+    types: dict[str, Counter[str]] = {}
+    for source in sources.files:
+        types.setdefault(_type(source), Counter()).update(_counts(source))
+    return dict(sorted(types.items(), key=lambda item: (-item[1]["passages"], item[0])))
+
+
+def _counts(source: Source) -> dict[str, int]:
+    skipped = sum(source.reasons.values())
+    return dict(zip(_COUNTS, (1, source.read, source.passages, source.words, skipped), strict=True))
+
+
+def _type(source: Source) -> str:
+    return CorpusFile(Path(source.file), source.file).suffix

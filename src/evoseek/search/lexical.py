@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 import tantivy
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
 from evoseek.search.analyser import Analyser
-from evoseek.search.engines import distinct
+from evoseek.search.calling import distinct
 from evoseek.search.manifest import (
     REMEDY,
     AnalyserRecord,
@@ -29,7 +29,7 @@ from evoseek.search.manifest import (
     opened,
     record_file,
 )
-from evoseek.search.settings import IndexSettings, SearchSettings
+from evoseek.search.settings import BuiltEngine, IndexSettings, SearchSettings
 from evoseek.storage.files import json_digest
 from evoseek.text.text_set import TextSet
 from evoseek.types import Passage
@@ -185,7 +185,7 @@ def write_index(
     directory: Path,
     passages: Iterable[Passage],
     *,
-    engine: Literal["lexical", "dense", "hybrid"] = "lexical",
+    engine: BuiltEngine = "lexical",
     embed: Embed | None = None,
     **options: Unpack[BuildOptions],
 ) -> Manifest:

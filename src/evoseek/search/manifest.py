@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem, is_of_disk
 from evoseek.search.analyser import ANALYSER_VERSION
+from evoseek.search.settings import BuiltEngine
 from evoseek.storage.files import file_digest, json_digest, nearest, remove_leftovers, sync_tree, write_atomic
 from evoseek.storage.jsonl import held
 
@@ -88,7 +89,7 @@ class Manifest(_Record):
     analyser: AnalyserRecord
     title_boost: float = Field(ge=0, allow_inf_nan=False)
     max_words: int | None = None
-    engine: Literal["lexical", "dense", "hybrid"] | None = None
+    engine: BuiltEngine | None = None
     vectors: VectorsRecord | None = None
     documents: int
     passages: int

@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from evoseek.errors import ToolError
 from evoseek.http.limits import Retry
 from evoseek.http.server import Server, check_url, json_of, key_of
-from evoseek.search.engines import all_of, merge_copies
+from evoseek.search.calling import all_of, merge_copies
 from evoseek.search.settings import SearchSettings
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage

@@ -20,7 +20,7 @@ from evoseek import __version__
 from evoseek.agent.shown import citation
 from evoseek.errors import DataError, EvoseekError
 from evoseek.protocols import PassageStore, SearchEngine
-from evoseek.search.engines import search
+from evoseek.search.calling import search
 from evoseek.types import Passage
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from aiolimiter import AsyncLimiter
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.limits import CircuitBreaker, Retry, TransientError
 from evoseek.http.server import Server, check_url, json_of
-from evoseek.search.engines import for_each
+from evoseek.search.calling import for_each
 from evoseek.types import Passage
 
 Option = str | int | bool

@@ -18,7 +18,7 @@ from evoseek.errors import PageError, ToolError
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.rollout.base import ToolContext, ToolSettings
 from evoseek.rollout.prompts import PromptTemplate
-from evoseek.search.engines import all_of, search_others
+from evoseek.search.calling import all_of, search_others
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 from evoseek.web.reading import beginning_of

@@ -25,7 +25,7 @@ from evoseek.questions.demonstrations import DemonstratedTurn, Demonstration, Pr
 from evoseek.questions.writers.chains import Chain, Comparison, chains, comparisons
 from evoseek.questions.writers.clozes import SITE_MARK, Cloze, clozes, is_natural, subject, words
 from evoseek.questions.writers.tables import tabled
-from evoseek.search.engines import search, search_others
+from evoseek.search.calling import search, search_others
 from evoseek.text.duplicates import NearDuplicates
 from evoseek.text.language import STOP_WORDS
 from evoseek.text.normalization import comparable
