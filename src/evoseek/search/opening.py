@@ -37,7 +37,6 @@ class AsBuilt:
 
     @classmethod
     def build(cls, settings: IndexSettings, context: object) -> LexicalIndex:
-        """The index, opened. Raises as `open_built`, and ConfigError if no index is named."""
         return open_built(index_directory(settings.index, setting="search.index"))
 
 

@@ -81,7 +81,6 @@ class RemoteEngine:
 
     @classmethod
     def build(cls, settings: RemoteSettings, context: object) -> RemoteEngine:
-        """The engine. Raises ConfigError; the server is not called yet."""
         return cls(settings)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:

@@ -64,18 +64,18 @@ _PAUSE_S = 10.0
 _UNSUPPORTED = "(No passage that was found supports this.)"
 
 
-class _Strict(BaseModel):
+class _StrictBody(BaseModel):
     model_config = ConfigDict(strict=True)  # "yes" is no true, and true is no number
 
 
-class _Part(_Strict):
+class _ContentPart(_StrictBody):
     type: str
     text: str | None = None
 
 
-class _ChatMessage(_Strict):
+class _ChatMessage(_StrictBody):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[_Part] | None = None
+    content: str | list[_ContentPart] | None = None
 
     @property
     def text(self) -> str:
@@ -88,11 +88,11 @@ class _ChatMessage(_Strict):
         return set() if isinstance(self.content, str) else {part.type for part in self.content or ()} - {"text"}
 
 
-class _StreamOptions(_Strict):
+class _StreamOptions(_StrictBody):
     include_usage: bool | None = None
 
 
-class FeedbackRequest(_Strict):
+class FeedbackRequest(_StrictBody):
     """A verdict on an answer of this server, named by the id of its reply; where it is wrong, what is right or where
     to look, if that is known."""
 
@@ -124,7 +124,7 @@ def judgeable(id: str, answered: Answered) -> Feedback:
     )
 
 
-class ChatRequest(_Strict):
+class ChatRequest(_StrictBody):
     """What is pending: the last message, after a conversation."""
 
     model: str

@@ -42,7 +42,7 @@ _ABOUT = (
 def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]] | None) -> MCPServer[None]:
     """An MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and `ask`
     if there is a function that answers."""
-    server = _Server("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
+    server = _OneLineServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
     logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
     if library is not None:
         server.add_tool(_shown(library.search), description="Find the passages that fit a query best.")
@@ -54,7 +54,7 @@ def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]
     return server
 
 
-class _Server(MCPServer[None]):
+class _OneLineServer(MCPServer[None]):
     """A server whose messages by stdio are one line each to every client."""
 
     async def run_stdio_async(self) -> None:

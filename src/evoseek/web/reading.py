@@ -104,7 +104,6 @@ class PageBeginning:
     max_words: int
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """The beginning of the page's text."""
         return beginning_of(page.text, self.max_words)
 
 

@@ -199,7 +199,6 @@ class Recording:
             )
 
     def _answered(self, key: str) -> tuple[str | None, str] | None:
-        """The first recorded answer, if any."""
         answers = ((error, json.loads(text)) for _, error, text in _rows(self._store, key) if error != "tool")
         return next(answers, None)
 
