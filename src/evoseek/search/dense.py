@@ -75,20 +75,20 @@ class DenseIndex(LexicalIndex):
         return [distinct(partial(self._near, query, (k + MORE, *near)), k) for query, near in first]
 
     def _near(self, query: str, known: tuple[int, list[int], list[float]], k: int) -> list[Passage]:
-        """The k best passages by vectors. `known` are a number of them, with their places and scores."""
+        """Return the k best passages by vectors. `known` are a number of them, with their places and scores."""
         rows, scores = known[1:] if k == known[0] else self.nearest([query], k)[0]
         return [replace(self.at(row), score=score) for row, score in zip(rows, scores, strict=True)]
 
     def nearest(self, queries: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
-        """For each query the places among `passages` of the best ones by vectors, best first, and their scores; no text
-        is read."""
+        """Return for each query the places among `passages` of the best ones by vectors, best first, and their scores;
+        no text is read."""
         if not queries:
             return []
         texts = [well_formed(query) for query in queries]
         return self._vectors.nearest(self._encoder.queries(texts), k)
 
     def at(self, place: int) -> Passage:
-        """The passage at a place among `passages`."""
+        """Return the passage at a place among `passages`."""
         return self.get(self._vectors.id(place))
 
 
@@ -111,9 +111,10 @@ RERANKED = 50  # fused passages that a reranker puts into its order, or k if tha
 
 
 def fuse(rankings: Sequence[Sequence[int]], k: int) -> list[tuple[int, float]]:
-    """The k best passages of several rankings by reciprocal-rank fusion, each with its score: the sum of
-    1 / (60 + rank) over the rankings that hold it, the rank of the first being 1. Equal scores are in the order of the
-    first ranking, then the second."""
+    """Return the k best passages of several rankings by reciprocal-rank fusion, each with its score.
+
+    The score is the sum of 1 / (60 + rank) over the rankings that hold it, the rank of the first being 1. Equal scores
+    are in the order of the first ranking, then the second."""
     scores: dict[int, float] = {}
     for ranking in rankings:
         for rank, place in enumerate(ranking, start=1):

@@ -63,8 +63,8 @@ class IndexPlan:
         return Reading(self.max_text, self.max_seconds, self.encoding, self.follow_links)
 
     def make_encoder(self) -> Encoder | None:
-        """The encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options that
-        nothing would use."""
+        """Return the encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options
+        that nothing would use."""
         if self.engine != "lexical":
             return make_encoder(self.encoder or "static", device=self.device)
         if given := [f"--{name}" for name in ("encoder", "device", "dtype") if getattr(self, name) is not None]:
@@ -240,7 +240,7 @@ def report_reading(sources: Sources, report: ReadReport, console: Console, file:
 
 
 def types_table(sources: Sources, skipped: int) -> Table:
-    """A row for each type of file, one for what else was skipped (folders, links), and their sum."""
+    """Return a row for each type of file, one for what else was skipped (folders, links), and their sum."""
     types = _by_type(sources)
     if elsewhere := skipped - sum(counts["skipped"] for counts in types.values()):
         types["folders and links"] = Counter(skipped=elsewhere)
@@ -254,9 +254,9 @@ def types_table(sources: Sources, skipped: int) -> Table:
 
 
 def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
-    """The report as JSON values: the counts by type of file, the reasons why something was skipped with their counts,
-    each folder and link that was skipped, each file of another type that may be missed, and each file that was read or
-    skipped, with what was read from it."""
+    """Return the report as JSON values: the counts by type of file, the reasons why something was skipped with their
+    counts, each folder and link that was skipped, each file of another type that may be missed, and each file that was
+    read or skipped, with what was read from it."""
     return {
         "corpus": sources.corpus,
         "types": {name: {count: counts[count] for count in _COUNTS} for name, counts in _by_type(sources).items()},
@@ -271,7 +271,7 @@ def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
 
 
 def _is_no_file(note: Note) -> bool:
-    """Whether it is about a folder, a link that was not followed, or a path that is too long."""
+    """Return whether it is about a folder, a link that was not followed, or a path that is too long."""
     return note.text == LINK_OUT or os.path.isdir(note.path) or not os.path.lexists(note.path)
 
 
@@ -287,7 +287,7 @@ def _file(source: Source) -> Mapping[str, object]:
 
 
 def _by_type(sources: Sources) -> dict[str, Counter[str]]:
-    """The counts for each type of file, that with the most passages first."""
+    """Return the counts for each type of file, that with the most passages first."""
     types: dict[str, Counter[str]] = {}
     for source in sources.files:
         types.setdefault(_type(source), Counter()).update(_counts(source))

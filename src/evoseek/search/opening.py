@@ -21,8 +21,8 @@ _LOOK_S = 1.0  # seconds between two looks at whether the index was changed
 
 
 def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
-    """An index, to be searched by an engine with its default settings; auto: the one that it was built for. Raises as
-    `LexicalIndex.open` and `DenseIndex.open`, and ConfigError for an engine that searches no index."""
+    """Return an index, to be searched by an engine with its default settings; auto: the one that it was built for.
+    Raises as `LexicalIndex.open` and `DenseIndex.open`, and ConfigError for an engine that searches no index."""
     name = Manifest.read(directory).engine_for(engine)
     settings: SearchSettings = (settings_class("search", name) or SearchSettings)(name=name, index=str(directory))
     if not settings.reads_index:

@@ -84,8 +84,8 @@ class RemoteEngine:
         return cls(settings)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages of different texts, best first. A server that gives copies is
-        asked for more, once. Raises ToolError."""
+        """Return for each query at most k passages of different texts, best first. A server that gives copies is asked
+        for more, once. Raises ToolError."""
         if k < 1:
             return [[] for _ in queries]
         found = await self._found(queries, k)
@@ -136,13 +136,13 @@ class Request(BaseModel):
 
 
 def result_body(found: Sequence[Sequence[Passage]], *, return_scores: bool) -> dict[str, object]:
-    """The reply with the passages of each query, as JSON."""
+    """Return the reply with the passages of each query, as JSON."""
     return {"result": [[_item(passage, return_scores) for passage in passages] for passages in found]}
 
 
 def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
-    """The passages in a JSON reply to so many queries, at most k for each. Raises ToolError for any other reply: only
-    an empty list for a query means that nothing was found."""
+    """Return the passages in a JSON reply to so many queries, at most k for each. Raises ToolError for any other reply:
+    only an empty list for a query means that nothing was found."""
     result = cast("dict[str, object]", body).get("result") if isinstance(body, dict) else None
     if not isinstance(result, list) or len(cast("list[object]", result)) != queries:
         raise ToolError(f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.")
@@ -156,7 +156,7 @@ def _passages(items: object) -> list[Passage]:
 
 
 def _passage(item: object) -> Passage:
-    """A document as a passage, with its score if there is one. Raises ToolError for what is none."""
+    """Return a document as a passage, with its score if there is one. Raises ToolError for what is none."""
     match item:
         case {"document": dict(document), "score": int(score) | float(score)} if abs(score) <= float_info.max:
             pass

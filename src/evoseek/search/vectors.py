@@ -61,8 +61,8 @@ class VectorFiles:
             yield self._vectors[start : start + _BLOCK]
 
     def nearest(self, queries: Vectors, k: int) -> list[tuple[list[int], list[float]]]:
-        """For each query (B, D) at most k rows with their inner products, best first, equal ones in the order of the
-        rows. A query of zeros finds nothing."""
+        """Return for each query (B, D) at most k rows with their inner products, best first, equal ones in the order of
+        the rows. A query of zeros finds nothing."""
         k = min(k, len(self))
         if k < 1:
             return [([], []) for _ in queries]
@@ -81,7 +81,7 @@ class VectorFiles:
         return [np.concatenate(rows) for rows in found]
 
     def _best(self, query: Vectors, rows: Rows, k: int) -> tuple[list[int], list[float]]:
-        """The k best of these rows (in order), by their inner products with the query."""
+        """Return the k best of these rows (in order), by their inner products with the query."""
         scores = np.round(self._vectors.take(rows, axis=0).astype(np.float32, copy=False) @ query, _SCORE_DIGITS)
         least = np.partition(scores, -k)[-k]  # sorting all of them would take longer than the products
         rows, scores = rows[scores >= least], scores[scores >= least]
@@ -90,7 +90,7 @@ class VectorFiles:
 
 
 def write_ids(data: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
-    """The passages, in the order of the rows; their ids are written as they are taken."""
+    """Return the passages, in the order of the rows; their ids are written as they are taken."""
     with (data / "ids.bin").open("wb") as texts, (data / "ids_ends.bin").open("wb") as ends:
         end = 0
         for passage in passages:
@@ -165,7 +165,7 @@ def embed_passages(
 def _vectors_of(
     passages: Sequence[Passage], encoder: Encoder, record: VectorsRecord, made: MadeVectors | None
 ) -> NDArray[Any]:
-    """The vectors of some passages, of which those that are not known are made."""
+    """Return the vectors of some passages, of which those that are not known are made."""
     vectors = np.empty((len(passages), record.encoder.dimension), record.dtype)
     is_known = np.zeros(len(passages), np.bool_)
     if made:
@@ -196,7 +196,7 @@ class _Collected:
         self.rows, self._saved = self._rows_before(), time.monotonic()
 
     def _rows_before(self) -> int:
-        """The rows that a killed process left for the same purpose."""
+        """Return the rows that a killed process left for the same purpose."""
         try:
             match json.loads(self._state.read_text()):
                 case {"key": self._key, "rows": int(rows)} if self._file.stat().st_size >= rows * self._row_bytes:
@@ -207,7 +207,7 @@ class _Collected:
             return 0
 
     def opened(self) -> BinaryIO:
-        """The file, to be written to after the rows that are in it."""
+        """Return the file, to be written to after the rows that are in it."""
         if not self.rows:  # a build that was killed at its very end left a link to the index's vectors
             self._file.unlink(missing_ok=True)
         file = self._file.open("r+b" if self.rows else "wb")

@@ -207,7 +207,7 @@ class AgentServer:
         return JSONResponse({"id": wanted.id, "verdict": wanted.verdict})
 
     async def _ask_alone(self, question: str) -> Answered:
-        """An answer to a question without a conversation. Raises BusyError, and EvoseekError if there is none."""
+        """Answer a question without a conversation. Raises BusyError, and EvoseekError if there is no answer."""
         return await self._queue.ask(well_formed(question).strip(), ()).answered()
 
     @property
@@ -259,8 +259,8 @@ def _streamed(events: AsyncIterator[str]) -> Response:
 
 
 def _document(path: Path, file: BinaryIO) -> Response:
-    """A file of the corpus, which anybody may have written: a browser shows a page without running anything of it, and
-    what it cannot show is saved. What was opened is sent, whatever stands at its path by now."""
+    """Return a file of the corpus, which anybody may have written: a browser shows a page without running anything of
+    it, and what it cannot show is saved. What was opened is sent, whatever stands at its path by now."""
     kind = _SHOWN.get(path.suffix.lower())
     headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
     if kind != "application/pdf":  # which browsers show outside of the page's origin, but not in a sandbox

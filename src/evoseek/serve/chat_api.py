@@ -109,7 +109,7 @@ class FeedbackRequest(_StrictBody):
 
 
 def judgeable(id: str, answered: Answered) -> Feedback:
-    """The record of an answer to which a later verdict can be added; until then its verdict is a placeholder."""
+    """Return the record of an answer to which a later verdict can be added; until then its verdict is a placeholder."""
     found: dict[str, Any] = answered.json
     return Feedback(
         id,
@@ -169,12 +169,12 @@ class ChatRequest(_StrictBody):
 
 
 def read_feedback(body: bytes) -> FeedbackRequest:
-    """The verdict in a body. Raises DataError for what is none."""
+    """Return the verdict in a body. Raises DataError for what is none."""
     return _validated(FeedbackRequest, body, 'an object such as {"id": "chatcmpl-...", "verdict": "right"}')
 
 
 def read_request(body: bytes) -> ChatRequest:
-    """The request in a body. Raises DataError for what is none."""
+    """Return the request in a body. Raises DataError for what is none."""
     request = _validated(ChatRequest, body, "a chat completion's request")
     if request.messages[-1].role != "user" or not request.question:
         raise DataError("The last message is not a user's text. Expected the question there.")
@@ -195,7 +195,7 @@ def _validated(model: type[_Model], body: bytes, expected: str) -> _Model:
 
 
 def answer_object(answered: Answered, request: ChatRequest, files: Collection[str]) -> dict[str, object]:
-    """The object `evoseek` of an answer."""
+    """Return the object `evoseek` of an answer."""
     answer: dict[str, Any] = answered.json
     dropped = answered.dropped + len(request.conversation) - len(request.history)
     own = {"dropped_messages": dropped, "ignored": request.ignored}
@@ -203,8 +203,8 @@ def answer_object(answered: Answered, request: ChatRequest, files: Collection[st
 
 
 def linked(passages: Iterable[Mapping[str, object]], files: Collection[str]) -> list[dict[str, object]]:
-    """Citations with a `link` to the file, if it is one of `files`, at the page if there is one: an address relative to
-    the server's."""
+    """Return citations with a `link` to the file, if it is one of `files`, at the page if there is one: an address
+    relative to the server's."""
     return [{**passage, **_link(str(passage.get("file")), passage.get("page"), files)} for passage in passages]
 
 
@@ -217,7 +217,7 @@ def _link(file: str, page: object, files: Collection[str]) -> dict[str, object]:
 def completion(
     pending: PendingAnswer, answered: Answered, request: ChatRequest, files: Collection[str] = ()
 ) -> dict[str, object]:
-    """A whole reply, with links to those of its documents that are among `files`."""
+    """Return a whole reply, with links to those of its documents that are among `files`."""
     message = {"role": "assistant", "content": _content(answered), "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": _finish(answered), "logprobs": None}
     head = _head(pending.id, "chat.completion", request.model)
@@ -225,7 +225,7 @@ def completion(
 
 
 def side_reply(request: ChatRequest, text: str) -> dict[str, object]:
-    """A whole reply that no model wrote."""
+    """Return a whole reply that no model wrote."""
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     head = _head(reply_id(), "chat.completion", request.model)
@@ -233,7 +233,7 @@ def side_reply(request: ChatRequest, text: str) -> dict[str, object]:
 
 
 async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
-    """The same as server-sent events."""
+    """Return the same as server-sent events."""
     head = _head(reply_id(), "chat.completion.chunk", request.model)
     yield _sent({**head, "choices": [_delta({"role": "assistant", "content": text})]})
     yield _sent({**head, "choices": [_delta({}, "stop")], "evoseek": {"side_task": True}})
@@ -243,7 +243,7 @@ async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
 
 
 async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
-    """The reply as server-sent events. Whatever ends the iteration ends the rollout."""
+    """Return the reply as server-sent events. Whatever ends the iteration ends the rollout."""
     head = _head(pending.id, "chat.completion.chunk", request.model)
     try:
         yield _sent({**head, "choices": [_delta({"role": "assistant", "content": ""})]})
@@ -292,7 +292,7 @@ def _events(record: Action | ToolResult, files: Collection[str]) -> Iterator[dic
 
 
 def _content(answered: Answered) -> str:
-    """The reply's text. The mark of an unsupported answer is in it, for clients that read nothing else."""
+    """Return the reply's text. The mark of an unsupported answer is in it, for clients that read nothing else."""
     if not answered.answer:
         return NOT_FOUND
     return answered.answer if answered.support.is_given else f"{answered.answer}\n\n{_UNSUPPORTED}"
@@ -337,8 +337,8 @@ _LONGEST_INSTRUCTION, _TITLE = 1_000, 60  # characters
 
 
 def side_task_reply(instructions: str, asked: str, history: Sequence[str]) -> str | None:
-    """The reply to a request that is such a task; None for any other. `asked` is its last message, `history` are the
-    user's before it, `instructions` the system's."""
+    """Return the reply to a request that is such a task; None for any other. `asked` is its last message, `history` are
+    the user's before it, `instructions` the system's."""
     if history:
         task = _TASK.search(asked) if len(asked) <= _LONGEST_INSTRUCTION and _OF_CHAT.search(asked) else None
         if task is None or task[1].lower() != "title":
@@ -353,7 +353,7 @@ def side_task_reply(instructions: str, asked: str, history: Sequence[str]) -> st
 
 
 def _quoted(text: str) -> str:
-    """The conversation that a text quotes; "" if there is none."""
+    """Return the conversation that a text quotes; "" if there is none."""
     if opening := _ELEMENT.search(text):
         end = text.rfind(f"</{opening[1]}>")
         if end > opening.end():
@@ -364,7 +364,7 @@ def _quoted(text: str) -> str:
 
 
 def _written(task: str, instruction: str, first: str) -> str:
-    """The reply to a task in the form that its instruction shows, for a conversation that begins so."""
+    """Return the reply to a task in the form that its instruction shows, for a conversation that begins so."""
     words = " ".join(first.split()).strip("\"'` ")
     title = words if len(words) <= _TITLE else words[:_TITLE].rpartition(" ")[0] or words[:_TITLE]
     text = {"title": title, "emoji": "💬", "query": title}.get(task, "")

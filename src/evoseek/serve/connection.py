@@ -51,7 +51,7 @@ class StoppedError(EvoseekError):
 
 
 def page_of(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """What answers with a file of a page, which loads nothing from elsewhere and runs no inline script."""
+    """Return what answers with a file of a page, which loads nothing from elsewhere and runs no inline script."""
 
     async def page(request: Request) -> Response:
         return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
@@ -60,18 +60,18 @@ def page_of(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def error_body(status: int, message: str) -> dict[str, object]:
-    """The JSON values of an error, as clients of OpenAI's API read them."""
+    """Return the JSON values of an error, as clients of OpenAI's API read them."""
     type = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": type, "param": None, "code": None}}
 
 
 def error_reply(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as a response."""
+    """Return an error as a response."""
     return JSONResponse(error_body(status, message), status, headers)
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """The status and the text for what a rollout raised. What is no EvoseekError is logged as well."""
+    """Return the status and the text for what a rollout raised. What is no EvoseekError is logged as well."""
     if not isinstance(error, EvoseekError):
         what = f"The answer failed: {type(error).__name__}: {error}"
         _LOG.error(what)
@@ -81,7 +81,7 @@ def status_of(error: Exception) -> tuple[int, str]:
 
 
 async def refused(request: Request, error: Any) -> Response:
-    """The handler of an HTTPException."""
+    """Reply with what an HTTPException says."""
     return error_reply(error.status_code, error.detail, error.headers)
 
 
@@ -269,7 +269,7 @@ class Guard:
         await app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
-        """Whether a Host header is one of the server's names, or an address: of this machine, if only that may ask."""
+        """Return whether a Host header is a name of the server, or an address: of this machine, if only that may ask."""
         name = host.lower().rpartition("]")[0].removeprefix("[") or host.lower().partition(":")[0]
         if self._has_any_name or name in self._names:
             return True
@@ -279,7 +279,7 @@ class Guard:
             return False
 
     def _is_key(self, authorization: str) -> bool:
-        """Whether a header holds one of the keys; every comparison takes the same time, whatever was sent."""
+        """Return whether a header holds one of the keys; every comparison takes the same time, whatever was sent."""
         scheme, _, given = authorization.partition(" ")
         sent = given.strip().encode()
         matches = [hmac.compare_digest(sent, key) for key in self._keys]
@@ -287,7 +287,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
+    """Return whether an address is reached from this machine alone."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -295,8 +295,8 @@ def is_loopback(host: str) -> bool:
 
 
 def read_keys(file: Path | None, *, host: str) -> list[str]:
-    """The keys of a file, one a line, or else that of the environment variable EVOSEEK_KEY; only an address of this
-    machine alone needs none. Raises ConfigError."""
+    """Return the keys of a file, one a line, or else that of the environment variable EVOSEEK_KEY; only an address of
+    this machine alone needs none. Raises ConfigError."""
     try:
         text = file.read_text(encoding="utf-8") if file else os.environ.get(KEY_VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:

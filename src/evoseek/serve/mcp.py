@@ -40,8 +40,8 @@ _ABOUT = (
 
 
 def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]] | None) -> MCPServer[None]:
-    """An MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and `ask`
-    if there is a function that answers."""
+    """Return an MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and
+    `ask` if there is a function that answers."""
     server = _OneLineServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
     logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
     if library is not None:
@@ -83,7 +83,7 @@ def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable
 
 
 def _shown(tool: Callable[..., Awaitable[Json]]) -> Callable[..., Awaitable[Json]]:
-    """The tool, with every error that a user may see as one that the client gets."""
+    """Return the tool, with every error that a user may see as one that the client gets."""
 
     @wraps(tool)
     async def shown(*args: object, **kwargs: object) -> Json:
@@ -108,8 +108,8 @@ class Library:
         self.store = engine if isinstance(engine, PassageStore) else None
 
     def describe(self) -> Json:
-        """The number of passages, and questions to suggest: the examples, or else three that the documents may answer,
-        from the places that some of the first passages name. Empty where passages cannot be listed."""
+        """Return the number of passages, and questions to suggest: the examples, or else three that the documents may
+        answer, from the places that some of the first passages name. Empty where passages cannot be listed."""
         if self.store is None:
             return {}
         if self._examples:
@@ -125,7 +125,7 @@ class Library:
         query: Annotated[str, Text, Field(description="What to look for, in a few words.")],
         k: Annotated[int, Field(description="Number of passages.", ge=1, le=50)] = 5,
     ) -> Json:
-        """At most k passages, best first. Raises ToolError."""
+        """Return at most k passages, best first. Raises ToolError."""
         (found,) = await self._run(search(self._engine, [query], k))
         return {"passages": [citation(passage) for passage in found]}
 
@@ -134,8 +134,8 @@ class Library:
         id: Annotated[str, Field(description="Id of a passage that a search gave.", max_length=1_000)],
         neighbours: Annotated[int, Field(description="Number of passages before and after it.", ge=0, le=10)] = 1,
     ) -> Json:
-        """A passage with up to so many of its document before and after it, in the document's order. An id is looked up
-        in the index and nowhere else. Raises DataError for an id that is not in the index."""
+        """Return a passage with up to so many of its document before and after it, in the document's order. An id is
+        looked up in the index and nowhere else. Raises DataError for an id that is not in the index."""
         if (own := self._passage(id)) is None:
             raise DataError("There is no passage with this id. Use the id of a passage from a search result.")
         document, _, number = id.rpartition("#")

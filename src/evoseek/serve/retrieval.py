@@ -110,7 +110,7 @@ class MicroBatcher:
         self.queries = self.batches = 0
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """At most k passages for each query. Raises BusyError, and what `find` raises."""
+        """Return at most k passages for each query. Raises BusyError, and what `find` raises."""
         if sum(len(call.queries) for call in self._waiting) + len(queries) > self._max_waiting:
             raise BusyError(
                 f"More than {self._max_waiting} queries would be waiting. Send fewer at a time, or retry later."
@@ -139,7 +139,7 @@ class MicroBatcher:
         self._worker = None
 
     def _batch(self) -> list[_Call]:
-        """The next calls to be answered together, taken from those that wait."""
+        """Return the next calls to be answered together, taken from those that wait."""
         waiting = [call for call in self._waiting if not call.found.done()]  # without those whose client has gone
         batch, size = list[_Call](), 0
         for call in waiting:

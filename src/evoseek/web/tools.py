@@ -60,7 +60,7 @@ class WebRollouts:
         self._latest: _WebRollout | None = None
 
     def join(self, tool: str, question: Question, trajectory_id: str) -> _WebRollout:
-        """What the tool shares with the others of the rollout."""
+        """Return what the tool shares with the others of the rollout."""
         latest = self._latest
         if latest is None or latest.trajectory_id != trajectory_id or tool in latest.tools:
             latest = self._latest = _WebRollout(question, trajectory_id)
@@ -199,7 +199,7 @@ def _bound(rollout: _WebRollout | None) -> _WebRollout:
 
 
 def _texts(call: ToolCall, argument: str, most: int) -> list[str]:
-    """The argument, if it is a list of 1 to `most` texts that are not blank; else nothing."""
+    """Return the argument, if it is a list of 1 to `most` texts that are not blank; else nothing."""
     given = call.arguments.get(argument)
     given = cast(list[object], given) if isinstance(given, list) else []
     texts = [well_formed(text).strip() for text in given if isinstance(text, str)]
@@ -212,7 +212,7 @@ def _refused(call: ToolCall, argument: str, most: int) -> ToolResult:
 
 
 def _result(passage: Passage) -> Passage:
-    """A result as it is shown, in one line each of bounded length."""
+    """Return a result as it is shown, in one line each of bounded length."""
     url = _address(passage.id)
     title, text = _line(passage.title, _TITLE), _line(passage.text, _SNIPPET)
     return replace(passage, id=url, document_id=url, title=title, text=text)
@@ -223,10 +223,10 @@ def _line(text: str, max_words: int) -> str:
 
 
 def _address(url: str) -> str:
-    """A URL without its fragment, which never leaves a browser, and without white space, of which it has none."""
+    """Return a URL without its fragment, which never leaves a browser, and without white space."""
     return "".join(url.split()).partition("#")[0]
 
 
 def _page(url: str) -> str:
-    """What the addresses of one page have in common, however they are written."""
+    """Return what the addresses of one page have in common, however they are written."""
     return _address(url).split("://", 1)[-1].rstrip("/")

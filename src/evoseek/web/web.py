@@ -59,7 +59,7 @@ def open_web(settings: Any) -> Generator[Web]:
 
 
 def _deciding(config: Any) -> Mapping[str, object]:
-    """The settings that determine the result of a call."""
+    """Return the settings that determine the result of a call."""
     found: dict[str, object] = {f"web.{key}": getattr(config.web, key) for key in ("provider", "url", "api")}
     found |= {"browse.page_words": config.browse.page_words, "reader.model": config.reader.model}
     if config.reader.model:
@@ -76,7 +76,7 @@ def _reader(config: Any) -> PageReader:
 
 
 def make_web_engine(web: WebSettings, search: SearchSettings, closing: ExitStack) -> SearchEngine:
-    """The search provider of the settings, which is closed with `closing`. Raises ConfigError."""
+    """Return the search provider of the settings, which is closed with `closing`. Raises ConfigError."""
     if not web.provider:
         raise ConfigError(
             "No search provider was given: set web.provider to serper, serpapi, brave, tavily, searxng or json "
@@ -114,7 +114,7 @@ def _described(web: WebSettings) -> JsonApi:
 
 
 def make_fetcher(browse: BrowseSettings, search: SearchSettings, closing: ExitStack) -> SafeFetcher:
-    """The fetcher of the settings, which is closed with `closing`. Raises ConfigError."""
+    """Return the fetcher of the settings, which is closed with `closing`. Raises ConfigError."""
     extractor = Extractor()
     closing.callback(extractor.close)
     return SafeFetcher(
