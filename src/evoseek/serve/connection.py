@@ -269,7 +269,7 @@ class Guard:
         await app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
-        """Return whether a Host header is a name of the server, or an address: of this machine, if only that may ask."""
+        """Return whether a Host header is a name of the server, or an address, of this machine if it alone may ask."""
         name = host.lower().rpartition("]")[0].removeprefix("[") or host.lower().partition(":")[0]
         if self._has_any_name or name in self._names:
             return True
