@@ -138,7 +138,7 @@ def _missing(argument: str, remedy: str) -> ConfigError:
 
 
 def _engine(settings: TrainingSettings, closing: ExitStack) -> SearchEngine:
-    """The engine, opened as every command opens it. Those of evoseek need no context, the import of which takes
+    """The engine, opened as every command opens it. Those of evoseek need no context, whose import takes
     seconds. Raises ConfigError."""
     if is_import_path(settings.search.name):
         from evoseek.assembly.context import Context

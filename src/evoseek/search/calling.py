@@ -109,7 +109,7 @@ def merge_copies(passages: Iterable[Passage]) -> list[Passage]:
 
 
 def _said(passage: Passage) -> object:
-    """Return what copies share: their text, whatever its case and white space; and where a short one may be about
+    """Return what copies share: their text but for case and white space; and where a short one may be about
     anything ("The default is 10."), its heading and its title, unless that is the name of its file."""
     text = " ".join(unicodedata.normalize("NFC", passage.text).casefold().split())
     if len(text) >= _TELLING:

@@ -44,7 +44,7 @@ _R = TypeVar("_R")
 
 
 Embed = Callable[[Path, Iterator[Passage], int, str], VectorsRecord]
-"""Writes the vectors of an index's passages, of which there are so many, with this checksum, into its data folder.
+"""Writes the vectors of an index's passages, given their number and their checksum, into its data folder.
 Returns the record for the manifest."""
 
 

@@ -70,7 +70,7 @@ class EncoderRecord(_Record):
 
 
 class VectorsRecord(_Record):
-    """The vectors of the passages: of which encoder, and the type of their numbers."""
+    """The vectors of the passages: their encoder, and the type of their numbers."""
 
     encoder: EncoderRecord
     dtype: Literal["float32", "float16"]

@@ -83,7 +83,7 @@ class LiveIndex:
         return self._index.find_all(queries, k)
 
     def look(self) -> None:
-        """Open the index anew if it was changed."""
+        """Open the index again if it was changed."""
         state, self._looked = _state(self._directory), time.monotonic()
         if state == self._seen:
             return

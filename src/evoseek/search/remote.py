@@ -107,7 +107,7 @@ class RemoteEngine:
     async def _part(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         async def attempt(client: httpx2.AsyncClient) -> list[list[Passage]]:
             asked = [query[:MAX_QUERY] for query in queries]
-            body = json.dumps({"queries": asked, "topk": k, "return_scores": True})  # ASCII, whatever the text
+            body = json.dumps({"queries": asked, "topk": k, "return_scores": True})  # ASCII
             reply = await self._server.send(
                 client, "POST", self._url, content=body, headers={"Content-Type": "application/json"}
             )
@@ -141,8 +141,9 @@ def result_body(found: Sequence[Sequence[Passage]], *, return_scores: bool) -> d
 
 
 def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
-    """Return the passages in a JSON reply to so many queries, at most k for each. Raises ToolError for any other reply:
-    only an empty list for a query means that nothing was found."""
+    """Return the passages in a JSON reply to this number of queries, at most k for each.
+
+    Raises ToolError for any other reply: only an empty list for a query means that nothing was found."""
     result = cast("dict[str, object]", body).get("result") if isinstance(body, dict) else None
     if not isinstance(result, list) or len(cast("list[object]", result)) != queries:
         raise ToolError(f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.")

@@ -88,7 +88,7 @@ class Sources(BaseModel):
 
 
 class FileOrigin(NamedTuple):
-    """A file that passages were read from, its checksum then, and the folder out of which no link to it may lead."""
+    """A file that passages were read from, its checksum then, and the folder that no link to it may leave."""
 
     path: Path
     sha256: str

@@ -165,7 +165,7 @@ def embed_passages(
 def _vectors_of(
     passages: Sequence[Passage], encoder: Encoder, record: VectorsRecord, made: MadeVectors | None
 ) -> NDArray[Any]:
-    """Return the vectors of some passages, of which those that are not known are made."""
+    """Return the vectors of some passages. Those that are not known are made."""
     vectors = np.empty((len(passages), record.encoder.dimension), record.dtype)
     is_known = np.zeros(len(passages), np.bool_)
     if made:

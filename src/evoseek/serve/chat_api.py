@@ -243,7 +243,7 @@ async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
 
 
 async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
-    """Return the reply as server-sent events. Whatever ends the iteration ends the rollout."""
+    """Return the reply as server-sent events. The end of the iteration, for any reason, ends the rollout."""
     head = _head(pending.id, "chat.completion.chunk", request.model)
     try:
         yield _sent({**head, "choices": [_delta({"role": "assistant", "content": ""})]})

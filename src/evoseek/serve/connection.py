@@ -236,7 +236,7 @@ class Guard:
     (also where that name was pointed at 127.0.0.1 meanwhile: DNS rebinding). So `Origin`, if there is one, must be this
     server's, and `Host` must be an address or a name of this server.
 
-    keys: the valid keys, of which one is required (without any, none is) beyond the chat page, /health and /ready.
+    keys: the valid keys. One is required (without any, none is) beyond the chat page, /health and /ready.
     host: the address that the server listens at. names: other names by which clients may call it (None: any).
     """
 
@@ -279,7 +279,7 @@ class Guard:
             return False
 
     def _is_key(self, authorization: str) -> bool:
-        """Return whether a header holds one of the keys; every comparison takes the same time, whatever was sent."""
+        """Return whether a header holds one of the keys; every comparison takes the same time."""
         scheme, _, given = authorization.partition(" ")
         sent = given.strip().encode()
         matches = [hmac.compare_digest(sent, key) for key in self._keys]

@@ -134,8 +134,8 @@ class Library:
         id: Annotated[str, Field(description="Id of a passage that a search gave.", max_length=1_000)],
         neighbours: Annotated[int, Field(description="Number of passages before and after it.", ge=0, le=10)] = 1,
     ) -> Json:
-        """Return a passage with up to so many of its document before and after it, in the document's order. An id is
-        looked up in the index and nowhere else. Raises DataError for an id that is not in the index."""
+        """Return a passage between its `neighbours`, in the document's order. Raises DataError for an id that is not in
+        the index, where alone it is looked up."""
         if (own := self._passage(id)) is None:
             raise DataError("There is no passage with this id. Use the id of a passage from a search result.")
         document, _, number = id.rpartition("#")

@@ -132,7 +132,7 @@ class MicroBatcher:
                     own = [next(found) for _ in call.queries]
                     if not call.found.done():
                         call.found.set_result(own)
-            except Exception as error:  # whatever the engine raises is raised for every caller of the batch
+            except Exception as error:  # of any engine: it is raised for every caller of the batch
                 for call in batch:
                     if not call.found.done():
                         call.found.set_exception(error)

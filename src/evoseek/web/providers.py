@@ -29,7 +29,7 @@ MAX_QUERY_WORDS, MAX_QUERY = 50, 400
 MAX_URL, MAX_TITLE, MAX_SNIPPET = 2000, 300, 2000
 """Maximum number of characters of a result; a result with a longer URL is left out."""
 
-_BURST_S = 0.1  # the requests of so many seconds may be made in a burst
+_BURST_S = 0.1  # seconds whose requests may be made in a burst
 _UNSHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")  # white space, control characters, half characters
 
 

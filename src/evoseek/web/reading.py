@@ -36,8 +36,8 @@ class ReadingAgent:
     """A `PageReader`. It returns its memory: the notes on all segments, of at most `memory_words` words.
 
     Each of the first `max_segments` segments of `segment_words` words is read once, in order; the published loop can
-    read the last one for ever. Reading ends earlier when the model says so, when the memory is full, and when the first
-    `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the model is
+    read the last one without end. Reading ends earlier when the model says so, when the memory is full, and when the
+    first `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the model is
     called once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
     """
 
@@ -99,7 +99,7 @@ def parse_note(reply: str) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class PageBeginning:
-    """A `PageReader`: at most the first `max_words` words of a page, to the end of a sentence, whatever the task."""
+    """A `PageReader`: at most the first `max_words` words of a page, to the end of a sentence, for any task."""
 
     max_words: int
 
