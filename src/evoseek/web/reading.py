@@ -37,8 +37,8 @@ class ReadingAgent:
 
     Each of the first `max_segments` segments of `segment_words` words is read once, in order; the published loop can
     read the last one without end. Reading ends earlier when the model says so, when the memory is full, and when the
-    first `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the model is
-    called once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
+    first `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the
+    model is called once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
     """
 
     chat: Chat
