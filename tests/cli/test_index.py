@@ -111,9 +111,10 @@ def test_the_longest_text_is_set_and_an_update_keeps_it(tmp_path: Path) -> None:
 
 def test_an_update_takes_no_settings(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Kalo.")
-    found = CliRunner().invoke(app, ["index", str(tmp_path), "somewhere", "--update", "--max-words", "50"])
-    assert isinstance(found.exception, ConfigError)
-    assert "--max-words has no effect on it. Leave out --max-words" in str(found.exception)
+    for option in ("--update", "--watch"):
+        found = CliRunner().invoke(app, ["index", str(tmp_path), "somewhere", option, "--max-words", "50"])
+        assert isinstance(found.exception, ConfigError)
+        assert "--max-words has no effect on it. Leave out --max-words" in str(found.exception)
 
 
 def test_an_update_says_which_settings_of_the_project_the_index_was_built_without(tmp_path: Path) -> None:

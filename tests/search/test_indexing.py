@@ -6,7 +6,10 @@ import errno
 import io
 import json
 import re
+import time
+from functools import partial
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 from rich.console import Console
@@ -19,7 +22,7 @@ from evoseek.documents.parse_process import ParseProcess
 from evoseek.documents.read_report import Notes, ReadReport
 from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError, ToolError
 from evoseek.search import sources
-from evoseek.search.indexing import IndexPlan, build_index, update_index
+from evoseek.search.indexing import IndexPlan, build_index, update_index, watch_corpus
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import CorpusPassages, Recorded
@@ -298,6 +301,31 @@ def test_a_passage_that_was_found_can_be_opened_though_an_update_removed_it(fold
     assert {id: live.get(id) for id in before} == before  # their files are gone, and stay mapped
     live.look()
     assert {passage.text for passage in live.passages()} == {"Nothing of before."}
+
+
+def test_watching_updates_whenever_a_file_changes(folder: Path) -> None:
+    pytest.importorskip("watchfiles")
+    stop, told = Event(), console()
+    again = partial(update_index, folder / "corpus", folder / "index", device=None, console=told)
+    options = {"console": told, "stop": stop}
+    watching = Thread(target=watch_corpus, args=(folder / "corpus", again), kwargs=options, daemon=True)
+    watching.start()
+    try:
+        wait_for(lambda: "Watching" in told.file.getvalue())
+        (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+        wait_for(lambda: "1 new" in told.file.getvalue())
+        assert texts(folder)["d.txt"] == "Vesu is new."
+    finally:
+        stop.set()
+        watching.join(60)
+    assert told.file.getvalue().endswith("Ended.\n")
+
+
+def wait_for(happened: object, seconds: float = 120) -> None:
+    end = time.monotonic() + seconds
+    while not happened():
+        assert time.monotonic() < end
+        time.sleep(0.05)
 
 
 @pytest.fixture

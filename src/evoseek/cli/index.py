@@ -7,6 +7,7 @@ import json as jsons
 from collections.abc import Iterable
 from contextlib import ExitStack
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -75,6 +76,7 @@ def index(
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
     dtype: Numbers = None,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
     report: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="JSON file for what was read and skipped, file by file. Default: none."),
@@ -95,13 +97,18 @@ def index(
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, of_project = _places(corpus, directory)
-    from evoseek.search.indexing import IndexPlan, build_index, update_index
+    from evoseek.search.indexing import IndexPlan, build_index, update_index, watch_corpus
 
     console = Console()
-    if update:
+    if update or watch:
         _refuse_settings(given)
-        stop_if_dry([f"Read {documents} and update {built}"])
-        update_index(documents, built, device=device, console=console, of_project=of_project, report_file=report)
+        stop_if_dry([f"{'Watch' if watch else 'Read'} {documents} and update {built}"])
+        options = {"device": device, "of_project": of_project, "report_file": report}
+        refresh = partial(update_index, documents, built, console=console, **options)
+        if watch:
+            watch_corpus(documents, refresh, console=console)
+        else:
+            refresh()
         return
     plan = IndexPlan(**(of_project | given), device=device)
     stop_if_dry([f"Index {documents} in {built}"], asdict(plan))
@@ -114,7 +121,7 @@ def _refuse_settings(given: Iterable[str]) -> None:
         option = f"--{name.replace('_', '-')}"
         raise ConfigError(
             f"An update keeps the settings with which the index was built, so {option} has no effect on it. Leave out "
-            f"{option}, or build the index again without --update."
+            f"{option}, or build the index again without --update and --watch."
         )
 
 

@@ -6,10 +6,11 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
+from threading import Event
 from typing import Literal
 
 from rich.console import Console
@@ -18,7 +19,7 @@ from rich.table import Table
 from evoseek.documents.documents import CorpusFile
 from evoseek.documents.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.documents.read_report import Note, ReadReport, counted
-from evoseek.errors import ConfigError, SearchIndexError
+from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
@@ -31,6 +32,8 @@ from evoseek.text.decoding import LINK_OUT
 from evoseek.text.printable import say
 from evoseek.text.progress import CountProgress
 from evoseek.types import Passage
+
+DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one update
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +116,7 @@ def update_index(
             say(
                 console,
                 f"An update keeps the {name} of the index in {directory}, which is {kept}; the project has {value}. "
-                "To have that, build the index again (without --update).",
+                "To have that, build the index again (without --update and --watch).",
             )
     how = Reading(sources.max_text, sources.max_seconds, sources.encoding, sources.follow_links)
     passages = CorpusPassages(corpus, report=report, how=how, max_words=sources.max_words, before=before)
@@ -137,6 +140,42 @@ def update_index(
 
 def _say_indexed(console: Console, count: int, max_words: int, directory: Path) -> None:
     say(console, f"{counted(count, 'passage')} of at most {counted(max_words, 'word')} indexed in {directory}")
+
+
+def watch_corpus(corpus: Path, update: Callable[[], None], *, console: Console, stop: Event | None = None) -> None:
+    """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
+    reported, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
+    installed."""
+    try:
+        from watchfiles import watch
+    except ImportError as error:
+        raise ConfigError(
+            "--watch needs watchfiles, which is not installed. Install it: pip install 'evoseek[watch]'."
+        ) from error
+    if not corpus.exists():  # as the watcher would say it in its own words
+        update()
+    is_first = True
+    for changed in watch(
+        corpus,
+        watch_filter=None,
+        debounce=DEBOUNCE_MS,
+        stop_event=stop,
+        rust_timeout=DEBOUNCE_MS,
+        yield_on_timeout=True,  # so that the first update comes when changes are already being watched
+        raise_interrupt=False,
+    ):
+        if not changed and not is_first:
+            continue
+        try:
+            update()
+        except EvoseekError as error:
+            if is_first:
+                raise
+            say(console, f"The index is as it was: {error}")
+        if is_first:
+            say(console, f"Watching {corpus}   (Ctrl-C ends it)")
+        is_first = False
+    say(console, "Ended.")
 
 
 def _build(
