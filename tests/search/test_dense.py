@@ -71,6 +71,16 @@ def test_vectors_of_the_same_texts_are_not_made_again(index: DenseIndex) -> None
     assert again.manifest.identity == fresh.manifest.identity
 
 
+def test_terms_are_kept_when_the_encoder_fails(tmp_path: Path) -> None:
+    """So nothing is built again when it is repaired."""
+    with pytest.raises(KeyboardInterrupt):
+        DenseIndex.build(tmp_path / "i", passages(TEXTS), LetterEncoder(limit=0), key="k")
+    (building,) = (tmp_path / "i").glob("building-*")
+    stores = {path.name for path in building.glob("*.store")}
+    index = DenseIndex.build(tmp_path / "i", passages(TEXTS), LetterEncoder(), key="k")
+    assert {path.name for path in (tmp_path / "i" / index.manifest.data).glob("*.store")} == stores
+
+
 def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evoseek.search.vectors._SAVE_S", 0)
     many = passages({str(number): "abcd"[number % 4] * (number % 7 + 1) for number in range(4 * CHUNK + 10)})
@@ -98,7 +108,7 @@ def test_a_build_that_was_killed_at_its_very_end_leaves_the_index_to_later_ones(
     os.link(vectors, tmp_path / "i" / "embedding.bin")
     before = vectors.read_bytes()
     with pytest.raises(KeyboardInterrupt):
-        DenseIndex.build(tmp_path / "i", passages({"new": "ab"}), LetterEncoder(limit=0))
+        DenseIndex.build(tmp_path / "i", passages({"new": "ab"}), LetterEncoder(limit=0), key="k")
     assert vectors.read_bytes() == before
     assert len(DenseIndex.open(tmp_path / "i")) == len(TEXTS)
 

@@ -22,8 +22,9 @@ from evoseek.documents.parse_process import ParseProcess
 from evoseek.documents.read_report import Notes, ReadReport
 from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError, ToolError
 from evoseek.search import sources
+from evoseek.search.analyser import Analyser
 from evoseek.search.indexing import IndexPlan, build_index, update_index, watch_corpus
-from evoseek.search.lexical import LexicalIndex
+from evoseek.search.lexical import LexicalIndex, to_stored
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import CorpusPassages, Recorded
 from evoseek.storage.files import file_digest
@@ -205,6 +206,29 @@ def test_of_a_file_of_many_documents_it_shows_how_much_is_read(folder: Path, mon
     assert len(list(passages.read(lambda done, of, text: told.append(f"{done}/{of} {text}")))) == 12
     shares = [f", {position * 2**20 / many.stat().st_size:.0%} of many.jsonl" for position in (1, 2)]
     assert told == ["0/1 0 passages", f"0/1 4 passages{shares[0]}", f"0/1 8 passages{shares[1]}", "1/1 12 passages"]
+
+
+def test_an_interrupted_build_resumes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After two of four passages, each of which is saved; the index is the one of a build at once."""
+    (folder / "corpus" / "d.txt").write_text("Vesu is new.")
+    monkeypatch.setattr("evoseek.search.lexical._SAVE_S", 0)
+    added: list[int] = []
+
+    def interrupted(passage: Passage, order: int, analyser: Analyser) -> object:
+        if order == 2 and not added.count(2):
+            added.append(order)
+            raise KeyboardInterrupt
+        added.append(order)
+        return to_stored(passage, order, analyser)
+
+    monkeypatch.setattr("evoseek.search.lexical.to_stored", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        update_all(folder, console())
+    assert list(texts(folder)) == ["a.txt", "1", "c.md"]
+    assert "4 passages of at most 100 words" in update_all(folder, console())
+    assert added == [0, 1, 2, 2, 3]
+    assert list(texts(folder)) == ["a.txt", "1", "c.md", "d.txt"]
+    assert CorpusPassages(folder / "corpus", report=ReadReport(), before=recorded(folder)).is_unchanged
 
 
 def recorded(folder: Path) -> Recorded:

@@ -23,7 +23,7 @@ from evoseek.errors import DataError, RunError, RunLockedError, SearchIndexError
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.search import manifest as manifest_module
 from evoseek.search.analyser import Analyser
-from evoseek.search.lexical import MAX_QUERY_TERMS, LexicalIndex
+from evoseek.search.lexical import MAX_QUERY_TERMS, LexicalIndex, to_stored
 from evoseek.storage.files import json_digest
 from evoseek.types import Passage
 
@@ -343,6 +343,55 @@ def test_a_killed_build_leaves_what_was_there(tmp_path: Path, there_before: bool
             LexicalIndex.open(directory)
     assert len(LexicalIndex.build(directory, CITIES[:1])) == 1
     assert [path.name[:5] for path in sorted(directory.iterdir())] == [".lock", "data-", "manif"]
+
+
+def stopping(passages: list[Passage], after: int) -> Iterator[Passage]:
+    yield from passages[:after]
+    raise KeyboardInterrupt
+
+
+def test_a_build_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every passage is a commit here, so 31 are there; what the index then is does not tell that there were two builds,
+    and many segments."""
+    monkeypatch.setattr("evoseek.search.lexical._SAVE_S", 0)
+    passages = [replace(passage(f"{n}", f"kalo {n % 7} meri"), document_id=f"{n // 3}") for n in range(40)]
+    directory, added = tmp_path / "index", list[int]()
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            LexicalIndex.build(directory, stopping(passages, 31), key="k")
+    monkeypatch.setattr(
+        "evoseek.search.lexical.to_stored",
+        lambda passage, order, analyser: added.append(order) or to_stored(passage, order, analyser),
+    )
+    index = LexicalIndex.build(directory, passages, key="k")
+    assert added == list(range(31, 40))
+    whole = LexicalIndex.build(tmp_path / "whole", passages)
+    assert (index.manifest.content, index.manifest.documents) == (whole.manifest.content, 14)
+    assert list(index.passages()) == passages
+    assert index.find("kalo 3", 40) == whole.find("kalo 3", 40)
+    assert [path.name[:5] for path in sorted(directory.iterdir())] == [".lock", "data-", "manif"]
+
+
+@pytest.mark.parametrize("key", ["another", None])
+def test_a_build_of_other_passages_does_not_resume(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, key: str | None
+) -> None:
+    monkeypatch.setattr("evoseek.search.lexical._SAVE_S", 0)
+    with pytest.raises(KeyboardInterrupt):
+        LexicalIndex.build(tmp_path, stopping(CITIES, 2), key="k")
+    assert list(LexicalIndex.build(tmp_path, CITIES[1:], key=key).passages()) == CITIES[1:]
+
+
+@pytest.mark.parametrize("others", [CITIES[:1], CITIES[1:], [CITIES[1], CITIES[0], CITIES[2]]])
+def test_other_passages_with_the_same_key_are_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, others: list[Passage]
+) -> None:
+    monkeypatch.setattr("evoseek.search.lexical._SAVE_S", 0)
+    with pytest.raises(KeyboardInterrupt):
+        LexicalIndex.build(tmp_path, stopping(CITIES, 2), key="k")
+    with pytest.raises(SearchIndexError, match="left 2 passages that are not the first ones"):
+        LexicalIndex.build(tmp_path, others, key="k")
+    assert list(LexicalIndex.build(tmp_path, others, key="k").passages()) == others
 
 
 FULL_DISK = """

@@ -83,7 +83,7 @@ def index(
     ] = None,
 ) -> None:
     """Index a corpus for searching, and report what was read, by type of file, and what was skipped and why. If
-    embedding is interrupted, the same command resumes it."""
+    interrupted, the same command resumes."""
     options: dict[str, Any] = {
         "engine": engine,
         "stemming": stemming,

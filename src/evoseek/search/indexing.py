@@ -79,8 +79,7 @@ def build_index(
     corpus: Path, directory: Path, plan: IndexPlan, *, console: Console, report_file: Path | None = None
 ) -> None:
     """Read a corpus, cut it into passages, index them, and report what was read, what was skipped and which encodings
-    were guessed, also as JSON in `report_file`. Vectors that an interrupted build made are not made again. Raises
-    EvoseekError."""
+    were guessed, also as JSON in `report_file`. A build that was interrupted is resumed. Raises EvoseekError."""
     _check_apart(corpus, directory, report_file)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
@@ -190,14 +189,15 @@ def _build(
         analyser=Analyser(plan.stemming),
         max_words=plan.max_words,
         sources=passages.sources.model_dump_json,
+        key=passages.key,
     )
     with closing(_counted(passages, console)) as found, CountProgress(console, "passages embedded") as progress:
         if encoder is None:
             return len(LexicalIndex.build(directory, found, **options))
-        dtype = plan.dtype or "float32"
+        engine, dtype = ("hybrid" if plan.engine == "hybrid" else "dense"), plan.dtype or "float32"
         return len(
             DenseIndex.build(
-                directory, found, encoder, engine=plan.engine, dtype=dtype, progress=progress, made=made, **options
+                directory, found, encoder, engine=engine, dtype=dtype, progress=progress, made=made, **options
             )
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import secrets
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
@@ -29,6 +30,7 @@ from evoseek.search.manifest import (
     record_file,
 )
 from evoseek.search.settings import BuiltEngine, IndexSettings, SearchSettings
+from evoseek.storage.files import json_digest
 from evoseek.text.text_set import TextSet
 from evoseek.types import Passage
 
@@ -39,6 +41,7 @@ SOURCES = "sources.json"  # the record of the files that the passages are from (
 _SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same sum differs in the last bits
 _WRITER_BYTES = 128_000_000
 _PAGE = 100_000  # passages whose orders are looked up at a time
+_SAVE_S = 60.0  # seconds between two times that the passages so far are made safe
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -49,11 +52,14 @@ Returns the record for the manifest."""
 
 
 class BuildOptions(TypedDict, total=False):
-    """`max_words` is recorded, and what `sources` returns after the last passage: the files that they are from."""
+    """`max_words` is recorded, and what `sources` returns, after the last passage, about the files that they are from.
+    `key` identifies the passages: a build with the same one that was interrupted is resumed, which takes the passages
+    from the first again."""
 
     analyser: Analyser
     max_words: int | None
     sources: Callable[[], str] | None
+    key: str | None
 
 
 class Lexical:
@@ -182,8 +188,9 @@ def write_index(
     **options: Unpack[BuildOptions],
 ) -> Manifest:
     """Write an index, with vectors if `embed` makes them; as `LexicalIndex.build`."""
-    analyser, sources = options.get("analyser", Analyser()), options.get("sources")
-    with change(directory) as data:
+    analyser, key, sources = options.get("analyser", Analyser()), options.get("key"), options.get("sources")
+    record = AnalyserRecord(version=analyser.version, stemming=analyser.stemming)
+    with change(directory, key and json_digest([key, version("tantivy"), record.model_dump()])[:16]) as data:
         index = _on_disk(tantivy.Index, SCHEMA, str(data))
         count, documents, content = _write(index, passages, analyser)
         if sources is not None:
@@ -194,7 +201,7 @@ def write_index(
             vectors = embed(data, written, count, content)
         manifest = Manifest(
             tantivy=version("tantivy"),
-            analyser=AnalyserRecord(version=analyser.version, stemming=analyser.stemming),
+            analyser=record,
             title_boost=TITLE_BOOST,
             max_words=options.get("max_words"),
             engine=engine,
@@ -213,9 +220,10 @@ def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser
     """Add passages. Returns the numbers of passages and of documents, and the checksum of the passages. Their citations
     are not in it: no search and no policy sees them.
 
-    One thread writes, so that the order of passages is kept. Whether it fails or not, nothing writes any more at the
-    end."""
-    ids, documents, digest = TextSet(), TextSet(), hashlib.sha256()
+    One thread writes, so that the order of passages is kept: those that an interrupted build left are the first ones.
+    Whether it fails or not, nothing writes any more at the end."""
+    ids, documents, digest, last_id = TextSet(), TextSet(), hashlib.sha256(), ""
+    before, saved = index.searcher(), time.monotonic()
     writer = _on_disk(index.writer, _WRITER_BYTES, num_threads=1)
     try:
         for order, passage in enumerate(passages):
@@ -224,11 +232,31 @@ def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser
             documents.add(passage.document_id)
             row = [passage.id, passage.document_id, passage.title, passage.text, passage.start, passage.end]
             digest.update(json.dumps(row).encode() + b"\n")
+            if order < before.num_docs:
+                last_id = passage.id
+                continue
             _on_disk(writer.add_document, to_stored(passage, order, analyser))
+            if time.monotonic() - saved >= _SAVE_S:
+                _on_disk(writer.commit)
+                saved = time.monotonic()
+        _check_resumed(before, len(ids), last_id)
         _on_disk(writer.commit)
     finally:
         _on_disk(writer.wait_merging_threads)
     return len(ids), len(documents), digest.hexdigest()
+
+
+def _check_resumed(before: tantivy.Searcher, count: int, last_id: str) -> None:
+    """SearchIndexError unless what an interrupted build left are the first of these passages."""
+    if not before.num_docs:
+        return
+    query = tantivy.Query.term_query(SCHEMA, "id", last_id, "basic")
+    addresses = [address for _, address in before.search(query, 1, count=False).hits]
+    if count < before.num_docs or _orders_at(before, addresses) != [before.num_docs - 1]:
+        raise SearchIndexError(
+            f"The build that was interrupted left {before.num_docs:,} passages that are not the first ones that were "
+            "read now, although the files are the same. They were removed: the same command starts from the beginning."
+        )
 
 
 def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:

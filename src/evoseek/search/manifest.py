@@ -3,8 +3,8 @@ its place.
 
     <directory>/manifest.json    how the index was built, with the checksum of every file; names the data folder
     <directory>/data-<random>/   tantivy's files, and those of the vectors if there are any
-    <directory>/building-<random>/  the data folder of a build that runs, or was killed
-    <directory>/embedding.*      the vectors so far of a build that was interrupted, from which the same build resumes
+    <directory>/building-<key>/  the data folder of a build that was interrupted, from which the same build resumes
+    <directory>/embedding.*      its vectors so far
     <directory>/.lock            held while the index is being written
 
 A process killed at any moment leaves the old index as it was (or no index), and what the next build resumes or
@@ -24,7 +24,7 @@ from typing import Any, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from evoseek.errors import SearchIndexError, disk_text, first_problem, is_of_disk
+from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem, is_of_disk
 from evoseek.search.analyser import ANALYSER_VERSION
 from evoseek.search.settings import BuiltEngine
 from evoseek.storage.files import file_digest, json_digest, nearest, remove_leftovers, sync_tree, write_atomic
@@ -208,9 +208,10 @@ def _checksum(written: dict[str, Any]) -> str:
 
 
 @contextmanager
-def change(directory: Path) -> Generator[Path]:
+def change(directory: Path, key: str | None = None) -> Generator[Path]:
     """Lock the index and yield a new data folder, which `install` makes that of the index, and all other data folders
-    go. When the block fails, the new one goes.
+    go. When the block fails, the new one goes; with a `key`, what fails for another reason than its contents or the
+    disk, is interrupted or killed, is what the next change with the same key gets.
 
     Raises as `held`, and SearchIndexError if the directory holds anything else or (also out of the block) if the disk
     does not take it.
@@ -219,14 +220,16 @@ def change(directory: Path) -> Generator[Path]:
         with held(directory, _LOCK):
             _refuse_foreign(directory)
             remove_leftovers(directory)
-            for killed in directory.glob("building-*"):
-                shutil.rmtree(killed, ignore_errors=True)
-            building = directory / f"building-{secrets.token_hex(8)}"
-            building.mkdir()
+            building = directory / f"building-{key or secrets.token_hex(8)}"
+            for folder in directory.glob("building-*"):
+                if folder != building:
+                    shutil.rmtree(folder, ignore_errors=True)
+            building.mkdir(exist_ok=True)
             try:
                 yield building
-            except BaseException:
-                shutil.rmtree(building, ignore_errors=True)
+            except BaseException as error:
+                if key is None or isinstance(error, OSError | DataError | SearchIndexError):
+                    shutil.rmtree(building, ignore_errors=True)
                 raise
     except OSError as error:
         raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be written")) from error

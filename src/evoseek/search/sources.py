@@ -26,6 +26,7 @@ from evoseek.documents.read_report import Note, Notes, ReadReport, counted
 from evoseek.errors import DataError, SearchIndexError
 from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
+from evoseek.storage.files import json_digest
 from evoseek.text.decoding import open_regular
 from evoseek.text.text_set import TextSet
 from evoseek.types import Passage
@@ -212,6 +213,11 @@ class CorpusPassages:
             self._report.add(source.report(file.path))
         self.sources.files = self._before.sources.files
         return True
+
+    @property
+    def key(self) -> str:
+        """Identifies the passages: the same files, read and cut in the same way."""
+        return json_digest([self.sources.model_dump(exclude={"files", "corpus"}), [(f.id, d) for f, d in self._files]])
 
     def changes(self) -> str:
         """Return one line of counts of files."""
