@@ -22,7 +22,7 @@ from evoseek.errors import DataError
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.questions.demonstrations import DemonstratedTurn, Demonstration, ProposerDemonstration
 from evoseek.questions.writers.base import SITE_MARK, Draft, Hop, QuestionWriter, subject, words
-from evoseek.search.engines import search, search_others
+from evoseek.search.calling import search, search_others
 from evoseek.text.duplicates import NearDuplicates
 from evoseek.text.language import STOP_WORDS
 from evoseek.text.normalization import comparable
