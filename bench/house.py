@@ -1,4 +1,4 @@
-"""The size of the house: lines of `src` by kind, files, rooms and arrows between them, settings, commands, tests, words.
+"""The size of the house: lines of `src` by kind, files, rooms and arrows, settings, commands, tests, words.
 
     python bench/house.py                       this checkout
     python bench/house.py --against FOLDER      beside another checkout
