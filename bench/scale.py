@@ -1,4 +1,4 @@
-"""A search engine at the size of the field's corpora: building, disk, memory, speed and recall, and their growth.
+"""A search engine at the size of the field's corpora: building, disk, memory and speed, and their growth.
 
     python bench/scale.py FOLDER [--sizes 100000 1000000] [--engine hybrid] [--dtype float16] [--beside] [--keep]
 
@@ -6,10 +6,9 @@ For each size FOLDER gets a corpus of passages of 100 words as JSON lines ({"id"
 frequencies of natural language (Zipf, 2 million different ones; half of a passage's words are those of its topic).
 `evoseek index` and `evoseek serve retrieval` then run as processes of their own, and a table is printed: the seconds of
 the build (terms, then all), bytes on disk, the most memory of each process (`own`: what it holds itself; `total`: with
-the pages of mapped files, which the system takes back when others need them), the first answer, queries a second and
-their 99th percentile with 1 and 32 clients, and recall@3 of the dense engine against comparing all vectors. With
-several sizes follow the exponents of growth. `--beside` adds bm25s and FAISS flat. Queries have eight words: five of a
-passage and three of the most frequent ones.
+the pages of mapped files, which the system takes back when others need them), the first answer, and queries a second
+and their 99th percentile with 1 and 32 clients. With several sizes follow the exponents of growth. `--beside` adds
+bm25s and FAISS flat. Queries have eight words: five of a passage and three of the most frequent ones.
 """
 
 from __future__ import annotations
@@ -203,17 +202,6 @@ def as_engine(index: Path, engine: str) -> None:
     manifest.write(index)
 
 
-def recall(index: Path, queries: list[str]) -> float:
-    """Of the three nearest vectors of each query, the share that the codes find."""
-    manifest = Manifest.read(index)
-    record = manifest.vectors_for("dense", index)
-    vectors = encoder_of(record.encoder, index).queries(queries)
-    found = VectorFiles(index / manifest.data, record, exact_rows=0).nearest(vectors, K)
-    truth = VectorFiles(index / manifest.data, record, exact_rows=manifest.passages).nearest(vectors, K)
-    hits = sum(len(set(rows) & set(best)) for (rows, _), (best, _) in zip(found, truth, strict=True))
-    return hits / (K * len(queries))
-
-
 def show(size: int, what: str, values: dict[str, float]) -> None:
     texts = (f"{name} {value:,.3g}" if value < 100 else f"{name} {value:,.0f}" for name, value in values.items())
     print(f"{size:>10,}  {what:<22} {'  '.join(texts)}", flush=True)
@@ -315,8 +303,6 @@ def main() -> None:
             values = serve(index, queries)
             show(size, f"serve {engine}", values)
             found[size] |= {f"{engine} {name}": value for name, value in values.items()}
-        if options.engine != "lexical":
-            show(size, "recall@3 of dense", {"recall": recall(index, queries[:50])})
         if options.beside:
             beside(corpus, index, queries, size)
         if not options.keep:

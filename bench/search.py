@@ -5,8 +5,7 @@
 Passages are made of sentences: of FOLDER/corpus.jsonl ({"id", "title", "text"}) if it is given, with the questions of
 FOLDER/dev.jsonl as queries, else of a generated world with its questions. `--vectors` adds a size at which only vectors
 are searched: drawn around centres, as those of texts lie. Times are processor seconds of one thread, for vectors
-the median of queries, each of which goes to all engines in turn. Where other work shares the machine's caches, what is
-limited by memory (exact search) suffers less than what is not (codes). Libraries that are not installed are left out.
+the median of queries, each of which goes to all engines in turn. Libraries that are not installed are left out.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from evoseek.search.dense import DenseIndex, HybridIndex
 from evoseek.search.encoders import make_encoder, unit
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.manifest import EncoderRecord, VectorsRecord
-from evoseek.search.vectors import VectorFiles, write_codes, write_ids
+from evoseek.search.vectors import VectorFiles, write_ids
 from evoseek.types import Passage
 from evoseek.world.world import World
 
@@ -148,12 +147,10 @@ Search = Callable[[np.ndarray], list[list[int]]]
 
 
 def measure_vectors(size: int, data: Path, record: VectorsRecord, queries: np.ndarray, table: Table) -> None:
-    """Exact, by codes, and FAISS's flat and HNSW indexes: each query goes to one after the other."""
-    exact, coded = VectorFiles(data, record, exact_rows=size), VectorFiles(data, record, exact_rows=0)
-    engines: dict[str, Search] = {
-        "vectors: exact": lambda q: [rows for rows, _ in exact.nearest(q, K)],
-        "vectors: codes, rescored": lambda q: [rows for rows, _ in coded.nearest(q, K)],
-    } | faiss_engines(size, exact, table)
+    """Exact, and FAISS's flat and HNSW indexes: each query goes to one after the other."""
+    exact = VectorFiles(data, record)
+    engines: dict[str, Search] = {"vectors: exact": lambda q: [rows for rows, _ in exact.nearest(q, K)]}
+    engines |= faiss_engines(size, exact, table)
     blocks = [queries[start : start + BATCH] for start in range(0, len(queries) - BATCH + 1, BATCH)] or [queries]
     alone = in_turns(engines, [query[None] for query in queries])
     together = in_turns(engines, blocks)
@@ -212,8 +209,7 @@ def measure_drawn(size: int, dimension: int, table: Table) -> None:
                 file.write(vectors.tobytes())
         for _ in write_ids(data, (Passage(f"p{row}", "", "", "") for row in range(size))):
             pass
-        built = seconds(lambda: write_codes(data, record))
-        table.row(size, f"vectors drawn, {dimension}", f"codes made in {built:.1f} s, {mib(data)}")
+        table.row(size, f"vectors drawn, {dimension}", mib(data))
         near = vectors[:BATCH]
         queries = unit(near + 0.5 * rng.standard_normal(near.shape, np.float32) / dimension**0.5)
         measure_vectors(size, data, record, queries, table)

@@ -3,7 +3,7 @@ bounded memory and few open files.
 
     python bench/web_load.py
 
-They go the way of a training run's: what `[web]` makes of a provider (web/calls.py), with its line, rate,
+They go the way of a training run's: what `[web]` makes of a provider (web/web.py), with its line, rate,
 budget, repetitions and circuit breaker; without a cache. The rate and the budget are chosen so as to hold nothing up.
 
 The server is a process of its own in the shape of SearXNG: it answers in 5 to 20 ms, to the share `--slow` of the
@@ -30,8 +30,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from evoseek.protocols import SearchEngine
 from evoseek.search.settings import SearchSettings
-from evoseek.web.calls import make_web_engine
 from evoseek.web.settings import WebSettings
+from evoseek.web.web import make_web_engine
 
 RESULTS = 10
 RATE_PER_S = 10_000.0

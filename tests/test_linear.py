@@ -28,12 +28,16 @@ from evoseek.questions.answers import TitleFinder, mine_answers, names, numbers,
 from evoseek.questions.question_rules import (
     asks_twice,
     depends_on_now,
+    instructs,
     is_cut_off,
+    is_noise,
     is_question,
+    is_template,
     is_vague,
+    mixes_languages,
     offers_alternatives,
+    refers_to_passage,
 )
-from evoseek.questions.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
 from evoseek.renderers.chat_template import parse_hermes, parse_json
 from evoseek.renderers.encoding import Encoder, harmless
 from evoseek.renderers.tags import SEARCH, TagMessages, read_action
@@ -254,7 +258,7 @@ WORST = [  # parser, what begins the text, what it repeats, what ends it
     (is_vague, "", "the book ", ""),
     (is_vague, "", "この", "は？"),
     (depends_on_now, "", "now ", ""),
-    (partial(is_cut_off, passages=["ab"]), "", "في ", ""),
+    (is_cut_off, "", "في ", ""),
     (is_noise, "", "abcdefghijkl", ""),
     (is_noise, "", "aaab", ""),
     (partial(mixes_languages, passages=["it is"]), "", "a ", ""),

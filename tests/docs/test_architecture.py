@@ -41,4 +41,4 @@ def test_a_box_lies_above_all_that_it_imports_and_lines_go_through_each_row_betw
 def test_imports_are_found_wherever_they_stand(tmp_path):
     file = tmp_path / "file.py"
     file.write_text("from evoseek.web.providers import get\n\ndef f():\n    import evoseek.loss.terms, json\n")
-    assert sorted(SCRIPT["imported"](file)) == ["loss", "search"]
+    assert sorted(SCRIPT["imported"](file)) == ["loss", "web"]

@@ -9,7 +9,7 @@ from typing import Any
 from evoseek.documents.documents import check_read, find_readable, read_documents
 from evoseek.documents.parsing import Reading
 from evoseek.documents.read_report import ReadReport
-from evoseek.text.text_set import TextSet
+from evoseek.text.duplicates import TextSet
 from evoseek.types import Document
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import gzip
 import io
 import json
 import os
@@ -24,7 +23,7 @@ from evoseek.documents.parsing import Reading
 from evoseek.documents.passages import split_document
 from evoseek.errors import DataError
 from evoseek.text.decoding import decode
-from evoseek.text.text_set import TextSet
+from evoseek.text.duplicates import TextSet
 from evoseek.types import TERM, Document
 
 
@@ -239,7 +238,6 @@ def test_nothing_outside_of_the_corpus_is_read(tmp_path: Path, named_by_a_link: 
     (corpus / "secret.txt").symlink_to(outside / "secret.txt")
     (corpus / "chain.txt").symlink_to(corpus / "secret.txt")
     (corpus / "relative.txt").symlink_to("../outside/secret.txt")
-    (corpus / "packed.txt.gz").symlink_to(outside / "secret.txt")
     (corpus / "rows.jsonl").symlink_to(outside / "secret.txt")
     (corpus / "folder").symlink_to(outside)
     (corpus / "a" / "up.txt").symlink_to("../../outside/deep/more.txt")
@@ -255,7 +253,7 @@ def test_nothing_outside_of_the_corpus_is_read(tmp_path: Path, named_by_a_link: 
         "b/two.txt": "two",
         "other.txt": "one",
     }
-    left_out = {"secret.txt", "chain.txt", "relative.txt", "packed.txt.gz", "rows.jsonl", "folder", "up.txt"}
+    left_out = {"secret.txt", "chain.txt", "relative.txt", "rows.jsonl", "folder", "up.txt"}
     assert set(reasons(report)) == left_out | {"device.txt"}
     assert set(report.skipped.counts) == {"link that leads out of the corpus"}
 
@@ -542,10 +540,6 @@ def test_the_title_of_a_pdf_is_its_own_unless_a_program_put_it_there(tmp_path: P
         ("railways.html", "<h1>Railways <a class='headerlink' href='#x'>#</a></h1><h2>Trains</h2><p>x</p>", "Railways"),
         ("railways.html", "<title>Untitled Document</title><h1>Trains</h1><p>x</p><h1>Buses</h1><p>x</p>", "railways"),
         ("railways.html", "<title>No title</title><h1>Trains</h1><p>x</p>", "Trains"),
-        ("railways.rst", "====\nRail\n====\n\nTrains\n------\nx\n\nBuses\n-----\nx", "Rail"),
-        ("railways.rst", "Trains\n------\nx\n\nBuses\n-----\nx", "railways"),
-        ("railways.org", "#+title: Rail\n* Trains\nx\n* Buses\nx", "Rail"),
-        ("railways.org", "* Trains\nx\n* Buses\nx", "railways"),
     ],
 )
 def test_a_document_is_titled_by_itself_or_its_file_and_never_by_a_section(
@@ -560,19 +554,6 @@ def test_signs_that_link_to_a_heading_are_no_part_of_it(tmp_path: Path) -> None:
     write(tmp_path, a__html=f"<body><h2>The city<a href='#c'>\u00b6</a></h2><p>{text}</p></body>")
     ((found, _, heading),) = cited(tmp_path, "a.html", 100)
     assert (heading, "\u00b6" in found) == ("The city", False)
-
-
-def test_passages_of_restructured_text_and_org_mode_name_their_headings(tmp_path: Path) -> None:
-    rst = "====\nRail\n====\n\nAll.\n\nTrains\n------\nOne.\n\n  code\n  ----\n\n"
-    rst += "Buses\n-----\nDiesel\n~~~~~~\nTwo.\n\n----\n"
-    org = "* TODO Trains :a:b:\nOne.\n** Steam\n*bold* text\n* Buses\nTwo.\n"
-    write(tmp_path, a__rst=rst, b__org=org)
-    assert [(text.split("\n")[0], heading) for text, _, heading in cited(tmp_path, "a.rst", 10)] == [
-        ("====", "Rail"),
-        ("Trains", "Trains"),
-        ("Buses", "Diesel"),
-    ]
-    assert [heading for *_, heading in cited(tmp_path, "b.org", 6)] == ["Trains", "Steam", "Buses"]
 
 
 def test_passages_of_markdown_name_the_heading_that_they_are_under(tmp_path: Path) -> None:
@@ -721,29 +702,28 @@ def test_a_page_keeps_its_headings_wherever_they_stand_and_leaves_out_the_menu(t
     )
 
 
-def test_compressed_pages_are_read_as_what_was_compressed(tmp_path: Path) -> None:
-    lines = '{"id": "1", "text": "One."}\n{"id": "2", "text": "Two."}\n'
-    page = "<title>A page</title><body><p>Kalo is a city.</p></body>"
-    write(
-        tmp_path,
-        page__html__gz=gzip.compress(page.encode()),
-        lines__jsonl__gz=gzip.compress(lines.encode()),
-        README__gz=gzip.compress(b"Plain text."),
-        archive__tar__gz=gzip.compress(b"\0"),
-        cut__txt__gz=gzip.compress(b"Kalo." * 100)[:-20],
-        wrong__txt__gz="Kalo.",
-        large__txt__gz=gzip.compress(b"x" * 10_001),
-    )
-    documents, report = read(tmp_path, max_text=2_500)
-    assert {document.id: (document.title, document.text) for document in documents.values()} == {
-        "1": ("", "One."),
-        "2": ("", "Two."),
-        "README.gz": ("README", "Plain text."),
-        "page.html.gz": ("A page", "Kalo is a city."),
-    }
-    assert report.other_types == {".gz": 1}
-    assert set(reasons(report)) == {"cut.txt.gz", "wrong.txt.gz", "large.txt.gz"}
-    assert "cannot be read: Not a gzipped file" in reasons(report)["wrong.txt.gz"]
+@pytest.mark.parametrize(
+    ("name", "remedy"),
+    [
+        ("guide.rst", "convert it to Markdown (`pandoc FILE -o FILE.md`), or name it .txt to read it as it is"),
+        ("guide.org", "convert it to Markdown (`pandoc FILE -o FILE.md`), or name it .txt to read it as it is"),
+        ("mail.mbox", "save each message as a file .eml"),
+        ("lines.jsonl.gz", "unpack it (`gunzip FILE`)"),
+    ],
+)
+def test_what_can_be_converted_is_named_with_its_remedy(tmp_path: Path, name: str, remedy: str) -> None:
+    write(tmp_path, a__txt="Kalo.")
+    (tmp_path / name).write_bytes(b"x")
+    documents, report = read(tmp_path)
+    (path, kind) = tmp_path / name, Path(name).suffix
+    assert (list(documents), report.other_types) == (["a.txt"], {kind: 1})
+    assert f"{path}: {kind}: there is no reader for this type: {remedy}" in report.missed_table()
+
+
+def test_a_corpus_of_one_file_of_another_type_names_the_remedy(tmp_path: Path) -> None:
+    (tmp_path / "guide.rst").write_text("Guide\n=====\n")
+    with raises("corpus.empty", match=r"guide\.rst: \.rst: .* convert it to Markdown"):
+        read(tmp_path / "guide.rst")
 
 
 def test_warnings_of_libraries_name_the_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

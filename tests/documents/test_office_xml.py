@@ -13,10 +13,7 @@ from tests.documents.test_tables import workbook
 
 from evoseek.documents.archives import parse_docx, parse_epub, parse_pptx
 from evoseek.documents.formats import Parsed
-from evoseek.documents.passages import split_document
 from evoseek.documents.tables import parse_xlsx
-from evoseek.questions.writers.tables import tabled
-from evoseek.types import Document
 
 pytest.importorskip("markitdown")
 
@@ -154,8 +151,6 @@ def word_table(rows: tuple[tuple[str, ...], ...]) -> bytes:
 def test_the_first_row_of_a_plain_table_of_word_is_its_headings() -> None:
     parsed = parse_docx(word_table(DEPOTS))
     assert "| Depot | Opened | Manager |\n| --- | --- | --- |\n| Tarnby |" in parsed.text
-    passages = split_document(Document("d", "Depots", parsed.text))
-    assert "When was the depot Tarnby opened?" in {cloze.question for cloze in tabled(passages)}
 
 
 def test_a_table_of_two_columns_of_word_has_headings_too() -> None:

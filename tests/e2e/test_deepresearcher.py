@@ -83,11 +83,11 @@ def served(slow_s=1.0):
 @pytest.fixture
 def train(places, cli, monkeypatch, extractor, tmp_path):
     """`train(url, name, **settings)` trains on the site at an address: status, what was said, the run's directory."""
-    monkeypatch.setattr("evoseek.web.calls.Extractor", lambda: extractor)
+    monkeypatch.setattr("evoseek.web.web.Extractor", lambda: extractor)
 
     def run(url, name="run", timeout_s=1.0, **settings):
         limits = partial(CallLimits, timeout_s=timeout_s, max_wait_s=0.2, pause_s=0.3)
-        monkeypatch.setattr("evoseek.web.calls.CallLimits", limits)
+        monkeypatch.setattr("evoseek.web.web.CallLimits", limits)
         given = {
             "policy.model": places / "policy",
             "policy.prompts": "tiny",

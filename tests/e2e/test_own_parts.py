@@ -17,7 +17,7 @@ from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.tools import SearchTool
 from evoseek.run import Run
-from evoseek.search.engines import search
+from evoseek.search.calling import search
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.zerosearch.engine import SimulatedEngine
 from evoseek.types import Passage, ToolResult

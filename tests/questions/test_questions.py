@@ -1,4 +1,5 @@
 import csv
+import gzip
 import json
 
 import pytest
@@ -8,14 +9,30 @@ from tests.raising import raises
 
 from evoseek.assembly.inputs import read_questions
 from evoseek.errors import DataError
-from evoseek.questions.questions import load_questions, save_questions
+from evoseek.questions.questions import (
+    JudgedAnswer,
+    evidence_of,
+    load_judged_answers,
+    load_questions,
+    missing,
+    names_of,
+    recall,
+    save_questions,
+)
 from evoseek.text.normalization import evaluable_question, usable_question
-from evoseek.types import Question
+from evoseek.types import Passage, Question
 
 
 def write(path, *rows):
     path.write_text("\n".join(row if isinstance(row, str) else json.dumps(row) for row in rows))
     return path
+
+
+def test_a_compressed_file_is_refused_with_the_remedy(tmp_path):
+    path = tmp_path / "q.jsonl.gz"
+    path.write_bytes(gzip.compress(b'{"question": "who?", "answer": "x"}'))
+    with pytest.raises(DataError, match="is compressed"):
+        load_questions(path)
 
 
 def test_all_shapes(tmp_path):
@@ -283,3 +300,76 @@ def test_a_table_without_the_headings_is_named_with_what_is_expected(tmp_path):
     (tmp_path / "q.csv").write_text("q,a\nWho?,Ann\n")
     with raises("rows.headings", match=r"first row of .*q\.csv is 'q', 'a'\. Expected .*`question` and `golden_ans"):
         load_questions(tmp_path / "q.csv")
+
+
+PASSAGES = [Passage("d1#0", "d1", "The  Witch's Curse", ""), Passage("d1#1", "d1", "The Witch's Curse", "")]
+
+
+@pytest.mark.parametrize(
+    ("evidence", "found"),
+    [
+        (("the witch's curse", "Riccardo Freda"), 0.5),
+        (("d1",), 1.0),
+        (("d1#1", "d1#2"), 0.5),
+        (("d2", "d3"), 0.0),
+        ((), None),
+    ],
+)
+def test_recall_by_title_or_id(evidence, found):
+    assert recall(evidence, PASSAGES) == found
+
+
+def test_the_same_document_named_twice_is_needed_once():
+    assert recall(("D1", "d1", "d2"), PASSAGES) == 0.5
+
+
+def test_evidence_is_read_from_the_metadata():
+    assert evidence_of(Question("q", "who?", ("x",), {"evidence": ["a", 3, "b"]})) == ("a", "b")
+    assert evidence_of(Question("q", "who?", ("x",), {"evidence": "a"})) == ()
+    assert evidence_of(Question("q", "who?", ("x",), {"evidence": ["", " ", "b"]})) == ("b",)
+
+
+def test_what_is_missing():
+    assert missing(("d2", "THE WITCH'S CURSE"), names_of(PASSAGES)) == ["d2"]
+
+
+ROW = {"question": "Who wrote Dune?", "golden_answers": ["Frank Herbert"], "answer": "F. Herbert", "correct": True}
+
+
+def test_judged_answers_come_with_their_lines(tmp_path):
+    """One question may have many answers; its golden answers are never the answer to judge."""
+    path = write(tmp_path / "c.jsonl", {**ROW, "id": "a"}, "", {**ROW, "id": "a", "answer": "", "correct": False})
+    question = Question("a", "Who wrote Dune?", ("Frank Herbert",))
+    assert load_judged_answers(path) == [
+        JudgedAnswer(question, "F. Herbert", True, 1),
+        JudgedAnswer(question, "", False, 3),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("bad", "phrase"),
+    [
+        ("{", "Expecting property name"),
+        ("[]", "Expected a JSON object, got list"),
+        ({**ROW, "answer": None}, "`answer`, the text that is to be judged, is missing"),
+        ({**ROW, "correct": "yes"}, "`correct`, true or false, says whether the answer is; got 'yes'"),
+        ({**ROW, "correct": 1}, "got 1"),
+        ({"question": "who?", "golden_answers": ["x"], "answer": "x"}, "got None"),
+        ({"question": "who?", "answer": "x", "correct": True}, "`golden_answers`, a list of the right answers"),
+        ({**ROW, "golden_answers": []}, "no golden answer"),
+        ({**ROW, "question": " "}, "`question`"),
+    ],
+)
+def test_a_bad_judged_answer_is_named(tmp_path, bad, phrase):
+    path = write(tmp_path / "cases.jsonl", ROW, bad)
+    with pytest.raises(DataError) as caught:
+        load_judged_answers(path)
+    assert str(caught.value).startswith(f"{path}:2: ")
+    assert phrase in str(caught.value)
+
+
+def test_files_without_judged_answers(tmp_path):
+    with pytest.raises(DataError, match="holds no judged answer"):
+        load_judged_answers(write(tmp_path / "cases.jsonl", ""))
+    with pytest.raises(DataError, match=r"cannot be read.*`correct`"):
+        load_judged_answers(tmp_path / "missing.jsonl")

@@ -147,7 +147,7 @@ def test_another_encoder_is_refused(index: DenseIndex) -> None:
 
 
 def test_damage_to_the_vectors_is_found(index: DenseIndex) -> None:
-    for name in ("vectors.bin", "codes.bin", "centre.bin", "ids.bin", "ids_ends.bin"):
+    for name in ("vectors.bin", "ids.bin", "ids_ends.bin"):
         path = index.directory / index.manifest.data / name
         data = path.read_bytes()
         path.write_bytes(bytes([data[0] ^ 1]) + data[1:])

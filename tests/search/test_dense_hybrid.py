@@ -11,8 +11,8 @@ from tests.search.spelling import LetterEncoder
 from evoseek.config.registry import build
 from evoseek.config.trust import VARIABLE
 from evoseek.search import dense, lexical
+from evoseek.search.calling import MORE
 from evoseek.search.dense import DenseIndex, Hybrid, HybridIndex, fuse
-from evoseek.search.engines import MORE
 from evoseek.search.lexical import LexicalIndex, from_stored
 from evoseek.search.opening import open_built
 from evoseek.types import Passage

@@ -1,10 +1,11 @@
-"""Updating an index: the same as building it anew, with only what changed being read."""
+"""An update gives the index of a fresh build, with only what changed being read; and the report of what was read."""
 
 from __future__ import annotations
 
 import errno
 import io
 import json
+import re
 import time
 from functools import partial
 from pathlib import Path
@@ -14,10 +15,12 @@ import pytest
 from rich.console import Console
 from tests.raising import raises
 from tests.search.spelling import LetterEncoder
+from typer.testing import CliRunner
 
+from evoseek.cli.main import app
 from evoseek.config.trust import VARIABLE
 from evoseek.documents.parse_process import ParseProcess
-from evoseek.documents.read_report import ReadReport
+from evoseek.documents.read_report import Notes, ReadReport
 from evoseek.errors import SearchIndexError, ToolError
 from evoseek.search import sources
 from evoseek.search.analyser import Analyser
@@ -26,6 +29,7 @@ from evoseek.search.lexical import LexicalIndex, to_stored
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import CorpusPassages, Recorded
 from evoseek.storage.files import file_digest
+from evoseek.text.decoding import LINK_OUT
 from evoseek.types import Passage
 
 DAMAGED_PDF = b"""%PDF-1.4
@@ -107,7 +111,7 @@ def test_a_file_that_the_machine_was_too_busy_for_is_read_by_the_next_update(
         patch.setattr(ParseProcess, "parse", busy)
         assert "the machine is busy" in update(folder)
     assert "d.html" not in texts(folder)
-    (folder / "corpus" / "e.jsonl.gz").write_bytes(b"broken")  # which stays as it is
+    (folder / "corpus" / "e.docx").write_bytes(b"broken")  # which stays as it is
     update(folder)
     assert texts(folder)["d.html"] == "Vesu is new."
     assert "is up to date" in update(folder)
@@ -121,7 +125,7 @@ def test_a_file_that_a_broken_disk_did_not_give_is_read_by_the_next_update(
 
     (folder / "corpus" / "d.txt").write_text("Vesu is new.")
     with monkeypatch.context() as patch:
-        patch.setattr("evoseek.text.decoding.opened", broken)
+        patch.setattr("evoseek.text.decoding.open_regular", broken)
         update(folder)
     assert "d.txt" not in texts(folder)
     update(folder)
@@ -347,3 +351,140 @@ def wait_for(happened: object, seconds: float = 120) -> None:
     while not happened():
         assert time.monotonic() < end
         time.sleep(0.05)
+
+
+@pytest.fixture
+def mixed(tmp_path: Path) -> Path:
+    corpus = tmp_path / "corpus"
+    (corpus / ".git").mkdir(parents=True)
+    (corpus / "a.md").write_text("# Kalo\n\nKalo is a city.")
+    (corpus / "b.csv").write_text("name,age\nMeri,30\nTor,40\n")
+    (corpus / "c.jsonl").write_text('{"id": "1", "text": "Supa is a river."}\n{broken\n')
+    (corpus / "d.txt").write_text("")
+    (corpus / "e.eml").write_bytes(b"no mail")
+    (corpus / "f.png").write_bytes(b"")
+    (corpus / "g.txt").write_bytes("Über die größte Brücke der Stadt führt ein Weg.".encode("latin-1"))
+    return tmp_path
+
+
+def built(mixed: Path, report: Path | None = None) -> str:
+    """What is said."""
+    console = Console(file=io.StringIO(), width=200)
+    build_index(mixed / "corpus", mixed / "index", IndexPlan(), console=console, report_file=report)
+    return console.file.getvalue()
+
+
+def test_files_documents_passages_and_words_are_counted_by_type(mixed: Path) -> None:
+    said = built(mixed)
+    table = [line.split() for line in said.split("\n") if line.startswith(("type", ".", "all"))]
+    assert table == [
+        ["type", "files", "documents", "passages", "words", "skipped"],
+        [".csv", "1", "2", "2", "8", "0"],
+        [".jsonl", "1", "1", "1", "4", "1"],
+        [".md", "1", "1", "1", "6", "0"],
+        [".txt", "2", "1", "1", "9", "1"],
+        [".eml", "1", "0", "0", "0", "1"],
+        ["all", "6", "5", "5", "27", "4"],
+    ]
+    assert re.search(r"^folders and links .* 1$", said, re.MULTILINE)
+    assert "5 documents read, 4 skipped (1 broken JSON, 1 empty, 1 hidden folder, 1 no mail), 1 file of" in said
+
+
+def test_the_report_is_written_as_json_also_by_an_update_that_finds_nothing_changed(mixed: Path) -> None:
+    built(mixed, mixed / "first.json")
+    found = json.loads((mixed / "first.json").read_text())
+    update_index(
+        mixed / "corpus",
+        mixed / "index",
+        device=None,
+        console=Console(quiet=True),
+        report_file=mixed / "second.json",
+    )
+    assert json.loads((mixed / "second.json").read_text()) == found
+    assert found["types"][".csv"] == {"files": 1, "documents": 2, "passages": 2, "words": 8, "skipped": 0}
+    assert found["skipped"] == {"hidden folder": 1, "broken JSON": 1, "empty": 1, "no mail": 1}
+    assert (found["other_types"], list(found["guessed_encodings"].values())) == ({".png": 1}, [1])
+    assert found["folders"] == [{"folder": str(mixed / "corpus" / ".git"), "reason": "hidden folder"}]
+    files = {row["file"]: row for row in found["files"]}
+    assert files["a.md"] == {"file": "a.md", "type": ".md", "documents": 1, "passages": 1, "words": 6, "skipped": 0}
+    assert files["c.jsonl"]["skipped_for"][0]["line"] == 2
+    assert files["d.txt"]["skipped_for"] == [{"line": None, "reason": "empty"}]
+    assert files["e.eml"]["type"] == ".eml"
+    assert files["g.txt"]["guessed_encodings"] == list(found["guessed_encodings"])
+
+
+def test_documents_and_archives_that_were_not_read_come_first_and_by_name(mixed: Path) -> None:
+    """Pictures and programs are only counted, at the end."""
+    corpus = mixed / "corpus"
+    names = (
+        "old.doc",
+        "sum.xls",
+        "talk.ppt",
+        "a.odt",
+        "b.rtf",
+        "c.msg",
+        "contract.zip",
+        "big.log",
+        "made.conf",
+        "README",
+    )
+    for name in (*names, *(f"{n}.js" for n in range(30)), *(f"{n}.JPG" for n in range(30))):
+        (corpus / name).write_bytes(b"x")
+    for name in ("~$plan.docx", ".~lock.plan.odt#", "notes.txt~", "Thumbs.db", ".DS_Store"):
+        (corpus / name).write_bytes(b"x")
+    (corpus / "link.txt").symlink_to("/etc/hostname")
+    said = built(mixed, mixed / "report.json")
+    kinds = "1 .conf, 1 .doc, 1 .log, 1 .msg, 1 .odt, 1 .ppt, 65 others"
+    assert f"71 files of other types ({kinds})" in said
+    assert "10 files of other types were not read:" in said
+    report = json.loads((mixed / "report.json").read_text())
+    assert {Path(row["file"]).name for row in report["other_files"]} == {*names}
+    assert {"folder": str(corpus / "link.txt"), "reason": LINK_OUT} in report["folders"]
+    for name in names:
+        assert str(corpus / name) in said
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_counts_agree_with_their_nouns(tmp_path: Path, count: int) -> None:
+    """In every line of a report, with one or two of everything that it counts."""
+    (tmp_path / "corpus").mkdir()
+    for n in range(count):
+        (tmp_path / "corpus" / f"{n}.txt").write_bytes("größe".encode("cp1252"))
+        (tmp_path / "corpus" / f"{n}.zip").write_bytes(b"x")
+        (tmp_path / "corpus" / f"empty{n}.md").write_bytes(b"")
+        (tmp_path / "corpus" / f"{n}.eml").write_bytes(
+            b"From: a\nSubject: b\nContent-Type: multipart/mixed; boundary=x\n\n--x\n\nText\n--x\n"
+            b'Content-Disposition: attachment; filename="a.xls"\n\nx\n--x--\n'
+        )
+    for kind in "abcdefg":
+        (tmp_path / "corpus" / f"x.{kind}{kind}{kind}").write_bytes(b"x")
+    said = built(tmp_path)
+    assert f"{2 * count} documents read" in said
+    wrong = (
+        r"\b1 (?!(?:empty|skipped|\.|were)\b)\w+s\b"
+        if count == 1
+        else r"\b[2-9] (?:document|file|passage|warning|other)\b"
+    )
+    assert re.findall(wrong, re.sub(r"^(?:type|\.|all|folders).*", "", said, flags=re.MULTILINE)) == []
+
+
+def test_the_command_writes_it_where_the_option_says(mixed: Path) -> None:
+    words = ["index", str(mixed / "corpus"), str(mixed / "index"), "--report", str(mixed / "report.json")]
+    said = CliRunner().invoke(app, words)
+    assert said.exit_code == 0
+    assert f"Report of all files: {mixed / 'report.json'}" in said.stdout.replace("\n", "")
+    assert json.loads((mixed / "report.json").read_text())["corpus"] == str(mixed / "corpus")
+
+
+def test_what_is_skipped_for_a_rare_reason_is_shown_among_ten_thousand(tmp_path: Path) -> None:
+    notes = Notes()
+    for number in range(10_000):
+        notes.add(tmp_path / f"{number}.txt", "empty")
+    notes.add(tmp_path / "scan.pdf", "PDF without text: its pages are pictures")
+    lines = list(notes.lines(20))
+    assert (len(notes), len(lines)) == (101, 12)
+    assert lines[0] == f"{tmp_path / '0.txt'}: empty"
+    assert lines[10:] == [
+        "... and 9,990 more: empty",
+        f"{tmp_path / 'scan.pdf'}: PDF without text: its pages are pictures",
+    ]

@@ -13,10 +13,12 @@ import openai
 import pytest
 from rich.console import Console
 from tests.doubles.scripted import ScriptedChat
+from tests.serve.conftest import PASSAGES
 
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.indexing import IndexPlan, build_index
+from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin, files_of
 from evoseek.serve.agent import AgentServerLimits
@@ -198,6 +200,21 @@ def test_a_stream_shows_the_searches_as_they_happen(served):
     assert events[4]["support"] == [CITED]
     assert chunks[-2].choices[0].finish_reason == "stop"
     assert chunks[-1].usage.completion_tokens > 0
+
+
+def test_a_client_that_reads_a_stream_by_lines_gets_whole_events(serving, tmp_path):
+    """`str.splitlines` ends a line also at characters that a JSON string may hold as they are."""
+    text = "The mayor of Kalo\u2028is Meri Tolu.\u2029\u0085"
+    library = LexicalIndex.build(
+        tmp_path / "index", [replace(PASSAGES[1], text=text, title="Kalo\u2028"), *PASSAGES[2:]]
+    )
+    body = {"model": "evoseek", "messages": [say(WHO)], "stream": True}
+    with serving(library=library) as served:
+        reply = httpx2.post(f"{served.url}/v1/chat/completions", json=body, timeout=30)
+    lines = [line for line in reply.text.splitlines() if line]
+    events = [json.loads(line.removeprefix("data: ")) for line in lines if line != "data: [DONE]"]
+    shown = [event["evoseek"]["passages"][0] for event in events if "passages" in event.get("evoseek", ())]
+    assert [passage["text"] for passage in shown] == [text]
 
 
 def test_events_come_before_the_answer_is_there(serving):

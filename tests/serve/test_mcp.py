@@ -4,12 +4,15 @@ import asyncio
 import json
 import logging
 import socket
+import subprocess
 import sys
+from dataclasses import replace
 
 import httpx2
 import pytest
 from mcp import Client, StdioServerParameters
 from rich.console import Console
+from tests.serve.conftest import PASSAGES
 from tests.serve.test_agent import until
 
 from evoseek.search.indexing import IndexPlan, build_index
@@ -86,6 +89,28 @@ def test_an_index_by_stdio(library):
     command = ["-c", "from evoseek.cli.main import main; main()", "serve", "mcp", str(library.directory)]
     tools, (found,) = using(StdioServerParameters(command=sys.executable, args=command), ("search", {"query": "rains"}))
     assert (tools, ids(found)) == (["search", "open"], ["kalo#2"])
+
+
+def test_a_message_by_stdio_is_one_line(tmp_path):
+    text = "The mayor of Kalo\u2028is Meri Tolu.\u2029\u0085"
+    LexicalIndex.build(tmp_path / "index", [replace(PASSAGES[1], text=text)])
+    client = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": {"name": "test", "version": "1"}}
+    sent = [
+        {"id": 1, "method": "initialize", "params": client},
+        {"method": "notifications/initialized"},
+        {"id": 2, "method": "tools/call", "params": {"name": "search", "arguments": {"query": "mayor"}}},
+    ]
+    run = "from evoseek.cli.main import main; main()"
+    command = [sys.executable, "-c", run, "serve", "mcp", str(tmp_path / "index")]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as serving:
+        for message in sent:
+            serving.stdin.write(json.dumps({"jsonrpc": "2.0", **message}).encode() + b"\n")
+        serving.stdin.flush()
+        lines = [serving.stdout.readline().decode() for _ in range(2)]
+        serving.stdin.close()
+        assert (serving.wait(30), serving.stdout.read()) == (0, b"")
+    assert [len(line.splitlines()) for line in lines] == [1, 1]
+    assert json.loads(lines[1])["result"]["structuredContent"]["passages"][0]["text"] == text
 
 
 def test_a_client_that_leaves_ends_its_rollout(serving):

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError
-from evoseek.text.duplicates import NearDuplicates, likeness, shingles, signature
+from evoseek.text import duplicates
+from evoseek.text.duplicates import NearDuplicates, TextSet, shingles, signature, similarity
 from evoseek.text.normalization import normalise
 
 names = ["who", "is", "mayor", "of", "kalo", "meri", "tolu", "city", "lake", "bank"]
@@ -39,9 +40,9 @@ def test_a_signature_is_the_least_hash_of_the_shingles_at_every_place_whatever_t
 
 
 @given(sentences, sentences)
-def test_the_estimate_is_near_the_exact_likeness(one: str, other: str) -> None:
+def test_the_estimate_is_near_the_exact_similarity(one: str, other: str) -> None:
     """The standard error is at most 0.044; five of them are exceeded less than once in a million."""
-    assert likeness(signature(one), signature(other)) == pytest.approx(jaccard(one, other), abs=0.22)
+    assert similarity(signature(one), signature(other)) == pytest.approx(jaccard(one, other), abs=0.22)
 
 
 def test_over_many_pairs_the_estimate_is_unbiased_with_the_error_of_128_draws() -> None:
@@ -51,7 +52,7 @@ def test_over_many_pairs_the_estimate_is_unbiased_with_the_error_of_128_draws() 
         text = [f"w{rng.randrange(1000)}" for _ in range(20)]
         other = [word if rng.random() < 0.95 else f"w{rng.randrange(1000)}" for word in text]
         exact = jaccard(" ".join(text), " ".join(other))
-        errors.append(likeness(signature(" ".join(text)), signature(" ".join(other))) - exact)
+        errors.append(similarity(signature(" ".join(text)), signature(" ".join(other))) - exact)
     assert sum(errors) / len(errors) == pytest.approx(0.0, abs=0.01)
     assert 0.02 < (sum(error**2 for error in errors) / len(errors)) ** 0.5 < 0.05
 
@@ -109,7 +110,7 @@ def test_banding_misses_almost_none_of_those_that_comparing_all_pairs_finds(thre
     seen, kept, expected, found = NearDuplicates(threshold), [], 0, 0
     for text in (" ".join(words) for words in [*base, *copies]):
         own = signature(text)
-        is_like = any(likeness(own, other) >= threshold for other in kept)
+        is_like = any(similarity(own, other) >= threshold for other in kept)
         is_new = seen.is_new(text)
         assert is_like or is_new  # nothing is rejected that no comparison would reject
         expected, found = expected + is_like, found + (not is_new)
@@ -153,3 +154,27 @@ def test_what_is_remembered_is_found_also_where_it_is_like_an_earlier_text() -> 
     assert seen.is_new(last, remember=False)
     seen.remember(middle)
     assert not seen.is_new(last)
+
+
+@given(st.lists(st.text(st.characters(), max_size=3)))
+def test_it_is_a_set(texts: list[str]) -> None:
+    """Lone surrogates are texts, too."""
+    ours, theirs = TextSet(), set[str]()
+    for text in texts:
+        assert ours.add(text) == (text not in theirs)
+        theirs.add(text)
+    assert len(ours) == len(theirs)
+
+
+def test_digests_are_compared_at_their_own_places(monkeypatch: pytest.MonkeyPatch) -> None:
+    """After 0000 0101 and 0101 0000 the digest 0101 0101 of eight bytes is found between them, and is still new."""
+    half, other = b"\0" * 4, b"\1" * 4
+    digests = {"a": half + other, "b": other + half, "c": other + other, "d": half + half}
+
+    def digest(text: bytes, digest_size: int):
+        found = blake2b(text, digest_size=digest_size)
+        return type("Known", (), {"digest": lambda self: b"xx" + digests[text.decode()], "of": found})()
+
+    monkeypatch.setattr(duplicates, "blake2b", digest)
+    texts = TextSet()
+    assert [texts.add(text) for text in "abcdabcd"] == [True] * 4 + [False] * 4

@@ -1,10 +1,16 @@
-"""What an answer has to say to be a refusal."""
+"""The tables of languages, which language a text is in, and what an answer has to say to be a refusal."""
 
 from __future__ import annotations
 
+import re
+from dataclasses import fields
+from pathlib import Path
+
 import pytest
 
-from evoseek.text.language import is_refusal
+from evoseek.text.language import DENIALS, LANGUAGES, WORDED, WordedLanguage, is_refusal, languages_of
+
+PAGE = Path(__file__).parents[2] / "docs" / "extend.md"
 
 
 @pytest.mark.parametrize(
@@ -84,3 +90,36 @@ def test_an_answer_that_says_only_that_it_is_unknown_is_a_refusal(answer: str) -
 )
 def test_what_answers_or_is_no_answer_at_all_is_not_a_refusal(answer: str | None) -> None:
     assert not is_refusal(answer)
+
+
+def test_the_page_about_adding_a_language_explains_every_key() -> None:
+    section = PAGE.read_text("utf-8").partition("## A language")[2].partition("\n## ")[0]
+    rows = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    explained = [key for row in rows for key in re.findall("`([a-z_]+)`", row)]
+    assert sorted(explained) == sorted(field.name for field in fields(WordedLanguage) if field.name != "code")
+
+
+def test_english_and_german_have_a_table_of_wording() -> None:
+    assert [language.code for language in WORDED] == ["de", "en"]
+    assert len(LANGUAGES) == 14
+
+
+@pytest.mark.parametrize(
+    ("text", "codes"),
+    [
+        ("Who wrote the book?", "en"),
+        ("Wer hat das Buch geschrieben?", "de"),
+        ("Qui a écrit le livre ?", "fr"),
+        ("Кто написал книгу?", "ru"),
+        ("誰が本を書きましたか", "ja"),
+        ("谁写了这本书？", "zh"),
+        ("Τι είναι αυτό;", ""),
+        ("Meri Tolu", ""),
+    ],
+)
+def test_the_language_of_a_text(text: str, codes: str) -> None:
+    assert " ".join(language.code for language in languages_of(text)) == codes
+
+
+def test_words_of_denial_are_of_several_languages() -> None:
+    assert {"not", "kein", "pas", "sin", "нет"} <= DENIALS

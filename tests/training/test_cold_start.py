@@ -3,21 +3,24 @@
 import json
 import random
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from evoseek.assembly.inputs import inputs_of
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.config.sections import check_settings, is_given, lookup
+from evoseek.config.sections import check_effect, check_settings, is_given, lookup
 from evoseek.errors import ConfigError, DataError, PolicyError, RunError, RunLockedError
 from evoseek.questions.demonstrations import Demonstration, ProposerDemonstration, load_demonstrations
 from evoseek.questions.questions import load_questions
-from evoseek.questions.writers.writing import STATED_IN, Item
+from evoseek.questions.writers.base import Draft, Hop
+from evoseek.questions.writers.checking import STATED_IN, Item
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.files import json_digest
 from evoseek.storage.runs import RunDirectory
 from evoseek.training.cold_start import TIMES, ColdStart, _apart, cold_start
 from evoseek.types import Passage, Question
@@ -227,7 +230,7 @@ def test_another_number_of_questions_is_refused_and_nothing_is_lost(index: Path,
     run = RunDirectory(tmp_path)
     cold_start(settings(index), run, console=QUIET, learn=Learner())
     before = ColdStart(tmp_path / "cold_start").questions.read_bytes()
-    with pytest.raises(ConfigError, match=r"another index, for another system, or with another number of"):
+    with pytest.raises(ConfigError, match="another index, for another system, by another writer, or with"):
         cold_start(settings(index, **{"cold_start.questions": 70}), run, console=QUIET, learn=Learner())
     assert ColdStart(tmp_path / "cold_start").questions.read_bytes() == before
 
@@ -241,7 +244,7 @@ def test_questions_of_other_settings_are_refused(index: Path, tmp_path: Path, ch
         LexicalIndex.build(tmp_path / "other", World.generate(1, 200, "train").passages())
     run = RunDirectory(tmp_path / "run")
     cold_start(settings(index), run, console=QUIET, learn=Learner())
-    with pytest.raises(ConfigError, match=r"another index, for another system, or with another number of"):
+    with pytest.raises(ConfigError, match="another index, for another system, by another writer, or with"):
         cold_start(settings(index, **changed), run, console=QUIET, learn=Learner())
 
 
@@ -253,6 +256,52 @@ def test_questions_of_a_users_own_are_trained_on(index: Path, tmp_path: Path):
     after = cold_start(settings(index, **{"questions.path": str(mine)}), run, console=QUIET, learn=learner)
     assert after is not None
     assert lookup(after, "questions.path") == str(mine)
+
+
+class FirstLines:
+    """A question writer of a user's own: what each document begins with asks for its title."""
+
+    async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> list[Draft]:
+        return [
+            Draft(hop.question, "title", (hop,))
+            for passages in documents[:number]
+            for hop in [Hop(f"What does this begin: {passages[0].text[:60]}?", passages[0].title, (passages[0].id,))]
+        ]
+
+
+OWN = f"{__name__}:FirstLines"
+
+
+def test_a_question_writer_of_a_users_own_writes_the_questions(index: Path, tmp_path: Path):
+    own = settings(index, **{"cold_start.writer": OWN})
+    cold_start(own, RunDirectory(tmp_path), console=QUIET, learn=Learner())
+    files = ColdStart(tmp_path / "cold_start")
+    made = [one for path in (files.questions, files.held_out) for one in load_questions(path)]
+    assert made
+    assert all(one.text.startswith("What does this begin") for one in made)
+    assert {one.metadata["kind"] for one in made} == {"title", "unanswerable"}
+    with pytest.raises(ConfigError, match="by another writer"):
+        cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
+
+
+def test_a_writer_without_questions_to_write_has_no_effect(index: Path):
+    own = settings(index, **{"cold_start.writer": OWN, "cold_start.questions": 0})
+    with pytest.raises(ConfigError, match=r"cold_start.writer.name is set, but it has no effect"):
+        check_effect(own, ["cold_start.writer.name"])
+
+
+@pytest.mark.parametrize("names_system", [True, False])
+def test_questions_that_a_release_before_wrote_are_kept(index: Path, tmp_path: Path, names_system: bool):
+    """It had no other writer, and named none."""
+    run, own = RunDirectory(tmp_path), settings(index)
+    cold_start(own, run, console=QUIET, learn=Learner())
+    report = ColdStart(tmp_path / "cold_start").report
+    search, sha = own.search, inputs_of(own)["search.index"].sha256
+    before = [sha, 60, 0, search.name, search.top_k, False] if names_system else [sha, 60, 0, search.top_k]
+    report.write_text(json.dumps({**json.loads(report.read_text()), "identity": json_digest(before)}))
+    written = report.read_bytes()
+    cold_start(own, run, console=QUIET, learn=Learner())
+    assert report.read_bytes() == written
 
 
 def test_two_processes_do_not_write_into_one_directory(index: Path, tmp_path: Path):

@@ -236,7 +236,7 @@ def test_how_workers_fail(scripted, line, error, said):
 
 
 def test_a_worker_that_does_not_start_says_how_to_see_why(scripted):
-    with pytest.raises(ToolError, match=r"See why: .*python.* -m evoseek\.corpus\.parse_process scripted_worker"):
+    with pytest.raises(ToolError, match=r"See why: .*python.* -m evoseek\.documents\.parse_process scripted_worker"):
         read(scripted("pass", ready="raise SystemExit(3)"), "x")
 
 

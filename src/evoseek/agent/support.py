@@ -45,19 +45,14 @@ from evoseek.questions.question_rules import offers_alternatives
 from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
 from evoseek.rollout.prompts import PromptTemplate
 from evoseek.search.analyser import Analyser
-from evoseek.text.language import STOP_WORDS, YES_NO, is_refusal, languages_of
+from evoseek.text.language import DENIALS, JOINS, STOP_WORDS, YES_NO, is_refusal, languages_of
 from evoseek.text.scripts import fold, fold_places, is_unspaced
 from evoseek.types import Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
 
-_DENIALS = frozenset(
-    fold(
-        "no not nor none neither never without except cannot nobody nothing nicht kein keine non pas ni sin нет не"
-    ).split()
-)
-_EMPTY = STOP_WORDS - _DENIALS
-_PARTS = re.compile(r"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:and|or|und|oder|et|ou)\b", re.IGNORECASE)
+_EMPTY = STOP_WORDS - DENIALS
+_PARTS = re.compile(rf"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:{'|'.join(sorted(JOINS))})\b", re.IGNORECASE)
 
 _ABOUT, _COVERED = 0.5, 2 / 3  # of a question's significant words
 _STEMS = Analyser("english")  # which cuts words of other languages too, the same in questions and passages
@@ -116,7 +111,7 @@ def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     claims = list(_claims(answer, question))
     holders = {claim: [p for p in found if _stands_in(claim, p.contents)] for claim in claims}
     named = [p for passages in holders.values() for p in passages]
-    denies = any(_DENIALS.issuperset(claim.split()) for claim in claims)  # which stands in many a passage
+    denies = any(DENIALS.issuperset(claim.split()) for claim in claims)  # which stands in many a passage
     is_given = bool(claims) and all(holders.values()) and not denies
     return Support(tuple(p for p in found if is_given and p in named), is_given, "words", tuple(dict.fromkeys(claims)))
 
@@ -276,7 +271,7 @@ def _is_telling(title: str) -> bool:
 
 def _holds(passage: Passage, answer: str) -> bool:
     """Whether an answer stands in a passage; of empty words, as capitalised words within a sentence."""
-    if not set(fold(answer).split()) <= (STOP_WORDS | _DENIALS) - _COUNTS:
+    if not set(fold(answer).split()) <= (STOP_WORDS | DENIALS) - _COUNTS:
         return _stands_in(answer, passage.contents)
     name = answer.strip(" .")
     return name[:1].isupper() and bool(re.search(rf"(?<=[^\s.:!?] ){re.escape(name)}\b", passage.contents))

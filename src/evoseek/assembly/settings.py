@@ -27,6 +27,7 @@ from evoseek.learner.settings import CriticSettings, LearnerPart
 from evoseek.loss.settings import AlgorithmSettings, LossPart
 from evoseek.models.settings import LoraSettings, PolicySettings, SamplerPart
 from evoseek.models.source import adapter_rank, longest_context
+from evoseek.questions.writers.base import QuestionWriterPart
 from evoseek.reward.functions import RewardPart
 from evoseek.rollout.base import EnvironmentPart, ToolPart
 from evoseek.rollout.settings import RolloutSettings
@@ -99,6 +100,12 @@ class ColdStartSettings(Section):
         "learns 960 demonstrations of them (where there are fewer, each up to four times), and is then trained on all "
         "but the held-out ones. 0: no cold start.",
     )
+    writer: QuestionWriterPart = part("rules-en")
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        """A writer writes if questions are wanted."""
+        return (Needs("writer.*", "questions"),)
 
 
 class StageSettings(Section):

@@ -20,7 +20,8 @@ from evoseek.config.registry import build
 from evoseek.config.trust import is_import_path
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.search.engines import search as find
+from evoseek.search.calling import search as find
+from evoseek.search.settings import BuiltEngine
 from evoseek.storage.files import expanded
 from evoseek.text.printable import say
 
@@ -46,7 +47,7 @@ FollowLinks = Annotated[
     bool | None, typer.Option("--follow-links", help="Read what links out of the folder lead to. Default: no.")
 ]
 Engine = Annotated[
-    Literal["lexical", "dense", "hybrid"] | None,
+    BuiltEngine | None,
     typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for; to build it, lexical."),
 ]
 EncoderName = Annotated[
@@ -55,13 +56,6 @@ EncoderName = Annotated[
 ]
 Numbers = Annotated[
     Literal["float32", "float16"] | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
-]
-Vectors = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help="FAISS file (IndexFlatIP) with the encoder's vector of each passage, in their order. Default: none.",
-    ),
 ]
 
 
@@ -81,7 +75,6 @@ def index(
     encoder: EncoderName = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
     dtype: Numbers = None,
-    vectors: Vectors = None,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
     report: Annotated[
@@ -101,7 +94,6 @@ def index(
         "follow_links": follow_links,
         "encoder": encoder,
         "dtype": dtype,
-        "vectors": vectors and expanded(vectors),
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, of_project = _places(corpus, directory)
@@ -153,7 +145,7 @@ def _missing(argument: str, remedy: str) -> ConfigError:
 
 
 def _engine(settings: TrainingSettings, closing: ExitStack) -> SearchEngine:
-    """The engine, opened as every command opens it. Those of evoseek need no context, the import of which takes
+    """The engine, opened as every command opens it. Those of evoseek need no context, whose import takes
     seconds. Raises ConfigError."""
     if is_import_path(settings.search.name):
         from evoseek.assembly.context import Context

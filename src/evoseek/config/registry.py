@@ -178,6 +178,12 @@ KINDS: Mapping[str, Kind] = {
         },
         ("async __call__(attempt)", "searches"),
     ),
+    "question_writer": Kind(
+        "writes the questions of a cold start from passages",
+        {"rules-en": "evoseek.questions.writers.rules_en.writer:RulesEn"},
+        ("async write(documents, number)",),
+        settings={"rules-en": "evoseek.questions.writers.base:QuestionWriterSettings"},
+    ),
     "tracker": Kind(
         "takes the numbers of a step, beside metrics.jsonl",
         {

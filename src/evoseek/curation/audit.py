@@ -29,7 +29,7 @@ from evoseek.curation.contamination import runs
 from evoseek.errors import ConfigError, DataError, EvoseekError
 from evoseek.protocols import QuestionEngine
 from evoseek.questions.questions import evidence_of, folded, load_questions, missing, names_of, save_questions
-from evoseek.search.engines import search
+from evoseek.search.calling import search
 from evoseek.storage.files import check_new_file, write_atomic
 from evoseek.storage.jsonl import ResumableJsonl, made_by
 from evoseek.text.language import STOP_WORDS

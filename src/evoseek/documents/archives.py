@@ -87,7 +87,6 @@ def _slide_marks(page: int, marks: Iterable[Mark]) -> Iterator[Mark]:
 
 
 def _hidden_slides(archive: zipfile.ZipFile) -> Iterator[int]:
-    """The numbers of the slides that are not shown."""
     shown = _xml(archive, "ppt/presentation.xml").iterfind("{*}sldIdLst/{*}sldId")
     links = {link.get("Id"): link.get("Target") for link in _xml(archive, "ppt/_rels/presentation.xml.rels")}
     for number, slide in enumerate(shown, start=1):
@@ -124,7 +123,6 @@ def simplified_strings(archive: zipfile.ZipFile, data: bytes) -> bytes:
 
 
 def _named(archive: zipfile.ZipFile) -> str:
-    """The title among an office document's properties."""
     return _text_of(archive, "docProps/core.xml", "//*[local-name()='title']")
 
 
@@ -208,7 +206,6 @@ def checked_archive(data: bytes) -> zipfile.ZipFile:
 
 
 def _is_markup(archive: zipfile.ZipFile, entry: zipfile.ZipInfo) -> bool:
-    """Whether a part can be XML or HTML, whatever its name."""
     with archive.open(entry) as file:
         begin = file.read(512).lstrip(_BEFORE_MARKUP)
     return begin[:1] in (b"<", b"")

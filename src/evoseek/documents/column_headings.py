@@ -1,4 +1,4 @@
-"""Whether the first row of a table is that of its column headings."""
+"""Whether the first row of a table holds its column headings."""
 
 from __future__ import annotations
 

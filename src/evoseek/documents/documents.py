@@ -1,40 +1,34 @@
 """Reading a corpus: a folder, a single file or JSON lines, to documents with stable ids in a stable order.
 
-Read are files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub and .xlsx need an extra), also compressed by gzip
-(`page.html.gz`; `NAME.gz` is plain text). A document's id is its path inside the folder (with the number of a message
-or the place of a table's row), or the `id` of a JSON line; of equal ids the first is read. Whatever cannot be read is
-skipped and recorded in a `ReadReport`. At most one file (or line, or message) is held at a time, beside digests of the
-ids read so far.
+Read are files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub and .xlsx need an extra). A document's id is its
+path inside the folder (with the place of a table's row), or the `id` of a JSON line; of equal ids the first is read.
+Files that cannot be read are skipped and recorded in a `ReadReport`. At most one file (or line) is held at a time,
+beside digests of the ids read so far.
 """
 
 from __future__ import annotations
 
-import gzip
 import json
 import os
 import re
 import stat
-import zlib
 from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass, replace
 from itertools import filterfalse
 from pathlib import Path
 from typing import cast
 
-from evoseek.documents.formats import messages
 from evoseek.documents.parsing import PARSERS, Reading
 from evoseek.documents.read_report import ReadReport
 from evoseek.errors import DataError, EmptyCorpusError, ToolError
 from evoseek.storage.files import nearest
-from evoseek.text.decoding import LINK_OUT, bounded_lines, check_encoding, opened, read_bytes, too_large
+from evoseek.text.decoding import LINK_OUT, bounded_lines, check_encoding, open_regular, read_bytes, too_large
+from evoseek.text.duplicates import TextSet
 from evoseek.text.scripts import well_formed
-from evoseek.text.text_set import TextSet
 from evoseek.types import Document, Mark, Passage
 
-_SPLITTERS = {".jsonl": ("line", bounded_lines), ".mbox": ("message", messages)}
-"""What a file of many documents is divided into."""
-
-SUFFIXES = (*PARSERS, ".mbox", ".jsonl")
+_LINES = ".jsonl"
+SUFFIXES = (*PARSERS, _LINES)
 _LEFTOVER = re.compile(
     r"~\$.+|\.~lock\..+#|\.#.+|#.+#|.+~|\.(?:.+\.)?sw[a-p]|\._.+|\.DS_Store|Thumbs\.db|desktop\.ini",
     re.IGNORECASE | re.DOTALL,
@@ -42,13 +36,13 @@ _LEFTOVER = re.compile(
 """What office programs, editors and systems leave in a folder."""
 
 _MAX_ID_CHARACTERS = 1_000
-_TOLD = 500  # lines or messages after which the report gets the position
+_TOLD = 500  # lines after which the report gets the position
 
 
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
     """A file to read. `id` is its path relative to the corpus, with forward slashes; `within` is the real folder of the
-    corpus, out of which no link may lead (None: links are followed)."""
+    corpus: no link may lead out of it (None: links are followed)."""
 
     path: Path
     id: str
@@ -57,9 +51,7 @@ class CorpusFile:
     @property
     def suffix(self) -> str:
         """The suffix that says how the file is read."""
-        *before, last = [".txt", *self.path.suffixes] if self.path.suffix else [""]
-        inner = before[-1].lower() if last.lower() == ".gz" else ""
-        return inner if inner in SUFFIXES else last.lower()
+        return self.path.suffix.lower()
 
 
 def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[CorpusFile]:
@@ -163,9 +155,10 @@ def read_documents(file: CorpusFile, seen: TextSet, report: ReadReport, how: Rea
 def check_read(path: Path, report: ReadReport) -> None:
     """Raises EmptyCorpusError if nothing was read."""
     if not report.read:
+        skipped = "\n".join(filter(None, (report.table(5), report.missed_table())))
         raise EmptyCorpusError(
             f"No readable document was found in {path}: {report.summary()}. Expected files of type "
-            f"{', '.join(SUFFIXES)}; the first that were skipped:\n{report.table(5) or '(none)'}"
+            f"{', '.join(SUFFIXES)}; the first that were skipped:\n{skipped or '(none)'}"
         )
 
 
@@ -173,15 +166,13 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
     """The documents of a file, each with its line where there are several."""
     limit = how.max_bytes(file.suffix)
     try:
-        if file.suffix in _SPLITTERS:
-            yield from _read_pieces(file, limit, report, how)
+        if file.suffix == _LINES:
+            yield from _read_lines(file, limit, report)
         else:
-            for document in _parsed(file, file.id, file.suffix, read_bytes(file.path, limit, file.within), report, how):
+            for document in _parsed(file, read_bytes(file.path, limit, file.within), report, how):
                 yield document, None
     except DataError as error:
         _skip(file, error, report)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:  # of what is compressed
-        report.skipped.add(file.path, f"cannot be read: {error}")
     except OSError as error:
         report.skipped.add(file.path, f"cannot be read: {error.strerror or error}")
         report.is_passing = True
@@ -189,48 +180,37 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
 
 def _skip(file: CorpusFile, error: DataError, report: ReadReport, line: int | None = None) -> None:
     report.skipped.add(file.path, str(error), line)
-    cause = error.__cause__  # ToolError: of the process that parses
-    report.is_passing |= isinstance(cause, ToolError | OSError) and not isinstance(cause, gzip.BadGzipFile)
+    report.is_passing |= isinstance(error.__cause__, ToolError | OSError)  # ToolError: of the process that parses
 
 
-def _read_pieces(file: CorpusFile, limit: int, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int]]:
-    """The documents of a JSON-lines file, or of a mailbox (`<file>/<n>`, n from 1), each with the line at which it
-    begins. No more than `limit` bytes are held at a time."""
-    noun, split = _SPLITTERS[file.suffix]
-    number = 0
-    with opened(file.path, file.within) as data:
-        for number, (line, piece) in enumerate(split(data, limit), start=1):
+def _read_lines(file: CorpusFile, limit: int, report: ReadReport) -> Iterator[tuple[Document, int]]:
+    """The documents of a JSON-lines file, each with its line. No more than `limit` bytes are held at a time."""
+    with open_regular(file.path, file.within) as data:
+        for number, line in bounded_lines(data, limit):
             if number % _TOLD == 0:
-                report.position = os.lseek(data.fileno(), 0, os.SEEK_CUR)  # of what is compressed, if it is
+                report.position = os.lseek(data.fileno(), 0, os.SEEK_CUR)
             try:
-                if piece is None:
-                    raise too_large(noun, limit)
-                if noun == "message":
-                    (message,) = _parsed(file, f"{file.id}/{number}", ".eml", piece, report, how)
-                    yield message, line
-                elif piece.strip():
-                    yield _parse_line(piece), line
+                if line is None:
+                    raise too_large("line", limit)
+                if line.strip():
+                    yield _parse_line(line), number
             except DataError as error:
-                _skip(file, error, report, line)
-    if noun == "message" and not number:
-        raise DataError("no mail: it does not begin as a mailbox, with a line `From ...`")
+                _skip(file, error, report, number)
 
 
-def _parsed(
-    file: CorpusFile, id: str, suffix: str, data: bytes, report: ReadReport, how: Reading
-) -> Iterator[Document]:
-    """The document of a file or of a message, titled by itself or else by the file; of a table each row."""
-    parsed = how.parse(suffix, data)
+def _parsed(file: CorpusFile, data: bytes, report: ReadReport, how: Reading) -> Iterator[Document]:
+    """The document of a file, titled by itself or else by the file; of a table each row."""
+    parsed = how.parse(file.suffix, data)
     if parsed.guessed:
         report.guessed.add(file.path, parsed.guessed)
     for text in parsed.warnings:
         report.warnings.add(file.path, text)
-    name = Path(file.id.removesuffix(".gz")).stem
+    name = Path(file.id).stem
     for row in parsed.rows:
         title = row.title or f"{name}, {row.place}"
-        yield Document(f"{id}/{row.place}", title, row.text, marks=(Mark(0, heading=row.place),))
+        yield Document(f"{file.id}/{row.place}", title, row.text, marks=(Mark(0, heading=row.place),))
     if not parsed.rows:
-        yield Document(id, parsed.title if parsed.title.strip() else name, parsed.text, marks=parsed.marks)
+        yield Document(file.id, parsed.title if parsed.title.strip() else name, parsed.text, marks=parsed.marks)
 
 
 def _tidy(document: Document, file: str) -> Document:

@@ -11,7 +11,7 @@ from email import message_from_bytes
 from email.message import EmailMessage, MIMEPart
 from email.policy import EmailPolicy
 from mimetypes import guess_extension
-from typing import Any, BinaryIO, NamedTuple, cast
+from typing import Any, NamedTuple, cast
 
 import lxml.html
 import trafilatura
@@ -23,7 +23,7 @@ from evoseek.documents.markdown import markdown_headings, without_struck_and_hid
 from evoseek.documents.markup import simplify
 from evoseek.documents.page_layout import with_tables
 from evoseek.errors import ConfigError, DataError
-from evoseek.text.decoding import bounded_lines, check_encoding, decode
+from evoseek.text.decoding import check_encoding, decode
 from evoseek.text.scripts import well_formed
 from evoseek.types import TERM, Mark
 
@@ -33,9 +33,6 @@ try:
 except ImportError:
     pypdf = None
 
-_ADORNMENT = re.compile(r"([^\w\s])\1{2,}[ \t]*$")
-_ORG_HEADING = re.compile(r"(\*+) +(?:(?:TODO|DONE) +)?(.*?)(?: +:[\w@#%:]+:)?[ \t]*$")
-_ORG_TITLE = re.compile(r"^#\+TITLE:(.*)$", re.IGNORECASE | re.MULTILINE)
 _NO_TITLES = ("", "(anonymous)", "anonymous", "untitled", "untitled document", "no title", "powerpoint presentation")
 _NAME = re.compile(r"[\w.@-]+")  # of a setting in front matter
 _LONGEST_FRONT, _LARGEST_FRONT = 200, 20_000  # lines, characters
@@ -88,13 +85,6 @@ def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
     return Parsed(title, "\n\n".join(texts), marks=tuple(marks))
 
 
-def _lines(text: str) -> Iterator[tuple[int, str]]:
-    start = 0
-    for line in text.split("\n"):
-        yield start, line
-        start += len(line) + 1
-
-
 def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
     """Plain text: it has no title of its own. `encoding` is that of files that are not UTF-8; None: it is guessed."""
     text, guessed = decode(data, encoding)
@@ -129,41 +119,6 @@ def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
         return named
     highest = [mark.heading for mark in marks if mark.level == 1]
     return (highest[0] or "") if len(highest) == 1 else ""
-
-
-def parse_rst(data: bytes, encoding: str | None = None) -> Parsed:
-    """reStructuredText as it is written, titled by its heading of the highest level."""
-    text, guessed = decode(data, encoding)
-    marks = tuple(_adorned_headings(text))
-    return Parsed(title_of("", marks), text, guessed, marks)
-
-
-def _adorned_headings(text: str) -> Iterator[Mark]:
-    """The lines that are underlined with punctuation, perhaps with the same line above. The first kind of lines is that
-    of the highest level, as in reStructuredText."""
-    kinds: list[tuple[str, bool]] = []
-    starts, lines = zip(*_lines(text), strict=True)
-    lines, underline = ["", *lines], 0
-    for number, (above, title, line) in enumerate(zip(lines, lines[1:], lines[2:], strict=False)):
-        below = _ADORNMENT.match(line)
-        if not below or not title.strip() or _ADORNMENT.match(title) or len(title.rstrip()) > len(line):
-            continue
-        is_overlined = above.rstrip() == line.rstrip() and underline != number
-        if is_overlined or (not title[0].isspace() and (not above.strip() or underline == number)):
-            if (kind := (below[1], is_overlined)) not in kinds:
-                kinds.append(kind)
-            start = starts[number - 1 if is_overlined else number]
-            yield Mark(start, heading=title.strip(), level=kinds.index(kind) + 1)
-            underline = number + 2
-
-
-def parse_org(data: bytes, encoding: str | None = None) -> Parsed:
-    """A text of Org mode as it is written, titled by its line `#+TITLE:`."""
-    text, guessed = decode(data, encoding)
-    found = ((start, _ORG_HEADING.match(line)) for start, line in _lines(text))
-    marks = tuple(Mark(start, heading=match[2], level=len(match[1])) for start, match in found if match and match[2])
-    named = _ORG_TITLE.search(text)
-    return Parsed(title_of(named[1] if named else "", marks), text, guessed, marks)
 
 
 def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
@@ -285,7 +240,6 @@ def _sign_headings(tree: Any) -> None:
 
 
 def _sign(pieces: list[Any], level: int) -> None:
-    """Put a sign before the first of some pieces of text, if there are any."""
     for piece in pieces[:1]:
         setattr(piece.getparent(), "tail" if piece.is_tail else "text", f"{heading_sign(level)}{piece.lstrip()}")
 
@@ -356,7 +310,6 @@ def _layout(page: Any) -> str:
 _SHOWN = ("From", "To", "Cc", "Date")
 _LOWER = (0, 2, 3, 4, 5, 6, 6, TERM)  # the level of a heading of each level, in an attachment
 _SIGNATURES = ("application/pgp-signature", "application/pkcs7-signature", "application/x-pkcs7-signature")
-_LINE_BYTES = 2**20
 _HEADER_CHARACTERS = 10_000
 
 
@@ -461,21 +414,3 @@ def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
         payload if declared is None else well_formed(payload.decode(declared)).encode(), encoding
     )
     return parsed.text, parsed.guessed
-
-
-def messages(file: BinaryIO, max_bytes: int) -> Iterator[tuple[int, bytes | None]]:
-    """The line at which each message of a mailbox begins, and its bytes; None for one of more than `max_bytes`, of
-    which no more than that is held at a time."""
-    first, pieces, size, is_after_gap = 0, list[bytes](), 0, True
-    for number, line in bounded_lines(file, min(_LINE_BYTES, max_bytes)):
-        if line is not None and is_after_gap and line.startswith(b"From "):
-            if first:
-                yield first, b"".join(pieces) if size <= max_bytes else None
-            first, pieces, size = number, [], 0
-        elif first:
-            size += max_bytes + 1 if line is None else len(line)
-            if line is not None and size <= max_bytes:
-                pieces.append(line[1:] if line.lstrip(b">").startswith(b"From ") and line[:1] == b">" else line)
-        is_after_gap = line is not None and not line.strip()
-    if first:
-        yield first, b"".join(pieces) if size <= max_bytes else None

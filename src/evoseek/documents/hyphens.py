@@ -64,5 +64,4 @@ def _indent(text: str, place: int) -> int:
 
 @cache
 def _common() -> Sequence[frozenset[str]]:
-    """Common words of languages that have compounds with hyphens."""
     return [frozenset(justext.get_stoplist(language)) for language in _WITH_COMPOUNDS]

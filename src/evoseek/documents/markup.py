@@ -94,7 +94,6 @@ def _is_aside(element: Any) -> bool:
 
 
 def _shows_anything(tree: Any, gone: Container[Any]) -> bool:
-    """Whether a page has text outside of these elements, of menus and the like."""
     for text in tree.xpath("//text()[normalize-space() and not(ancestor::head)]"):
         parent = text.getparent()
         around = [*parent.iterancestors()] if text.is_tail else [parent, *parent.iterancestors()]
@@ -104,7 +103,6 @@ def _shows_anything(tree: Any, gone: Container[Any]) -> bool:
 
 
 def _become(element: Any, text: str) -> None:
-    """Put text in the place of an element."""
     tail = element.tail
     for child in list(element):
         element.remove(child)
@@ -247,7 +245,6 @@ def _is_title(row: Sequence[Any]) -> bool:
 
 
 def _move_before(table: Any, element: Any) -> None:
-    """Make a paragraph before a table of one of its elements."""
     paragraph = table.makeelement("p")
     paragraph.text = _text(element)
     table.addprevious(paragraph)
@@ -326,7 +323,6 @@ def _span(cell: Any, name: str, most: int) -> int:
 
 
 def _copied(row: Any, line: list[Any], cell: Any) -> Any:
-    """A copy of a cell behind the others of its row."""
     copy = deepcopy(cell)
     copy.tail = None
     if line:

@@ -2,7 +2,7 @@
 
 The process is `python -m evoseek.documents.parse_process MODULE:FUNCTION CPU_SECONDS MEMORY_BYTES`. A request comes in
 on its standard input as two frames, a JSON object and the bytes of an input; the function's answer to both goes out as
-one frame, a JSON object. A frame is a length in 4 bytes, then so many bytes. The process ends with its standard
+one frame, a JSON object. A frame is a length N in 4 bytes, then N bytes. The process ends with its standard
 input, when an input needs more processor time than it may (by SIGXCPU), and when it runs out of memory.
 """
 
@@ -46,8 +46,8 @@ class ParseProcess:
         _OPEN.add(self)
 
     def parse(self, header: Mapping[str, object], body: bytes) -> Mapping[str, object]:
-        """The answer; one with `problem` if the input cannot be parsed within the limits, and with `is_slow` if the
-        limit is that of time. Raises ToolError if the process fails for another reason, or was closed."""
+        """The answer; one with `problem` if the input cannot be parsed within the limits, and with `is_slow` if it
+        took too long. Raises ToolError if the process fails for another reason, or was closed."""
         with self._lock:
             return self._tried_twice(json.dumps(header).encode(), body)
 

@@ -19,10 +19,8 @@ from evoseek.documents.formats import (
     parse_html,
     parse_markdown,
     parse_message,
-    parse_org,
     parse_pdf,
     parse_plain,
-    parse_rst,
 )
 from evoseek.documents.parse_process import ParseProcess
 from evoseek.documents.tables import parse_csv, parse_xlsx
@@ -30,17 +28,15 @@ from evoseek.errors import DataError, ToolError
 
 MAX_TEXT = 16_000_000  # characters
 MAX_SECONDS = 60  # of processor time, for one file or message
-_DEEPEST = 5  # messages within each other of which attachments are read
+_DEEPEST = 5  # messages within each other whose attachments are read
 _MAX_MEMORY = 2 * 2**30
 _MAX_BYTES = 512 * 2**20  # of a file that is more than its text, as one with pictures is
-_TEXTS = (".txt", ".md", ".rst", ".org", ".csv", ".tsv", ".jsonl")
+_TEXTS = (".txt", ".md", ".csv", ".tsv", ".jsonl")
 _PLAIN = (".txt", ".md")
 _PARSED = TypeAdapter(Parsed)
 PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
     ".txt": parse_plain,
     ".md": parse_markdown,
-    ".rst": parse_rst,
-    ".org": parse_org,
     ".html": parse_html,
     ".htm": parse_html,
     ".pdf": parse_pdf,

@@ -1,4 +1,4 @@
-"""Cutting documents into passages of at most so many words, at paragraph and sentence ends where possible."""
+"""Cutting documents into passages of at most N words, at paragraph and sentence ends where possible."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ _LETTERS = re.compile(r"[\W\d_]")  # after the letters that a word begins with
 _INITIALS = re.compile(r"[^\W\d_](?:\.[^\W\d_])*")  # as in A. S. Kalo, p.m., z.B.
 _NUMBER = re.compile(r"\d{1,3}|[IVXL]{2,}")
 
-# A heading may be followed by a line of punctuation, and in reStructuredText have another one above it.
-_HEADING_LINES = re.compile(r"(?:([^\w\s])\1{2,}[ \t]*\n)?[^\n]*(?:\n {0,3}([^\w\s])\2*[ \t]*(?=\n|\Z))?")
+# A heading may be followed by a line of punctuation.
+_HEADING_LINES = re.compile(r"[^\n]*(?:\n {0,3}([^\w\s])\1*[ \t]*(?=\n|\Z))?")
 
 _PHRASE_END = re.compile(f"[{_PHRASES}]\\s[{_PHRASES}]")
 
@@ -50,9 +50,9 @@ def split_document(document: Document, *, max_words: int = 100) -> list[Passage]
     One that begins within the rows of a table has its column headings before its own text. A row that fits is whole,
     and only then may the headings come on top of `max_words`.
 
-    None goes beyond a page, a row of a table, or a heading of the highest level of which there are several (or of a
-    higher one). Within these each is cut before the last heading in the second half of the words that fit, else at the
-    last paragraph end (an empty line) there, else at the last sentence or line end there, else at the last space
+    None goes beyond a page, a row of a table, or a heading of the highest level that occurs several times (or of
+    a higher one). Within these each is cut before the last heading in the second half of the words that fit, else at
+    the last paragraph end (an empty line) there, else at the last sentence or line end there, else at the last space
     between phrases (Thai), else at the last border of any kind that fits, else after `max_words` words; never between a
     heading and its text if that can be avoided. The heading of a passage is the nearest one that all of its text is
     under.
@@ -91,7 +91,7 @@ class Table(NamedTuple):
 
 
 def find_tables(text: str) -> Iterator[Table]:
-    """The tables of Markdown or Org mode that have a row of headings, most of them not empty, and a rule below it."""
+    """The tables of Markdown that have a row of headings, most of them not empty, and a rule below it."""
     if "|" not in text:
         return
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
@@ -146,7 +146,7 @@ class _Outline:
         return found.end() if found else mark.start
 
     def border(self, number: int) -> int:
-        """The kind of border before a mark; none before a heading that follows another one at once."""
+        """The kind of border before a mark; none before a heading directly below another one."""
         mark = self.marks[number]
         follows_heading = mark.level and number and self.marks[number - 1].heading and self.marks[number - 1].level
         if follows_heading and not self._text[self.text_from(number - 1) : mark.start].strip():
@@ -246,7 +246,7 @@ def _border(word: str, gap: str, following: str, *, opens: bool) -> int:
 
 def _is_within(word: str, following: str, *, opens: bool) -> bool:
     """Whether a sentence does not end with a word that has the sign of an end: an abbreviation, an initial, an ordinal
-    number, or the number of an item, which opens the sentence; or a Japanese quotation of which it is said whose."""
+    number, or the number of an item, which opens the sentence; or a Japanese quotation whose speaker follows."""
     if following[:1] == "と":
         return word[-1] in "」』"
     pointed, after = word.rstrip(_AFTER_WORD), following.lstrip(_OPENERS)

@@ -17,6 +17,14 @@ _MINOR_TYPES = """
 _MINOR = frozenset(_MINOR_TYPES.split())
 """Types that nobody misses in an index: pictures, sounds, films, fonts and programs. They are counted last."""
 
+_CONVERT = "convert it to Markdown (`pandoc FILE -o FILE.md`), or name it .txt to read it as it is"
+_REMEDIES = {
+    ".rst": _CONVERT,
+    ".org": _CONVERT,
+    ".mbox": "save each message as a file .eml",
+    ".gz": "unpack it (`gunzip FILE`)",
+}
+
 MAX_KEPT = 1_000  # a corpus of ten million broken lines must not fill the memory with their names
 MAX_ALIKE = 100  # of one kind, so that those that come later are kept, too
 
@@ -58,8 +66,8 @@ class Notes(list[Note]):
         self.counts.update(other.counts)
 
     def lines(self, rows: int) -> Iterator[str]:
-        """About so many of them: the first ones of each kind, the most frequent kind first, and how many more there
-        are."""
+        """Yield about `rows` of them: the first ones of each kind, the most frequent kind first, and the number of
+        others."""
         kinds = sorted(self.counts, key=lambda kind: (-self.counts[kind], kind))[:rows]
         for kind in kinds:
             shown = [note for note in self if note.kind == kind][: max(1, rows // len(kinds))]
@@ -84,7 +92,7 @@ class ReadReport:
     other_types: Counter[str] = field(default_factory=Counter[str])
     missed: Notes = field(default_factory=Notes)
     is_passing: bool = False
-    position: int = 0  # bytes that were read of the file of lines or messages that is being read
+    position: int = 0  # bytes that were read of the file of lines that is being read
 
     @property
     def skipped_count(self) -> int:
@@ -103,7 +111,8 @@ class ReadReport:
         kind = suffix or "no suffix"
         self.other_types[kind] += 1
         if suffix not in _MINOR:
-            self.missed.add(path, f"{kind}: there is no reader for this type")
+            remedy = f": {_REMEDIES[suffix]}" if suffix in _REMEDIES else ""
+            self.missed.add(path, f"{kind}: there is no reader for this type{remedy}")
 
     def missed_table(self) -> str:
         """The first files of other types that may be missed, one a line; "" without any."""
@@ -114,11 +123,8 @@ class ReadReport:
     def warnings_table(self) -> str:
         """The first warnings with their files, one a line; "" without any."""
         count = self.warnings.counts.total()
-        return (
-            "\n".join([f"{counted(count, 'warning')} about files that were read:", *self.warnings.lines(10)])
-            if count
-            else ""
-        )
+        what = f"{counted(count, 'warning')} about files that were read:"
+        return "\n".join([what, *self.warnings.lines(10)]) if count else ""
 
     def guessed_table(self) -> str:
         """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""

@@ -194,7 +194,7 @@ def _tables(rows: list[_Numbered]) -> Iterator[_Table]:
     """The rows above the column headings, those below, and further tables below an empty row, if numbers in them show
     where their headings are.
 
-    The headings are the first row of which more than half of the columns are filled, unless it looks like the others.
+    The headings are the first row with more than half of its columns filled, unless it looks like the others.
     """
     filled = [sum(map(bool, row.cells)) for row in rows]
     place = next((place for place, count in enumerate(filled) if 2 * count > max(filled)), 0)
@@ -236,7 +236,7 @@ def _has_groups(cells: _Cells) -> bool:
 
 
 def _joined(groups: _Cells, names: _Cells) -> _Cells:
-    """The name of each column with that of its group. A group extends to the next one, unless it is repeated."""
+    """The name of each column behind the name of its group. A group extends to the next one, unless it is repeated."""
     is_repeated = any(left and left == right for left, right in pairwise(groups))
     above, found = "", list[str]()
     for group, name in zip([*groups, *[""] * len(names)], [*names, *[""] * (len(groups) - len(names))], strict=False):

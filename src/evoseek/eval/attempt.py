@@ -22,7 +22,7 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.rollout.tools import SearchTool
-from evoseek.search.engines import retried
+from evoseek.search.calling import retried
 from evoseek.search.settings import SearchSettings
 from evoseek.types import (
     Action,

@@ -6,35 +6,19 @@ import re
 from collections.abc import Sequence
 
 from evoseek.questions.question_rules import may_be_polar, offers_alternatives
-from evoseek.text.language import (
-    ARABIC_PREFIXES,
-    LANGUAGES,
-    STOP_WORDS,
-    YES_NO,
-    bare,
-    languages_of,
-    pattern,
-    words_in,
-    words_of,
-)
+from evoseek.text.language import LANGUAGES, STOP_WORDS, WORDED, YES_NO, languages_of, words_in, words_of
 from evoseek.text.scripts import family, fold, is_unspaced, length, script_counts
 
 MAX_WORDS, MAX_CHARACTERS = 12, 200
-_SENTENCE_WORDS, _RESTATED_WORDS, _RESTATED_CHARACTERS = 4, 6, 8
+_SENTENCE_WORDS, _RESTATED_WORDS = 4, 6
 _RESTATED = 0.5  # share of a long answer that its question contains already
 _FULL_STOP = re.compile(r"[^\W\d_]{4}[.!।。]$|[a-zß-öø-ÿа-яё]{2}[.!]$|\d[.।。]$")
-_FINITE = words_in(*(language.finite for language in LANGUAGES.values() if not language.joined))
-_ENDS_FINITE = re.compile(
-    r"(?:です|ます|ました|である|でした|った|れた|した)[。.]?$|(?:니다|이다|였다|했다|었다|았다|한다|하였다|있다)[.]?$"
-)
-_JOINED_FINITE = pattern("|".join(one.finite.split()) for one in LANGUAGES.values() if one.joined and one.finite)
+_FINITE = words_in(*(language.finite for language in WORDED))
 _SPACED_DIGITS = re.compile(r"(?<!\d)\d{1,3}(?: \d{3})+(?!\d)")
 _HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
-_CHOICES = words_in(*(language.choices for language in LANGUAGES.values()))
+_CHOICES = words_in(*(language.choices for language in WORDED))
 _ENDINGS = words_in("s es n en e er em ns u iu a y ie owi ego im i ow ach")
-_KOREAN_PARTICLE = re.compile(
-    "(?:은|는|이|가|을|를|의|에|에서|에게|와|과|도|로|으로|까지|부터|만|이며|이고|이다|인|입니다|이라는|인가|이었다)$"
-)
+_AFFIXED = ("HANGUL", "ARABIC")  # scripts whose words carry particles, so that an answer is found within a word
 _NUMBERS = {
     word: str(value)
     for language in LANGUAGES.values()
@@ -52,32 +36,12 @@ def is_long(answer: str) -> bool:
 def is_sentence(answer: str, question: str) -> bool:
     """Whether an answer is a statement: it ends with a full stop, has a finite verb in lower case, or repeats much of
     the question. Titles that the question offers to choose from may look so."""
-    words, folded = answer.split(), fold(answer)
-    if is_unspaced(answer) and family(script_counts(answer)) != "HANGUL":
-        return _is_joined_sentence(answer, fold(question))
-    if len(words) < _SENTENCE_WORDS - (family(script_counts(answer)) == "HANGUL"):
+    words = answer.split()
+    if len(words) < _SENTENCE_WORDS:
         return False
-    if _FULL_STOP.search(answer) or _ENDS_FINITE.search(answer):
+    if _FULL_STOP.search(answer):
         return True
-    return not offers_alternatives(question) and (bool(_FINITE & set(words)) or _restates(folded, fold(question)))
-
-
-def _is_joined_sentence(answer: str, question: str) -> bool:
-    plain = fold(answer).replace(" ", "")
-    if len(plain) < _RESTATED_CHARACTERS:
-        return False
-    if (
-        answer.rstrip()[-1:] in "。."
-        or _ENDS_FINITE.search(answer)
-        or (len(plain) > 12 and _JOINED_FINITE.search(answer))
-    ):
-        return True
-    pairs, asked = _pairs(plain), _pairs(question.replace(" ", ""))
-    return len(plain) > 12 and len(pairs & asked) >= _RESTATED * len(pairs) and plain not in question.replace(" ", "")
-
-
-def _pairs(text: str) -> set[str]:
-    return {text[start : start + 2] for start in range(len(text) - 1)}
+    return not offers_alternatives(question) and (bool(_FINITE & set(words)) or _restates(fold(answer), fold(question)))
 
 
 def _restates(answer: str, question: str) -> bool:
@@ -91,18 +55,13 @@ def stands_in_question(answer: str, question: str) -> bool:
     folded, asked = (fold(_HYPHEN.sub("", text)) for text in (answer, question))
     if not folded or folded in YES_NO or offers_alternatives(question):
         return False
-    if is_unspaced(answer):
+    if _is_joined(answer):
         return len(folded) > 1 and folded.replace(" ", "") in asked.replace(" ", "")
-    if f" {folded} " in f" {asked} ":
-        return True
-    return " " not in folded and any(_is_form_of(folded, word) for word in asked.split())
+    return f" {folded} " in f" {asked} "
 
 
-def _is_form_of(answer: str, word: str) -> bool:
-    """Whether a word is the answer with a Korean particle after it, or an Arabic one before it."""
-    if word.startswith(answer) and len(answer) > 1:
-        return bool(_KOREAN_PARTICLE.match(word[len(answer) :]))
-    return len(answer) > 2 and word.endswith(answer) and word[: -len(answer)] in ARABIC_PREFIXES
+def _is_joined(text: str) -> bool:
+    return is_unspaced(text) or family(script_counts(text)) in _AFFIXED
 
 
 def misfits(answer: str, question: str) -> bool:
@@ -111,22 +70,18 @@ def misfits(answer: str, question: str) -> bool:
     folded, asked = fold(answer), fold(question)
     if folded in YES_NO:
         return not may_be_polar(question)
-    return _is_choice(question) and not _is_offered(folded, asked, is_unspaced(answer))
+    return _is_choice(question) and not _is_offered(folded, asked)
 
 
 def _is_choice(question: str) -> bool:
-    """Whether the answer must be one of the alternatives: in scripts with spaces, only after `which` and its like, or
-    where a question for yes or no begins."""
-    if not offers_alternatives(question):
+    """Whether the answer must be one of the alternatives: after `which` and its like, or where a question for yes or no
+    begins."""
+    if not offers_alternatives(question) or not set(WORDED).issuperset(languages_of(question)):
         return False
-    if any(language.fronted for language in languages_of(question)):
-        return bool(_CHOICES & set(words_of(question).split()[:4])) or may_be_polar(question)
-    return True
+    return bool(_CHOICES & set(words_of(question).split()[:4])) or may_be_polar(question)
 
 
-def _is_offered(answer: str, question: str, joined: bool) -> bool:
-    if joined or script_counts(answer)["HANGUL"]:
-        return answer.replace(" ", "") in question.replace(" ", "")
+def _is_offered(answer: str, question: str) -> bool:
     offered = question.split()
     return any(_same(word, other) for word in _significant(answer.split()) for other in offered)
 
@@ -135,7 +90,7 @@ def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
     """Whether a passage contains the answer: its words in a row, or all its significant words in any order and form
     (dates, inflected names; `6 000` is also `6000`). Yes, no and the question's alternatives need no passage, nor does
     any answer if there are no passages."""
-    folded, joined = fold(answer), is_unspaced(answer)
+    folded, joined = fold(answer), _is_joined(answer)
     if not passages or folded in YES_NO or offers_alternatives(question):
         return True
     texts = [fold(passage) for passage in passages]
@@ -150,7 +105,7 @@ def _closed(text: str) -> str:
 
 
 def _contains(passage: str, answer: str, joined: bool) -> bool:
-    if joined or script_counts(answer)["HANGUL"]:
+    if joined:
         return _digits_bounded(answer.replace(" ", ""), passage.replace(" ", ""))
     if f" {answer} " in f" {passage} ":
         return True
@@ -172,7 +127,7 @@ def _same(word: str, other: str) -> bool:
     """Whether two words are equal, are forms of one (by their endings alone), or name one number."""
     if word == other or _NUMBERS.get(word, word) == _NUMBERS.get(other, other):
         return True
-    short, long = sorted((bare(word), bare(other)), key=len)
+    short, long = sorted((word, other), key=len)
     if len(short) < 3 or any(character.isdigit() for character in short + long):
         return False
     if short == long:

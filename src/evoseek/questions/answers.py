@@ -131,7 +131,6 @@ def _count(tally: _Tally, texts: Iterable[str], own: str) -> None:
 
 
 def _best(tallies: Mapping[str, _Tally]) -> Iterator[str]:
-    """The most frequent of each kind, no form twice."""
     taken: set[str] = set()
     for kind, tally in tallies.items():
         least = MIN_REPEATS if kind == "phrase" else 1
@@ -219,7 +218,7 @@ def phrases(text: str) -> set[str]:
 
 
 class TitleFinder:
-    """Finds which of the given titles a text mentions, as whole words, whatever their letter case."""
+    """Finds which of the given titles a text mentions, as whole words in any letter case."""
 
     def __init__(self, titles: Iterable[str]) -> None:
         self._keys = {key for title in titles if (key := title_key(title))}

@@ -7,11 +7,11 @@ which a proposer should write one.
                {"answer": "30 November 1937"}]}
 
 Every turn but the last has a `query`, the last one an `answer`, which may be wrong; `think` is optional. So are `id`
-(default: the line number), `golden_answers` and `metadata`, of which `hidden` is the same as a question's. What the
+(default: the line number), `golden_answers` and `metadata`, whose `hidden` is the same as a question's. What the
 queries find is not in the file: it is looked up when the demonstration is shown.
 
-A proposer's line has a passage, the requested number of hops (0: it chooses), and turns of which the last one also has
-a `question`:
+A proposer's line has a passage, the requested number of hops (0: it chooses), and turns, the last one with
+a `question`, too:
 
     {"role": "proposer", "passage": {"title": "Alien", "text": "Alien is a 1979 film directed by Ridley Scott."},
      "hops": 2, "turns": [{"think": "Ridley Scott directed it.", "query": "Ridley Scott"},
@@ -142,7 +142,7 @@ def _demonstration(fields: Mapping[str, object], number: int) -> Demonstration |
 
 
 def _turns(row: _Row) -> tuple[DemonstratedTurn, ...]:
-    """The turns, of which each has what its place asks for. Raises DataError."""
+    """The turns; each has what its place asks for. Raises DataError."""
     proposes = row.role == "proposer"
     for place, turn in enumerate(row.turns, start=1):
         ends = place == len(row.turns)

@@ -108,7 +108,7 @@ class FeedbackFile:
 @dataclass(frozen=True, slots=True)
 class JudgedQuestions:
     """The questions of verdicts: those whose right answer is `known` (or that the documents are known not to answer);
-    those of which only a `wrong` answer is known, which has the place of the golden one; and the number of those that
+    those with only a `wrong` answer known, which stands in the place of the golden one; and the number of those that
     were `not_alone`: asked within a conversation, without which they mean something else."""
 
     known: tuple[Question, ...]

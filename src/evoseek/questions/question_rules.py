@@ -1,33 +1,52 @@
-"""Rules about a question by itself: whether it asks exactly one thing."""
+"""Rules about the wording of a question: whether it asks one thing, in one language, and holds nothing else.
+
+Marks, brackets, scripts and symbols are judged in any language; words by the tables `wording` of `text/languages`.
+"""
 
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Sequence
 from functools import partial
 
-from evoseek.text.language import LANGUAGES, LATIN, Language, bare, languages_of, pattern, words_in, words_of
-from evoseek.text.scripts import family, script_counts
+from evoseek.text.language import (
+    LANGUAGES,
+    LATIN,
+    SURE,
+    WORDED,
+    Language,
+    WordedLanguage,
+    any_of,
+    grammar_hits,
+    is_refusal,
+    languages_of,
+    pattern,
+    words_in,
+    words_of,
+)
+from evoseek.text.scripts import family, fold, is_unspaced, script, script_counts
 
-_MARKS = "?？؟⁇;"
 _MARK = re.compile("[?？؟⁇]+")
 _GREEK_MARK = re.compile("[;\u037e]")
 _QUOTED = re.compile(
     '"[^"]{0,200}"|“[^”]{0,200}”|«[^»]{0,200}»|《[^》]{0,200}》|『[^』]{0,200}』|「[^」]{0,200}」|„[^“”]{0,200}[“”]|'
     r"(?<!\w)'(?:[^']|\b'\b){0,200}'(?!\w)|(?<!\w)‘(?:[^’]|\b’\b){0,200}’(?!\w)"  # an apostrophe stands in a word
 )
-_OPENING_WORDS = 5  # of which an interrogative that opens a question is one: `in the year of which`
+_OPENING_WORDS = 5  # one of them is an interrogative if that opens the question: `in the year of which`
 _SHORT_OPENING = 3
-_SENTENCE = re.compile(r"[.!。！।](?=\s|$)|[。！।]")
 _PAIRS = ("()", "[]", "“”", "«»", "《》", "『』", "「」", "（）")
 _OPEN = tuple(",;:–—-(«„“，、；：")
-_NAME = 2  # letters that are left of a question whose other words are generic make a name
 _SHAPES = {language.code: pattern([language.polar_shape], flags=0) for language in LANGUAGES.values()}
-_NOW = {language.code: pattern([language.now], flags=0) for language in LANGUAGES.values()}
-_FORMS = {
-    language.code: {name: pattern([getattr(language, name)]) for name in ("compared", "paired", "topic", "second")}
-    for language in LANGUAGES.values()
-}
+_NOW = {language.code: pattern([language.now], flags=0) for language in WORDED}
+_COMPARED, _PAIRED = (
+    {language.code: pattern([getattr(language, name)]) for language in LANGUAGES.values()}
+    for name in ("compared", "paired")
+)
+
+
+def _worded(text: str) -> list[WordedLanguage]:
+    return [language for language in languages_of(text) if isinstance(language, WordedLanguage)]
 
 
 def _has_mark(text: str) -> bool:
@@ -36,68 +55,49 @@ def _has_mark(text: str) -> bool:
 
 def is_question(question: str) -> bool:
     """Whether a text asks: by an interrogative, by the form of a question for yes or no, or by a request to name
-    something. In a language whose words are not known, a question mark is enough."""
+    something. In a language without a table of wording a question mark is enough, and where no spaces separate words,
+    none is needed."""
     marked, languages = _has_mark(question), languages_of(question)
-    if not languages:
-        return marked or any(_asks(question, language, marked) for language in LATIN)
+    if not languages or not all(isinstance(language, WordedLanguage) for language in languages):
+        return marked or is_unspaced(question) or any(_asks(question, language, marked) for language in WORDED)
     if marked and any(language.interrogative.match(words_of(question)) for language in LATIN):
         return True  # a long title may be in another language than the question around it
-    return any(_asks(question, language, marked) for language in languages)
+    return any(_asks(question, language, marked) for language in _worded(question))
 
 
-def _asks(question: str, language: Language, marked: bool) -> bool:
+def _asks(question: str, language: WordedLanguage, marked: bool) -> bool:
     folded = words_of(question)
     if _requests(folded, language):
         return True
-    if language.joined or not language.fronted:
-        return _asks_in_place(question, folded, language)
     if not marked:
         return not question.rstrip().endswith(".") and _opens_asking(folded, language, _SHORT_OPENING)
-    if "¿" in question or language.interrogative.search(folded):
-        return True
-    return _is_polar_form(question, folded, language)
+    return bool(language.interrogative.search(folded)) or _is_polar_form(question, folded, language)
 
 
-def _asks_in_place(question: str, folded: str, language: Language) -> bool:
-    if language.interrogative.search(folded) or (language.polar and language.any_of(language.polar).search(folded)):
-        return True
-    if language.endings and folded.endswith(tuple(language.endings.split())):
-        return True
-    return bool(_FORMS[language.code]["topic"].search(question.rstrip()))  # `the name of the river?`
-
-
-def _requests(folded: str, language: Language) -> bool:
-    if language.joined or not language.fronted:
-        return bool(language.any_of(language.requests).search(folded))
-    found = language.any_of(language.requests).match(folded)
-    if found is None:
-        found = language.any_of(language.requests).match(folded.partition(" ")[2])  # `please name`
+def _requests(folded: str, language: WordedLanguage) -> bool:
+    requests = any_of(language.requests)
+    found = requests.match(folded) or requests.match(folded.partition(" ")[2])  # `please name`
     return found is not None and not words_in(language.creative) & set(folded.split()[:6]) and len(folded.split()) > 2
 
 
-def _opens_asking(folded: str, language: Language, words: int) -> bool:
+def _opens_asking(folded: str, language: WordedLanguage, words: int) -> bool:
     return bool(language.interrogative.search(" ".join(folded.split()[:words])))
 
 
 def _is_polar_form(question: str, folded: str, language: Language) -> bool:
-    shaped = _SHAPES[language.code].search(question.strip())
-    return bool(shaped or language.any_of(language.polar).match(folded))
+    return bool(_SHAPES[language.code].search(question.strip()) or any_of(language.polar).match(folded))
 
 
 def may_be_polar(question: str) -> bool:
-    """Whether yes or no may be the answer: the question begins so, or has no interrogative."""
+    """Whether yes or no may be the answer: the question begins so, or has no interrogative. It may in every language
+    without a table of wording."""
     languages, folded = languages_of(question), words_of(question)
-    return not languages or any(_may_be_polar(question, folded, language) for language in languages)
-
-
-def _may_be_polar(question: str, folded: str, language: Language) -> bool:
-    if language.code == "hi":
-        return folded.startswith("क्या ") or not language.interrogative.search(folded)
-    if language.joined:
-        return not language.interrogative.search(folded) or bool(
-            language.polar and language.any_of(language.polar).search(folded)
-        )
-    return _is_polar_form(question, folded, language) or not _opens_asking(folded, language, _OPENING_WORDS)
+    return not languages or any(
+        not isinstance(language, WordedLanguage)
+        or _is_polar_form(question, folded, language)
+        or not _opens_asking(folded, language, _OPENING_WORDS)
+        for language in languages
+    )
 
 
 def offers_alternatives(question: str) -> bool:
@@ -108,19 +108,19 @@ def offers_alternatives(question: str) -> bool:
 
 
 def _offers(question: str, folded: str, language: Language) -> bool:
-    forms = _FORMS[language.code]
-    if language.joined:
-        return bool(forms["compared"].search(question) and forms["paired"].search(question))
-    if language.any_of(language.of_both).search(folded):
+    if language.compared:
+        return bool(_COMPARED[language.code].search(question) and _PAIRED[language.code].search(question))
+    if any_of(language.of_both).search(folded):
         return True
-    of = language.any_of(language.which_of).search(folded)
-    if of and language.any_of(language.conjunctions).search(" ".join(folded[of.end() :].split()[1:5])):
+    of = any_of(language.which_of).search(folded)
+    if of and any_of(language.conjunctions).search(" ".join(folded[of.end() :].split()[1:5])):
         return True
-    if between := language.any_of(language.between).search(folded):
-        return language.any_of(language.conjunctions).search(folded, between.end()) is not None
-    if language.any_of(language.alternatives).search(folded) is None:
+    if between := any_of(language.between).search(folded):
+        return any_of(language.conjunctions).search(folded, between.end()) is not None
+    alternatives = any_of(language.alternatives)
+    if alternatives.search(folded) is None:
         return False
-    if ":" in question and language.any_of(language.alternatives).search(words_of(question.rpartition(":")[2])):
+    if ":" in question and alternatives.search(words_of(question.rpartition(":")[2])):
         return True
     return "," in question or "،" in question or _is_polar_form(question, folded, language)
 
@@ -128,38 +128,27 @@ def _offers(question: str, folded: str, language: Language) -> bool:
 def asks_twice(question: str) -> bool:
     """Whether a text holds two questions: two of them in a row, or two interrogatives joined by `and`."""
     plain = _QUOTED.sub(" ", question)
-    return _marked_sentences(plain) > 1 or any(_joined_questions(plain, language) for language in languages_of(plain))
+    return _marked_sentences(plain) > 1 or any(_joined_questions(plain, language) for language in _worded(plain))
 
 
 def _marked_sentences(text: str) -> int:
-    """How many pieces end with a question mark and are followed by a new sentence or nothing. In titles (`Where Are
-    You? or Kalo`) the sentence goes on after the mark."""
+    """Count the pieces that end with a question mark and are followed by a new sentence or nothing: in titles (`Where
+    Are You? or Kalo`) the sentence continues after the mark."""
     count, start = 0, 0
     for mark in _MARK.finditer(text):
         piece, after = text[start : mark.start()], text[mark.end() : mark.end() + 4].lstrip('"”» ')
-        goes_on = bool(after) and (after[0].islower() or after[0] in ",;)(")
-        count += not goes_on and sum(map(str.isalnum, piece)) > 1
+        continues = bool(after) and (after[0].islower() or after[0] in ",;)(")
+        count += not continues and sum(map(str.isalnum, piece)) > 1
         start = mark.end()
     return count
 
 
-def _joined_questions(text: str, language: Language) -> bool:
+def _joined_questions(text: str, language: WordedLanguage) -> bool:
     folded = words_of(_without_names(text))
-    if language.second:
-        return bool(_FORMS[language.code]["second"].search(text))
-    if language.fronted:
-        second = language.second_question.search(folded)
-        if second is None:
-            return False
-        before = folded[: second.start()]
-        return bool(language.interrogative.search(before)) and not _relative(folded, second, language)
-    if not language.joined:
-        places = [match.start() for match in language.interrogative.finditer(folded)]
-        return any(
-            places and places[0] < match.start() < places[-1] for match in language.second_question.finditer(folded)
-        )
-    found = [match.span() for match in language.interrogative.finditer(text)]
-    return len(found) > 1 and bool(language.second_question.search(text, found[0][1], found[-1][0] + 1))
+    second = language.second_question.search(folded)
+    if second is None:
+        return False
+    return bool(language.interrogative.search(folded[: second.start()])) and not _relative(folded, second, language)
 
 
 def _without_names(text: str) -> str:
@@ -168,55 +157,42 @@ def _without_names(text: str) -> str:
     return " ".join((first, *(word for word in words if not word[:1].isupper())))
 
 
-def _relative(folded: str, second: re.Match[str], language: Language) -> bool:
+def _relative(folded: str, second: re.Match[str], language: WordedLanguage) -> bool:
     """Whether what looks like a second question is a relative clause: `a river which rises in A and which is long`."""
+    if language.code != "en":
+        return False
     pronoun, following = second.group().rsplit(" ", 1)[-1], folded[second.end() :].split()[:1]
-    if language.code == "en":
-        verbs = ("is", "was", "are", "were", "has", "had", "have", "in", "later")
-        return pronoun == "whose" or (pronoun in ("which", "who") and following[:1] != [] and following[0] in verbs)
-    return pronoun in ("qui", "que", "che", "die", "как", "что")
+    verbs = ("is", "was", "are", "were", "has", "had", "have", "in", "later")
+    return pronoun == "whose" or (pronoun in ("which", "who") and following[:1] != [] and following[0] in verbs)
 
 
-def is_cut_off(question: str, passages: Sequence[str]) -> bool:
+def is_cut_off(question: str) -> bool:
     """Whether a text ends before its end: within quotes or brackets, after a comma, or without a mark where it begins
-    with a capital; where letters have no case, with a word that ends no question, or within one of the passages."""
+    with a capital."""
     text = question.strip(" ¿¡")
     if any(text.count(opening) != text.count(closing) for opening, closing in _PAIRS if "„" not in text):
         return True
     if _has_mark(text):
         return False
-    if text[-1:] in _OPEN or (text[:1].isupper() and (text[-1:].isdigit() or text[-1:].lower() != text[-1:].upper())):
-        return True
-    if not text[-1:].isalpha() or text[-1].islower():
-        return False
-    last, known = words_of(text).split()[-1], set(words_of(" ".join(passages)).split())
-    if any(_ends_open(text, last, language) for language in languages_of(text)):
-        return True
-    return " " in text and last not in known and any(word.startswith(last) for word in known)
-
-
-def _ends_open(text: str, last: str, language: Language) -> bool:
-    dangling = tuple(language.dangling.split())
-    return text.endswith(dangling) if language.joined and dangling else last in dangling
+    is_cased = text[-1:].lower() != text[-1:].upper()
+    return text[-1:] in _OPEN or (text[:1].isupper() and (text[-1:].isdigit() or is_cased))
 
 
 def depends_on_now(question: str) -> bool:
     """Whether the answer changes with the day on which it is asked, by words that are in no title."""
     plain = _QUOTED.sub(" ", question).strip()
-    return any(_NOW[one.code].search(plain[:1].lower() + plain[1:]) for one in languages_of(plain) or LATIN)
+    languages = _worded(plain) if languages_of(plain) else WORDED
+    return any(_NOW[language.code].search(plain[:1].lower() + plain[1:]) for language in languages)
 
 
 def is_vague(question: str) -> bool:
     """Whether a question names nothing that could be looked for (`Who wrote the book?`), or begins with a pronoun of
-    something that it has not named (`Which prize did he win for Hamlet?`). A language without generic words is not
-    judged."""
-    languages = [language for language in languages_of(question) if language.generic]
+    something that it has not named (`Which prize did he win for Hamlet?`)."""
+    languages = _worded(question)
     return bool(languages) and all(map(partial(_is_vague, question), languages))
 
 
-def _is_vague(question: str, language: Language) -> bool:
-    if language.joined:
-        return _is_vague_joined(question, language)
+def _is_vague(question: str, language: WordedLanguage) -> bool:
     frames = set(language.frames.split())
     has_name = has_begun = False
     for place, token in enumerate(question.split()):
@@ -226,19 +202,170 @@ def _is_vague(question: str, language: Language) -> bool:
                 return True
             has_begun |= not is_common and word not in frames
             is_capital = place > 0 and language.code != "de" and any(map(str.isupper, token))
-            has_name |= is_capital or not (is_common or language.generic_form.fullmatch(bare(word)))
+            has_name |= is_capital or not (is_common or language.generic_form.fullmatch(word))
     return not has_name and not _QUOTED.search(question)
 
 
-def _is_vague_joined(question: str, language: Language) -> bool:
-    """As characters: what is left without generic words and those of asking."""
-    if _QUOTED.search(question):
+_TAG = re.compile(
+    r"</?[a-z_|!][^<>]{0,80}>|<\|[^<>|]{0,40}\|>|\[/?INST\]|<<SYS>>|</?s>|```|^\s*(?:system|assistant|user|human)\s*:|"
+    r"(?<=[.?!？] )(?:system|assistant|user|human)\s*:|## ?\w",
+    re.IGNORECASE,
+)
+_ADDRESS = re.compile(r"https?://|www\.\w|\bftp://|\b\w+\.(?:com|org|net|io)/", re.IGNORECASE)
+_ORDER = pattern((language.orders for language in WORDED), "(?<![a-z])")
+_OVERRIDES = tuple(
+    (pattern([language.override_verbs], r"(?<!\w)"), pattern([language.override_nouns])) for language in WORDED
+)
+_LABEL = "|".join(word for language in WORDED for word in language.labels.split())
+_TEMPLATE = pattern(
+    (language.small_talk for language in WORDED),
+    r"\{[^{}]{0,60}\}|\{\{|\}\}|\[[^\[\]\d]{1,40}\]|<[^<>\d]{1,40}>|_{3,}|\bX{3,}\b|○○|\bO{3}|\.\.\. ?\?|"
+    rf"(?:^|[\s【\[(.。?？])(?:{_LABEL})(?: ?\d+)?[】\])]?\s*[:：】]|^q\d*\s*[:.]|lorem ipsum|\btodo\b|",
+)
+_NO_ANSWERS = {"the answer"}.union(*(map(fold, language.labels.split()[:2]) for language in WORDED))
+_REFERS = pattern(language.refers for language in WORDED)
+_STRANGE_RUN = re.compile(r"[?!.,;:@#$%^&*~=+|\\/<>_‽§]{4,}")
+_REPEATED_CHARACTER = re.compile(r"(\w)\1{4,}")
+_REPEATED_PIECE = re.compile(r"(\w{2,12}?)\1{3,}")
+_REPEATED_WORD = re.compile(r"(?<!\S)(\S+)(?: \1(?!\S)){2,}")
+_USUAL = frozenset("+%°$€£¥&/<>=№²³")
+_MOJIBAKE = re.compile("Ã[\u0080-\u00bf]|â€|Ð[\u0080-\u00bf]|\ufffd")
+_VOWELS = re.compile("[aeiouyàáâãäåæèéêëìíîïòóôõöøùúûüýœıāēīōūăąęőűůěı]", re.IGNORECASE)
+_ODD_SHARE, _UNIQUE_SHARE, _MANY_WORDS = 0.12, 0.55, 8
+_SURE_HITS = 3
+_NEAR = 0.67  # share of the highest count of function words from which another language is possible, too
+_NAMELIKE = re.compile(r"[A-Z][\w.&'-]*|[a-z]{1,3}|[a-z]?[A-Z]\w*|\w*\d\w*")
+_STRONG = frozenset(
+    word
+    for language in LATIN
+    for word in language.grammar_words - words_in(*(one.shared for one in LATIN))
+    if len(word) > 1
+)
+
+
+def instructs(text: str) -> bool:
+    """Whether a text addresses a model instead of asking: instructions, tags of roles or tools, addresses to open."""
+    if _TAG.search(text) or _ADDRESS.search(text) or _ORDER.search(text):
+        return True
+    return any(verb.search(text) and noun.search(text) for verb, noun in _OVERRIDES)
+
+
+def is_template(question: str, answer: str) -> bool:
+    """Whether a text contains leftovers: unfilled fields, blanks, labels, small talk, or an answer that states none."""
+    return (
+        bool(_TEMPLATE.search(question) or _TEMPLATE.search(answer))
+        or fold(answer) in _NO_ANSWERS
+        or is_refusal(answer)
+    )
+
+
+def refers_to_passage(question: str) -> bool:
+    """Whether a question refers to a text that the solver cannot see."""
+    return bool(_REFERS.search(unicodedata.normalize("NFKC", question)))
+
+
+def is_noise(question: str) -> bool:
+    """Whether a text is not language: symbols, repetition, letters without a word."""
+    plain = unicodedata.normalize("NFKC", question)
+    if _STRANGE_RUN.search(plain) or _REPEATED_CHARACTER.search(plain) or _MOJIBAKE.search(question):
+        return True
+    folded = fold(plain)
+    words = folded.split()
+    if _REPEATED_WORD.search(folded) or _REPEATED_PIECE.search(folded):
+        return True
+    if len(words) >= _MANY_WORDS and len(set(words)) < _UNIQUE_SHARE * len(words):
+        return True
+    return _odd_characters(plain) or _without_vowels(words)
+
+
+def _odd_characters(text: str) -> bool:
+    odd = sum(_is_odd(character) for character in text)
+    return (odd >= 3 and odd > _ODD_SHARE * 0.5 * len(text)) or odd >= 5
+
+
+def _is_odd(character: str) -> bool:
+    if character in _USUAL:
         return False
-    pronouns = language.pronouns.split()
-    left = language.generic_form.sub(lambda found: found[0] if found[0] in pronouns else " ", question)
-    for word in pronouns:
-        before, found, _ = left.partition(word)
-        if found and not any(map(str.isalpha, before)):
-            return True
-    asking = language.any_of(f"{language.interrogatives} {language.requests} {language.endings} {language.polar}")
-    return sum(map(str.isalpha, asking.sub(" ", left))) < _NAME
+    category = unicodedata.category(character)
+    return category[0] in "SC" or character in "#@*\\|~^_※§"
+
+
+def _without_vowels(words: list[str]) -> bool:
+    latin = [word for word in words if len(word) > 4 and word.isalpha() and family(script_counts(word)) == "LATIN"]
+    return sum(_VOWELS.search(word) is None for word in latin) >= 2
+
+
+def mixes_languages(question: str, passages: Sequence[str]) -> bool:
+    """Whether a question is in another script or language than the passages, or changes it within a sentence. Names of
+    another script or language may stand in it, and all that the passages say so."""
+    evidence = words_of(" ".join(passages))
+    counts = script_counts(question)
+    own, given = family(counts), family(script_counts(evidence))
+    if given and own != given and counts[given] < counts.total() and not {own, given} <= {"HAN", "KANA"}:
+        return True
+    if any(_mixed_word(word) for word in fold(question).split()):
+        return True
+    return _foreign_script(question, own, evidence) or (own == "LATIN" and _foreign_grammar(question, evidence))
+
+
+def _mixed_word(word: str) -> bool:
+    scripts = {script(character) for character in word}
+    return len(scripts & {"LATIN", "CYRILLIC", "GREEK"}) > 1
+
+
+def _foreign_script(question: str, own: str, evidence: str) -> bool:
+    """Whether words of another script stand in a question that are no names, no units and not in the evidence."""
+    allowed = {own, "HAN"} if own in ("KANA", "HANGUL") else {own}
+    foreign = [word for word in _script_runs(question) if script_counts(word).keys() - allowed]
+    unknown = [word for word in foreign if words_of(word) not in evidence]
+    if own == "LATIN":
+        return bool(unknown)
+    return any(not _NAMELIKE.fullmatch(word) for word in unknown)
+
+
+def _script_runs(text: str) -> list[str]:
+    runs: list[str] = []
+    last = ""
+    for character in text:
+        name = script(character) or ("" if not character.isdigit() else last)
+        if name and name == last:
+            runs[-1] += character
+        elif name:
+            runs.append(character)
+        last = name
+    return runs
+
+
+def _foreign_grammar(question: str, evidence: str) -> bool:
+    """Whether words of grammar of two languages stand in a question; of a title in capitals they do not count, nor what
+    the evidence says in the same words."""
+    asked, told = words_of(question).split(), evidence.split()
+    hits, of_evidence = grammar_hits(asked), grammar_hits(told)
+    sure = max(of_evidence.values()) >= _SURE_HITS and max(hits.values()) >= SURE
+    if sure and not any(hits[code] for code in _leading(of_evidence)):
+        return True
+    home = _leading(hits, of_evidence)
+    said = set(told).union(*(LANGUAGES[code].grammar_words for code in home))
+    own = [word for word in _running_words(question) if word not in said]
+    return any(word in _STRONG for word in own)
+
+
+def _leading(*hits: dict[str, int]) -> list[str]:
+    """The languages that have the most words of grammar of several texts together, or nearly so: related languages
+    share many of them."""
+    sums = {code: sum(part[code] for part in hits) for code in hits[0]}
+    most = max(sums.values())
+    return [code for code, count in sums.items() if count > _NEAR * most] if most else list(sums)
+
+
+def _running_words(text: str) -> list[str]:
+    """The words in lower case, and the first one, which do not stand between words with capitals."""
+    words = [word.strip("¿¡.,;:?!()\"“”„«»'’") for word in text.split()]
+    kept: list[str] = []
+    for place, word in enumerate(words):
+        before = words[place - 1] if place > 1 else ""
+        after = words[place + 1] if place + 1 < len(words) else ""
+        in_title = before[:1].isupper() and after[:1].isupper()
+        if word and (place == 0 or word.islower()) and not in_title:
+            kept.extend(words_of(word).split())
+    return kept

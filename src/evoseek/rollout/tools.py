@@ -13,7 +13,7 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.rollout.base import ToolContext, ToolSettings
 from evoseek.rollout.prompts import PromptTemplate
-from evoseek.search.engines import retried, search_others
+from evoseek.search.calling import retried, search_others
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 

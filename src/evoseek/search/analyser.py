@@ -22,7 +22,7 @@ _MARKS = "".join(chr(code) for code in range(0x370, 0x12000) if unicodedata.cate
 
 
 def _runs() -> re.Pattern[str]:
-    """Runs of letters, with their marks, whose words are not set apart: by the names of the characters."""
+    """Match runs of letters, with their marks, whose words are not set apart: by the names of the characters."""
     names = UNSPACED | {"HANGUL"}
     codes = [code for code in range(0xE00, 0xFFDD) if script.__wrapped__(chr(code)) in names]
     letters = "".join(chr(code) for code in codes if chr(code) not in _MARKS)
@@ -63,9 +63,9 @@ class Analyser:
     version: int = ANALYSER_VERSION
 
     def terms(self, text: str) -> list[str]:
-        """What a text is searched by: its tokens, then what is rarer than these: each identifier whole (`cache_size`,
-        `os.path`, `3.8.2`), names with their signs (`c++`, `r&d`), numbers without separators and abbreviations without
-        points (`usa`), and each character of a run that has become pairs."""
+        """Return what a text is searched by: its tokens, then what is rarer than these: each identifier whole
+        (`cache_size`, `os.path`, `3.8.2`), names with their signs (`c++`, `r&d`), numbers without separators and
+        abbreviations without points (`usa`), and each character of a run that has become pairs."""
         plain = self._folded(text)
         whole = _IDENTIFIER.findall(plain)
         if self.version > 1:
@@ -78,7 +78,7 @@ class Analyser:
         return [*self._tokens(plain), *(name[:MAX_TOKEN_CHARACTERS] for name in whole)]
 
     def tokens(self, text: str) -> list[str]:
-        """The words of a text in order, repeated as often as they occur. None holds white space."""
+        """Return the words of a text in order, repeated as often as they occur. None holds white space."""
         return self._tokens(self._folded(text))
 
     def _folded(self, text: str) -> str:
@@ -109,7 +109,7 @@ def _singles(plain: str) -> Iterator[str]:
 
 
 def _first_fold(text: str) -> str:
-    """The folding of version 1."""
+    """Return the folding of version 1."""
     if text.isascii():
         return text.lower()
     text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")

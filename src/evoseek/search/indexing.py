@@ -1,31 +1,34 @@
-"""Indexing a corpus: reading it, cutting it into passages, and building the index; and updating it."""
+"""Indexing a corpus: reading it, cutting it into passages, and building the index; updating it; and the report of what
+was read: a table by type of file, what was skipped and why, and a JSON file with every file."""
 
 from __future__ import annotations
 
-import struct
-from collections.abc import Callable, Generator, Mapping, Sequence
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from threading import Event
-from typing import Any, Literal
+from typing import Literal
 
-import numpy as np
-from numpy.typing import NDArray
 from rich.console import Console
+from rich.table import Table
 
+from evoseek.documents.documents import CorpusFile
 from evoseek.documents.parsing import MAX_SECONDS, MAX_TEXT, Reading
-from evoseek.documents.read_report import ReadReport, counted
-from evoseek.errors import ConfigError, DataError, EvoseekError, SearchIndexError
+from evoseek.documents.read_report import Note, ReadReport, counted
+from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.dense import DenseIndex
 from evoseek.search.encoders import Encoder, encoder_of, make_encoder
 from evoseek.search.lexical import BuildOptions, LexicalIndex
-from evoseek.search.reading import report_reading
-from evoseek.search.sources import CorpusPassages, Recorded
-from evoseek.search.vectors import KnownVectors, MadeVectors
-from evoseek.storage.files import json_digest
-from evoseek.text.decoding import open_regular
+from evoseek.search.settings import BuiltEngine
+from evoseek.search.sources import CorpusPassages, Recorded, Source, Sources
+from evoseek.search.vectors import MadeVectors
+from evoseek.storage.files import expanded, write_atomic
+from evoseek.text.decoding import LINK_OUT
 from evoseek.text.printable import say
 from evoseek.text.progress import CountProgress
 from evoseek.types import Passage
@@ -40,11 +43,11 @@ class IndexPlan:
     are not UTF-8; without it, it is detected. `follow_links`: what links out of the corpus lead to is read, too.
 
     The other settings are for dense and hybrid indexes: `encoder` is the name of an encoder or of a
-    sentence-transformers model, `device` where it runs, `dtype` the number type of the stored vectors, and `vectors` a
-    FAISS file of the vectors that the encoder made of these passages. None selects the default.
+    sentence-transformers model, `device` where it runs, and `dtype` the number type of the stored vectors. None selects
+    the default.
     """
 
-    engine: Literal["lexical", "dense", "hybrid"] = "lexical"
+    engine: BuiltEngine = "lexical"
     stemming: Literal["none", "english"] = "none"
     max_words: int = 100
     encoding: str | None = None
@@ -54,20 +57,17 @@ class IndexPlan:
     encoder: str | None = None
     device: str | None = None
     dtype: Literal["float32", "float16"] | None = None
-    vectors: Path | None = None
 
     @property
     def reading(self) -> Reading:
         return Reading(self.max_text, self.max_seconds, self.encoding, self.follow_links)
 
     def make_encoder(self) -> Encoder | None:
-        """The encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options that
-        nothing would use."""
+        """Return the encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options
+        that nothing would use."""
         if self.engine != "lexical":
             return make_encoder(self.encoder or "static", device=self.device)
-        if given := [
-            f"--{name}" for name in ("encoder", "device", "dtype", "vectors") if getattr(self, name) is not None
-        ]:
+        if given := [f"--{name}" for name in ("encoder", "device", "dtype") if getattr(self, name) is not None]:
             raise ConfigError(
                 f"{given[0]} has no effect on an index that is searched by its terms alone. Add --engine hybrid or "
                 f"--engine dense, or leave out {given[0]}."
@@ -83,8 +83,7 @@ def build_index(
     _check_apart(corpus, directory, report_file)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
-    published = FaissFile(plan.vectors, encoder) if plan.vectors and encoder else None
-    count = _build(directory, passages, plan, encoder, published, console)
+    count = _build(directory, passages, plan, encoder, None, console)
     report_reading(passages.sources, report, console, report_file)
     _say_indexed(console, count, plan.max_words, directory)
 
@@ -183,7 +182,7 @@ def _build(
     passages: CorpusPassages,
     plan: IndexPlan,
     encoder: Encoder | None,
-    made: KnownVectors | None,
+    made: MadeVectors | None,
     console: Console,
 ) -> int:
     options = BuildOptions(
@@ -222,61 +221,84 @@ def _check_apart(corpus: Path, directory: Path, report_file: Path | None) -> Non
         )
 
 
-_HEADER = struct.Struct("<4siqqqBiQ")
-_ALIKE = 0.9  # cosine of a vector of the file and that of the encoder, which may get the title in another form
+_COUNTS = ("files", "documents", "passages", "words", "skipped")
 
 
-class FaissFile:
-    """Known vectors in a file, as retrieval corpora are published with them: an index of FAISS that compares all
-    (IndexFlatIP). The first is that of the first passage, and so on.
+def report_reading(sources: Sources, report: ReadReport, console: Console, file: Path | None = None) -> None:
+    """Print the report, and write all of it as JSON to `file`. Raises RunError if that cannot be written."""
+    say(console, report.summary())
+    console.print(types_table(sources, report.skipped_count))
+    if missed := report.missed_table():
+        say(console, missed)
+    if report.skipped_count:
+        say(console, report.table())
+    for table in (report.guessed_table(), report.warnings_table()):
+        if table:
+            say(console, table)
+    if file:
+        write_atomic(expanded(file), json.dumps(as_json(sources, report), ensure_ascii=False, indent=1) + "\n")
+        say(console, f"Report of all files: {file}")
 
-    "IxFI", then little-endian: dimension (int32), number of vectors (int64), two unused int64, a byte, the metric
-    (int32, 0 for the inner product), the number of numbers (uint64), and these as float32, vector after vector.
-    """
 
-    def __init__(self, path: Path, encoder: Encoder) -> None:
-        """`encoder` is the one that made the vectors. DataError for a file that holds something else."""
-        self._path, self._encoder = path, encoder
-        try:
-            with open_regular(path) as file:
-                head = file.read(_HEADER.size)
-            state = path.stat()
-        except OSError as error:
-            raise DataError(f"The FAISS file {path} cannot be read: {error.strerror}. Give another file.") from error
-        except DataError as error:
-            raise DataError(f"The FAISS file {path} cannot be read: {error}. Give another file.") from error
-        dimension = encoder.record.dimension
-        kind, width, self._count, *_, metric, numbers = _HEADER.unpack(head.ljust(_HEADER.size, b"\0"))
-        size = _HEADER.size + 4 * numbers
-        if kind != b"IxFI" or metric or numbers != width * self._count or size != state.st_size:
-            raise DataError(
-                f"{path} begins with {kind!r} and has {state.st_size:,} bytes. Expected a whole file that FAISS wrote "
-                "of an IndexFlatIP ('IxFI'), which holds the vectors themselves. Convert it, or leave out --vectors."
-            )
-        if width != dimension:
-            raise ConfigError(
-                f"The vectors in {path} have {width} numbers, those of the encoder {dimension}. Give the --encoder "
-                "that made them."
-            )
-        self._vectors = np.memmap(path, "<f4", "r", offset=_HEADER.size, shape=(self._count, width))
-        self.content = json_digest([str(path.resolve()), state.st_size, state.st_mtime_ns])
+def types_table(sources: Sources, skipped: int) -> Table:
+    """Return a row for each type of file, one for what else was skipped (folders, links), and their sum."""
+    types = _by_type(sources)
+    if elsewhere := skipped - sum(counts["skipped"] for counts in types.values()):
+        types["folders and links"] = Counter(skipped=elsewhere)
+    table = Table("type", box=None, pad_edge=False)
+    for name in _COUNTS:
+        table.add_column(name, justify="right")
+    rows = types | ({"all": sum(types.values(), Counter[str]())} if len(types) > 1 else {})
+    for name, counts in rows.items():
+        table.add_row(name, *(f"{counts[count]:,}" for count in _COUNTS))
+    return table
 
-    def check(self, first: Sequence[Passage], count: int) -> None:
-        """Raises ConfigError unless there is a vector for each of `count` passages, and those of the first ones are
-        what the encoder makes of them."""
-        if self._count != count:
-            raise ConfigError(
-                f"{self._path} holds {self._count:,} vectors, and the corpus {count:,} passages. Expected one for "
-                "each: give the corpus that it was made from, and a --max-words that cuts none of its texts."
-            )
-        ours, theirs = self._encoder.passages([one.contents for one in first]), self._vectors[: len(first)]
-        alike = (ours * theirs).sum(axis=1) / np.maximum(np.linalg.norm(theirs, axis=1), 1e-9)
-        if (alike < _ALIKE).any():
-            raise ConfigError(
-                f"The first vectors in {self._path} are not those that the encoder makes of the first passages: their "
-                f"cosines are {', '.join(f'{value:.2f}' for value in alike)}. Expected at least {_ALIKE}. Give the "
-                "corpus and the --encoder that the vectors were made from."
-            )
 
-    def of(self, passages: Sequence[Passage], start: int) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-        return np.ones(len(passages), np.bool_), self._vectors[start : start + len(passages)]
+def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
+    """Return the report as JSON values: the counts by type of file, the reasons why something was skipped with their
+    counts, each folder and link that was skipped, each file of another type that may be missed, and each file that was
+    read or skipped, with what was read from it."""
+    return {
+        "corpus": sources.corpus,
+        "types": {name: {count: counts[count] for count in _COUNTS} for name, counts in _by_type(sources).items()},
+        "skipped": dict(report.skipped.counts.most_common()),
+        "guessed_encodings": dict(report.guessed.counts.most_common()),
+        "warnings": dict(report.warnings.counts.most_common()),
+        "other_types": dict(report.other_types.most_common()),
+        "other_files": [{"file": str(note.path), "type": note.kind} for note in report.missed],
+        "folders": [{"folder": str(note.path), "reason": note.text} for note in report.skipped if _is_no_file(note)],
+        "files": [_file(source) for source in sources.files],
+    }
+
+
+def _is_no_file(note: Note) -> bool:
+    """Return whether it is about a folder, a link that was not followed, or a path that is too long."""
+    return note.text == LINK_OUT or os.path.isdir(note.path) or not os.path.lexists(note.path)
+
+
+def _file(source: Source) -> Mapping[str, object]:
+    found: dict[str, object] = {"file": source.file, "type": _type(source), **_counts(source)}
+    del found["files"]
+    lists = {
+        "skipped_for": [{"line": line, "reason": reason} for line, reason in source.skipped],
+        "guessed_encodings": source.guessed,
+        "warnings": source.warnings,
+    }
+    return found | {name: values for name, values in lists.items() if values}
+
+
+def _by_type(sources: Sources) -> dict[str, Counter[str]]:
+    """Return the counts for each type of file, that with the most passages first."""
+    types: dict[str, Counter[str]] = {}
+    for source in sources.files:
+        types.setdefault(_type(source), Counter()).update(_counts(source))
+    return dict(sorted(types.items(), key=lambda item: (-item[1]["passages"], item[0])))
+
+
+def _counts(source: Source) -> dict[str, int]:
+    skipped = sum(source.reasons.values())
+    return dict(zip(_COUNTS, (1, source.read, source.passages, source.words, skipped), strict=True))
+
+
+def _type(source: Source) -> str:
+    return CorpusFile(Path(source.file), source.file).suffix

@@ -10,14 +10,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Literal, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
+from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
 import numpy as np
 import tantivy
 
 from evoseek.errors import ConfigError, DataError, SearchIndexError, disk_text, is_of_disk
 from evoseek.search.analyser import Analyser
-from evoseek.search.engines import distinct
+from evoseek.search.calling import distinct
 from evoseek.search.manifest import (
     REMEDY,
     AnalyserRecord,
@@ -29,9 +29,9 @@ from evoseek.search.manifest import (
     opened,
     record_file,
 )
-from evoseek.search.settings import IndexSettings, SearchSettings
+from evoseek.search.settings import BuiltEngine, IndexSettings, SearchSettings
 from evoseek.storage.files import json_digest
-from evoseek.text.text_set import TextSet
+from evoseek.text.duplicates import TextSet
 from evoseek.types import Passage
 
 MAX_QUERY_TERMS = 1_024  # different terms of a query that are searched for; later ones are not
@@ -47,7 +47,7 @@ _R = TypeVar("_R")
 
 
 Embed = Callable[[Path, Iterator[Passage], int, str], VectorsRecord]
-"""Writes the vectors of an index's passages, of which there are so many, with this checksum, into its data folder.
+"""Writes the vectors of an index's passages, given their number and their checksum, into its data folder.
 Returns the record for the manifest."""
 
 
@@ -69,7 +69,6 @@ class Lexical:
 
     @classmethod
     def build(cls, settings: IndexSettings, context: object) -> LexicalIndex:
-        """The index, opened. Raises as `open_index`."""
         return open_index(settings.index, setting="search.index")
 
 
@@ -85,7 +84,6 @@ class LexicalIndex:
     is_local = True
 
     def __init__(self, directory: Path, manifest: Manifest) -> None:
-        """Use `build` or `open`."""
         self.directory, self.manifest = directory, manifest
         self.analyser = Analyser(manifest.analyser.stemming, manifest.analyser.version)
         self._searcher, self._segments = _searcher_of(directory, manifest)
@@ -113,7 +111,7 @@ class LexicalIndex:
         return self.manifest.passages
 
     def get(self, passage_id: str) -> Passage:
-        """The passage with this id. DataError if there is none."""
+        """Return the passage with this id. DataError if there is none."""
         address = self._first("id", passage_id)
         if address is None:
             raise DataError(
@@ -122,21 +120,21 @@ class LexicalIndex:
         return from_stored(self._searcher.doc(address))
 
     def place_of(self, document_id: str) -> int | None:
-        """The place at which a passage of this document was added; None if there is none."""
+        """Return the place at which a passage of this document was added; None if there is none."""
         address = self._first("document_id", document_id)
         return None if address is None else _orders_at(self._searcher, [address])[0]
 
     def passages_with(self, word: str) -> int:
-        """The number of passages that hold a word: of a word of several terms, the rarest one."""
+        """Return the number of passages that hold a word: of a word of several terms, the rarest one."""
         return min((self._searcher.doc_freq("text_terms", term) for term in self.analyser.terms(word)), default=0)
 
     def passages(self) -> Iterator[Passage]:
-        """Every passage, in the order in which they were added."""
+        """Return every passage, in the order in which they were added."""
         return _in_order(self._searcher, self._segments)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages of different texts, best first, each with its score. Any text is a query; a
-        text without terms finds nothing."""
+        """Return for each query at most k passages of different texts, best first, each with its score. Any text is a
+        query; a text without terms finds nothing."""
         return self.find_all(queries, k)
 
     def find(self, query: str, k: int) -> list[Passage]:
@@ -147,16 +145,16 @@ class LexicalIndex:
         return [distinct(partial(self.ranked, query), k) for query in queries]
 
     def ranked(self, query: str, k: int) -> list[Passage]:
-        """The k best passages by terms, also those of equal text."""
+        """Return the k best passages by terms, also those of equal text."""
         return [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
 
     def rank(self, query: str, k: int) -> list[int]:
-        """The places among `passages` of the best ones by terms, best first; no text is read."""
+        """Return the places among `passages` of the best ones by terms, best first; no text is read."""
         return [order for _, order, _ in self._ranked(query, k)]
 
     def _ranked(self, text: str, k: int) -> list[tuple[float, int, tantivy.DocAddress]]:
-        """Score, order and address of the k best, equal scores by order of adding: so all that tie with the last of
-        them must be looked at."""
+        """Return score, order and address of the k best, equal scores by order of adding: so all that tie with the last
+        of them must be looked at."""
         terms = list(dict.fromkeys(self.analyser.terms(text)))[:MAX_QUERY_TERMS]
         k = min(k, len(self))
         if not terms or k < 1:
@@ -187,7 +185,7 @@ def write_index(
     directory: Path,
     passages: Iterable[Passage],
     *,
-    engine: Literal["lexical", "dense", "hybrid"] = "lexical",
+    engine: BuiltEngine = "lexical",
     embed: Embed | None = None,
     **options: Unpack[BuildOptions],
 ) -> Manifest:
@@ -276,7 +274,7 @@ def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -
 
 
 def _searcher_of(directory: Path, manifest: Manifest) -> tuple[tantivy.Searcher, list[int]]:
-    """What searches an index, and the numbers of passages in its segments."""
+    """Return what searches an index, and the numbers of passages in its segments."""
     try:
         with linked(directory / manifest.data) as data:
             searcher, segments = tantivy.Index.open(str(data)).searcher(), _segments(data)
@@ -300,13 +298,13 @@ def _searcher_of(directory: Path, manifest: Manifest) -> tuple[tantivy.Searcher,
 
 
 def _segments(data: Path) -> list[int]:
-    """The numbers of passages in the segments of an index, in the order in which tantivy numbers these."""
+    """Return the numbers of passages in the segments of an index, in the order in which tantivy numbers these."""
     return [segment["max_doc"] for segment in json.loads((data / "meta.json").read_bytes())["segments"]]
 
 
 def _in_order(searcher: tantivy.Searcher, segments: Sequence[int]) -> Iterator[Passage]:
-    """All passages by their orders. Holds eight bytes for each: to search for the next ones would look through all
-    orders every time."""
+    """Return all passages by their orders. Holds eight bytes for each: to search for the next ones would look through
+    all orders every time."""
     places = np.empty(sum(segments), np.int64)  # by order: the number of the segment, and the place in it
     for number, count in enumerate(segments):
         for first in range(0, count, _PAGE):
@@ -357,7 +355,7 @@ SCHEMA = _schema()
 
 
 def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Document:
-    """The passage as tantivy takes it. DataError if it holds what cannot be encoded or offsets below zero."""
+    """Return the passage as tantivy takes it. DataError if it holds what cannot be encoded or offsets below zero."""
     document = tantivy.Document()
     try:
         document.add_text("id", passage.id)
@@ -381,7 +379,7 @@ def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Docum
 
 
 def from_stored(document: tantivy.Document, score: float | None = None) -> Passage:
-    """The passage as it was given, with the score that it was found with."""
+    """Return the passage as it was given, with the score that it was found with."""
     stored: dict[str, list[Any]] = document.to_dict()
     fields: dict[str, Any] = {
         name: value.decode() if isinstance(value, bytes) else value for name, (value, *_) in stored.items()
@@ -390,8 +388,8 @@ def from_stored(document: tantivy.Document, score: float | None = None) -> Passa
 
 
 def open_index(directory: str, *, setting: str) -> LexicalIndex:
-    """An index to search by its terms. Raises ConfigError if `setting` was left empty, SearchIndexError if it cannot be
-    used."""
+    """Return an index to search by its terms. Raises ConfigError if `setting` was left empty, SearchIndexError if it
+    cannot be used."""
     return LexicalIndex.open(index_directory(directory, setting=setting))
 
 
@@ -405,7 +403,7 @@ def check_index(directory: str, *, setting: str, engine: SearchSettings | None =
 
 
 def index_directory(directory: str, *, setting: str) -> Path:
-    """The directory of an index. Raises ConfigError if `setting` was left empty."""
+    """Return the directory of an index. Raises ConfigError if `setting` was left empty."""
     if not directory:
         raise ConfigError(
             f"No index was given: set {setting} to a directory that `evoseek index` made.", code="index.not_given"

@@ -26,6 +26,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from evoseek.errors import DataError, SearchIndexError, disk_text, first_problem, is_of_disk
 from evoseek.search.analyser import ANALYSER_VERSION
+from evoseek.search.settings import BuiltEngine
 from evoseek.storage.files import file_digest, json_digest, nearest, remove_leftovers, sync_tree, write_atomic
 from evoseek.storage.jsonl import held
 
@@ -69,7 +70,7 @@ class EncoderRecord(_Record):
 
 
 class VectorsRecord(_Record):
-    """The vectors of the passages: of which encoder, and the type of their numbers."""
+    """The vectors of the passages: their encoder, and the type of their numbers."""
 
     encoder: EncoderRecord
     dtype: Literal["float32", "float16"]
@@ -88,7 +89,7 @@ class Manifest(_Record):
     analyser: AnalyserRecord
     title_boost: float = Field(ge=0, allow_inf_nan=False)
     max_words: int | None = None
-    engine: Literal["lexical", "dense", "hybrid"] | None = None
+    engine: BuiltEngine | None = None
     vectors: VectorsRecord | None = None
     documents: int
     passages: int
@@ -105,11 +106,11 @@ class Manifest(_Record):
         return json_digest([self.content, self.analyser.model_dump(), self.title_boost, *vectors])
 
     def engine_for(self, name: str) -> str:
-        """The name of the engine that searches the index by the name `auto`, or else the name itself."""
+        """Return the name of the engine that searches the index by the name `auto`, or else the name itself."""
         return (self.engine or "lexical") if name == "auto" else name
 
     def vectors_for(self, engine: str, directory: Path) -> VectorsRecord:
-        """The vectors, which an engine needs. SearchIndexError if the index has none."""
+        """Return the vectors, which an engine needs. SearchIndexError if the index has none."""
         if self.vectors is None:
             raise SearchIndexError(
                 f"The search index in {directory} has no vectors, which the engine {engine} needs. Build it again with "
@@ -194,8 +195,8 @@ class Manifest(_Record):
 
 
 def opened(directory: Path, opens: Callable[[Manifest], _T]) -> _T:
-    """What `opens` makes of an index with this manifest. Where the index is replaced meanwhile, so that files are gone,
-    it is called again with the new one. Raises as `Manifest.read` and `opens`."""
+    """Return what `opens` makes of an index with this manifest. Where the index is replaced meanwhile, so that files
+    are gone, it is called again with the new one. Raises as `Manifest.read` and `opens`."""
     manifest = Manifest.read(directory)
     while True:
         try:
@@ -208,7 +209,7 @@ def opened(directory: Path, opens: Callable[[Manifest], _T]) -> _T:
 
 
 def record_file(path: Path) -> FileRecord:
-    """Size and checksum of a file. OSError if it cannot be read."""
+    """Return size and checksum of a file. OSError if it cannot be read."""
     return FileRecord(sha256=file_digest(path), size=path.stat().st_size)
 
 

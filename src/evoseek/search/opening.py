@@ -21,8 +21,8 @@ _LOOK_S = 1.0  # seconds between two looks at whether the index was changed
 
 
 def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
-    """An index, to be searched by an engine with its default settings; auto: the one that it was built for. Raises as
-    `LexicalIndex.open` and `DenseIndex.open`, and ConfigError for an engine that searches no index."""
+    """Return an index, to be searched by an engine with its default settings; auto: the one that it was built for.
+    Raises as `LexicalIndex.open` and `DenseIndex.open`, and ConfigError for an engine that searches no index."""
     name = Manifest.read(directory).engine_for(engine)
     settings: SearchSettings = (settings_class("search", name) or SearchSettings)(name=name, index=str(directory))
     if not settings.reads_index:
@@ -37,7 +37,6 @@ class AsBuilt:
 
     @classmethod
     def build(cls, settings: IndexSettings, context: object) -> LexicalIndex:
-        """The index, opened. Raises as `open_built`, and ConfigError if no index is named."""
         return open_built(index_directory(settings.index, setting="search.index"))
 
 
@@ -84,7 +83,7 @@ class LiveIndex:
         return self._index.find_all(queries, k)
 
     def look(self) -> None:
-        """Open the index anew if it was changed."""
+        """Open the index again if it was changed."""
         state, self._looked = _state(self._directory), time.monotonic()
         if state == self._seen:
             return

@@ -24,7 +24,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from evoseek.errors import ToolError
 from evoseek.http.limits import Retry
 from evoseek.http.server import Server, check_url, json_of, key_of
-from evoseek.search.engines import all_of, merge_copies
+from evoseek.search.calling import all_of, merge_copies
 from evoseek.search.settings import SearchSettings
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage
@@ -81,12 +81,11 @@ class RemoteEngine:
 
     @classmethod
     def build(cls, settings: RemoteSettings, context: object) -> RemoteEngine:
-        """The engine. Raises ConfigError; the server is not called yet."""
         return cls(settings)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages of different texts, best first. A server that gives copies is
-        asked for more, once. Raises ToolError."""
+        """Return for each query at most k passages of different texts, best first. A server that gives copies is asked
+        for more, once. Raises ToolError."""
         if k < 1:
             return [[] for _ in queries]
         found = await self._found(queries, k)
@@ -108,7 +107,7 @@ class RemoteEngine:
     async def _part(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         async def attempt(client: httpx2.AsyncClient) -> list[list[Passage]]:
             asked = [query[:MAX_QUERY] for query in queries]
-            body = json.dumps({"queries": asked, "topk": k, "return_scores": True})  # ASCII, whatever the text
+            body = json.dumps({"queries": asked, "topk": k, "return_scores": True})  # ASCII
             reply = await self._server.send(
                 client, "POST", self._url, content=body, headers={"Content-Type": "application/json"}
             )
@@ -140,13 +139,14 @@ class Request(BaseModel):
 
 
 def result_body(found: Sequence[Sequence[Passage]], *, return_scores: bool) -> dict[str, object]:
-    """The reply with the passages of each query, as JSON."""
+    """Return the reply with the passages of each query, as JSON."""
     return {"result": [[_item(passage, return_scores) for passage in passages] for passages in found]}
 
 
 def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
-    """The passages in a JSON reply to so many queries, at most k for each. Raises ToolError for any other reply: only
-    an empty list for a query means that nothing was found."""
+    """Return the passages in a JSON reply to this number of queries, at most k for each.
+
+    Raises ToolError for any other reply: only an empty list for a query means that nothing was found."""
     result = cast("dict[str, object]", body).get("result") if isinstance(body, dict) else None
     if not isinstance(result, list) or len(cast("list[object]", result)) != queries:
         raise ToolError(f"its reply is {_shown(body)}. Expected an object whose `result` has {queries} lists.")
@@ -160,7 +160,7 @@ def _passages(items: object) -> list[Passage]:
 
 
 def _passage(item: object) -> Passage:
-    """A document as a passage, with its score if there is one. Raises ToolError for what is none."""
+    """Return a document as a passage, with its score if there is one. Raises ToolError for what is none."""
     match item:
         case {"document": dict(document), "score": int(score) | float(score)} if abs(score) <= float_info.max:
             pass

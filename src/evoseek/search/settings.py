@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny
 
 from evoseek.config.sections import Chosen, PartSettings
+
+BuiltEngine = Literal["lexical", "dense", "hybrid"]
+"""The engines that `evoseek index` can build an index for; any other engine needs no entry here."""
 
 
 class SearchSettings(PartSettings):
@@ -19,8 +22,8 @@ class SearchSettings(PartSettings):
     """Whether that index needs vectors."""
     name: str = Field(
         default="auto",
-        description="Name of the engine: auto (the one that the index was built for), lexical, dense, hybrid, "
-        "remote (a retrieval server), or package.module:Name of your own.",
+        description="Name of the engine; auto is the one that the index was built for. `evoseek parts search` lists "
+        "all. Or package.module:Name of your own.",
     )
     index: str = Field(
         default="", description="Directory of an index made by `evoseek index`. In self-play it is also the corpus."

@@ -28,7 +28,7 @@ from evoseek.search.lexical import SOURCES, LexicalIndex
 from evoseek.search.manifest import REMEDY, Manifest
 from evoseek.storage.files import json_digest
 from evoseek.text.decoding import open_regular
-from evoseek.text.text_set import TextSet
+from evoseek.text.duplicates import TextSet
 from evoseek.types import Passage
 
 _FORMATS = 8  # raised when the same file gives another text than before
@@ -64,7 +64,7 @@ class Source(BaseModel):
         return "duplicate id" in self.reasons
 
     def report(self, path: Path) -> ReadReport:
-        """The report of its reading, as if it were read now."""
+        """Return the report of its reading, as if it were read now."""
         return ReadReport(
             read=self.read,
             skipped=Notes((Note(path, reason, line) for line, reason in self.skipped), self.reasons),
@@ -89,15 +89,15 @@ class Sources(BaseModel):
 
 
 class FileOrigin(NamedTuple):
-    """A file that passages were read from, its checksum then, and the folder out of which no link to it may lead."""
+    """A file that passages were read from, its checksum then, and the folder that no link to it may leave."""
 
     path: Path
     sha256: str
     within: Path | None = None
 
     def opened(self) -> BufferedReader | None:
-        """The file, if it is as it was. So an index that somebody else made, or a link that took the file's place,
-        gives no other file of this machine."""
+        """Return the file, if it is as it was. So an index that somebody else made, or a link that took the file's
+        place, gives no other file of this machine."""
         try:
             file = open_regular(self.path, self.within)
         except (DataError, OSError):
@@ -110,8 +110,8 @@ class FileOrigin(NamedTuple):
 
 
 def files_of(directory: Path) -> dict[str, FileOrigin]:
-    """The files from which the passages of an index were read, by their paths within the corpus; none if the index does
-    not record where they are, or the corpus is no longer there."""
+    """Return the files from which the passages of an index were read, by their paths within the corpus; none if the
+    index does not record where they are, or the corpus is no longer there."""
     try:
         path = directory / Manifest.read(directory).data / SOURCES
         sources = Sources.model_validate_json(path.read_bytes())
@@ -147,7 +147,7 @@ class Recorded:
         self._by_file = {source.file: place for place, source in enumerate(self.sources.files)}
 
     def unchanged(self, source: Source) -> Source | None:
-        """The record of a file whose passages can be taken; None for one that must be read."""
+        """Return the record of a file whose passages can be taken; None for one that must be read."""
         if (number := self._by_file.get(source.file)) is None:
             return None
         earlier = self.sources.files[number]
@@ -155,14 +155,14 @@ class Recorded:
         return earlier if is_same and self._places[number] >= self._taken else None
 
     def passages(self, file: str) -> Iterator[Passage]:
-        """The passages of an unchanged file, which are taken file by file, in one pass."""
+        """Return the passages of an unchanged file, which are taken file by file, in one pass."""
         number = self._by_file[file]
         found = islice(self._passages, self._places[number] - self._taken, self._places[number + 1] - self._taken)
         self._taken = self._places[number + 1]
         return found
 
     def file_with(self, document_id: str) -> str | None:
-        """The file that a document was read from; None if there is no such document."""
+        """Return the file that a document was read from; None if there is no such document."""
         place = self.index.place_of(document_id)
         return None if place is None else self.sources.files[bisect_right(self._places, place) - 1].file
 
@@ -220,7 +220,7 @@ class CorpusPassages:
         return json_digest([self.sources.model_dump(exclude={"files", "corpus"}), [(f.id, d) for f, d in self._files]])
 
     def changes(self) -> str:
-        """One line of counts of files."""
+        """Return one line of counts of files."""
         now = {file.id: digest for file, digest in self._files}
         gone = Counter(digest for file, digest in self._earlier.items() if file not in now and digest)
         new = Counter(digest for file, digest in now.items() if file not in self._earlier and digest)
@@ -235,8 +235,8 @@ class CorpusPassages:
         return "Files: " + ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
     def read(self, progress: Callable[[int, int, str], None] = lambda done, of, text: None) -> Iterator[Passage]:
-        """The passages, in order. `progress` is called with the number of files that were read, of how many, and the
-        number of passages in words."""
+        """Return the passages, in order. `progress` is called with the number of files that were read, of how many, and
+        the number of passages in words."""
         seen, count = TextSet(), 0
         conflicting: set[str] = set()  # unchanged files that hold a document whose id is now another one's
         for number, (file, digest) in enumerate(self._files):
@@ -276,7 +276,7 @@ def _record(source: Source, report: ReadReport) -> None:
 
 
 def _digest(file: CorpusFile) -> str:
-    """The checksum of a file before it is read: if it changes meanwhile, the next update reads it again."""
+    """Return the checksum of a file before it is read: if it changes meanwhile, the next update reads it again."""
     try:
         with open_regular(file.path, file.within) as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -285,7 +285,7 @@ def _digest(file: CorpusFile) -> str:
 
 
 def _size(path: Path) -> int:
-    """The bytes of a file, at least 1."""
+    """Return the bytes of a file, at least 1."""
     try:
         return max(path.stat().st_size, 1)
     except OSError:

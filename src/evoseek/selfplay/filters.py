@@ -1,6 +1,6 @@
 """Which proposals are rejected, and why (Search Self-play, arXiv 2510.18821, section on rule-based filtering).
 
-RuleFilter            the rules, which need the proposal alone; the full ones know several languages
+RuleFilter            the rules, which need the proposal alone; the full ones know words of English and German
 NearDuplicates        DUPLICATE, with the other questions
 Verifier              UNVERIFIED, CLOSED_BOOK and AMBIGUOUS, with a reader
 """
@@ -15,8 +15,18 @@ from typing import Literal
 
 from evoseek.questions.answer_rules import is_long, is_sentence, is_supported, misfits, stands_in_question
 from evoseek.questions.outcomes import Rejection
-from evoseek.questions.question_rules import asks_twice, depends_on_now, is_cut_off, is_question, is_vague
-from evoseek.questions.text_rules import instructs, is_noise, is_template, mixes_languages, refers_to_passage
+from evoseek.questions.question_rules import (
+    asks_twice,
+    depends_on_now,
+    instructs,
+    is_cut_off,
+    is_noise,
+    is_question,
+    is_template,
+    is_vague,
+    mixes_languages,
+    refers_to_passage,
+)
 from evoseek.reward.format import is_valid_search, stands_in, stated
 from evoseek.rollout.environments import task_of
 from evoseek.text.normalization import comparable
@@ -99,7 +109,7 @@ def _reasons_of_wording(question: str, right: Sequence[str], passages: Sequence[
         yield Rejection.NOT_A_QUESTION
     if asks_twice(question):
         yield Rejection.TWO_QUESTIONS
-    if is_cut_off(question, passages):
+    if is_cut_off(question):
         yield Rejection.CUT_OFF
     if is_vague(question):
         yield Rejection.VAGUE

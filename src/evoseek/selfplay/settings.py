@@ -60,8 +60,8 @@ class FilterSettings(Section):
 
     rules: Literal["basic", "full"] = Field(
         default="basic",
-        description="Set of rules: full also judges the wording, in any language, and is the default for a model that "
-        "is not one of the package; basic does not.",
+        description="Set of rules: full also judges the wording, by English and German words, and is the default for "
+        "a model that is not one of the package; basic does not.",
     )
     min_words: int = Field(default=3, ge=1, le=MANY, description="Minimum number of words of a question.")
     min_searches: int = Field(

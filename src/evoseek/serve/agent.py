@@ -70,10 +70,10 @@ _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} 
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 _LOG = logging.getLogger(__name__)
 _CANCEL_S = 10.0  # seconds in which cancelled rollouts may end
-_JUDGEABLE = 1_000  # last answers, of which a verdict is accepted
+_JUDGEABLE = 1_000  # last answers whose verdicts are accepted
 _RETRY_S = "5"  # seconds after which a client that found the queue full should ask again
 ALIAS = "evoseek"
-"""A name by which clients may call the model, whatever it is."""
+"""A name by which clients may call any model."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +207,7 @@ class AgentServer:
         return JSONResponse({"id": wanted.id, "verdict": wanted.verdict})
 
     async def _ask_alone(self, question: str) -> Answered:
-        """An answer to a question without a conversation. Raises BusyError, and EvoseekError if there is none."""
+        """Answer a question without a conversation. Raises BusyError, and EvoseekError if there is no answer."""
         return await self._queue.ask(well_formed(question).strip(), ()).answered()
 
     @property
@@ -259,8 +259,8 @@ def _streamed(events: AsyncIterator[str]) -> Response:
 
 
 def _document(path: Path, file: BinaryIO) -> Response:
-    """A file of the corpus, which anybody may have written: a browser shows a page without running anything of it, and
-    what it cannot show is saved. What was opened is sent, whatever stands at its path by now."""
+    """Return a file of the corpus, which anybody may have written: a browser shows a page without running anything of
+    it, and what it cannot show is saved. What was opened is sent, even if something else is at its path by now."""
     kind = _SHOWN.get(path.suffix.lower())
     headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
     if kind != "application/pdf":  # which browsers show outside of the page's origin, but not in a sandbox

@@ -21,7 +21,7 @@ Event = Action | ToolResult
 
 
 def reply_id() -> str:
-    """A new id of a reply."""
+    """Return a new id of a reply."""
     return f"chatcmpl-{secrets.token_hex(16)}"
 
 
@@ -33,8 +33,8 @@ class PendingAnswer:
         task.add_done_callback(lambda _: events.put_nowait(None))
 
     async def answered(self) -> Answered:
-        """The answer; a caller that leaves ends the rollout. Raises StoppedError if the task was cancelled, and what
-        the rollout raises."""
+        """Return the answer; a caller that leaves ends the rollout. Raises StoppedError if the task was cancelled, and
+        what the rollout raises."""
         try:
             return await asyncio.shield(self.task)
         except asyncio.CancelledError as error:
@@ -45,7 +45,7 @@ class PendingAnswer:
             self.task.cancel()
 
     async def events(self, pause_s: float) -> AsyncIterator[Event | None]:
-        """What happens until the rollout ends, in order; None whenever nothing has happened for `pause_s` seconds."""
+        """Yield what happens until the rollout ends; None whenever nothing has happened for `pause_s` seconds."""
         while True:
             try:
                 event = await asyncio.wait_for(self._events.get(), pause_s)
@@ -152,7 +152,7 @@ class Worker:
         self._thread.start()
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """The coroutine's result. If the caller is cancelled, so is the coroutine."""
+        """Return the coroutine's result. If the caller is cancelled, so is the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
     def stop(self, limit_s: float) -> bool:

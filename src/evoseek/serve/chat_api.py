@@ -18,8 +18,15 @@ A server that keeps feedback takes a verdict on an answer, by the id of its repl
 
     POST /v1/feedback {"id": "chatcmpl-...", "verdict": "wrong", "right_answer": "...", "note": "see page 3"}
 
-A request for a title, tags or suggestions is answered without the model (`serve.side_tasks`); `evoseek` then holds
-`{"side_task": true}` alone.
+A request for a title, tags or suggestions, which chat clients make beside questions, is answered from its own words;
+`evoseek` then holds `{"side_task": true}` alone. In any client's wording, in English, it has both of these:
+
+- a conversation: quoted in its only message (lines that begin with a speaker, as "USER: ...", or an element such as
+  <chat_history>), or, for a title, the messages before the last one, named as "this conversation" or "the chat";
+- outside of the quotation an instruction: "generate a title", "suggest follow-up questions", "create tags".
+
+A title is the beginning of the user's first message, a list is empty. The reply is JSON with the key that the request
+shows, or else plain text.
 
 A passage whose file the server has also has a `link` to it, relative to the server's address.
 """
@@ -27,8 +34,9 @@ A passage whose file the server has also has a `link` to it, relative to the ser
 from __future__ import annotations
 
 import json
+import re
 import time
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import cached_property
@@ -45,8 +53,6 @@ from evoseek.errors import DataError, first_problem
 from evoseek.questions.feedback import MAX_ANSWER, MAX_NOTE, Feedback
 from evoseek.serve.answer_queue import PendingAnswer, reply_id
 from evoseek.serve.connection import error_body, status_of
-from evoseek.serve.one_line import one_line
-from evoseek.serve.side_tasks import side_task_reply
 from evoseek.text.scripts import well_formed
 from evoseek.types import Action, Message, StopReason, ToolResult
 
@@ -58,18 +64,18 @@ _PAUSE_S = 10.0
 _UNSUPPORTED = "(No passage that was found supports this.)"
 
 
-class _Strict(BaseModel):
+class _StrictBody(BaseModel):
     model_config = ConfigDict(strict=True)  # "yes" is no true, and true is no number
 
 
-class _Part(_Strict):
+class _ContentPart(_StrictBody):
     type: str
     text: str | None = None
 
 
-class _ChatMessage(_Strict):
+class _ChatMessage(_StrictBody):
     role: Literal["system", "developer", "user", "assistant", "tool", "function"]
-    content: str | list[_Part] | None = None
+    content: str | list[_ContentPart] | None = None
 
     @property
     def text(self) -> str:
@@ -82,11 +88,11 @@ class _ChatMessage(_Strict):
         return set() if isinstance(self.content, str) else {part.type for part in self.content or ()} - {"text"}
 
 
-class _StreamOptions(_Strict):
+class _StreamOptions(_StrictBody):
     include_usage: bool | None = None
 
 
-class FeedbackRequest(_Strict):
+class FeedbackRequest(_StrictBody):
     """A verdict on an answer of this server, named by the id of its reply; where it is wrong, what is right or where
     to look, if that is known."""
 
@@ -103,7 +109,7 @@ class FeedbackRequest(_Strict):
 
 
 def judgeable(id: str, answered: Answered) -> Feedback:
-    """The record of an answer to which a later verdict can be added; until then its verdict is a placeholder."""
+    """Return the record of an answer to which a later verdict can be added; until then its verdict is a placeholder."""
     found: dict[str, Any] = answered.json
     return Feedback(
         id,
@@ -118,7 +124,7 @@ def judgeable(id: str, answered: Answered) -> Feedback:
     )
 
 
-class ChatRequest(_Strict):
+class ChatRequest(_StrictBody):
     """What is pending: the last message, after a conversation."""
 
     model: str
@@ -163,12 +169,12 @@ class ChatRequest(_Strict):
 
 
 def read_feedback(body: bytes) -> FeedbackRequest:
-    """The verdict in a body. Raises DataError for what is none."""
+    """Return the verdict in a body. Raises DataError for what is none."""
     return _validated(FeedbackRequest, body, 'an object such as {"id": "chatcmpl-...", "verdict": "right"}')
 
 
 def read_request(body: bytes) -> ChatRequest:
-    """The request in a body. Raises DataError for what is none."""
+    """Return the request in a body. Raises DataError for what is none."""
     request = _validated(ChatRequest, body, "a chat completion's request")
     if request.messages[-1].role != "user" or not request.question:
         raise DataError("The last message is not a user's text. Expected the question there.")
@@ -189,7 +195,7 @@ def _validated(model: type[_Model], body: bytes, expected: str) -> _Model:
 
 
 def answer_object(answered: Answered, request: ChatRequest, files: Collection[str]) -> dict[str, object]:
-    """The object `evoseek` of an answer."""
+    """Return the object `evoseek` of an answer."""
     answer: dict[str, Any] = answered.json
     dropped = answered.dropped + len(request.conversation) - len(request.history)
     own = {"dropped_messages": dropped, "ignored": request.ignored}
@@ -197,8 +203,8 @@ def answer_object(answered: Answered, request: ChatRequest, files: Collection[st
 
 
 def linked(passages: Iterable[Mapping[str, object]], files: Collection[str]) -> list[dict[str, object]]:
-    """Citations with a `link` to the file, if it is one of `files`, at the page if there is one: an address relative to
-    the server's."""
+    """Return citations with a `link` to the file, if it is one of `files`, at the page if there is one: an address
+    relative to the server's."""
     return [{**passage, **_link(str(passage.get("file")), passage.get("page"), files)} for passage in passages]
 
 
@@ -211,7 +217,7 @@ def _link(file: str, page: object, files: Collection[str]) -> dict[str, object]:
 def completion(
     pending: PendingAnswer, answered: Answered, request: ChatRequest, files: Collection[str] = ()
 ) -> dict[str, object]:
-    """A whole reply, with links to those of its documents that are among `files`."""
+    """Return a whole reply, with links to those of its documents that are among `files`."""
     message = {"role": "assistant", "content": _content(answered), "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": _finish(answered), "logprobs": None}
     head = _head(pending.id, "chat.completion", request.model)
@@ -219,7 +225,7 @@ def completion(
 
 
 def side_reply(request: ChatRequest, text: str) -> dict[str, object]:
-    """A whole reply that no model wrote."""
+    """Return a whole reply that no model wrote."""
     message = {"role": "assistant", "content": text, "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": "stop", "logprobs": None}
     head = _head(reply_id(), "chat.completion", request.model)
@@ -227,7 +233,7 @@ def side_reply(request: ChatRequest, text: str) -> dict[str, object]:
 
 
 async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
-    """The same as server-sent events."""
+    """Return the same as server-sent events."""
     head = _head(reply_id(), "chat.completion.chunk", request.model)
     yield _sent({**head, "choices": [_delta({"role": "assistant", "content": text})]})
     yield _sent({**head, "choices": [_delta({}, "stop")], "evoseek": {"side_task": True}})
@@ -237,7 +243,7 @@ async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
 
 
 async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
-    """The reply as server-sent events. Whatever ends the iteration ends the rollout."""
+    """Return the reply as server-sent events. The end of the iteration, for any reason, ends the rollout."""
     head = _head(pending.id, "chat.completion.chunk", request.model)
     try:
         yield _sent({**head, "choices": [_delta({"role": "assistant", "content": ""})]})
@@ -272,7 +278,7 @@ def _delta(delta: Mapping[str, object], finish: str | None = None) -> dict[str, 
 
 
 def _sent(value: Mapping[str, Any]) -> str:
-    return f"data: {one_line(json.dumps(value, ensure_ascii=False))}\n\n"
+    return f"data: {json.dumps(value)}\n\n"  # ASCII: no client takes a character for the end of a line
 
 
 def _events(record: Action | ToolResult, files: Collection[str]) -> Iterator[dict[str, object]]:
@@ -286,7 +292,7 @@ def _events(record: Action | ToolResult, files: Collection[str]) -> Iterator[dic
 
 
 def _content(answered: Answered) -> str:
-    """The reply's text. The mark of an unsupported answer is in it, for clients that read nothing else."""
+    """Return the reply's text. The mark of an unsupported answer is in it, for clients that read nothing else."""
     if not answered.answer:
         return NOT_FOUND
     return answered.answer if answered.support.is_given else f"{answered.answer}\n\n{_UNSUPPORTED}"
@@ -307,3 +313,61 @@ def _usage(answered: Answered) -> dict[str, int]:
 
 def _tokens(given: int, written: int) -> dict[str, int]:
     return {"prompt_tokens": given, "completion_tokens": written, "total_tokens": given + written}
+
+
+_USER = r"(?:user|human)"
+_SPEAKER = rf"^[^\w\n]{{0,4}}(?:{_USER}|assistant|ai|bot|model|response)\b[^\w\n]{{0,4}}:"
+_TURN = re.compile(rf"{_SPEAKER}.*$", re.IGNORECASE | re.MULTILINE)
+_ASKED = re.compile(rf"^[^\w\n]{{0,4}}{_USER}\b[^\w\n]{{0,4}}:(.*)$", re.IGNORECASE | re.MULTILINE)
+_ELEMENT = re.compile(r"<(\w*(?:chat|conversation|history|transcript|messages)\w*)>", re.IGNORECASE)
+_VERBS = (
+    r"generate|create|write|give|suggest|provide|propose|extract|determine|analy[sz]e|summari[sz]e|return|reply with"
+)
+_LISTS = r"tags|follow[- ]?ups?|suggestions|questions|quer(?:y|ies)"
+_TASK = re.compile(rf"\b(?:{_VERBS})\b[^.?!\n]{{0,100}}?\b(title|emoji|{_LISTS})\b", re.IGNORECASE)
+_THIS = r"this|our|above|following|previous|preceding|current|entire|whole"
+_BEHIND = r"an?|above|below|so far|history|and|in \d|using|with|based"
+_OF_CHAT = re.compile(  # "the chat", but not "the chat room" or "the discussion of Plato"
+    rf"\b(?:(?:{_THIS}) (?:conversation|chat|dialogue|discussion)|the (?:conversation|chat))"
+    rf"(?=[^\w\s]|\s*\Z|\s*\n|\s+(?:{_BEHIND})\b)",
+    re.IGNORECASE,
+)
+_SHOWN_KEY = re.compile(r'"(\w{1,40})"\s{0,9}:\s{0,9}([\["])')
+_LONGEST_INSTRUCTION, _TITLE = 1_000, 60  # characters
+
+
+def side_task_reply(instructions: str, asked: str, history: Sequence[str]) -> str | None:
+    """Return the reply to a request that is such a task; None for any other. `asked` is its last message, `history` are
+    the user's before it, `instructions` the system's."""
+    if history:
+        task = _TASK.search(asked) if len(asked) <= _LONGEST_INSTRUCTION and _OF_CHAT.search(asked) else None
+        if task is None or task[1].lower() != "title":
+            return None
+        return _written("title", asked, history[0])
+    quoted = _quoted(asked)
+    outside = f"{instructions}\n{_TURN.sub('', asked.replace(quoted, ''))}"
+    if not quoted or not (task := _TASK.search(outside)):
+        return None
+    first = _ASKED.search(quoted)
+    return _written(task[1].lower(), outside, first[1] if first else _ELEMENT.sub("", quoted))
+
+
+def _quoted(text: str) -> str:
+    """Return the conversation that a text quotes; "" if there is none."""
+    if opening := _ELEMENT.search(text):
+        end = text.rfind(f"</{opening[1]}>")
+        if end > opening.end():
+            return text[opening.start() : end]
+    turns = [turn[0] for turn in _TURN.finditer(text)]
+    is_both = any(map(_ASKED.match, turns)) and not all(map(_ASKED.match, turns))
+    return "\n".join(turns) if is_both else ""
+
+
+def _written(task: str, instruction: str, first: str) -> str:
+    """Return the reply to a task in the form that its instruction shows, for a conversation that begins so."""
+    words = " ".join(first.split()).strip("\"'` ")
+    title = words if len(words) <= _TITLE else words[:_TITLE].rpartition(" ")[0] or words[:_TITLE]
+    text = {"title": title, "emoji": "💬", "query": title}.get(task, "")
+    if not (shown := _SHOWN_KEY.search(instruction)):
+        return text
+    return json.dumps({shown[1]: [] if shown[2] == "[" else text}, ensure_ascii=False)

@@ -23,7 +23,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evoseek.errors import ConfigError, DataError, EvoseekError
-from evoseek.serve.one_line import OneLineJson
 
 _LOG = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page"
@@ -52,7 +51,7 @@ class StoppedError(EvoseekError):
 
 
 def page_of(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """What answers with a file of a page, which loads nothing from elsewhere and runs no inline script."""
+    """Return what answers with a file of a page, which loads nothing from elsewhere and runs no inline script."""
 
     async def page(request: Request) -> Response:
         return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
@@ -61,18 +60,18 @@ def page_of(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def error_body(status: int, message: str) -> dict[str, object]:
-    """The JSON values of an error, as clients of OpenAI's API read them."""
+    """Return the JSON values of an error, as clients of OpenAI's API read them."""
     type = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": type, "param": None, "code": None}}
 
 
 def error_reply(status: int, message: str, headers: Mapping[str, str] | None = None) -> Response:
-    """An error as a response."""
+    """Return an error as a response."""
     return JSONResponse(error_body(status, message), status, headers)
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """The status and the text for what a rollout raised. What is no EvoseekError is logged as well."""
+    """Return the status and the text for what a rollout raised. What is no EvoseekError is logged as well."""
     if not isinstance(error, EvoseekError):
         what = f"The answer failed: {type(error).__name__}: {error}"
         _LOG.error(what)
@@ -82,7 +81,7 @@ def status_of(error: Exception) -> tuple[int, str]:
 
 
 async def refused(request: Request, error: Any) -> Response:
-    """The handler of an HTTPException."""
+    """Reply with what an HTTPException says."""
     return error_reply(error.status_code, error.detail, error.headers)
 
 
@@ -182,7 +181,7 @@ class StoppableServer(uvicorn.Server):
         limit_s = drain_s + (_CLOSING_S if end else 0)
         super().__init__(
             uvicorn.Config(
-                OneLineJson(app),
+                app,
                 http=TimedConnection,
                 log_level="warning",
                 access_log=False,
@@ -237,7 +236,7 @@ class Guard:
     (also where that name was pointed at 127.0.0.1 meanwhile: DNS rebinding). So `Origin`, if there is one, must be this
     server's, and `Host` must be an address or a name of this server.
 
-    keys: the valid keys, of which one is required (without any, none is) beyond the chat page, /health and /ready.
+    keys: the valid keys. One is required (without any, none is) beyond the chat page, /health and /ready.
     host: the address that the server listens at. names: other names by which clients may call it (None: any).
     """
 
@@ -270,7 +269,7 @@ class Guard:
         await app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
-        """Whether a Host header is one of the server's names, or an address: of this machine, if only that may ask."""
+        """Return whether a Host header is a name of the server, or an address, of this machine if it alone may ask."""
         name = host.lower().rpartition("]")[0].removeprefix("[") or host.lower().partition(":")[0]
         if self._has_any_name or name in self._names:
             return True
@@ -280,7 +279,7 @@ class Guard:
             return False
 
     def _is_key(self, authorization: str) -> bool:
-        """Whether a header holds one of the keys; every comparison takes the same time, whatever was sent."""
+        """Return whether a header holds one of the keys; every comparison takes the same time."""
         scheme, _, given = authorization.partition(" ")
         sent = given.strip().encode()
         matches = [hmac.compare_digest(sent, key) for key in self._keys]
@@ -288,7 +287,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
+    """Return whether an address is reached from this machine alone."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -296,8 +295,8 @@ def is_loopback(host: str) -> bool:
 
 
 def read_keys(file: Path | None, *, host: str) -> list[str]:
-    """The keys of a file, one a line, or else that of the environment variable EVOSEEK_KEY; only an address of this
-    machine alone needs none. Raises ConfigError."""
+    """Return the keys of a file, one a line, or else that of the environment variable EVOSEEK_KEY; only an address of
+    this machine alone needs none. Raises ConfigError."""
     try:
         text = file.read_text(encoding="utf-8") if file else os.environ.get(KEY_VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:

@@ -20,8 +20,7 @@ from evoseek import __version__
 from evoseek.agent.shown import citation
 from evoseek.errors import DataError, EvoseekError
 from evoseek.protocols import PassageStore, SearchEngine
-from evoseek.search.engines import search
-from evoseek.serve.one_line import one_line
+from evoseek.search.calling import search
 from evoseek.types import Passage
 
 if TYPE_CHECKING:
@@ -32,6 +31,7 @@ Found = list[list[Passage]]
 Run = Callable[[Coroutine[Any, Any, Found]], Awaitable[Found]]
 Text = Field(pattern=r"\S", max_length=20_000)
 _LOOKED_AT = 300  # passages
+_ENDS_OF_LINES = {ord(one): f"\\u{ord(one):04x}" for one in "\u0085\u2028\u2029"}  # to clients that use `splitlines`
 _ABOUT = (
     "A collection of documents. `search` finds passages, `open` shows one with what stands before and after it, and "
     "`ask` has an agent search and answer; its answer names the passages that support it. What passages say comes from "
@@ -40,9 +40,9 @@ _ABOUT = (
 
 
 def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]] | None) -> MCPServer[None]:
-    """An MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and `ask`
-    if there is a function that answers."""
-    server = _Server("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
+    """Return an MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and
+    `ask` if there is a function that answers."""
+    server = _OneLineServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
     logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
     if library is not None:
         server.add_tool(_shown(library.search), description="Find the passages that fit a query best.")
@@ -54,8 +54,8 @@ def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]
     return server
 
 
-class _Server(MCPServer[None]):
-    """A server whose messages by stdio, one a line, are one to every client (`serve.one_line`)."""
+class _OneLineServer(MCPServer[None]):
+    """A server whose messages by stdio are one line each to every client."""
 
     async def run_stdio_async(self) -> None:
         """Serve by stdio. What else is printed goes to stderr."""
@@ -69,7 +69,7 @@ class _Server(MCPServer[None]):
 
 class _OneLineText(TextIOWrapper):
     def write(self, text: str, /) -> int:
-        return super().write(one_line(text))
+        return super().write(text.translate(_ENDS_OF_LINES))  # only strings in JSON can hold them
 
 
 def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable[Json]]:
@@ -83,7 +83,7 @@ def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable
 
 
 def _shown(tool: Callable[..., Awaitable[Json]]) -> Callable[..., Awaitable[Json]]:
-    """The tool, with every error that a user may see as one that the client gets."""
+    """Return the tool, with every error that a user may see as one that the client gets."""
 
     @wraps(tool)
     async def shown(*args: object, **kwargs: object) -> Json:
@@ -108,8 +108,8 @@ class Library:
         self.store = engine if isinstance(engine, PassageStore) else None
 
     def describe(self) -> Json:
-        """The number of passages, and questions to suggest: the examples, or else three that the documents may answer,
-        from the places that some of the first passages name. Empty where passages cannot be listed."""
+        """Return the number of passages, and questions to suggest: the examples, or else three that the documents may
+        answer, from the places that some of the first passages name. Empty where passages cannot be listed."""
         if self.store is None:
             return {}
         if self._examples:
@@ -125,7 +125,7 @@ class Library:
         query: Annotated[str, Text, Field(description="What to look for, in a few words.")],
         k: Annotated[int, Field(description="Number of passages.", ge=1, le=50)] = 5,
     ) -> Json:
-        """At most k passages, best first. Raises ToolError."""
+        """Return at most k passages, best first. Raises ToolError."""
         (found,) = await self._run(search(self._engine, [query], k))
         return {"passages": [citation(passage) for passage in found]}
 
@@ -134,8 +134,8 @@ class Library:
         id: Annotated[str, Field(description="Id of a passage that a search gave.", max_length=1_000)],
         neighbours: Annotated[int, Field(description="Number of passages before and after it.", ge=0, le=10)] = 1,
     ) -> Json:
-        """A passage with up to so many of its document before and after it, in the document's order. An id is looked up
-        in the index and nowhere else. Raises DataError for an id that is not in the index."""
+        """Return a passage between its `neighbours`, in the document's order. Raises DataError for an id that is not in
+        the index, where alone it is looked up."""
         if (own := self._passage(id)) is None:
             raise DataError("There is no passage with this id. Use the id of a passage from a search result.")
         document, _, number = id.rpartition("#")

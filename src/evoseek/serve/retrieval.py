@@ -110,7 +110,7 @@ class MicroBatcher:
         self.queries = self.batches = 0
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """At most k passages for each query. Raises BusyError, and what `find` raises."""
+        """Return at most k passages for each query. Raises BusyError, and what `find` raises."""
         if sum(len(call.queries) for call in self._waiting) + len(queries) > self._max_waiting:
             raise BusyError(
                 f"More than {self._max_waiting} queries would be waiting. Send fewer at a time, or retry later."
@@ -132,14 +132,14 @@ class MicroBatcher:
                     own = [next(found) for _ in call.queries]
                     if not call.found.done():
                         call.found.set_result(own)
-            except Exception as error:  # whatever the engine raises is raised for every caller of the batch
+            except Exception as error:  # of any engine: it is raised for every caller of the batch
                 for call in batch:
                     if not call.found.done():
                         call.found.set_exception(error)
         self._worker = None
 
     def _batch(self) -> list[_Call]:
-        """The next calls to be answered together, taken from those that wait."""
+        """Return the next calls to be answered together, taken from those that wait."""
         waiting = [call for call in self._waiting if not call.found.done()]  # without those whose client has gone
         batch, size = list[_Call](), 0
         for call in waiting:

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import codecs
-import gzip
 import os
+import re
 import stat
-import zlib
+import unicodedata
 from collections.abc import Iterator, Sequence
 from io import BufferedReader
 from pathlib import Path
-from typing import Any, BinaryIO, cast
+from typing import BinaryIO, NamedTuple, cast
+
+import charset_normalizer
 
 from evoseek.errors import ConfigError, DataError
-from evoseek.text.encodings import guess_encoding, unmarked_utf_16
-from evoseek.text.scripts import well_formed
+from evoseek.text.scripts import family, script_counts, well_formed
 
 # UTF-32 stands before UTF-16, whose little-endian mark is a prefix of its own.
 _MARKS = (
@@ -27,16 +28,32 @@ _MARKS = (
 LINK_OUT = "link that leads out of the corpus: to read what is there, index with --follow-links"
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 _SAMPLE = 256 * 1024  # bytes from which an encoding is guessed: guessing is slow
-_LATER_BYTES = bytes(range(0x30, 0x100))  # of which a character of several bytes has its second and later ones
+_LATER_BYTES = bytes(range(0x30, 0x100))  # the second and later ones of a character
+_WEST = ("cp1252", "iso8859-15", "mac_roman", "cp850", "cp437")
+_MIDDLE = ("cp1250", "iso8859-2", "mac_latin2", "cp852")
+_EAST = ("cp1251", "koi8-r", "koi8-u", "cp866", "mac_cyrillic", "iso8859-5")
+_TURKISH = ("cp1254", "mac_turkish", "cp857")
+_GREEK = ("cp1253", "iso8859-7", "mac_greek", "cp737")
+_BALTIC = ("cp1257", "iso8859-13", "cp775")
+_SURE, _SURE_ALONE = 0.9, 0.95  # share of the characters beyond ASCII that a language explains: in Latin script, others
+_FEWEST_VOWELS = 0.28  # of the letters of Russian and the like; Hebrew, taken for it, has fewer
+_QUOTES = frozenset("“”„‚‘’‹›«»–—…•·®™©\u00a0\u00ad")  # which may touch a word
+_WITHIN = frozenset("’‘·\u00ad")
+_SIGNS = frozenset("€£§°±½¼¾¿¡´×÷‰†№²³¹µ")
+_ALONE = frozenset("¥¢Ø")  # signs that would be letters within a word
+_ORDINAL = re.compile(r"(?:(?<=[\d.])|(?<=\b[nNDM]))[ºª](?![^\W\d_])")  # as in 3º, nº, D.ª
+_POWER = re.compile(r"(?<=\b[cdkm]m)[²³¹]|(?<=\bm)[²³¹]")  # of a unit
+_WORD = re.compile(r"[^\W\d_]+")
+_VOWELS = frozenset("аеёиоуыэюяіїєαεηιουωάέήίόύώ")
 
 
 def read_bytes(path: Path, limit: int, within: Path | None = None) -> bytes:
     """The whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
     try:
-        with opened(path, within) as file:
+        with open_regular(path, within) as file:
             data = file.read(limit + 1)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DataError(f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
+    except OSError as error:
+        raise DataError(f"cannot be read: {error.strerror or error}") from error
     if len(data) > limit:
         raise too_large("file", limit)
     return data
@@ -48,7 +65,7 @@ def too_large(what: str, limit: int) -> DataError:
 
 
 def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | None]]:
-    """Lines with their numbers; None for one over the limit, of which no more than that is held at a time."""
+    """Yield lines with their numbers; None for one over the limit. No more than the limit is held at a time."""
     number = 0
     while line := file.readline(limit + 1):
         number += 1
@@ -60,20 +77,10 @@ def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | Non
         yield number, None
 
 
-def opened(path: Path, within: Path | None = None) -> BinaryIO:
-    """The file as `open_regular` opens it; one that is compressed by gzip as what was compressed."""
-    file = open_regular(path, within)
-    if path.suffix.lower() != ".gz":
-        return file
-    unpacked = gzip.GzipFile(fileobj=file)
-    unpacked.myfileobj = cast("Any", file)  # which is closed with it
-    return cast("BinaryIO", unpacked)
-
-
 def open_regular(path: Path, within: Path | None = None) -> BufferedReader:
     """The file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
 
-    `within` is a folder, without links in its path, out of which no link may lead: DataError for a file elsewhere. The
+    `within` is a folder without links in its path. No link may lead out of it: DataError for a file elsewhere. The
     file is opened by its real path without following any link, so none can take a place on the way meanwhile.
     """
     check_regular(path)
@@ -158,3 +165,129 @@ def check_encoding(name: str) -> None:
         raise ConfigError(
             f"{name!r} is no known encoding of text. Give a name such as shift_jis, cp1252 or gb18030."
         ) from error
+
+
+class _Language(NamedTuple):
+    """The letters of a language beyond ASCII, in lower case, where they cannot stand, and the encodings that its texts
+    are in, the usual one first."""
+
+    letters: str
+    encodings: tuple[str, ...]
+    odd: str = r"(?!)"
+
+    @property
+    def is_latin(self) -> bool:
+        return family(script_counts(self.letters)) == "LATIN"
+
+
+_LANGUAGES = (
+    _Language("äöüß", _WEST),  # German; Finnish, Estonian and Swedish have these, too
+    _Language("éèêëàâçîïôùûœ", _WEST),  # French
+    _Language("áéíóúüñ", _WEST, "(?i)ñ(?![aeiouáéíóú])"),  # Spanish
+    _Language("áâãàçéêíóôõúü", _WEST, "(?i)õ(?!e)|ã(?![eo]|s?\\b)"),  # Portuguese
+    _Language("àèéìòùî", _WEST),  # Italian
+    _Language("ąćęłńóśźż", _MIDDLE),  # Polish
+    _Language("áčďéěíňóřšťúůýž", _MIDDLE, r"(?i)\bý|(?<![aeiouyáéíóúůýě])ř(?![aeiouyáéíóúůýě])"),  # Czech
+    _Language("áäčďéíĺľňóôŕšťúýž", _MIDDLE, r"(?i)\bý"),  # Slovak
+    _Language("áéíóöőúüű", _MIDDLE),  # Hungarian
+    _Language("çğıİöşüâî", _TURKISH),  # Turkish
+    _Language("čćđšž", _MIDDLE),  # Croatian, Slovenian
+    _Language("ăâîşţ", _MIDDLE),  # Romanian
+    _Language("åäöé", _WEST),  # Swedish, Finnish
+    _Language("æøåéö", _WEST, "(?i)[aeou]ø|ø[aou]|øe(?![rn])"),  # Danish, Norwegian
+    _Language("éëïöüèáóí", _WEST),  # Dutch
+    _Language("àçèéíïòóúü", _WEST),  # Catalan
+    _Language("äõöüšž", (*_WEST, *_BALTIC)),  # Estonian
+    _Language("ąčęėįšųūž", _BALTIC),  # Lithuanian
+    _Language("āčēģīķļņšūž", _BALTIC),  # Latvian
+    _Language("áðéíóúýþæö", _WEST),  # Icelandic
+    _Language(
+        "".join(sorted(set("äöüßéèêëàâçîïôùûáíóúñãõìòåæø"))), ("cp1252",)
+    ),  # several of those, as names have them
+    _Language("אבגדהוזחטיךכלםמןנסעףפץצקרשת", ("cp1255", "iso8859-8"), "[ךםןףץ](?=[א-ת])"),
+    _Language("абвгдежзийклмнопрстуфхцчшщъыьэюяё", _EAST),  # Russian, Bulgarian
+    _Language("абвгдежзийклмнопрстуфхцчшщьюяіїєґ", _EAST),  # Ukrainian
+    _Language("абвгдежзиклмнопрстуфхцчшђјљњћџ", _EAST),  # Serbian
+    _Language("αβγδεζηθικλμνξοπρστυφχψωςάέήίόύώϊϋ", _GREEK),
+    _Language("ابتثجحخدذرزسشصضطظعغفقكلمنهويىءآأؤإئةپچژگ", ("cp1256", "iso8859-6")),
+)
+
+
+def guess_encoding(data: bytes) -> str:
+    """The most likely encoding of bytes that are text but not UTF-8; "" if none is.
+
+    A language decides that has nearly all of the letters, where it can have them. Any other text, also all of Chinese,
+    Japanese, Korean and Thai, is left to charset-normalizer.
+    """
+    share, encoding = max(_explanations(data), default=(0.0, ""), key=lambda found: found[0])
+    if share >= _SURE:
+        return encoding
+    guess = charset_normalizer.from_bytes(data).best()
+    return guess.encoding if guess else ""
+
+
+def unmarked_utf_16(data: bytes) -> str:
+    """The kind of UTF-16 that bytes with zeros are: that in which each is a character of a text; "" for others."""
+    for encoding in ("utf-16-le", "utf-16-be"):
+        text = (_decoded(data, encoding) or ("",))[0]
+        if any(map(str.isascii, text)) and all(map(_is_of_text, text)):
+            return encoding
+    return ""
+
+
+def _is_of_text(character: str) -> bool:
+    return character in "\t\n\r\f" or unicodedata.category(character) not in ("Cc", "Cn", "Co")
+
+
+def _explanations(data: bytes) -> Iterator[tuple[float, str]]:
+    """The share of the characters beyond ASCII that each language explains in each of its encodings, the usual ones
+    first, for those that may be it."""
+    texts: dict[str, tuple[str, bool] | None] = {}
+    for rank in range(max(len(language.encodings) for language in _LANGUAGES)):
+        for language in _LANGUAGES:
+            for encoding in language.encodings[rank : rank + 1]:
+                if encoding not in texts:
+                    texts[encoding] = _decoded(data, encoding)
+                if (found := texts[encoding]) is None or found[1] != language.is_latin:
+                    continue
+                share = _share(found[0], language)
+                if found[1] or (share >= _SURE_ALONE and _has_vowels(found[0], language)):
+                    yield share, encoding
+
+
+def _decoded(data: bytes, encoding: str) -> tuple[str, bool] | None:
+    """The text, and whether of its words with other letters than those of ASCII most letters are these."""
+    try:
+        text = data.decode(encoding)
+    except UnicodeDecodeError:
+        return None
+    letters = "".join(word for word in _WORD.findall(text) if len(word) > 1 and not word.isascii())
+    return text, 2 * sum(map(str.isascii, letters)) >= len(letters)
+
+
+def _share(text: str, language: _Language) -> float:
+    known = frozenset(language.letters + language.letters.upper())
+    odd = {match.start() for match in re.finditer(language.odd, text)}
+    whole = {match.start() for pattern in (_ORDINAL, _POWER) for match in pattern.finditer(text)}
+    good = count = 0
+    for place, character in enumerate(text):
+        if character.isascii():
+            continue
+        before, after = text[place - 1 : place], text[place + 1 : place + 2]
+        count += 1
+        if place in whole or (character in _ALONE and not (before.isalpha() or after.isalpha())):
+            good += 1
+        elif character in known:
+            good += place not in odd and not (character.isupper() and before.islower())
+        elif character in _QUOTES:
+            good += character in _WITHIN or not (before.isalpha() and after.isalpha())
+        elif character in _SIGNS:
+            good += not before.isalpha()
+    return good / max(count, 1)
+
+
+def _has_vowels(text: str, language: _Language) -> bool:
+    if _VOWELS.isdisjoint(language.letters):
+        return True
+    letters = [character for character in text.lower() if character in language.letters]
+    return sum(character in _VOWELS for character in letters) >= _FEWEST_VOWELS * len(letters)

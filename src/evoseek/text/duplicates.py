@@ -1,8 +1,10 @@
-"""Near-duplicates among many texts: MinHash signatures (Broder 1997) found by banding (Leskovec et al., MMDS, ch. 3).
+"""Which texts came before: the same ones among tens of millions (`TextSet`), or near-duplicates (`NearDuplicates`).
 
-A text is the set of its word 3-shingles, in normal form. The likeness of two texts is the Jaccard index of their sets.
+Near-duplicates are found by MinHash signatures (Broder 1997) and banding (Leskovec et al., MMDS, ch. 3).
+A text is the set of its word 3-shingles, in normal form. The similarity of two texts is the Jaccard index of their
+sets.
 The least values of 128 hash functions over a set are its signature; two signatures agree at a place with a probability
-that equals the likeness, so the share of places where they do estimates it (standard error at most 0.044). Only texts
+that equals the similarity, so the share of places where they do estimates it (standard error at most 0.044). Only texts
 that agree in a whole band of places are compared: 100,000 questions take some 20 seconds and half a gigabyte.
 
 In scripts without spaces a text is one word, so only equal texts are alike.
@@ -12,6 +14,7 @@ from __future__ import annotations
 
 import struct
 from array import array
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import lru_cache
 from hashlib import blake2b
@@ -23,10 +26,11 @@ PLACES = 128
 _WORDS = 3
 _HASH = struct.Struct("<16I")  # one digest of 64 bytes serves as sixteen hash functions
 _RECALL = 0.99  # of texts exactly at the threshold
+_REST = 8  # bytes of a digest of ten that are kept; the first two say where
 
 
 class NearDuplicates:
-    """Distinguishes new texts from those whose estimated likeness to an earlier one is at least `threshold`.
+    """Distinguishes new texts from those whose estimated similarity to an earlier one is at least `threshold`.
 
     With threshold 1 only texts of the same words in the same order are duplicates, exactly. Raises ConfigError for a
     threshold that is not above 0 and at most 1.
@@ -35,7 +39,7 @@ class NearDuplicates:
     def __init__(self, threshold: float = 1.0) -> None:
         if not 0 < threshold <= 1:
             raise ConfigError(
-                f"The likeness from which texts are duplicates is {threshold}; it has to be above 0 and at most 1 "
+                f"The similarity from which texts are duplicates is {threshold}; it has to be above 0 and at most 1 "
                 "(1: only the same words in the same order)."
             )
         self._threshold = threshold
@@ -69,7 +73,7 @@ class NearDuplicates:
 
     def _is_like_another(self, found: array[int]) -> bool:
         others = {index for band in self._bands_of(found) for index in self._bands.get(band, ())}
-        return any(likeness(found, self._signatures[index]) >= self._threshold for index in others)
+        return any(similarity(found, self._signatures[index]) >= self._threshold for index in others)
 
     def _bands_of(self, found: array[int]) -> Iterator[bytes]:
         for start in range(0, PLACES - self._rows + 1, self._rows):
@@ -94,7 +98,7 @@ def signature(text: str) -> array[int]:
     return least
 
 
-def likeness(one: array[int], other: array[int]) -> float:
+def similarity(one: array[int], other: array[int]) -> float:
     """The estimated Jaccard index of the texts with these signatures, in [0, 1]."""
     return sum(a == b for a, b in zip(one, other, strict=True)) / PLACES
 
@@ -103,3 +107,27 @@ def _rows(threshold: float) -> int:
     """The most places a band may have such that texts at the threshold are still compared: 1 - (1 - t^rows)^bands."""
     enough = (rows for rows in range(PLACES, 0, -1) if 1 - (1 - threshold**rows) ** (PLACES // rows) >= _RECALL)
     return next(enough, 1)
+
+
+class TextSet:
+    """Which of tens of millions of ids came before, by digests of 80 bits: that two of 21 million ids have the same one
+    has a probability of 2e-10."""
+
+    def __init__(self) -> None:
+        self._digests: defaultdict[bytes, bytearray] = defaultdict(bytearray)
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, text: str) -> bool:
+        """Add a text. Returns whether it is new."""
+        digest = blake2b(text.encode("utf-8", "surrogatepass"), digest_size=2 + _REST).digest()
+        known, rest = self._digests[digest[:2]], digest[2:]
+        place = known.find(rest)
+        while place > 0 and place % _REST:  # the end of one and the beginning of the next
+            place = known.find(rest, place + 1)
+        if place < 0:
+            known += rest
+            self._count += 1
+        return place < 0

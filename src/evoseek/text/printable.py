@@ -27,7 +27,7 @@ def _replacement(char: str) -> str:
 
 
 def say(console: Console, text: str | Text) -> None:
-    """Print text as it is, whatever it holds, with the styles of a Text."""
+    """Print text without reading markup in it, with the styles of a Text."""
     shown = text.copy() if isinstance(text, Text) else Text(text)
     shown.plain = printable(shown.plain)
     console.print(shown, soft_wrap=True)

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
 MAX_BYTES = 2**31
 MAX_LISTED = 10  # lines that an error lists one by one
+_GZIP = b"\x1f\x8b"  # how a compressed file begins
 _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ARRAY = re.compile(r"\s*\[\s*\{")
 _NEXT = re.compile(r"\s*(?:,\s*(?=[^\s\]])|\]\s*\Z)")  # in an array, after an object
@@ -100,6 +101,8 @@ def _text(path: Path, noun: str, keys: str) -> str:
             f"with the keys {keys}.",
             code="rows.missing",
         ) from error
+    if data.startswith(_GZIP):
+        raise DataError(f"The {noun} file {path} is compressed. Unpack it first, as `gunzip FILE` does.")
     place, problem, name = data.find(b"\0"), "holds NUL bytes: the file is UTF-16, binary or damaged", "UTF-16"
     if place < 0:
         try:
@@ -116,7 +119,6 @@ def _text(path: Path, noun: str, keys: str) -> str:
 
 
 def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
-    """The texts of the objects, with their numbers."""
     if _ARRAY.match(text):
         return _items(path, text, keys)
     first = [] if text.lstrip().startswith("{") else next(csv_rows(text[:_BEGINNING]), [])

@@ -124,7 +124,7 @@ def family(counts: Counter[str]) -> str:
 
 def fold_characters(text: str, *, accents: bool = False) -> str:
     """The text with one character for all forms of one: lower case, no accents (unless kept) and points, plain digits,
-    dashes and quotation marks, whatever their width, script and encoding."""
+    dashes and quotation marks, of any width, script and encoding."""
     if "\\" in text:
         text = _ESCAPE.sub("", text)
     if text.isascii():

@@ -3,7 +3,7 @@ the bounds of what one of somebody else's may take.
 
 The sandbox runs no code, but a template can loop and multiply without end. So the first time that one is rendered, a
 copy of this process tries it, which is ended after a time and may take so much memory. That costs milliseconds once,
-and bounds whatever in a template is long or large; what depends on the contents of later values is not tried again.
+and bounds what in a template is long or large; what depends on the contents of later values is not tried again.
 """
 
 from __future__ import annotations
@@ -26,9 +26,10 @@ from jinja2.sandbox import ImmutableSandboxedEnvironment
 def sandbox(
     *folders: Path, escapes: bool = False, finalize: Callable[..., Any] | None = None
 ) -> ImmutableSandboxedEnvironment:
-    """The templates in these folders, of which the first that has one counts. They run no code: what reaches for the
-    inside of an object, or changes one, raises jinja2's SecurityError, which is a TemplateError. Nothing is computed
-    before a template is rendered, constants neither: reading one is quick."""
+    """Return the environment of the templates in these folders; of equal names the first counts.
+
+    They run no code: what reaches for the inside of an object, or changes one, raises jinja2's SecurityError, which is
+    a TemplateError. Nothing is computed before a template is rendered, constants neither: reading one is quick."""
 
     @pass_context
     def finalized(context: Context, value: Any) -> Any:
@@ -56,7 +57,7 @@ _tried: dict[Hashable, str] = {}  # what is wrong with each ("": nothing)
 
 def bounded(template: Hashable, render: Callable[[], str], parts: Hashable = None) -> str:
     """The text of a template that others have written. `parts` says which of its parts `render` uses; with new ones it
-    is tried first, unless the template was too much before. Raises TemplateError, whatever goes wrong."""
+    is tried first, unless the template was too much before. Raises TemplateError for any failure."""
     problem = _tried.get(template, "")
     if not problem and (template, parts) not in _tried:
         _tried[template, parts] = problem = _trial(render)
@@ -95,7 +96,6 @@ def _trial(render: Callable[[], str]) -> str:
 
 
 def _status(render: Callable[[], str]) -> int:
-    """The status of the copy that renders."""
     try:
         with suppress(OSError, ValueError):  # a system that does not tell, or does not bound
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()

@@ -1,5 +1,5 @@
-"""The cold start as the first phase of a run: questions are written about its documents, demonstrations of some of
-them are learnt, and the run then trains the policy that has learnt them, on the questions.
+"""The cold start as the first phase of a run: questions are written about its documents, the policy learns
+demonstrations of some of them, and the run then trains it on the questions.
 
     run/cold_start/
       report.json           what was made, kept and left out; written last
@@ -8,7 +8,7 @@ them are learnt, and the run then trains the policy that has learnt them, on the
       held_out.jsonl        what is never trained on: for the score
       sft/                  the run that learns the demonstrations
 
-Each part is made once; a run that was ended early goes on where it was.
+Each part is made once, also if the run is ended early and resumed.
 """
 
 from __future__ import annotations
@@ -32,23 +32,27 @@ from scipy.sparse.csgraph import connected_components
 from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import inputs_of, questions_to_write
 from evoseek.assembly.settings import TrainingSettings
+from evoseek.config.registry import build
 from evoseek.config.sections import lookup, with_setting
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.models.load import load_tokenizer
 from evoseek.questions.demonstrations import demonstration_row
 from evoseek.questions.questions import evidence_of, save_questions
-from evoseek.questions.writers.writing import STATED_IN, Item, Written, write
+from evoseek.questions.writers.base import QuestionWriter, QuestionWriterSettings
+from evoseek.questions.writers.checking import STATED_IN, Item, Written, checked_questions
 from evoseek.storage.files import json_digest, write_atomic
 from evoseek.storage.runs import RunDirectory, flatten
 from evoseek.text.printable import say
 from evoseek.training.stages import check_run, check_stages
 
 DEMONSTRATIONS, TIMES = 960, 4
-"""So many are learnt, in 57 steps of 16; where there are fewer, each again, but not more than so many times. Epochs are
-whole, and two of them would take up to twice as long."""
+"""How many are learnt, in 57 steps of 16, and how often each at most where there are fewer. Epochs are whole, and two
+of them would take up to twice as long."""
 HELD_OUT = 0.1
 """Share of the questions that nothing is trained on."""
 FOLDER = "cold_start"
+RULES = "rules-en"
+"""The writer of settings that name none."""
 _WARM_UP = 4  # steps, of those 57
 _CHECKPOINT_EVERY = 5
 _FEW = 200  # questions
@@ -69,7 +73,7 @@ class ColdStart:
 
     @property
     def writing_seconds(self) -> float:
-        """Seconds that writing the questions took. Raises RunError for a damaged report."""
+        """Read how many seconds writing the questions took. Raises RunError for a damaged report."""
         seconds = _read(self.report).get("seconds")
         return seconds if isinstance(seconds, float) else 0.0
 
@@ -81,8 +85,8 @@ def cold_start(
     console: Console,
     learn: Callable[[Path, Mapping[str, object]], bool],
 ) -> TrainingSettings | None:
-    """The settings that the run trains with after its cold start, which is made or gone on with first; the same
-    settings where they ask for none. None if Ctrl-C ended it.
+    """Make or resume the cold start of a run, and return the settings that the run trains with after it: the same where
+    they ask for none. None if Ctrl-C ended it.
 
     `learn` fine-tunes by a mapping of settings in a directory, and returns False if Ctrl-C ended that. Raises
     EvoseekError, also if another cold start stands there.
@@ -109,15 +113,17 @@ def _write_once(settings: TrainingSettings, files: ColdStart, number: int, conso
     """Write the questions, unless they are there."""
     index = inputs_of(settings)["search.index"].sha256
     search, proposes = settings.search, lookup(settings, "proposer.show_source") is not None
-    identity = json_digest([index, number, settings.run.seed, search.name, search.top_k, proposes])
-    earlier = json_digest([index, number, settings.run.seed, search.top_k])  # as releases before wrote it
+    made_from = [index, number, settings.run.seed, search.name, search.top_k, proposes]
+    writer = _writer_settings(settings)
+    known = [json_digest([*made_from, writer.resolved()])]
+    if writer.name == RULES:  # as releases before wrote it, which had no other writer
+        known += [json_digest(made_from), json_digest([index, number, settings.run.seed, search.top_k])]
     if files.report.is_file():
-        report = _read(files.report)
-        if report.get("identity") not in (identity, earlier):
+        if _read(files.report).get("identity") not in known:
             raise ConfigError(
-                f"{files.folder} was written about another index, for another system, or with another number of "
-                "questions, seed, search.name or search.top_k. Restore these settings, remove that folder, or give "
-                "another --run-dir."
+                f"{files.folder} was written about another index, for another system, by another writer, or with "
+                "another number of questions, seed, search.name or search.top_k. Restore these settings, remove that "
+                "folder, or give another --run-dir."
             )
         return
     begun = perf_counter()
@@ -127,7 +133,7 @@ def _write_once(settings: TrainingSettings, files: ColdStart, number: int, conso
             f"The documents of {settings.search.index} gave one question. A cold start takes at least two: one to "
             "learn, one to hold out. Add documents, or give questions of your own (questions.path)."
         )
-    about = {"identity": identity, "counts": written.counts, "seconds": perf_counter() - begun}
+    about = {"identity": known[0], "counts": written.counts, "seconds": perf_counter() - begun}
     _save(files, written, about, proposes=proposes)
 
 
@@ -144,8 +150,9 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
     say(console, f"Writing {number} questions about the documents of {settings.search.index} ...")
     with Context(settings) as context:
         engine: Any = context.engine  # that of an index is bound to no question
-        work = write(context.corpus, engine, number, k=settings.search.top_k, seed=settings.run.seed)
-        written = asyncio.run(work)
+        writer: QuestionWriter = build("question_writer", _writer_settings(settings), context)
+        top_k, seed = settings.search.top_k, settings.run.seed
+        written = asyncio.run(checked_questions(writer, context.corpus, engine, number, k=top_k, seed=seed))
     console.print(counts_table(written.counts))
     for item in written.items[:_EXAMPLES]:
         say(console, f"  {item.question.text}  ->  {item.solved.turns[-1].answer}")
@@ -153,6 +160,11 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
         few = " So few teach little: add documents, or give questions of your own." if made < _FEW else ""
         say(console, f"The documents gave {made} of {number} questions.{few}")
     return written
+
+
+def _writer_settings(settings: TrainingSettings) -> QuestionWriterSettings:
+    """The settings of the writer; the rules of a system that has no cold start (`evoseek propose --cold`)."""
+    return lookup(settings, "cold_start.writer") or QuestionWriterSettings(name=RULES)
 
 
 def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:
@@ -202,7 +214,7 @@ def _read(report: Path) -> Mapping[str, object]:
         return dict(json.loads(report.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
         raise RunError(
-            f"{report} is damaged ({error}). Remove the folder that it is in, and it is written anew."
+            f"{report} is damaged ({error}). Remove the folder that it is in, and it is written again."
         ) from error
 
 
@@ -222,7 +234,7 @@ def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
 
 
 def counts_table(counts: Mapping[str, int]) -> Table:
-    """The number of questions that were made and kept, by kind, and of those left out, by reason."""
+    """Show how many questions were made and kept, by kind, and left out, by reason."""
     kinds = [name.partition("/")[2] for name in counts if name.startswith(("made/", "kept/"))]
     table = Table("kind", "made", "kept", title=f"Questions about {counts['documents']} documents")
     for kind in dict.fromkeys(kinds):

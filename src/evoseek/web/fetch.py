@@ -132,7 +132,7 @@ class SafeFetcher:
             raise PageError(f"The page {reply.url} has no text, at least none without JavaScript. Choose another page.")
         return Page(str(reply.url), title, text)
 
-    async def _follow(self, visit: _Visit, url: httpx2.URL, *, is_page: bool = True) -> _Reply:
+    async def _follow(self, visit: _Visit, url: httpx2.URL, *, is_page: bool = True) -> _PageReply:
         """What the URL leads to, at the end of its redirects. Each site on the way is asked for its robots.txt, unless
         it is a robots.txt that is read."""
         for _ in range(MAX_REDIRECTS + 1):
@@ -157,7 +157,7 @@ class SafeFetcher:
         reply = await self._follow(visit, url, is_page=False)
         return reply.status, reply.body
 
-    async def _request(self, visit: _Visit, url: httpx2.URL, delay_s: float, is_page: bool) -> _Reply:
+    async def _request(self, visit: _Visit, url: httpx2.URL, delay_s: float, is_page: bool) -> _PageReply:
         """One request, when it is its turn. Raises TransientError for transient failures."""
         host = url.raw_host.decode()
         async with self._throttle.turn(host, delay_s=delay_s, until=visit.until):
@@ -186,16 +186,16 @@ class SafeFetcher:
             (b"Accept-Encoding", b"gzip"),
         ]
 
-    async def _read(self, response: httpcore2.Response, url: httpx2.URL, is_page: bool) -> _Reply:
+    async def _read(self, response: httpcore2.Response, url: httpx2.URL, is_page: bool) -> _PageReply:
         if sum(len(name) + len(value) for name, value in response.headers) > MAX_HEADERS:
             raise PageError(f"The page {url} has more than {MAX_HEADERS} bytes of header fields. Choose another page.")
         headers = httpx2.Headers(response.headers)
         coding = headers.get("content-encoding", "").strip().lower()
         if response.status in _REDIRECTS:
-            return _Reply(url, response.status, headers, b"")
+            return _PageReply(url, response.status, headers, b"")
         if response.status >= 300:
             body = await read_body(response.aiter_stream(), coding, _ERROR_BODY, cut=True)
-            return _Reply(url, response.status, headers, body)
+            return _PageReply(url, response.status, headers, body)
         most = self._max_bytes if is_page else MAX_ROBOTS
         if is_page:
             kind, _ = _content_type(headers)
@@ -203,9 +203,9 @@ class SafeFetcher:
                 shown = f"of the type {kind[:80]!r}" if kind else "of no stated type"
                 raise PageError(f"The page {url} is {shown}, which cannot be read. Choose another page.")
         body = await read_body(response.aiter_stream(), coding, most, cut=not is_page)
-        return _Reply(url, response.status, headers, body)
+        return _PageReply(url, response.status, headers, body)
 
-    def _refuse_challenge(self, reply: _Reply, text: str | None = None) -> None:
+    def _refuse_challenge(self, reply: _PageReply, text: str | None = None) -> None:
         if reason := blocked_reason(reply.status, reply.headers, reply.body, text):
             raise ToolError(
                 f"The site of {reply.url} served a bot challenge ({_named(reply.status)}): {reason}. Add it to "
@@ -222,7 +222,7 @@ class _Visit:
 
 
 @dataclass(frozen=True, slots=True)
-class _Reply:
+class _PageReply:
     url: httpx2.URL
     status: int
     headers: httpx2.Headers

@@ -18,7 +18,7 @@ from aiolimiter import AsyncLimiter
 from evoseek.errors import ConfigError, ToolError
 from evoseek.http.limits import CircuitBreaker, Retry, TransientError
 from evoseek.http.server import Server, check_url, json_of
-from evoseek.search.engines import for_each
+from evoseek.search.calling import for_each
 from evoseek.types import Passage
 
 Option = str | int | bool
@@ -29,7 +29,7 @@ MAX_QUERY_WORDS, MAX_QUERY = 50, 400
 MAX_URL, MAX_TITLE, MAX_SNIPPET = 2000, 300, 2000
 """Maximum number of characters of a result; a result with a longer URL is left out."""
 
-_BURST_S = 0.1  # the requests of so many seconds may be made in a burst
+_BURST_S = 0.1  # seconds whose requests may be made in a burst
 _UNSHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")  # white space, control characters, half characters
 
 
@@ -135,7 +135,7 @@ class WebEngine:
         self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k results, in the provider's order. Raises ToolError."""
+        """Return for each query at most k results, in the provider's order. Raises ToolError."""
         return await for_each(queries, lambda query: self._search(query, k))
 
     async def _search(self, query: str, k: int) -> list[Passage]:
@@ -154,7 +154,7 @@ class WebEngine:
             raise ToolError(f"There is no answer of {where}: {error}", code=error.code) from error
 
     async def _attempt(self, client: httpx2.AsyncClient, sent: Mapping[str, Any]) -> list[Passage]:
-        """The results of one request, made when the limits allow it."""
+        """Return the results of one request, made when the limits allow it."""
         await self._turn()
         await self.breaker.ready()  # since the breaker may have opened meanwhile
         if self.calls == self._limits.budget:
@@ -177,8 +177,8 @@ class WebEngine:
         await self._limiter[1].acquire()
 
     def _results(self, answer: Any) -> list[Passage]:
-        """The results in an answer. Raises TransientError or ToolError if it neither has results nor says that there
-        are none."""
+        """Return the results in an answer. Raises TransientError or ToolError if it neither has results nor says that
+        there are none."""
         api = self._api
         found, troubles = _at(answer, api.results), _at(answer, api.troubles)
         if not found and troubles:
@@ -201,14 +201,14 @@ class WebEngine:
 
 
 def _at(value: Any, path: str) -> Any:
-    """What is at a path of names with dots between; None if there is no such thing."""
+    """Return what is at a path of names with dots between; None if there is no such thing."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def _line(text: object, most: int) -> str:
-    """One line of plain text; "" of what is no text."""
+    """Return one line of plain text; "" of what is no text."""
     return _UNSHOWN.sub(" ", text).strip()[:most].rstrip() if isinstance(text, str) else ""
 
 

@@ -36,9 +36,9 @@ class ReadingAgent:
     """A `PageReader`. It returns its memory: the notes on all segments, of at most `memory_words` words.
 
     Each of the first `max_segments` segments of `segment_words` words is read once, in order; the published loop can
-    read the last one for ever. Reading ends earlier when the model says so, when the memory is full, and when the first
-    `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the model is
-    called once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
+    read the last one without end. Reading ends earlier when the model says so, when the memory is full, and when the
+    first `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the
+    model is called once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
     """
 
     chat: Chat
@@ -50,7 +50,7 @@ class ReadingAgent:
     counts: Counter[str] = field(default_factory=Counter[str])
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """The memory after reading; "" for a page that was skipped. Raises ToolError."""
+        """Return the memory after reading; "" for a page that was skipped. Raises ToolError."""
         memory, title = "", beginning_of(page.title, TITLE_WORDS)
         self.counts["pages"] += 1
         segments = islice(segments_of(page.text, self.segment_words), self.max_segments)
@@ -76,7 +76,7 @@ class ReadingAgent:
 
 
 def parse_note(reply: str) -> tuple[str, bool]:
-    """What a segment adds to the memory, in one line, and whether to read on.
+    """Return what a segment adds to the memory, in one line, and whether to read on.
 
     The reply has to be {"relevant": "...", "read_on": true} (or false); a fence around it and a block of reasoning
     before it are ignored. Raises ReplyError for any other: another key, one twice, words around the object.
@@ -99,12 +99,11 @@ def parse_note(reply: str) -> tuple[str, bool]:
 
 @dataclass(frozen=True, slots=True)
 class PageBeginning:
-    """A `PageReader`: at most the first `max_words` words of a page, to the end of a sentence, whatever the task."""
+    """A `PageReader`: at most the first `max_words` words of a page, to the end of a sentence, for any task."""
 
     max_words: int
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """The beginning of the page's text."""
         return beginning_of(page.text, self.max_words)
 
 
@@ -129,10 +128,10 @@ def segments_of(text: str, max_words: int) -> Iterator[str]:
 
 
 def beginning_of(text: str, max_words: int) -> str:
-    """The first segment of a text; all of it, if it is short enough."""
+    """Return the first segment of a text; all of it, if it is short enough."""
     return next(segments_of(text, max_words), "")
 
 
 def count_words(text: str) -> int:
-    """The words of a text, as `segments_of` counts them."""
+    """Return the words of a text, as `segments_of` counts them."""
     return len(_WORD.findall(text))

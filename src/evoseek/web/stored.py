@@ -18,7 +18,7 @@ from tenacity import Retrying, retry_if_exception, stop_after_delay, wait_random
 
 from evoseek.errors import ConfigError, PageError, RunError, ToolError
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
-from evoseek.search.engines import for_each
+from evoseek.search.calling import for_each
 from evoseek.storage.files import json_digest
 from evoseek.types import Page, Passage
 
@@ -200,7 +200,6 @@ class Recording:
             )
 
     def _answered(self, key: str) -> tuple[str | None, str] | None:
-        """The first recorded answer, if any."""
         answers = ((error, json.loads(text)) for _, error, text in _rows(self._store, key) if error != "tool")
         return next(answers, None)
 

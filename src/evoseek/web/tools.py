@@ -12,13 +12,13 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import cast
+from typing import ClassVar, cast
 
 from evoseek.errors import PageError, ToolError
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
 from evoseek.rollout.base import ToolContext, ToolSettings
 from evoseek.rollout.prompts import PromptTemplate
-from evoseek.search.engines import all_of, search_others
+from evoseek.search.calling import all_of, search_others
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 from evoseek.web.reading import beginning_of
@@ -34,7 +34,7 @@ class _Pages(frozenset[str]):
 
 
 @dataclass(slots=True)
-class _Rollout:
+class _WebRollout:
     """What the tools of one rollout share."""
 
     question: Question
@@ -57,13 +57,13 @@ class WebRollouts:
     """
 
     def __init__(self) -> None:
-        self._latest: _Rollout | None = None
+        self._latest: _WebRollout | None = None
 
-    def join(self, tool: str, question: Question, trajectory_id: str) -> _Rollout:
-        """What the tool shares with the others of the rollout."""
+    def join(self, tool: str, question: Question, trajectory_id: str) -> _WebRollout:
+        """Return what the tool shares with the others of the rollout."""
         latest = self._latest
         if latest is None or latest.trajectory_id != trajectory_id or tool in latest.tools:
-            latest = self._latest = _Rollout(question, trajectory_id)
+            latest = self._latest = _WebRollout(question, trajectory_id)
         latest.tools.add(tool)
         return latest
 
@@ -72,34 +72,27 @@ class WebRollouts:
 class WebSearchTool:
     """The tool `web_search`: for each of up to `max_queries` queries the engine's best `k` results."""
 
+    name: ClassVar[str] = "web_search"
     engine: SearchEngine
     template: PromptTemplate
     rollouts: WebRollouts
     k: int = 10
     max_queries: int = 3
-    rollout: _Rollout | None = None
+    rollout: _WebRollout | None = None
 
     @classmethod
     def build(cls, settings: ToolSettings, context: ToolContext) -> WebSearchTool:
-        """The tool on the web of the run's settings."""
         rollouts, own = context.shared("rollouts of the web", WebRollouts), context.settings
         return cls(
             context.web().engine, context.prompts["web_results"], rollouts, own.search.top_k, own.web.max_per_call
         )
 
     @property
-    def name(self) -> str:
-        """`web_search`."""
-        return "web_search"
-
-    @property
     def schema(self) -> Mapping[str, object]:
-        """JSON schema of the function."""
         what = "Search the web. Gives titles, URLs and snippets."
         return _schema(self.name, what, "queries", "What to look for, in a few words each.", self.max_queries)
 
     def for_question(self, question: Question, trajectory_id: str) -> WebSearchTool:
-        """The tool of one rollout."""
         return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
 
     async def __call__(self, call: ToolCall) -> ToolResult:
@@ -130,34 +123,27 @@ class BrowseTool:
     the address of a result may be given without its scheme (http://).
     """
 
+    name: ClassVar[str] = "browse"
     fetcher: Fetcher
     reader: PageReader
     template: PromptTemplate
     rollouts: WebRollouts
     max_urls: int = 3
     only_found: bool = True
-    rollout: _Rollout | None = None
+    rollout: _WebRollout | None = None
 
     @classmethod
     def build(cls, settings: ToolSettings, context: ToolContext) -> BrowseTool:
-        """The tool on the web of the run's settings."""
         rollouts, own, web = context.shared("rollouts of the web", WebRollouts), context.settings, context.web()
         template, found = context.prompts["pages"], own.browse.only_found
         return cls(web.fetcher, web.reader, template, rollouts, own.web.max_per_call, found)
 
     @property
-    def name(self) -> str:
-        """`browse`."""
-        return "browse"
-
-    @property
     def schema(self) -> Mapping[str, object]:
-        """JSON schema of the function."""
         what = "Read web pages. Gives what they say about the question."
         return _schema(self.name, what, "urls", "Which pages to read.", self.max_urls)
 
     def for_question(self, question: Question, trajectory_id: str) -> BrowseTool:
-        """The tool of one rollout."""
         return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
 
     async def __call__(self, call: ToolCall) -> ToolResult:
@@ -176,7 +162,7 @@ class BrowseTool:
         passages = tuple(Passage(page.url, page.url, page.title, page.text) for page in pages if page.text)
         return ToolResult(call, self.template.text(pages=pages), passages, latency)
 
-    async def _read(self, rollout: _Rollout, url: str, number: int) -> _View:
+    async def _read(self, rollout: _WebRollout, url: str, number: int) -> _View:
         try:
             if self.only_found and url not in rollout.found:
                 raise PageError("It is not among the results of your searches, and only those can be opened.")
@@ -206,14 +192,14 @@ def _schema(name: str, what: str, argument: str, description: str, most: int) ->
     return {"type": "function", "function": {"name": name, "description": what, "parameters": parameters}}
 
 
-def _bound(rollout: _Rollout | None) -> _Rollout:
+def _bound(rollout: _WebRollout | None) -> _WebRollout:
     if rollout is None:
         raise ToolError("The tools of the web belong to a rollout: bind them first (for_question).")
     return rollout
 
 
 def _texts(call: ToolCall, argument: str, most: int) -> list[str]:
-    """The argument, if it is a list of 1 to `most` texts that are not blank; else nothing."""
+    """Return the argument, if it is a list of 1 to `most` texts that are not blank; else nothing."""
     given = call.arguments.get(argument)
     given = cast(list[object], given) if isinstance(given, list) else []
     texts = [well_formed(text).strip() for text in given if isinstance(text, str)]
@@ -226,7 +212,7 @@ def _refused(call: ToolCall, argument: str, most: int) -> ToolResult:
 
 
 def _result(passage: Passage) -> Passage:
-    """A result as it is shown, in one line each of bounded length."""
+    """Return a result as it is shown, in one line each of bounded length."""
     url = _address(passage.id)
     title, text = _line(passage.title, _TITLE), _line(passage.text, _SNIPPET)
     return replace(passage, id=url, document_id=url, title=title, text=text)
@@ -237,10 +223,10 @@ def _line(text: str, max_words: int) -> str:
 
 
 def _address(url: str) -> str:
-    """A URL without its fragment, which never leaves a browser, and without white space, of which it has none."""
+    """Return a URL without its fragment, which never leaves a browser, and without white space."""
     return "".join(url.split()).partition("#")[0]
 
 
 def _page(url: str) -> str:
-    """What the addresses of one page have in common, however they are written."""
+    """Return what the addresses of one page have in common, however they are written."""
     return _address(url).split("://", 1)[-1].rstrip("/")

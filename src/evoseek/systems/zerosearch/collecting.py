@@ -21,7 +21,7 @@ from evoseek.errors import ConfigError, DataError, EvoseekError, first_problem
 from evoseek.protocols import SearchEngine
 from evoseek.questions.questions import parse_question, question_row
 from evoseek.rollout.roller import Roller
-from evoseek.search.engines import outside
+from evoseek.search.calling import outside
 from evoseek.storage.files import write_atomic
 from evoseek.text.printable import say, say_left_out
 from evoseek.text.rows import read_rows

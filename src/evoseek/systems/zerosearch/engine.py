@@ -21,7 +21,7 @@ from evoseek.chat.chats import make_chat
 from evoseek.errors import ConfigError, ReplyError, ToolError
 from evoseek.protocols import Chat, SearchEngine
 from evoseek.rollout.prompts import PromptSet
-from evoseek.search.engines import all_of
+from evoseek.search.calling import all_of
 from evoseek.storage.files import write_atomic
 from evoseek.types import Message, Passage, Question
 from evoseek.web.reading import DRESS

@@ -35,7 +35,7 @@ class RetryingEngine:
         self.is_local = engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The engine's results. Raises ToolError, with the last cause, when no attempt succeeded."""
+        """Return the engine's results. Raises ToolError, with the last cause, when no attempt succeeded."""
         try:
             return await self._retry.run(lambda: self._engine.search(queries, k))
         except ToolError as error:
@@ -45,14 +45,14 @@ class RetryingEngine:
 
 
 def retried(engine: SearchEngine | QuestionEngine, *, attempts: int, wait_s: float) -> SearchEngine | QuestionEngine:
-    """The engine with retries, unless it retries by itself or is bound to a question first."""
+    """Return the engine with retries, unless it retries by itself or is bound to a question first."""
     if isinstance(engine, QuestionEngine) or getattr(engine, "retries", False):
         return engine
     return RetryingEngine(engine, attempts=attempts, wait_s=wait_s)
 
 
 async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[list[Passage]]:
-    """The engine's results. Raises ToolError, also if their shape is not that of `SearchEngine`."""
+    """Return the engine's results. Raises ToolError, also if their shape is not that of `SearchEngine`."""
     found: Any = await engine.search(queries, k)
     if not isinstance(found, list | tuple) or len(found) != len(queries):
         got = f"{len(found)} results" if isinstance(found, list | tuple) else repr(found)[:80]
@@ -68,8 +68,8 @@ async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[l
 async def search_others(
     engine: SearchEngine, queries: Sequence[str], hidden: Sequence[Collection[str]], k: int
 ) -> list[list[Passage]]:
-    """For each query the best `k` passages of other documents than those that are `hidden` from it, as many more being
-    fetched as it takes to find them. Raises ToolError as `search` does."""
+    """Return for each query the best `k` passages of other documents than those that are `hidden` from it, as many more
+    being fetched as it takes to find them. Raises ToolError as `search` does."""
     shown = [list[Passage]() for _ in queries]
     left, wanted = list(range(len(queries))), k
     while left:
@@ -82,14 +82,14 @@ async def search_others(
 
 
 def outside(passages: Iterable[Passage], hidden: Collection[str]) -> list[Passage]:
-    """The passages as if these documents were not there: of those that have copies elsewhere, these are left."""
+    """Return the passages as if these documents were not there: of those that have copies elsewhere, these are left."""
     left = [[one for one in (passage, *passage.copies) if one.document_id not in hidden] for passage in passages]
     return [replace(own[0], copies=tuple(own[1:])) for own in left if own]
 
 
 def distinct(ranked: Callable[[int], list[Passage]], k: int) -> list[Passage]:
-    """The best `k` passages with different texts of a ranking, which is called with how many of it to give; each has
-    the others with its text as `copies`, if they are among those that were looked at."""
+    """Return the best `k` passages with different texts of a ranking, which is called with how many of it to give; each
+    has the others with its text as `copies`, if they are among those that were looked at."""
     wanted, limit = k + MORE, k + _MOST
     while k > 0:
         found = ranked(wanted)
@@ -101,7 +101,7 @@ def distinct(ranked: Callable[[int], list[Passage]], k: int) -> list[Passage]:
 
 
 def merge_copies(passages: Iterable[Passage]) -> list[Passage]:
-    """Passages that say the same as the first of them, with the others as its copies."""
+    """Return passages that say the same as the first of them, with the others as its copies."""
     alike: dict[object, list[Passage]] = {}
     for passage in passages:
         alike.setdefault(_said(passage), []).extend((passage, *passage.copies))
@@ -109,8 +109,8 @@ def merge_copies(passages: Iterable[Passage]) -> list[Passage]:
 
 
 def _said(passage: Passage) -> object:
-    """What copies share: their text, whatever its case and white space; and where a short one may be about anything
-    ("The default is 10."), its heading and its title, unless that is the name of its file."""
+    """Return what copies share: their text but for case and white space; and where a short one may be about
+    anything ("The default is 10."), its heading and its title, unless that is the name of its file."""
     text = " ".join(unicodedata.normalize("NFC", passage.text).casefold().split())
     if len(text) >= _TELLING:
         return text
@@ -132,7 +132,7 @@ def _wrong(engine: SearchEngine, got: str) -> ToolError:
 
 
 async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """The results of concurrent calls, in order. If one fails, its error is raised when all have ended."""
+    """Return the results of concurrent calls, in order. If one fails, its error is raised when all have ended."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     if failed := next((result for result in results if isinstance(result, BaseException)), None):
         raise failed
@@ -140,7 +140,7 @@ async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[list[Passage]]]) -> list[list[Passage]]:
-    """The results of `call` for each query, in their order, as `all_of` gives them; equal queries share one call."""
+    """Return the results of `call` for each query, in order, as `all_of` does; equal queries share one call."""
     distinct = list(dict.fromkeys(queries))
     found = dict(zip(distinct, await all_of(map(call, distinct)), strict=True))
     return [list(found[query]) for query in queries]  # callers do not share lists

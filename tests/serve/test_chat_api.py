@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from tests.serve.test_agent import WHO, ask, say
 
-from evoseek.serve.side_tasks import side_task_reply
+from evoseek.serve.chat_api import side_task_reply
 
 QUOTED = "<chat_history>\nUSER: who is the mayor of Kalo?\nASSISTANT: Meri Tolu.\n</chat_history>"
 LABELLED = 'User: "who is the mayor of Kalo?"\n\nAssistant: "Meri Tolu."'

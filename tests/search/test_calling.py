@@ -5,8 +5,8 @@ import pytest
 from tests.search.spelling import LetterEncoder
 
 from evoseek.errors import ToolError
+from evoseek.search.calling import RetryingEngine, merge_copies, outside, search_others
 from evoseek.search.dense import DenseIndex, HybridIndex
-from evoseek.search.engines import RetryingEngine, merge_copies, outside, search_others
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.remote import RemoteEngine, RemoteSettings
 from evoseek.types import Passage

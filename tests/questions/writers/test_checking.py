@@ -1,8 +1,7 @@
 """Which questions a cold start keeps."""
 
 import asyncio
-import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,8 +10,8 @@ import pytest
 from evoseek.assembly.inputs import WRITTEN_FIELDS
 from evoseek.documents.passages import split_document
 from evoseek.errors import DataError
-from evoseek.questions.writers.writing import (
-    COMPARISONS,
+from evoseek.questions.writers.base import Draft, Hop
+from evoseek.questions.writers.checking import (
     KINDS,
     REFUSAL,
     STATED_IN,
@@ -20,11 +19,12 @@ from evoseek.questions.writers.writing import (
     UNANSWERABLE,
     Item,
     Written,
-    write,
+    checked_questions,
 )
+from evoseek.questions.writers.rules_en.writer import RulesEn
 from evoseek.search.lexical import LexicalIndex
 from evoseek.text.language import is_refusal
-from evoseek.types import TERM, Document, Mark, Passage
+from evoseek.types import Document, Passage
 
 SYLLABLES = ("ka", "lo", "mi", "ren", "tas", "vor", "bel", "dun", "sha", "pri", "qua", "zen")
 
@@ -51,7 +51,27 @@ def index(folder: Path, documents: list[Document]) -> LexicalIndex:
 
 
 def written(engine: LexicalIndex, number: int, seed: int = 0) -> Written:
-    return asyncio.run(write(engine, engine, number, k=2, seed=seed))
+    return asyncio.run(checked_questions(RulesEn(), engine, engine, number, k=2, seed=seed))
+
+
+class Scripted:
+    """Gives these drafts, whatever the documents."""
+
+    def __init__(self, drafts: Iterable[Draft]) -> None:
+        self.drafts = list(drafts)
+
+    async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> list[Draft]:
+        return self.drafts
+
+
+def returned(number: int, document: str, said: str) -> Draft:
+    """A question that does not name its document, about a call that returns its name."""
+    question = f"What does the {name(number)} part return at once?"
+    return Draft(question, "name", (Hop(question, f"marlow_{name(number)}", (f"{document}#0",), "", said),))
+
+
+def scripted(engine: LexicalIndex, number: int, *drafts: Draft) -> Written:
+    return asyncio.run(checked_questions(Scripted(drafts), engine, engine, number, k=2, seed=0))
 
 
 def of_kind(items: tuple[Item, ...], *kinds: str) -> list[Item]:
@@ -79,10 +99,9 @@ def test_every_search_of_a_demonstration_finds_the_next_fact(corpus: LexicalInde
 
 def test_the_shares_are_those_that_are_wanted(corpus: LexicalIndex):
     items = written(corpus, 80).items
-    assert len(of_kind(items, "comparison")) == round(80 * COMPARISONS)
-    assert len(of_kind(items, "chain", "comparison")) == round(80 * TWO_HOPS)
+    assert len(of_kind(items, "chain")) == round(80 * TWO_HOPS)
     assert len(of_kind(items, "unanswerable")) == round(80 * UNANSWERABLE)
-    assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain", "comparison"))
+    assert all(len(item.solved.turns) == 3 for item in of_kind(items, "chain"))
 
 
 @pytest.mark.parametrize("small", ["docs/team/{}.md", "docs/manual/{}.md", "docs/{}.html"])
@@ -96,15 +115,6 @@ def test_every_folder_and_type_has_a_share_of_the_questions(tmp_path: Path, smal
     told = [corpus.get(passages[0]).document_id for passages in evidence]  # pyright: ignore[reportIndexIssue]
     assert len(told) == 24
     assert sum(id in ids[:12] for id in told) >= 8  # by size: 2
-
-
-def test_too_few_comparisons_are_made_up_for_by_chains(tmp_path: Path):
-    """Without dates of birth and years of films there is nothing to compare."""
-    texts = [Document(page.id, page.title, page.text.replace("born on", "seen before")) for page in pages(60)]
-    undated = [Document(page.id, page.title, re.sub(r" \d{4} film", " crime film", page.text)) for page in texts]
-    items = written(index(tmp_path, undated), 40).items
-    assert not of_kind(items, "comparison")
-    assert len(of_kind(items, "chain")) == round(40 * TWO_HOPS)
 
 
 def test_no_other_passage_that_a_search_gives_answers_what_is_hidden(corpus: LexicalIndex):
@@ -181,7 +191,7 @@ def test_a_name_of_two_documents_is_not_asked_about(tmp_path: Path):
         Document("ode-2", "Odo I of Ovale", "Odo I sang songs."),
         Document("ule-1", "Ule II, Count of Brill", "Ule II was made Count of Brill."),
     ]
-    assert {one.question.text for one in written(index(tmp_path, documents), 50).items} == {"What was Ule II made?"}
+    assert {one.question.text for one in written(index(tmp_path, documents), 50).items} == {"Ule II was made what?"}
 
 
 def test_what_a_search_by_the_question_answers_is_not_refused(tmp_path: Path):
@@ -212,7 +222,7 @@ class Counting:
 def test_no_more_is_searched_for_than_is_needed(tmp_path: Path):
     corpus = index(tmp_path, pages(400))
     engine = Counting(corpus)
-    made = asyncio.run(write(corpus, engine, 20, k=2, seed=0))
+    made = asyncio.run(checked_questions(RulesEn(), corpus, engine, 20, k=2, seed=0))
     assert len(made.items) == 20
     assert made.counts["made/name"] > 700
     assert engine.queries < 4000  # batches of 128, not all of what was made
@@ -224,7 +234,7 @@ def test_a_name_of_two_documents_leads_nowhere_also_if_one_of_them_is_not_drawn(
     people = [Document(f"person-{number}", "Ada Birk", f"She was born in {name(number)}.") for number in range(2)]
     films = [Document(f"film-{n}", name(n + 5), f"{name(n + 5)} is a film directed by Ada Birk.") for n in range(8)]
     corpus = index(tmp_path, [*people, *films])
-    monkeypatch.setattr("evoseek.questions.writers.writing._DOCUMENTS", 9)
+    monkeypatch.setattr("evoseek.questions.writers.checking._DOCUMENTS", 9)
     made = [written(corpus, 40, seed).counts for seed in range(8)]
     assert {counts["documents"] for counts in made} == {9}
     assert {counts["made/chain"] for counts in made} == {0}
@@ -248,7 +258,7 @@ def test_what_another_document_says_too_is_not_refused(tmp_path: Path):
         for n, d in enumerate(documents)
     ]
     corpus = index(tmp_path, [*documents, *again])
-    made = asyncio.run(write(corpus, corpus, 80, k=10, seed=0))
+    made = asyncio.run(checked_questions(RulesEn(), corpus, corpus, 80, k=10, seed=0))
     assert of_kind(made.items, "chain")
     assert of_kind(made.items, "unanswerable") == []
 
@@ -288,7 +298,7 @@ def test_the_largest_share_of_a_kind_is_kept_while_there_are_others(corpus: Lexi
     items = written(corpus, 80).items
     one = [item for item in items if item.question.is_answerable and item.question.metadata["hops"] == 1]
     assert len(of_kind(one, "date")) >= round(KINDS["date"] * len(one))
-    assert len(of_kind(one, "name")) >= round(KINDS["name"] * len(one))
+    assert len(of_kind(one, "name")) >= round(KINDS["name"] * len(one)) - 1  # some are hidden
 
 
 def test_the_fields_by_which_stages_choose_are_those_of_the_questions(corpus: LexicalIndex):
@@ -307,13 +317,12 @@ def test_a_refusal_names_the_passages_of_its_statements_and_they_are_not_evidenc
 
 
 def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path: Path):
-    stated = Document("a", "Opening", "The sqlite3_open interface returns SQLITE_OK on success.")
-    nearer = Document("b", "The interface sqlite3_open", "sqlite3_open interface: what it returns on success")
-    alone, both = (written(index(tmp_path / str(len(of)), of), 8).items for of in ([stated], [stated, nearer]))
-    assert {"SQLITE_OK", "sqlite3_open"} == {
-        one.question.golden_answers[0] for one in alone if one.question.is_answerable
-    }
-    assert {"sqlite3_open"} == {one.question.golden_answers[0] for one in both if one.question.is_answerable}
+    stated = Document("a", "Opening", f"The {name(1)} part returns marlow_{name(1)} at once.")
+    nearer = Document("b", f"The {name(1)} part", f"The {name(1)} part: what does it return at once?")
+    draft = returned(1, "a", stated.text)
+    assert len(scripted(index(tmp_path / "1", [stated]), 8, draft).items) == 1
+    with pytest.raises(DataError, match="1 were made, and none was kept"):
+        scripted(index(tmp_path / "2", [stated, nearer]), 8, draft)
 
 
 def test_an_answer_is_asked_for_at_most_twice_or_in_a_hundredth_of_the_questions(tmp_path: Path):
@@ -336,14 +345,14 @@ def test_a_copy_of_the_document_answers_the_question_too(tmp_path: Path):
     """A manual is there as pages, and as one file: a search may find either. What says something else is no copy."""
     said = [f"The {name(n)} part returns marlow_{name(n)} at once." for n in range(12)]
     pages = [Document(f"b{n}", f"part {n}", text) for n, text in enumerate(said)]
-    copies = [Document(f"a{n}", f"copy of {n}", text) for n, text in enumerate(said)]
-    others = [Document(f"a{n}", f"on {n}", f"{text}{f' {name(n)} part at once.' * 3}") for n, text in enumerate(said)]
-    others = [replace(one, text=one.text.replace("returns", "tells of")) for one in others]
+    copies = [Document(f"a{n}", f"copy of {n}", f"{text} So.") for n, text in enumerate(said)]
+    others = [replace(one, text=f"{text.replace('returns', 'tells of')}{f' {name(n)} part return at once.' * 3}")
+              for n, (one, text) in enumerate(zip(copies, said, strict=True))]  # fmt: skip
+    drafts = [returned(n, f"b{n}", text) for n, text in enumerate(said)]
     for folder, more in (("alone", []), ("copies", copies)):
-        (tmp_path / folder).mkdir()
-        assert written(index(tmp_path / folder, [*pages, *more]), 20).counts["not found"] == 0
+        assert scripted(index(tmp_path / folder, [*pages, *more]), 20, *drafts).counts["not found"] == 0
     with pytest.raises(DataError):
-        written(index(tmp_path, [*pages, *others]), 20)
+        scripted(index(tmp_path / "others", [*pages, *others]), 20, *drafts)
 
 
 def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
@@ -351,18 +360,16 @@ def test_what_another_document_says_with_brackets_is_not_hidden(tmp_path: Path):
     others = [
         Document(f"b{n}", f"call {n}", f"The {name(n)} part returns marlow_{name(n)}(X) at once.") for n in range(12)
     ]
-    (tmp_path / "alone").mkdir()
-    assert of_kind(written(index(tmp_path / "alone", said), 20).items, "unanswerable")
-    assert not of_kind(written(index(tmp_path, [*said, *others]), 20).items, "unanswerable")
+    drafts = [returned(n, f"a{n}", one.text) for n, one in enumerate(said)]
+    assert of_kind(scripted(index(tmp_path / "1", said), 20, *drafts).items, "unanswerable")
+    assert not of_kind(scripted(index(tmp_path / "2", [*said, *others]), 20, *drafts).items, "unanswerable")
 
 
 @pytest.mark.parametrize(("number", "in_place"), [(80, 0), (2000, 8)])
 def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, number: int, in_place: int):
-    """Defaults and years are asked for in natural order, which comes first, and inhabitants in place."""
-    settings = [
-        Document(
-            f"a{n}", f"a {n}", f"- part_{n}\n- The default is v{n}.", marks=(Mark(0, heading=f"part_{n}", level=TERM),)
-        )
+    """Births and years are asked for in natural order, which comes first, and inhabitants in place."""
+    people = [
+        Document(f"a{n}", f"{name(n)} Birk", f"{name(n)} Birk (born {n % 28 + 1} May 18{n + 10}) was here. She sang.")
         for n in range(60)
     ]
     towns = [
@@ -373,8 +380,8 @@ def test_each_form_of_question_is_hidden_in_the_same_share(tmp_path: Path, numbe
         )
         for n in range(200, 260)
     ]
-    items = written(index(tmp_path, [*settings, *towns]), number).items
-    words = ("default", "rebuilt", "inhabitants")
+    items = written(index(tmp_path, [*people, *towns]), number).items
+    words = ("born", "rebuilt", "inhabitants")
     forms = [[item for item in items if word in item.question.text] for word in words]
     shares = [len(of_kind(form, "unanswerable")) / len(form) for form in forms if form]
     assert all(0.2 < share < 0.35 for share in shares)
@@ -411,14 +418,22 @@ def test_a_form_is_never_hidden_whole(tmp_path: Path, seed: int):
 
 def test_what_another_document_is_about_is_not_hidden(tmp_path: Path):
     """Also if it gives another answer, or none: the question would have more than one, or nearly be answered."""
-    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{n} at once.") for n in range(12)]
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
     others = [
         Document(f"b{n}", f"call {n}", f"The {name(n)} part may return at once{', as seen' * 9}.") for n in range(12)
     ]
     mentions = [Document(f"m{n}{i}", f"m {n} {i}", f"{name(n)} part") for n in range(12) for i in (0, 1)]
-    (tmp_path / "alone").mkdir()
-    assert of_kind(written(index(tmp_path / "alone", [*said, *mentions]), 20).items, "unanswerable")
-    assert not of_kind(written(index(tmp_path, [*said, *mentions, *others]), 20).items, "unanswerable")
+    drafts = [returned(n, f"a{n}", one.text) for n, one in enumerate(said)]
+    alone, beside = index(tmp_path / "1", [*said, *mentions]), index(tmp_path / "2", [*said, *mentions, *others])
+    assert of_kind(scripted(alone, 20, *drafts).items, "unanswerable")
+    assert not of_kind(scripted(beside, 20, *drafts).items, "unanswerable")
+
+
+def test_a_question_with_the_evidence_of_no_document_or_of_two_is_an_error_of_its_writer(tmp_path: Path):
+    corpus = index(tmp_path, pages(2))
+    for evidence in ((), ("nowhere#0",), ("person-0#0", "film-0#0")):
+        with pytest.raises(DataError, match=r"writer gave 'Who\?' with the evidence.*all of one document"):
+            scripted(corpus, 8, Draft("Who?", "name", (Hop("Who?", "Ada", evidence),)))
 
 
 def test_a_passage_that_no_search_shows_may_name_what_is_hidden(tmp_path: Path):

@@ -3,8 +3,8 @@
 import pytest
 
 from evoseek.documents.passages import split_document
-from evoseek.questions.writers.chains import chained, chains, description
-from evoseek.questions.writers.clozes import Cloze, clozes
+from evoseek.questions.writers.rules_en.chains import chained, chains, description
+from evoseek.questions.writers.rules_en.clozes import Cloze, clozes
 from evoseek.types import Document
 
 PAGES = {
@@ -18,11 +18,9 @@ PAGES = {
 
 
 def found(pages: dict[str, tuple[str, str]] = PAGES) -> list[tuple[str, str, str]]:
-    by_document = {
-        id: list(clozes(split_document(Document(id, title, text), max_words=40))) for id, (title, text) in pages.items()
-    }
-    titles = {id: title for id, (title, _) in pages.items()}
-    return [(chain.question, chain.first.answer, chain.second.answer) for chain in chains(by_document, titles)]
+    documents = [Document(id, title, text) for id, (title, text) in pages.items()]
+    made = [list(clozes(split_document(document, max_words=40))) for document in documents]
+    return [(chain.question, chain.first.answer, chain.second.answer) for chain in chains(made)]
 
 
 def test_an_answer_that_another_page_is_about_leads_there():
@@ -70,7 +68,7 @@ def test_a_part_is_described_by_its_name_also_after_a_colon():
     ],
 )
 def test_only_who_did_the_subject_itself_is_described_by_it(said: str, described: str | None):
-    cloze = Cloze("?", "Ada Birk", "name", "The Kite", f"The Kite{said} ", "", "kite", "The Kite", ())
+    cloze = Cloze("?", "Ada Birk", "name", "The Kite", f"The Kite{said} ", "", "The Kite", ())
     assert description(cloze) == described
 
 
@@ -129,7 +127,7 @@ def test_two_documents_are_linked_once():
 
 
 def cloze(question: str, answer: str, about: str, before: str = "", after: str = "") -> Cloze:
-    return Cloze(question, answer, "name", about, before, after, "d", about, (), of_person=True)
+    return Cloze(question, answer, "name", about, before, after, about, (), of_person=True)
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Mail as documents: messages, mailboxes, and what is no mail."""
+"""Mail as documents: messages, their attachments, and what is no mail."""
 
 from __future__ import annotations
 
@@ -61,34 +61,17 @@ def test_a_text_in_another_encoding_than_it_declares_is_guessed() -> None:
     assert parse_message(data).guessed
 
 
-def test_a_mailbox_is_a_document_for_each_message(tmp_path: Path) -> None:
-    messages = [message("One", "First.\n>From here on.\n"), b"no header\n", message("Three", "Third.\n")]
-    (tmp_path / "a.mbox").write_bytes(b"".join(b"From meri Sun Nov 22\n" + one + b"\n" for one in messages))
-    documents, skipped = read(tmp_path)
-    assert [(document.id, document.title, document.file) for document in documents] == [
-        ("a.mbox/1", "One", "a.mbox"),
-        ("a.mbox/3", "Three", "a.mbox"),
-    ]
-    assert "First.\nFrom here on." in documents[0].text
-    [(line, reason)] = skipped.items()
-    assert reason.startswith("no mail: ")
-    assert (tmp_path / "a.mbox").read_bytes().split(b"\n")[line - 1 : line + 1] == [
-        b"From meri Sun Nov 22",
-        b"no header",
-    ]
-
-
 def test_large_messages_and_other_files_are_reported(tmp_path: Path) -> None:
-    begin = b"From meri Sun Nov 22\n"
-    (tmp_path / "a.mbox").write_bytes(
-        begin + message("Big", "word\n" * 2_000) + b"\n" + begin + message("Small", "Kalo.")
-    )
-    documents, skipped = read(tmp_path, max_text=5_000)
-    assert [document.title for document in documents] == ["Small"]
-    assert skipped[1].startswith("text is too long: 10,")
-    assert skipped[1].endswith(" characters, more than 5,000: raise --max-text")
-    (tmp_path / "b.mbox").write_bytes(b"something else\n")
-    assert read(tmp_path)[1][None].startswith("no mail: it does not begin as a mailbox")
+    (tmp_path / "a.eml").write_bytes(message("Big", "word\n" * 2_000))
+    (tmp_path / "b.eml").write_bytes(message("Small", "Kalo."))
+    (tmp_path / "c.eml").write_bytes(b"no header\n")
+    report = ReadReport()
+    documents = list(read_corpus(tmp_path, report=report, max_text=5_000))
+    assert [(document.id, document.title) for document in documents] == [("b.eml", "Small")]
+    large, other = (note.text for note in report.skipped)
+    assert large.startswith("text is too long: 10,")
+    assert large.endswith(" characters, more than 5,000: raise --max-text")
+    assert other.startswith("no mail: ")
 
 
 def test_endless_nesting_is_reported(tmp_path: Path) -> None:
@@ -161,20 +144,16 @@ ATTACHED = with_attachments(
 )
 
 
-@pytest.mark.parametrize("kind", ["eml", "mbox"])
-def test_attachments_are_read_where_their_type_is_known_and_else_counted(tmp_path: Path, kind: str) -> None:
-    data = ATTACHED.as_bytes()
-    (tmp_path / f"a.{kind}").write_bytes(data if kind == "eml" else b"From a\n" + data + b"\nFrom b\n" + data)
+def test_attachments_are_read_where_their_type_is_known_and_else_counted(tmp_path: Path) -> None:
+    (tmp_path / "a.eml").write_bytes(ATTACHED.as_bytes())
     report = ReadReport()
-    documents = list(read_corpus(tmp_path, report=report))
-    assert len(documents) == (1 if kind == "eml" else 2)
-    for document in documents:
-        for text in ("fire drill is on Monday", "price: 40", "Close the tap", "on 3 May."):
-            assert document.text.count(text) == 1, text
-        places = {passage.heading for passage in split_document(document, max_words=12)}
-        assert {"minutes.txt", "prices.csv", "Guide", "Drill"} <= places
+    [document] = read_corpus(tmp_path, report=report)
+    for text in ("fire drill is on Monday", "price: 40", "Close the tap", "on 3 May."):
+        assert document.text.count(text) == 1, text
+    places = {passage.heading for passage in split_document(document, max_words=12)}
+    assert {"minutes.txt", "prices.csv", "Guide", "Drill"} <= places
     warned = [note.text for note in report.warnings if note.kind == "attachments not read"]
-    assert len(warned) == 2 * len(documents)  # of the message and of the one in it
+    assert len(warned) == 2  # of the message and of the one in it
     assert any("attachments not read: 1 (old.doc)" in text for text in warned)
     assert any(all(name in text for name in ("4 (levels.xls", "logo.png", "broken.docx", ".asc")) for text in warned)
 

@@ -1,0 +1,1 @@
+"""Questions by rules about English sentences: the writer `rules-en`."""

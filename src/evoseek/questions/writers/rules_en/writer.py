@@ -1,0 +1,29 @@
+"""The writer `rules-en`: the questions of each document, and those that join two."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from evoseek.questions.writers.base import Draft, Hop
+from evoseek.questions.writers.rules_en.chains import chains
+from evoseek.questions.writers.rules_en.clozes import Cloze, clozes, is_natural
+from evoseek.types import Passage
+
+
+class RulesEn:
+    """Writes questions by rules from English sentences about what the titles of their documents name. It needs no
+    model, and the same documents give the same questions."""
+
+    async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> list[Draft]:
+        """Write all that the sentences give."""
+        made = [list(clozes(passages)) for passages in documents]
+        drafts = [Draft(one.question, one.kind, (_hop(one),), not one.is_natural) for found in made for one in found]
+        for chain in chains(made):
+            hops = (_hop(chain.first), replace(_hop(chain.second), query=chain.second.subject))
+            drafts.append(Draft(chain.question, "chain", hops, not is_natural(chain.question)))
+        return drafts
+
+
+def _hop(cloze: Cloze) -> Hop:
+    return Hop(cloze.question, cloze.answer, cloze.evidence, cloze.query, f"{cloze.before} {cloze.after}")
