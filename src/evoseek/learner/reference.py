@@ -13,9 +13,9 @@ from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 
-from evoseek.learner.base import Forward
 from evoseek.learner.batch import make_batch, smaller_budget, split_by_tokens
 from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.learner import Forward
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.types import TrainingSample
 

@@ -19,10 +19,9 @@ from evoseek.assembly.context import load_run_policy, loader_of
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.registry import build, find
 from evoseek.credit import Credit, needs_critic
-from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.learner import Learner, LearnerContext
+from evoseek.learner.learner import Forward, Learner, LearnerBase, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, ValueModel
 from evoseek.learner.reference import AnyForward, with_scores
 from evoseek.learner.sharding import copy_weights, full_state_dict

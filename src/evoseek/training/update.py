@@ -41,7 +41,7 @@ from statistics import fmean
 from typing import Any
 
 from evoseek.credit import advantages_of, estimates_of, whiten
-from evoseek.learner.base import LearnerBase
+from evoseek.learner.learner import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
 
