@@ -23,9 +23,8 @@ from evoseek.models.load import merged, quietly, save_policy
 from evoseek.models.policy import Policy, SamplerContext, SamplerRun, eos_ids
 from evoseek.models.settings import ONE_POLICY, EngineSettings
 from evoseek.samplers.torch.stops import StopRules, check_request
-from evoseek.samplers.vllm.launch import HOST, Command, Model, free_ports, launch
-from evoseek.samplers.vllm.link import Link, check_address
-from evoseek.samplers.vllm.vllm import VLLM, Weights
+from evoseek.samplers.vllm.process import Command, Model, commands, free_ports, launch
+from evoseek.samplers.vllm.server import VLLM, Link, Weights, check_address
 from evoseek.storage.files import remove_directory, replace_directory
 from evoseek.types import Completion, SampleRequest
 
@@ -59,14 +58,6 @@ class VLLMSampler:
         links = [Link(url, settings, api_key=key) for url in urls]
         return cls(policy, links, max_length=context.max_length, files=files)
 
-    @staticmethod
-    def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
-        """How the servers of a model are started, by their addresses."""
-        return {
-            f"http://{HOST}:{port}": VLLM.command(settings, model, gpus, port)
-            for gpus, port in zip(settings.gpus or [""], ports, strict=True)
-        }
-
     @classmethod
     def planned(
         cls, settings: EngineSettings, directory: Path, max_length: int, dtype: str, rank: int
@@ -79,7 +70,7 @@ class VLLMSampler:
         if settings.urls:
             return {}
         served = Model(str((directory / "model").absolute()), max_length, dtype, rank)
-        return cls.commands(settings, served, free_ports(max(1, len(settings.gpus))))
+        return commands(settings, served, free_ports(max(1, len(settings.gpus))))
 
     @classmethod
     def _launch(cls, settings: EngineSettings, context: SamplerContext) -> list[str]:
@@ -89,9 +80,9 @@ class VLLMSampler:
         save_untied(merged(replace(policy, adapter=None)), directory / "model")
         model = cast("Any", policy.model)
         rank = int(model.peft_config[policy.adapter].r) if policy.adapter is not None else 0
-        commands = cls.planned(settings, directory, context.max_length, context.dtype, rank)
-        launch(commands, directory, run.closing)
-        return list(commands)
+        planned = cls.planned(settings, directory, context.max_length, context.dtype, rank)
+        launch(planned, directory, run.closing)
+        return list(planned)
 
     def __init__(
         self, policy: Policy, links: Sequence[Link], *, max_length: int, files: WeightFiles | None = None

@@ -19,8 +19,8 @@ from evoseek.models.load import load_policy
 from evoseek.models.lora import add_adapter
 from evoseek.models.policy import Policy, SamplerRun
 from evoseek.samplers.torch.sampler import TorchSampler
-from evoseek.samplers.vllm.link import Link
 from evoseek.samplers.vllm.sampler import VLLMSampler, WeightFiles, save_untied
+from evoseek.samplers.vllm.server import Link
 from evoseek.training.probe import EXACT, WeightsProbe
 from evoseek.types import SampleRequest, StopConditions
 

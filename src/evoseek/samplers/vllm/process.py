@@ -1,24 +1,38 @@
-"""Starts the servers of a run as child processes, which end with it."""
+"""The process of a server: how a run starts it, waits for it, and ends it.
+
+Between the two stands a supervisor, which runs the server for as long as the run lives:
+
+    python -m evoseek.samplers.vllm.process LOG COMMAND ARGUMENT...
+
+The run holds the other end of its standard input. However the run ends, the input then ends too, and the server with
+all processes that it has started is ended. The server's output goes to the end of the file LOG.
+"""
 
 from __future__ import annotations
 
 import os
+import select
 import shutil
+import signal
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import FrameType
 
 import httpx2
 
 from evoseek.errors import ConfigError
+from evoseek.models.settings import EngineSettings
 
 HOST = "127.0.0.1"
+_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM allows
 _LOOK_S, _LINES, _REPLY_S = 0.5, 15, 5.0
+_GRACE_S, _INPUT_S = 20.0, 0.2  # how long a server may take to end, and how often the end of the input is looked for
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +56,27 @@ class Command:
     def __str__(self) -> str:
         """As one would type it."""
         return " ".join([*(f"{name}={value}" for name, value in self.environment.items()), *self.words])
+
+
+def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
+    """How the servers of a model are started, by their addresses: one for each group of GPUs, or one that sees all."""
+    return {
+        f"http://{HOST}:{port}": _command(settings, model, gpus, port)
+        for gpus, port in zip(settings.gpus or [""], ports, strict=True)
+    }
+
+
+def _command(settings: EngineSettings, model: Model, gpus: str, port: int) -> Command:
+    words = [*(settings.program or ("vllm",)), "serve", model.source]
+    words += ["--served-model-name", "policy", "--host", HOST, "--port", str(port), "--dtype", model.dtype]
+    words += ["--max-model-len", str(model.max_length), "--logprobs-mode", "processed_logprobs"]
+    words += ["--generation-config", "vllm", "--tensor-parallel-size", str(gpus.count(",") + 1)]
+    if model.rank:
+        rank = next((size for size in _RANKS if size >= model.rank), model.rank)
+        words += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
+    visible = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
+    loading = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}  # endpoints for new weights
+    return Command([*words, *settings.arguments], {**visible, **loading})
 
 
 def free_ports(number: int) -> list[int]:
@@ -90,7 +125,7 @@ def launch(commands: Mapping[str, Command], logs: Path, closing: ExitStack, star
 def _started(command: Command, log: Path, closing: ExitStack) -> subprocess.Popen[bytes]:
     """A supervisor with its server. Ctrl-C does not reach it: a step is finished with the server."""
     process = subprocess.Popen(
-        [sys.executable, "-m", "evoseek.samplers.vllm.supervisor", str(log), *command.words],
+        [sys.executable, "-m", "evoseek.samplers.vllm.process", str(log), *command.words],
         stdin=subprocess.PIPE,
         env={**os.environ, **command.environment},
         start_new_session=True,
@@ -115,3 +150,42 @@ def _is_up(url: str) -> bool:
 def _tail(log: Path) -> str:
     lines = log.read_text(errors="replace").splitlines() if log.is_file() else []
     return "\n".join(lines[-_LINES:]) or "(it is empty)"
+
+
+def main() -> int:
+    """Supervise the command of the command line; returns its status."""
+    log, *command = sys.argv[1:]
+    signal.signal(signal.SIGTERM, _leave)
+    with open(log, "ab") as output:
+        process = subprocess.Popen(
+            command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
+        )
+    try:
+        while process.poll() is None and not _is_over():
+            pass
+    finally:
+        _end(process)
+    return process.returncode
+
+
+def _is_over() -> bool:
+    """Whether standard input has ended; waits a moment for that."""
+    ready, _, _ = select.select([0], [], [], _INPUT_S)
+    return bool(ready) and not os.read(0, 4096)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End the server and whatever it has started, by SIGTERM first."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_GRACE_S)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    sys.exit(128 + number)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
