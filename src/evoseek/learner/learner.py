@@ -71,14 +71,12 @@ class StepBatch(Generic[Inputs]):
 
     @classmethod
     def of(cls, samples: Sequence[TrainingSample], loss: LossFn[Inputs]) -> StepBatch[Inputs]:
-        """Of all samples of a term."""
         trained = [sample for sample in samples if trained_length(sample) > 0]
         totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))
         return cls([sample for sample in trained if loss.contributes(sample)], totals, loss)
 
     @property
     def metrics(self) -> dict[str, float]:
-        """Numbers of samples."""
         return {
             "learner/samples": float(self.totals.sequences),
             "learner/samples_without_gradient": float(self.totals.sequences - len(self.samples)),
@@ -103,7 +101,6 @@ class LearnerBase(ABC, Generic[Inputs]):
 
     @property
     def model(self) -> nn.Module:
-        """The model that is trained."""
         return self.forward.model
 
     @abstractmethod
@@ -178,11 +175,9 @@ class LearnerBase(ABC, Generic[Inputs]):
         )
 
     def counters(self) -> dict[str, object]:
-        """The counts, as plain JSON values."""
         return {name: getattr(self, name) for name in _COUNTERS}
 
     def restore_counters(self, values: Mapping[str, object]) -> None:
-        """Become what `counters` gave."""
         for name in _COUNTERS:
             setattr(self, name, values[name])
 

@@ -205,7 +205,6 @@ class TagMessages:
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """The strings at which a turn ends, as `TagRenderer.stop` has them."""
         return stop_strings(self._calls)
 
     def parse(self, reply: str) -> Action:
@@ -220,7 +219,6 @@ class TagMessages:
         return Message("assistant", "".join(trusted(piece) if i % 2 else piece for i, piece in enumerate(pieces)))
 
     def observation(self, texts: Sequence[str]) -> Message:
-        """The results of a turn's calls."""
         opening, closing = OBSERVATION
         return Message("user", trusted(opening.lstrip()) + "\n\n".join(texts) + trusted(closing.rstrip()))
 

@@ -63,7 +63,6 @@ class ToolCallRenderer:
 
     @property
     def stop(self) -> StopConditions:
-        """Where the model ends its turn."""
         return self._stop
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:

@@ -18,7 +18,7 @@ MetricRow = Mapping[str, float | None]
 """The metrics of a step by name; None for a number that was not finite."""
 
 TOO_MANY_INVALID = "rollout/too_many_invalid"
-"""The metric of a step on which nothing was trained, since too many of its rollouts were Invalid."""
+"""1.0 in the row of a step on which nothing was trained, since too many of its rollouts were Invalid."""
 
 CHARTS: Mapping[str, str] = {
     "reward": "Reward",
@@ -50,7 +50,6 @@ class JsonlMetrics:
         self.path = path
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append a row. Raises RunError when the disk does not take it."""
         numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         ResumableJsonl(self.path).append([{"step": step} | numbers])
 
@@ -62,7 +61,6 @@ class ManyMetrics:
         self._sinks = sinks
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Pass a row on."""
         for sink in self._sinks:
             sink.write(step, metrics)
 
@@ -103,7 +101,6 @@ class TrackedMetrics:
         self._last, self._has_notified = _step_in(last), False
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Pass a step on, unless the tracker has it."""
         if step <= self._last:
             return
         try:

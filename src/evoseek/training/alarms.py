@@ -88,7 +88,6 @@ class AlarmedMetrics:
         """The number of rows at which each alarm last held."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Pass a row on."""
         if not counted([row := {"step": step, **metrics}]):
             self._sink.write(step, metrics)
             return

@@ -120,7 +120,6 @@ class WrittenTurns:
         self._turns = turns
 
     async def sample(self, request: SampleRequest) -> Completion:
-        """The turn of that number, cut if it is longer than the request allows."""
         ids = self._turns[request.turn]
         kept = ids[: request.max_tokens]
         return Completion(kept, (0.0,) * len(kept), "stop" if len(kept) == len(ids) else "length")
@@ -199,7 +198,6 @@ def _ids(turn: DemonstratedTurn, roller: Roller) -> tuple[int, ...]:
 
 
 def _strict(limits: Limits) -> Limits:
-    """The same limits, but nothing is said to who exceeds them, and no clock is used for what was written before."""
     return replace(limits, max_malformed=0, final_answer=None, deadline_s=None, wait_s=limits.waiting_s)
 
 

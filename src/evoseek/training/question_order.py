@@ -58,7 +58,6 @@ class Passes:
             self._taken.setdefault(key, Counter()).update(id for id in drawn if id in taken)
 
     def state(self) -> dict[str, dict[str, int]]:
-        """The counts as plain JSON."""
         return {key: dict(counts) for key, counts in self._taken.items()}
 
     def restore(self, state: Mapping[str, Mapping[str, int]]) -> None:
@@ -87,7 +86,6 @@ class QuestionOrder:
 
     @classmethod
     def of(cls, settings: QuestionSettings) -> QuestionOrder:
-        """That of the settings."""
         return cls(settings.balance_by, settings.shares)
 
     def __call__(

@@ -64,7 +64,6 @@ class Condition(NamedTuple):
     number: float
 
     def holds(self, value: float) -> bool:
-        """Whether it holds for this value of the metric."""
         return _COMPARISONS[self.comparison](value, self.number)
 
 
@@ -96,15 +95,12 @@ class Stages:
 
     @property
     def current(self) -> StageSettings:
-        """The stage that the run is in."""
         return self.stages[len(self.history) - 1]
 
     def state(self) -> list[dict[str, object]]:
-        """What has begun, as plain JSON, for a checkpoint."""
         return [asdict(stage) for stage in self.history]
 
     def begins_after(self, step: int) -> bool:
-        """Whether the current stage begins after this step."""
         return self.history[-1].step == step + 1
 
     def describe(self, step: int) -> str:
@@ -155,7 +151,6 @@ class Stages:
         )
 
     def begin_next(self, step: int, why: str) -> None:
-        """Begin the next stage with this step."""
         self.history.append(Began(self.stages[len(self.history)].name, step, why))
         self.rows = []
 

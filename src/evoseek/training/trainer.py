@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -125,7 +126,6 @@ class Trainer:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The parts of a checkpoint."""
         parts = {self.part: Part(self._save_policy, self.learner)}
         return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
 
@@ -154,7 +154,6 @@ class Trainer:
         return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
 
     def update(self) -> GroupUpdate:
-        """The update from the groups of a step."""
         algorithm = self.settings.algorithm
         in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
         unrecorded = not algorithm.mask_observations
@@ -162,20 +161,21 @@ class Trainer:
         transforms = [self.own_logprobs()] if unrecorded or (in_reward and compared) else []
         if algorithm.kl_coefficient > 0:
             (transforms if in_reward else compared).append(self._reference())
-        shared: dict[str, Any] = {
-            "learner": self.learner,
-            "credit": self.credit,
-            "seed": self.settings.run.seed,
-            "mini_batches": algorithm.mini_batches,
-            "transforms": transforms,
-            "compared": compared,
-            "kl_coefficient": algorithm.kl_coefficient if in_reward else 0.0,
-            "mask_observations": algorithm.mask_observations,
-        }
-        if self.critic is None:
-            return GroupUpdate(**shared)
-        transforms.append(self._scores("values", self.critic))
-        return PPOUpdate(**shared, critic=self.critic, critic_warmup_steps=self.settings.critic.critic_warmup_steps)
+        make: Callable[..., GroupUpdate] = GroupUpdate
+        if self.critic is not None:
+            transforms.append(self._scores("values", self.critic))
+            warmup_steps = self.settings.critic.critic_warmup_steps
+            make = partial(PPOUpdate, critic=self.critic, critic_warmup_steps=warmup_steps)
+        return make(
+            learner=self.learner,
+            credit=self.credit,
+            seed=self.settings.run.seed,
+            mini_batches=algorithm.mini_batches,
+            transforms=transforms,
+            compared=compared,
+            kl_coefficient=algorithm.kl_coefficient if in_reward else 0.0,
+            mask_observations=algorithm.mask_observations,
+        )
 
     def update_by(self, objective: Objective, *, mini_batches: int = 1, mask_observations: bool = True) -> GroupUpdate:
         """The update by another objective, without penalty or reference: a proposer's."""

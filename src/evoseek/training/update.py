@@ -74,7 +74,6 @@ class GroupUpdate:
     loss: LossFn[LossInputs] | None = None
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-        """Advantages, mini-batches of whole groups, one optimizer step each."""
         return mean_metrics([self.learner.update(batch, self.loss) for batch in self.batches(step, groups)])
 
     def batches(self, step: int, groups: Sequence[TrajectoryGroup]) -> list[list[TrainingSample]]:
@@ -257,7 +256,6 @@ class PPOUpdate(GroupUpdate):
     critic_warmup_steps: int = 0
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-        """Values, advantages, then the mini-batches."""
         is_warm = step > self.critic_warmup_steps <= self.critic.step
         batches = self.batches(step, groups)
         critic = mean_metrics([self.critic.update(batch) for batch in batches])

@@ -47,7 +47,6 @@ class VLLMSampler:
 
     @classmethod
     def build(cls, settings: EngineSettings, context: SamplerContext) -> VLLMSampler:
-        """From settings. Raises ConfigError."""
         policy, run, key = context.policy, context.run, key_of(settings.api_key_env, setting="sampler.api_key_env")
         _check_sharing(policy, run)
         run.policies.append(policy)
@@ -99,7 +98,6 @@ class VLLMSampler:
 
     @property
     def policy_version(self) -> int:
-        """The version of the last `update_weights`; 0 before the first."""
         return self._version
 
     @property
@@ -109,14 +107,11 @@ class VLLMSampler:
         return self._servers
 
     async def sample(self, request: SampleRequest) -> Completion:
-        """Sample one completion at the trajectory's server. Raises SamplerError, and ConfigError for a server that
-        cannot be used."""
         check_request(request, max_length=self.max_length, vocabulary=self._vocabulary)
         self._publish_first()
         return await self._home(request.trajectory_id).sample(request)
 
     def release(self, trajectory_id: str) -> None:
-        """Forget where a trajectory was sampled. Unknown ids are ignored."""
         self._homes.pop(trajectory_id, None)
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
@@ -205,7 +200,6 @@ class WeightFiles:
         return None
 
     def _keep(self, path: Path) -> None:
-        """Keep this directory and the one before it."""
         self._kept = [*(old for old in self._kept if old != path), path]
         for old in self._kept[:-_KEPT]:
             remove_directory(old)

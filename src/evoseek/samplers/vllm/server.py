@@ -215,7 +215,6 @@ class VLLM:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server is not called now."""
         return self.link.is_lost
 
     def publish(self, weights: Weights) -> None:
@@ -223,7 +222,6 @@ class VLLM:
         self._weights = weights
 
     async def sample(self, request: SampleRequest) -> Completion:
-        """Sample one completion. Raises SamplerError, and ConfigError for a server that cannot be used."""
         model, weights = await self._prepared()
         version = weights.version if weights else 0  # newer ones may be published before the turn ends
         turn = Turn(request, self._rules, vocabulary=self._vocabulary, version=version, paces=self._paces)
