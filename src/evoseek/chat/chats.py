@@ -27,11 +27,8 @@ _END = 16  # tokens of a prompt, which hold the tag and white space after it how
 
 
 def make_chat(settings: EndpointSettings, *, section: str, seed: int, policy: PolicySettings) -> tuple[Chat, PromptSet]:
-    """The chat model of the settings, with its prompt set. `section` names them in errors; device, data type and
-    prompts are those of `policy`.
-
-    Raises ConfigError, or PolicyError for a model that cannot be loaded.
-    """
+    """Make the chat model of the settings, with its prompt set. `section` names them in errors; device, data type and
+    prompts are those of `policy`. Raises ConfigError, or PolicyError for a model that cannot be loaded."""
     settings.check(section)
     if settings.base_url:
         prompts = load_prompts("default" if policy.prompts == "auto" else policy.prompts)

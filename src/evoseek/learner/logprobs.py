@@ -107,7 +107,7 @@ class LogprobModel(nn.Module):
 class ValueModel(nn.Module):
     """Predicts, for each action token, the value of the state *before* it: the head on the body's state at t - 1.
 
-    The model is a transformers token classifier with one label, such as `policy.load.load_critic` gives; it should be
+    The model is a transformers token classifier with one label, such as `models.load.load_critic` gives; it should be
     in evaluation mode, in which dropout is off. The micro-batch is packed as in LogprobModel.
     Raises PolicyError if the model has no such head.
     """

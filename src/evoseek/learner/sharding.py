@@ -69,11 +69,8 @@ def read_weights(forward: LogprobModel, files: Sequence[Path], ranks: Ranks) -> 
 
 
 def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """The parameters and persistent buffers, whole, on the first rank's CPU (a tied one once), for
-    `save_pretrained(state_dict=...)`; empty on the others.
-
-    A collective. Never more than one parameter is together on any other rank.
-    """
+    """Return the parameters and persistent buffers, whole, on the first rank's CPU (a tied one once); on the others
+    nothing. A collective, in which any other rank holds at most one whole parameter."""
     kept = model.state_dict(keep_vars=True).keys()
     buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
     found: dict[str, torch.Tensor] = {}
@@ -85,11 +82,7 @@ def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
 
 
 def copy_weights(sharded: nn.Module, plain: nn.Module) -> None:
-    """Copy the trained parameters of a sharded model into this rank's whole copy of it, one at a time.
-
-    The two have the same architecture and began with the same weights; frozen parameters are left as they are. A
-    collective.
-    """
+    """Copy the trained parameters of a sharded model into this rank's whole copy, one at a time; a collective."""
     targets = dict(plain.named_parameters())
     with torch.no_grad():
         for name, parameter in sharded.named_parameters():
@@ -108,17 +101,14 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _reshard_without_gradient(module: nn.Module, _: object, __: object) -> None:
-    """What a backward pass does at its end: without one the root's parameters would stay together, and grow stale."""
+    """Do what a backward pass does at its end: else the root's parameters would stay together, and grow stale."""
     if isinstance(module, FSDPModule) and not torch.is_grad_enabled():
         module.reshard()
 
 
 def write_shards(tensors: Mapping[str, torch.Tensor], directory: Path, ranks: Ranks) -> None:
-    """Write this rank's file: its rows of every DTensor and, on the first rank, the plain tensors.
-
-    Every rank calls it, with the same names; the directory is made if need be. Raises OSError or SafetensorError if
-    the file cannot be written.
-    """
+    """Write this rank's file: its rows of every DTensor and, on the first rank, the plain tensors. Every rank calls it,
+    with the same names. Raises OSError or SafetensorError."""
     held: dict[str, torch.Tensor] = {}
     places: dict[str, dict[str, object]] = {}
     for name, tensor in tensors.items():
@@ -207,10 +197,7 @@ def _read_rows(name: str, pieces: Sequence[_Piece], first: int, last: int) -> to
 
 
 def _own_rows(tensor: DTensor) -> tuple[int, int]:
-    """The rows [first, last) of a tensor that this rank holds: FSDP deals dimension 0 out as `torch.chunk` does.
-
-    Raises CheckpointError if it is spread in another way.
-    """
+    """Return the rows [first, last) that this rank holds. Raises CheckpointError unless FSDP spread them."""
     mesh, rows = tensor.device_mesh, tensor.shape[0]
     each = -(-rows // mesh.size())
     first = min(mesh.get_local_rank() * each, rows)

@@ -78,8 +78,8 @@ def _empty_model(source: str) -> PreTrainedModel:
 
 @contextmanager
 def _without_weights() -> Generator[None]:
-    """Parameters of modules that are made in the block are on the device `meta`. Buffers are computed as ever: those
-    that no file holds, such as the frequencies of rotary embeddings, have no other source."""
+    """Put the parameters of modules made in the block on the device `meta`. Buffers are computed, since no file holds
+    some of them (frequencies of rotary embeddings)."""
 
     def emptied(module: nn.Module, name: str, parameter: nn.Parameter | None) -> nn.Parameter | None:
         if parameter is None or parameter.is_meta:

@@ -52,8 +52,7 @@ def load_gguf_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 
 def gguf_config(source: str) -> Mapping[str, object]:
-    """The configuration of a GGUF file's model, from its header alone; empty if that cannot be read. Raises PolicyError
-    without gguf."""
+    """Read a GGUF file's configuration from its header; empty if it is damaged. Raises PolicyError without gguf."""
     try:
         return cast("Mapping[str, object]", _config(source).to_dict())
     except PolicyError:
@@ -82,7 +81,6 @@ def _place(source: str) -> dict[str, str]:
 
 
 def _unpacked() -> dict[str, Any]:
-    """The option that unpacks all weights: later versions of transformers keep them packed where they can compute so,
-    earlier ones always unpack."""
+    """Return the option that unpacks all weights, which later versions of transformers need."""
     later = getattr(transformers, "GgufConfig", None)
     return {"quantization_config": later(dequantize=True)} if later else {}

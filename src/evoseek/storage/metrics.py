@@ -41,10 +41,7 @@ CHARTS: Mapping[str, str] = {
 
 
 class JsonlMetrics:
-    """A MetricSink that appends {"step": ..., name: number, ...} to a file.
-
-    Numbers that are not finite become null, since JSON cannot represent them.
-    """
+    """A MetricSink that appends {"step": ..., name: number, ...} to a file; null for a number that is not finite."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -71,8 +68,7 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
 
 
 def counted(rows: Sequence[MetricRow]) -> list[MetricRow]:
-    """The rows that say how the policy does: not those of steps with too many invalid rollouts, on which nothing was
-    trained."""
+    """Return the rows that say how the policy does: without those of steps on which nothing was trained."""
     return [row for row in rows if row.get(TOO_MANY_INVALID) is None]
 
 
@@ -91,10 +87,7 @@ def _row(value: object) -> dict[str, float | None]:
 
 class TrackedMetrics:
     """Passes the metrics of each step to a tracker. A failure is reported once, and the tracker gets the next step.
-
-    `last` is a file for the last step that the tracker took: steps that a resumed run makes again are the same as
-    before, and are left out.
-    """
+    `last` is a file for the last step that the tracker took: a resumed run leaves out those that it makes again."""
 
     def __init__(self, tracker: MetricSink, name: str, *, last: Path, notify: Callable[[str], None]) -> None:
         self._tracker, self._name, self._file, self._notify = tracker, name, last, notify

@@ -107,9 +107,8 @@ class AlarmedMetrics:
 
 
 def proposal_alarm(rows: Sequence[MetricRow], trajectories: Path | None = None) -> str | None:
-    """The warning that no proposal of the last two steps with proposals became a question; or None. Steps whose
-    proposals all failed outside the policy are none. Examples are those of the last step in the run's record of
-    rollouts."""
+    """Warn if no proposal of the last two steps with proposals became a question, with examples of the last one; steps
+    whose proposals all failed outside the policy do not count."""
     own = [
         row
         for row in rows
@@ -146,8 +145,7 @@ def _examples(trajectories: Path, step: int) -> Iterator[str]:
 
 
 def hacking_alarm(rows: Sequence[MetricRow]) -> str | None:
-    """The warning that a role's reward in the game rises while the held-out score falls; or None, also while there is
-    too little to compare: fewer than six probes, or fewer than two rewards on a side."""
+    """Warn if a role's reward in the game rises while the held-out score falls; None with too little to compare."""
     return next((words for reward in _SUSPICIONS if (words := _hacked(rows, reward))), None)
 
 
@@ -243,8 +241,7 @@ def fewer_searches(rows: Sequence[MetricRow]) -> str | None:
 
 
 def biased_by_failures(rows: Sequence[MetricRow]) -> str | None:
-    """The warning that failed tool calls have moved the mean reward of the last steps by more than chance explains; or
-    None."""
+    """Warn if failed tool calls moved the mean reward of the last steps by more than chance explains."""
     name = "rollout/failure_bias"
     prefix = "solver/" if any("solver/reward" in row for row in rows) else ""
     own = [row for row in rows if row.get(f"{prefix}reward_std") is not None][-_WINDOW:]

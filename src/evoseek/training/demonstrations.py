@@ -132,11 +132,8 @@ class WrittenTurns:
 
 
 async def play(demonstrations: Sequence[Demonstration | ProposerDemonstration], roles: Roles) -> Played:
-    """Play each demonstration with the environment, the renderer and the limits of its role.
-
-    One that the tokenizer cannot write, or that the limits do not allow, is left out. Raises ToolError if a search
-    fails, ConfigError if there is no search.
-    """
+    """Play each demonstration with its role's environment, renderer and limits; leave out one that does not fit. Raises
+    ToolError if a search fails, ConfigError if there is no search."""
     tools = roles.solver.env.tools
     if SEARCH not in tools:
         raise ConfigError(
@@ -156,9 +153,8 @@ async def play(demonstrations: Sequence[Demonstration | ProposerDemonstration], 
 
 
 def demonstration_of(trajectory: Trajectory) -> Demonstration | None:
-    """The demonstration that a solver's rollout gives; None if it did not answer, or had a turn that cannot be written
-    down: one without a call, with several, or with a call of another tool than `search`; and for a proposal, which is
-    no answer to its question."""
+    """Return the demonstration that a solver's rollout gives; None without an answer, for a proposal, and for a turn
+    with several calls, with none, or with a call of another tool than `search`."""
     if trajectory.role == "proposer":
         return None
     turns = [_turn(action.text, action.tool_calls, action.answer) for action in trajectory.actions]

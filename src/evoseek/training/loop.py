@@ -81,10 +81,8 @@ def cut_logs(run: RunDirectory, position: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Writes a run's checkpoints, keeps the last `keep_last` of them, and resumes from one; all ranks together.
-
-    `parts` are the models in training, `state` is what the system keeps.
-    """
+    """Writes a run's checkpoints, keeps the last `keep_last`, and resumes from one; all ranks together. `parts` are the
+    models in training, `state` is what the system keeps."""
 
     run: RunDirectory
     parts: Mapping[str, Part]
@@ -230,8 +228,8 @@ class TrainingLoop:
         return step
 
     def _turn(self, step: int, *, failing: bool) -> bool:
-        """Whether a stage ends with this step; if so, the next one is begun. (Also with the last step: the run may be
-        extended.)"""
+        """Begin the next stage if one ends with this step, even the last, since a run may be extended; whether it
+        did."""
         if self.stages is None:
             return False
         if warning := self.stages.warning():

@@ -171,8 +171,7 @@ def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
 def metrics_by(
     groups: Sequence[TrajectoryGroup], key: str, measure: Callable[[Sequence[TrajectoryGroup]], Mapping[str, float]]
 ) -> dict[str, float]:
-    """The metrics that `measure` gives, as <name>/<key>_<value>, for the questions of each value of a field of their
-    metadata, such as hops."""
+    """Return the metrics that `measure` gives for each value of a field of metadata, as <name>/<key>_<value>."""
     by_value: dict[str, list[TrajectoryGroup]] = {}
     for group in groups:
         value = label(group.trajectories[0].question, key)

@@ -69,11 +69,8 @@ class Ahead(Generic[Collected]):
         self._begun: dict[int, asyncio.Task[tuple[Collected, float]]] = {}
 
     async def take(self, step: int, collect: Callable[[int], Awaitable[Collected]]) -> tuple[Collected, float]:
-        """What `collect(step)` gives and the seconds that it took, once it is there; the later steps go on.
-
-        To be called for one step after the other, each time with the weights of the step before. Raises what collecting
-        the step raised, whenever that was.
-        """
+        """Return what `collect(step)` gives, and its seconds; later steps continue. Call it for one step after the
+        other, with the weights of the step before. Raises what collecting the step raised."""
         for later in range(step, min(step + self.steps, self.last) + 1):
             if later not in self._begun:
                 self._begun[later] = asyncio.create_task(_timed(collect, later))

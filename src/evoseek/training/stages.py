@@ -169,11 +169,9 @@ def parse_condition(text: str) -> Condition:
 
 
 def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
-    """The settings of a run while it is in a stage.
-
-    Held-out questions are answered at the same temperature in every stage. Raises ConfigError for a setting that does
-    not exist, that a stage cannot change, or that does not go together with others.
-    """
+    """Return the settings of a run in a stage; held-out questions have one temperature in all stages. Raises
+    ConfigError for a setting that does not exist, that a stage cannot change, or that does not go together with
+    others."""
     tree = {key: value for key, value in settings.resolved().items() if key != "stages"}
     source = f"stages: {stage.name}"
     staged = read_settings(type(settings), tree, stage.own, source=source)
@@ -225,10 +223,8 @@ def check_asked(settings: TrainingSettings, run: RunDirectory | None = None) -> 
 
 
 def check_stages(settings: TrainingSettings, questions: Sequence[Question] | None = None) -> None:
-    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions (None: those of
-    the settings). Questions that a cold start has yet to write cannot be counted: for these, only the metadata fields
-    that choose them are checked.
-    """
+    """Raise ConfigError for a stage with wrong settings or too few questions (None: those of the settings). Questions
+    that a cold start has yet to write are not counted: only the metadata fields that choose them are checked."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
     is_cold = questions_to_write(settings) > 0
     if questions is None:

@@ -48,10 +48,8 @@ _CURVE = 12  # held-out scores that are shown
 def train_together(
     settings: TrainingSettings, run: RunDirectory, *, console: Console, objects: Objects | None = None
 ) -> Ended:
-    """Train in each of the processes that torchrun started, or in the only one.
-
-    They train one policy. The first process holds the run's lock, writes and prints. If one fails, all raise.
-    """
+    """Train one policy in all processes that were started together, or in this one. The first holds the run's lock,
+    writes and prints. If one fails, all raise."""
     with joined_ranks(settings.policy.device) as ranks, ExitStack() as held:
         with ranks.setting_up():
             if ranks.is_first:
@@ -75,10 +73,7 @@ def train(
     ranks: Ranks = ALONE,
     objects: Objects | None = None,
 ) -> Ended:
-    """Train, or resume a run whose lock the caller holds; shows progress.
-
-    Ctrl-C finishes the step and saves. Raises whatever training raises.
-    """
+    """Train, or resume a run whose lock the caller holds. Ctrl-C finishes the step and saves."""
     notify = _once(partial(say, console))
 
     def should_stop() -> bool:
@@ -203,8 +198,7 @@ def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[s
 def _report_end(
     ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool, has_objects: bool
 ) -> None:
-    """Print where training ended, why, and the command that continues it: it names the code of a user's own again,
-    which the run's config alone may not."""
+    """Print where training ended, why, and the command that continues it, with a user's own code, which trust needs."""
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
         return
@@ -271,12 +265,10 @@ def training_loop(
     ranks: Ranks = ALONE,
     objects: Objects | None = None,
 ) -> Generator[TrainingLoop]:
-    """A training loop ready to run; it continues from the run's last checkpoint if it has one. Of a run with stages, it
-    is that of the current stage.
+    """Make a training loop that continues from the run's last checkpoint, in its current stage.
 
-    Everything is opened and checked before the settings are claimed for the directory, so a mistake leaves no trace.
-    The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
-    policy. Raises EvoseekError.
+    Everything is checked before the settings are claimed for the directory, so a mistake leaves no trace. The caller
+    holds the run's lock. Every rank makes its own loop from the same settings. Raises EvoseekError.
     """
     check_run(settings, run, ranks.size)
     checkpoint = agreed_checkpoint(run.path, ranks)
@@ -348,8 +340,7 @@ def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
 
 
 def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:
-    """The held-out score of the current policy, each rank taking a share, and the system's own held-out numbers; None
-    if there is neither."""
+    """Score the current policy on the held-out questions, a share on each rank; None if there is nothing to measure."""
     settings, ranks = context.settings, context.ranks
     if not settings.evaluation.path:
         return plan.measure

@@ -97,10 +97,11 @@ class Trainer:
         part: str,
         total_steps: int | None,
     ) -> Trainer:
-        """Make the learners of the settings, which learn by the objective. With `total_steps` the learning rate falls
-        to 0 by then. A sampler in this process whose rollouts go on during an update keeps its
-        policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
-        PolicyError or ConfigError."""
+        """Make the learners, which learn by the objective. With `total_steps` the learning rate falls to 0 by then.
+
+        A sampler in this process whose rollouts continue during an update keeps its policy to itself: the weights must
+        not change under it, nor which adapter is on. Raises PolicyError or ConfigError.
+        """
         policy = sampled
         if samples_apart(settings, ranks):
             policy = load_trainable(settings, checkpoint, device=str(sampled.model.device), part=part, ranks=ranks)
@@ -148,8 +149,8 @@ class Trainer:
         sampler.update_weights(step, self._whole_weights())
 
     def _whole_weights(self) -> dict[str, Any] | None:
-        """The weights for a sampler in another process, if several ranks share them: complete on the first rank, empty
-        on the others. None if the sampler's policy already holds them. A collective."""
+        """Return shared weights, whole on the first rank, for a sampler in another process; None if it has them. A
+        collective."""
         shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
         return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
 
@@ -224,9 +225,7 @@ class Trainer:
         active: Callable[[], AbstractContextManager[object]] = nullcontext,
         forward: AnyForward | None = None,
     ) -> SampleTransform:
-        """Return what fills in a field by a forward pass, the learner's own unless one is given.
-
-        Its micro-batches are those of an optimizer step of this learner on the same samples."""
+        """Return what fills in a field by a forward pass, with the micro-batches of this learner's optimizer step."""
         settings, given = self.settings.learner, forward or learner.forward
 
         def complete(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
@@ -237,8 +236,7 @@ class Trainer:
         return complete
 
     def _save_policy(self, directory: Path) -> None:
-        """As `save_policy`; of a policy whose weights are at a service, where they are. One that is spread over several
-        ranks is put together on the first, which writes it; a collective."""
+        """Save the policy, or where a service has its weights; sharded weights come together on the first rank."""
         policy, ranks = self.policy, self.ranks
         if isinstance(policy, RemotePolicy):
             policy.save(directory)
@@ -268,8 +266,7 @@ def load_trainable(
     part: str = "policy",
     ranks: Ranks = ALONE,
 ) -> Policy:
-    """`load_run_policy` for a policy that is trained: where several `ranks` are to share its weights, and nothing is
-    against it, they are read when it is spread."""
+    """Load a policy to train; if ranks are to share its weights, and can, they read them when it is spread."""
     if loader_of(settings) is None and reads_rows(settings, ranks):
         directory = checkpoint and checkpoint.part_directory(part)
         if deferred := load_deferred(str(directory or settings.policy.model)):
@@ -278,15 +275,13 @@ def load_trainable(
 
 
 def reads_rows(settings: TrainingSettings, ranks: Ranks) -> bool:
-    """Whether several processes can each read their rows of the weights alone: those of a whole model, not an adapter's
-    base, by the learner that is built in."""
+    """Whether each process can read its own rows of the weights: whole float32 models with the built-in learner."""
     own = find("learner", settings.learner.name) is Learner
     return ranks.size > 1 and own and settings.lora.rank == 0 and settings.policy.dtype == "float32"
 
 
 def forward_of(settings: TrainingSettings, policy: Policy, **how: Any) -> Forward[LossInputs]:
-    """The forward pass of a policy, with the options of LogprobModel: by `forward_of` of the learner's class, if it has
-    that."""
+    """Make a policy's forward pass with LogprobModel's options, by the learner's own `forward_of` if it has one."""
     own = getattr(find("learner", settings.learner.name), "forward_of", None)
     return own(policy, **how) if own else LogprobModel(policy.model, **how)
 

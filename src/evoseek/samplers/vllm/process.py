@@ -91,12 +91,9 @@ def free_ports(number: int) -> list[int]:
 
 
 def launch(commands: Mapping[str, Command], logs: Path, closing: ExitStack, start_s: float = 900.0) -> None:
-    """Start the server of each address, with a log file in a directory, and wait until all are up. They end with
-    `closing`, or when this process does, however it ends.
-
-    Raises ConfigError if there is no such program, and, with the last lines of its log, if a server has ended, or is
-    not up in `start_s` seconds.
-    """
+    """Start the server of each address, logging into a directory, and wait until all are up. They end with `closing`,
+    or when this process does. Raises ConfigError, with the end of the log, if one ends or is not up in `start_s`
+    seconds."""
     for command in commands.values():
         if shutil.which(command.words[0]) is None:
             raise ConfigError(

@@ -115,15 +115,13 @@ class VLLMSampler:
         self._homes.pop(trajectory_id, None)
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        """Write the policy's weights as they are now, or these, as those of a version. Every server takes them before
-        its next turn. All of several processes call it; those of the first are written. Raises SamplerError if they
-        cannot be written."""
+        """Publish the policy's weights, or these, as a version; servers take them before their next turn. All processes
+        call it, and the first one's are written. Raises SamplerError if they cannot be written."""
         if version != self._version or weights is not None or not (self._is_published or version == 0):
             self._publish(version, weights)
 
     def _publish_first(self) -> None:
-        """Hand the policy's weights over before the first turn, so that nothing depends on what the servers began
-        with."""
+        """Publish before the first turn, so that nothing depends on what the servers began with."""
         if not self._is_published:
             self._publish(self._version, None)
 
@@ -207,8 +205,7 @@ class WeightFiles:
 
 
 def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | None = None) -> None:
-    """Write a policy without adapters as a model whose output head has weights of its own. Raises OSError or
-    EvoseekError."""
+    """Write a policy as a model whose output head has weights of its own. Raises OSError or EvoseekError."""
     model, state = policy.model, untied(policy, weights)
     with replace_directory(directory) as partial, quietly(), _untied(model):
         model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")

@@ -112,8 +112,7 @@ class Link:
         return await self._named(f"POST {path}", attempt)
 
     async def send(self, path: str, body: object = None, *, retried: int | None = None) -> None:
-        """A POST whose reply holds nothing. A reply with the status `retried` is a transient failure. Raises as
-        `get`."""
+        """Send a POST whose reply holds nothing. The status `retried` is a transient failure. Raises as `get`."""
         await self._call("POST", path, body, lambda _: None, retried)
 
     async def _call(
@@ -179,8 +178,7 @@ class _Refusal(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of a version in a directory that the servers can read: those of an adapter with this name, or all of
-    them ("")."""
+    """A version's weights in a directory that the servers can read: an adapter of this name, or ("") all of them."""
 
     version: int
     directory: Path
@@ -342,8 +340,7 @@ class VLLM:
         return models[0]
 
     def _check_tempered(self, warm: Sequence[float], cold: Sequence[float]) -> None:
-        """Raise ConfigError if logprobs reported at the temperature `_COLD` are those of temperature `_WARM`: the gaps
-        between them grow by the ratio of the two, unless the temperature was left out."""
+        """Raise ConfigError unless the gaps between logprobs grow from `_WARM` to `_COLD` as the ratio of the two."""
         gap, reported = warm[0] - warm[-1], cold[0] - cold[-1]
         expected = gap * _WARM / _COLD
         if abs(reported - expected) <= max(ROUNDING, 0.05 * expected):
@@ -357,8 +354,7 @@ class VLLM:
         )
 
     async def _top_logprobs(self, model: str, temperature: float) -> list[float]:
-        """The `_TOP` highest logprobs after the prompt, as they are reported at a temperature, by a request for one
-        token. Raises SamplerError."""
+        """Ask for the `_TOP` highest logprobs after the prompt at a temperature. Raises SamplerError."""
         body = {
             "model": model,
             "prompt": list(self._prompt),
@@ -403,8 +399,8 @@ def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weig
 
 
 def _read_event(value: Any, name: str, written: int) -> Sampled:
-    """The tokens of an event from the model of that name, after so many earlier ones of the reply; the prompt comes
-    with the first. Raises TransientError for a value of another shape."""
+    """Read the tokens of an event from the model of that name; the prompt comes with a reply's first. Raises
+    TransientError for a value of another shape."""
     match value:
         case {
             "model": str(version),

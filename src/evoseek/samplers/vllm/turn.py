@@ -19,8 +19,7 @@ _TIMED = 16  # tokens that show a pace; fewer may arrive together
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens of a reply, in the engine's own format. Without a finish reason more will follow; otherwise None means
-    that the reply does not state it."""
+    """Tokens of a reply. Without a finish reason more will follow; other fields are None if the reply lacks them."""
 
     token_ids: Sequence[int]
     logprobs: Sequence[float]
@@ -105,8 +104,7 @@ class Turn:
 
 
 def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int, written: int = 0) -> None:
-    """Raise TransientError, which states what is wrong, for tokens that cannot be those that were requested, after so
-    many of the same reply."""
+    """Raise TransientError for tokens that cannot be those requested, after `written` ones of the same reply."""
     ids, logprobs, most = sampled.token_ids, sampled.logprobs, request.max_tokens - written
     wrong = ""
     if not ids or len(ids) > most:
