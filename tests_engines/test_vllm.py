@@ -9,8 +9,7 @@ from collections import Counter
 import pytest
 
 from evoseek.errors import EvoseekError, TrainingError
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_scores
+from evoseek.learner.logprobs import LogprobModel, with_scores
 from evoseek.models.load import load_policy
 from evoseek.run import Run
 from evoseek.samplers.vllm import server as connection

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Generic, Protocol, TypeVar, cast
+from typing import Generic, TypeVar, cast
 
 import torch
 from torch import nn
@@ -19,9 +19,9 @@ from torch.optim import Optimizer
 from transformers import PreTrainedModel
 
 from evoseek.errors import TrainingError
-from evoseek.learner.batch import MicroBatch, make_batch, smaller_budget, split_by_tokens, trained_length
+from evoseek.learner.batch import make_batch, smaller_budget, split_by_tokens, trained_length
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
+from evoseek.learner.logprobs import Forward, LogprobModel, checkpoint_activations
 from evoseek.learner.optim import LOWER, Masters, adamw, schedule_factor
 from evoseek.learner.settings import LearnerSettings
 from evoseek.learner.sharding import read_weights, shard_module
@@ -37,28 +37,9 @@ _TOKEN_SUMS = ("entropy", f"{_DIFFERENCE}/mean")
 MAXIMA = (f"{_DIFFERENCE}/max",)  # of numbers that are 0 or more
 
 Inputs = TypeVar("Inputs", LossInputs, ValueInputs)
-Given = TypeVar("Given", LossInputs, ValueInputs, covariant=True)
 
 Term = tuple[Sequence[TrainingSample], LossFn[Inputs]]
 OptimizerFactory = Callable[..., Optimizer]
-
-
-class Forward(Protocol[Given]):
-    """A model's forward pass over a micro-batch: `LogprobModel` for a policy, `ValueModel` for a critic."""
-
-    @property
-    def model(self) -> nn.Module:
-        """The model that is trained."""
-        ...
-
-    @property
-    def packing_limit(self) -> int:
-        """The length of the longest sample that can be packed; 0 if none can."""
-        ...
-
-    def __call__(self, batch: MicroBatch) -> Given:
-        """The inputs of the loss."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)

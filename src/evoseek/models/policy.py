@@ -31,7 +31,7 @@ _MOST_SPELLED = 0.2  # generated worlds: below 0.01; Wikipedia and software's do
 @dataclass(slots=True)
 class Policy:
     """A model, its tokenizer, the name it was loaded by, and the model's adapter that is its own (None: no adapter).
-    `deferred_weights` are the files to read the weights from, if the model has none yet (`models.deferred_weights`)."""
+    `deferred_weights` are the files to read the weights from, if the model has none yet (`learner.sharding`)."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase

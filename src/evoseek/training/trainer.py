@@ -23,13 +23,11 @@ from evoseek.credit import Credit, needs_critic
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Forward, Learner, LearnerBase, LearnerContext
-from evoseek.learner.logprobs import LogprobModel, ValueModel
-from evoseek.learner.reference import AnyForward, with_scores
-from evoseek.learner.sharding import copy_weights, full_state_dict
+from evoseek.learner.logprobs import AnyForward, LogprobModel, ValueModel, with_scores
+from evoseek.learner.sharding import copy_weights, full_state_dict, load_deferred
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs, check_loss
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import wrapped
-from evoseek.models.deferred_weights import load_deferred
 from evoseek.models.load import load_critic, load_policy, prepare_process, save_critic, save_policy
 from evoseek.models.policy import Policy, RemotePolicy, base_of
 from evoseek.models.settings import EngineSettings

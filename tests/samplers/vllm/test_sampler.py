@@ -13,8 +13,7 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from evoseek.assembly.agent import Agent
 from evoseek.assembly.sources import load_settings
 from evoseek.errors import TrainingError
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_scores
+from evoseek.learner.logprobs import LogprobModel, with_scores
 from evoseek.models.load import load_policy
 from evoseek.models.lora import add_adapter
 from evoseek.models.policy import Policy, SamplerRun
