@@ -70,7 +70,6 @@ def _config(source: str) -> PreTrainedConfig:
 
 
 def _place(source: str) -> dict[str, str]:
-    """Where a file is, as transformers asks for it."""
     if find_spec("gguf") is None:
         raise PolicyError(
             f"'{source}' is a GGUF file, and reading it needs gguf, which is not installed. Install it with `pip "

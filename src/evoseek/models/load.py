@@ -59,7 +59,6 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
 
 
 def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter: str | None) -> Policy:
-    """The policy of this name at its source. Raises PolicyError."""
     check_device(device)
     path = expanded(source)
     if path.exists():

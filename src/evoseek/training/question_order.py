@@ -183,7 +183,6 @@ def _many(values: object) -> Sequence[object]:
 
 
 def _known(questions: Sequence[Question], key: str) -> list[str]:
-    """The values that a field has, the first ten of them."""
     return sorted({value for question in questions if (value := label(question, key)) is not None})[:10]
 
 

@@ -143,7 +143,6 @@ class VLLMSampler:
 
 
 def _check_sharing(policy: Policy, run: SamplerRun) -> None:
-    """Raise ConfigError for a second policy on the same servers, unless both are adapters."""
     if run.policies and not all(other.adapter is not None for other in (policy, *run.policies)):
         raise ConfigError(ONE_POLICY)
 
@@ -187,7 +186,6 @@ class WeightFiles:
         return Weights(version, Path(written), Path(written).name if self._policy.adapter is not None else "")
 
     def _save(self, path: Path, weights: Mapping[str, Any] | None) -> Exception | None:
-        """Write a directory; what went wrong."""
         try:
             if self._policy.adapter is not None:
                 save_policy(self._policy, path, None if weights is None else dict(weights))
@@ -224,13 +222,11 @@ def untied(policy: Policy, weights: Mapping[str, Any] | None = None) -> dict[str
 
 
 def _weight_of(model: PreTrainedModel, module: object) -> str:
-    """The name of a module's weight in the model's state."""
     return next(path for path, other in model.named_modules() if other is module) + ".weight"
 
 
 @contextmanager
 def _untied(model: PreTrainedModel) -> Generator[None]:
-    """While the block runs, the model's config says that the head has weights of its own."""
     config = model.config.get_text_config()
     tied = config.tie_word_embeddings
     config.tie_word_embeddings = False

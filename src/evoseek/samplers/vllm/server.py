@@ -424,5 +424,4 @@ def _strange(value: object) -> TransientError:
 
 
 def _name_of(model: str, weights: Weights | None) -> str:
-    """The name of a model with these weights: that of an adapter, if they are one."""
     return weights.adapter if weights and weights.adapter else model

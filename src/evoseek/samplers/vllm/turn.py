@@ -86,7 +86,6 @@ class Turn:
         return self._completion("time", len(self._ids)) if self._seconds >= self._request.max_seconds else None
 
     def _measure(self) -> None:
-        """Add the time since this reply's first tokens."""
         if self._paces is None:
             return
         now = asyncio.get_running_loop().time()
