@@ -73,7 +73,7 @@ class SamplerChat:
     A prompt is encoded as a rollout's is in the tag format: through the chat template, or without one a line for each
     message. Where it ends with <think>, as templates of reasoning models do, the reply is given from there on. A reply
     has up to `max_tokens` tokens, prompt and reply together up to `max_total_tokens`. It follows from seed, key and
-    messages; `form` and `stop` have no effect. The sampler decides how many replies are sampled at once.
+    messages; `form` and `stop` have no effect. The sampler decides how many replies are sampled concurrently.
 
     It must not be the sampler of rollouts that wait for this chat: they keep their slots while they wait, and once they
     hold all slots, no reply can begin.

@@ -37,7 +37,7 @@ class EndpointChat:
 
     What is sent: the messages, `max_tokens`, `temperature`, a seed that follows from `seed` and the key, and a call's
     form and stop strings; without those that `omit` names. A server that refuses one of the last four, or asks for
-    `max_completion_tokens` instead of `max_tokens`, is called again at once as it wants it, with a warning, and from
+    `max_completion_tokens` instead of `max_tokens`, is called again as it wants it, with a warning, and from
     then on always so. So is one that ends a model's reasoning at a stop string.
     The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
 

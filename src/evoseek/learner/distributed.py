@@ -2,9 +2,9 @@
 never a pickle.
 
 A rank is one of the processes that `run_together` or `torchrun --nproc-per-node N -m evoseek train ...` starts. Every
-rank runs the same program; a collective (any method of `Ranks`) has to be called by all of them, in the same order, or
-they wait for ever. torchrun kills processes that have not ended half a minute after Ctrl-C, in the middle of a step;
-those of `run_together` finish it.
+rank runs the same program. All have to call a collective (any method of `Ranks`) in the same order, or they wait
+indefinitely. Half a minute after Ctrl-C torchrun kills processes in the middle of a step; `run_together` lets them
+finish it.
 """
 
 from __future__ import annotations

@@ -86,7 +86,7 @@ class LearnerBase(ABC, Generic[Inputs]):
 
     @abstractmethod
     def step_on(self, batches: Sequence[StepBatch[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
-        """Make one optimizer step on the sum of these terms, of which one or more have samples, or skip it by
+        """Make one optimizer step on the sum of these terms, at least one with samples, or skip it by
         `skip_non_finite`. Returns the step's metrics and those of each term."""
 
     @abstractmethod

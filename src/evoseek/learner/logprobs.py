@@ -216,7 +216,7 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
 
 
 def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
-    """The layer's forward pass. Attention in the second computation is that of the first, whatever is then set."""
+    """Compute the layer's forward pass; recomputation uses the attention backend of the first pass."""
     forward = type(layer).forward
     names = ("cache", "past_key_values")  # the first since transformers 5.24
     has_cache = any(others.get(name) is not None for name in names)
@@ -235,7 +235,7 @@ def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A forward pass that is made elsewhere, of all samples at once."""
+    """A forward pass of all samples together, which is made elsewhere."""
 
     def score(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
         """Of each sample the values of its T tokens, 0.0 off the mask."""
@@ -255,7 +255,7 @@ def score(
     temperature) or values (of a critic); 0.0 off the mask.
 
     token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16, as the learner's. ranks: the
-    processes that share the work, of which each gets all the results. active: entered around the passes; the `active`
+    processes that share the work; each gets all results. active: entered around the passes; the `active`
     method of a policy that shares its model with others.
 
     When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample

@@ -22,7 +22,7 @@ from evoseek.storage.files import expanded
 def load_gguf(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> Any:
     """What `kind.from_pretrained` gives with `output_loading_info`: a model of the file's weights, and the report.
 
-    The model is an ordinary one, built anew: what transformers reads refers to the quantised file, and can be neither
+    The model is rebuilt as an ordinary one: what transformers reads refers to the quantised file, and can be neither
     trained nor saved. `changes` are to the model's configuration. Raises PolicyError without gguf.
     """
     with redirect_stderr(StringIO()):  # a progress bar that no setting of transformers turns off

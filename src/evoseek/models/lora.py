@@ -50,7 +50,7 @@ def add_adapter(policy: Policy, name: str, *, rank: int, alpha: float, seed: int
     """A policy that is `policy`'s model with a new adapter over it, at first equal to it.
 
     `policy` stays the base and shares the model, whose own weights are frozen from now on. The same seed gives the same
-    bits on every device. The adapter's weights are float32 whatever the base's are. Raises PolicyError if peft is not
+    bits on every device. The adapter's weights are always float32. Raises PolicyError if peft is not
     installed, the name is taken or no name, or the model's body has no linear layers.
     """
     check_free(policy.model, name)

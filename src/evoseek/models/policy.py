@@ -83,7 +83,7 @@ class RemotePolicy(Policy):
 @dataclass(frozen=True, slots=True)
 class SamplerRun:
     """The run that samplers belong to: a directory for what they write (None: a temporary one), what is closed at the
-    run's end, and the number of processes that train together, of which this is number `rank`. `broadcast` gives every
+    run's end, and the number of processes that train together; this is number `rank`. `broadcast` gives every
     one of them the text of the first, once all have called it.
 
     `launched` are the addresses of servers that the first sampler has started and the others share; `policies` are

@@ -80,7 +80,7 @@ class SamplerSettings(PartSettings):
     )
 
     def problems_with(self, settings: Section, processes: int) -> Iterator[str]:
-        """What this sampler cannot do of all that the settings ask for in so many processes, with the remedy."""
+        """Give what this sampler cannot do in `processes` processes, each with the remedy."""
         yield from ()
 
 

@@ -1,6 +1,5 @@
-"""Metrics as JSON lines, one row a step, so that a killed run loses no finished row; and trackers beside them, of which
-one that fails never stops a run.
-"""
+"""Metrics as JSON lines, one row a step, so that a killed run loses no finished row; and trackers, which never stop a
+run by a failure."""
 
 from __future__ import annotations
 

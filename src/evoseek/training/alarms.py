@@ -36,7 +36,7 @@ _SUSPICIONS = {
     "proposer/reward": "The proposer may be paid for questions that cannot be answered",
 }
 _SILENT_STEPS, _EXAMPLES, _LENGTH = 2, 3, 200  # steps without a proposal, examples, and characters of each
-_ERRORS = 2.0  # so many standard errors are more than chance
+_ERRORS = 2.0  # standard errors that are more than chance
 _STEPS = 3  # in a row without any signal
 _WINDOW = 5  # steps over which the signs of a collapse are averaged
 _NEARLY_ALL = 0.9  # share of groups without a signal

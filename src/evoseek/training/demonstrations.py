@@ -75,7 +75,7 @@ def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
 
 
 def sample_of(trajectory: Trajectory) -> TrainingSample:
-    """The sample of which the action tokens are learnt, with zero advantages."""
+    """Make the sample whose action tokens are learnt, with zero advantages."""
     zeros = (0.0,) * len(trajectory.token_ids)
     return TrainingSample(trajectory.token_ids, trajectory.loss_mask, zeros, zeros)
 

@@ -149,7 +149,7 @@ class TrainingLoop:
     If the run has `stages`, the loop ends with the current one: it `has_turned` then, and its last checkpoint says that
     the next stage begins. A step after which no checkpoint is saved ends no stage.
 
-    `drop` is awaited in the end, whatever ends the loop, and after a step with too many invalid rollouts: those that
+    `drop` is awaited at the end of the loop, and after a step with too many invalid rollouts: those that
     the system has begun of later steps may have met the same failure, and begin again after the pause.
     """
 

@@ -78,7 +78,7 @@ class QuestionOrder:
     With `by`, a field of the questions' metadata, each of its values has its share of a step. Shares are rounded to
     whole questions by the largest remainder, the same in every step; without any, all values have the same one.
     Questions of different values alternate, so that the beginning of a step is balanced too, and each value has a seed
-    of its own: with the same one, two values with as many questions would be paired for ever.
+    of its own: with the same one, two values with as many questions would always be paired.
     """
 
     by: str = ""
@@ -188,7 +188,7 @@ def _known(questions: Sequence[Question], key: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _key(ids: tuple[str, ...]) -> str:
-    """The name of a set of ids, whatever their order."""
+    """Return the name of a set of ids in any order."""
     return sha256("\n".join(sorted(ids)).encode(errors="surrogatepass")).hexdigest()
 
 

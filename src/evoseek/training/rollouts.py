@@ -1,4 +1,4 @@
-"""The rollouts of a step on given questions, and those of later steps that go on while it trains."""
+"""The rollouts of a step on given questions, and those of later steps that continue while it trains."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ Collected = TypeVar("Collected")
 
 
 class Ahead(Generic[Collected]):
-    """Collects the rollouts of a step and of up to `steps` after it, none of them after step `last`, which go on while
-    a step trains (rollout.max_staleness).
+    """Collects the rollouts of a step and of up to `steps` after it, none of them after step `last`, which continue
+    while a step trains (rollout.max_staleness).
 
         step t trains the weights t - 1 into the weights t; its rollouts began with the weights t - 1 - n or later
 
@@ -59,9 +59,8 @@ class Ahead(Generic[Collected]):
         weights t                      *                   turns from here on are sampled with them
         training of t + 1                    |===|
 
-    A task collects the rollouts of a step in the event loop; the optimizer steps run in a thread. What has begun but
-    was not trained on is no part of a checkpoint: a resumed run rolls it out again, with the weights that it resumes
-    from.
+    A task collects the rollouts of a step in the event loop; the optimizer steps run in a thread. Rollouts that were
+    not trained on are no part of a checkpoint: a resumed run makes them again, with the weights that it resumes from.
     """
 
     def __init__(self, steps: int, last: int) -> None:

@@ -1,4 +1,4 @@
-"""Stages of a run: each has settings of its own, and ends after so many steps or by a condition on the metrics.
+"""Stages of a run: each has settings of its own, and ends after a number of steps or by a condition on the metrics.
 
     [[stages]]
     name = "two hops alone"
@@ -197,10 +197,9 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 
 
 def check_run(settings: TrainingSettings, run: RunDirectory | None = None, processes: int = 1) -> None:
-    """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse in so many processes,
-    without loading a model: in a new one also a setting that is not its system's default and has no effect, and as
-    `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run refuse; what depends on files
-    follows it (`check_asked`)."""
+    """Raise ConfigError for settings that a run in this directory (None: a new one) of these processes would refuse;
+    no model is loaded. If the run is new, a setting without effect is refused too, and what `check_stages` refuses. A
+    dry run, `evoseek doctor` and a run share this one list; what depends on files follows it (`check_asked`)."""
     if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_effect(settings, changed(settings))
         check_stages(settings)

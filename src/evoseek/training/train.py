@@ -80,7 +80,7 @@ def train(
         return interrupted() or is_orphaned()
 
     def train_stage() -> tuple[int, bool, bool]:
-        """Train to the end of the current stage, or to the run's end: the last step, whether it goes on
+        """Train to the end of the current stage, or of the run. Returns the last step, whether the run continues
         with other settings, whether the run is at its end. What it holds in memory is free when it returns."""
         with ExitStack() as held:
             with ranks.setting_up():
@@ -103,7 +103,7 @@ def train(
     ):
         step, has_turned, is_over = train_stage()
         while has_turned and not is_over and not ranks.any(should_stop()):
-            gc.collect()  # before the model is loaded anew: two of them may not fit
+            gc.collect()  # before the model is loaded again: two of them may not fit
             step, has_turned, is_over = train_stage()
         if ranks.is_first:
             check_learnt(read_metrics(run.metrics), notify)

@@ -71,7 +71,7 @@ class Trainer:
     """A policy with its learner and credit; for PPO a critic with its own learner.
 
     `part` is the policy's name in checkpoints. `sampled` is the sampler's policy: the same object or, where the sampler
-    computes in this process and several ranks share the weights or rollouts go on while it is trained, another copy.
+    computes in this process and several ranks share the weights or rollouts continue while it is trained, a copy.
     """
 
     settings: TrainingSettings

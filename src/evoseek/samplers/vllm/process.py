@@ -172,7 +172,7 @@ def _is_over() -> bool:
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the server and whatever it has started, by SIGTERM first."""
+    """End the server and all that it has started, by SIGTERM first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

@@ -269,7 +269,7 @@ class VLLM:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """One at a time, in whatever event loop."""
+        """Let in one at a time, in any event loop."""
         loop = asyncio.get_running_loop()
         if self._lock is None or self._lock[0] is not loop:
             self._lock = loop, asyncio.Lock()
@@ -292,7 +292,7 @@ class VLLM:
             ) from error
 
     async def _load_adapter(self, weights: Weights) -> None:
-        """Load an adapter, then unload the last one. A directory may not be seen at once on another machine."""
+        """Load an adapter, then unload the last one. Another machine may see a directory late."""
         body = {"lora_name": weights.adapter, "lora_path": str(weights.directory)}
         try:
             await self.link.send("/v1/load_lora_adapter", body, retried=404)
