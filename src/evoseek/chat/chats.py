@@ -68,15 +68,13 @@ def _endpoint(settings: EndpointSettings, section: str, seed: int) -> EndpointCh
 
 
 class SamplerChat:
-    """Implements `Chat` on any sampler. A reply is one completion; it ends where the model ends its turn.
+    """Implements `Chat` on any sampler. A reply is one completion, which ends where the model ends its turn.
 
-    A prompt is encoded as a rollout's is in the tag format: through the chat template, or without one a line for each
-    message. Where it ends with <think>, as templates of reasoning models do, the reply is given from there on. A reply
-    has up to `max_tokens` tokens, prompt and reply together up to `max_total_tokens`. It follows from seed, key and
-    messages; `form` and `stop` have no effect. The sampler decides how many replies are sampled concurrently.
+    A prompt is encoded as in the tag format: through the chat template, or without one a line for each message. If it
+    ends with <think>, the reply is given from there on. A reply has up to `max_tokens` tokens, prompt and reply
+    together up to `max_total_tokens`. It follows from seed, key and messages; `form` and `stop` have no effect.
 
-    It must not be the sampler of rollouts that wait for this chat: they keep their slots while they wait, and once they
-    hold all slots, no reply can begin.
+    It must not be the sampler of rollouts that wait for this chat: once they hold all slots, no reply can begin.
     """
 
     is_local = True

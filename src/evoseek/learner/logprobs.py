@@ -251,15 +251,14 @@ def score(
     ranks: Ranks = ALONE,
     active: Callable[[], AbstractContextManager[object]] = nullcontext,
 ) -> list[tuple[float, ...]]:
-    """For each sample, in order, the model's values at its T tokens: logprobs (of a policy, at the forward pass's
-    temperature) or values (of a critic); 0.0 off the mask.
+    """Return the model's values at the T tokens of each sample: a policy's logprobs or a critic's values; 0.0 off the
+    mask.
 
-    token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16, as the learner's. ranks: the
-    processes that share the work; each gets all results. active: entered around the passes; the `active`
-    method of a policy that shares its model with others.
+    token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16. ranks: share the work; each gets
+    all results. active: entered around the passes; the `active` method of a policy that shares its model with others.
 
     When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
-    does not fit into memory, or memory runs out on one of several ranks.
+    does not fit, or memory runs out on one of several ranks.
     """
     if isinstance(forward, Scorer):
         with active():
@@ -288,8 +287,8 @@ def with_scores(
     forward: AnyForward,
     **how: Any,
 ) -> list[TrainingSample]:
-    """The samples with what `score` gives as this field: `ref_logprobs` by a frozen reference policy, `old_logprobs` by
-    the learner's own policy, or `values` by a critic. The last two are for before a batch's first step."""
+    """Fill in a field by `score`: `ref_logprobs` by a reference policy; `old_logprobs` by the learner's own, or
+    `values` by a critic, both before a batch's first step."""
     rows = score(forward, samples, **how)
     return [replace(sample, **{field: row}) for sample, row in zip(samples, rows, strict=True)]
 

@@ -151,11 +151,10 @@ def make_renderer(
     tools: Sequence[Schema] = (),
     eos_ids: Sequence[int] = (),
 ) -> TagRenderer | ToolCallRenderer:
-    """The renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
+    """Make the renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
 
-    `tools` are the schemas of the tools: the tool-call format shows them, the tag format has a tag for each that it
-    knows. A turn also ends at any of `eos_ids`. The renderer's `format` says which one was chosen. Raises PolicyError
-    if the model does not fit.
+    The tool-call format shows `tools`, their schemas; the tag format has a tag for each that it knows. A turn also ends
+    at any of `eos_ids`. Raises PolicyError if the model does not fit.
     """
     if format == "auto":
         format = "tools" if check_template(tokenizer).call_format else "tags"

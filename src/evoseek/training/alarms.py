@@ -66,10 +66,10 @@ def alarms(rows: Sequence[MetricRow], *, relative: bool = True, trajectories: Pa
 class AlarmedMetrics:
     """A MetricSink that watches the rows and passes them on to `sink`.
 
-    `notify` is called with a warning when an alarm begins, and again only after it has ended (a sign of a collapse for
-    more than five steps). In a `game` of the roles a row with a probe gets `selfplay/alarm`: 1.0 while
-    `hacking_alarm` lasts, else 0.0. A row of a step with too many invalid rollouts is passed on alone. `earlier` are
-    the rows of a resumed run that count (`counted`); `relative` and `trajectories` are as in `alarms`.
+    `notify` gets a warning when an alarm begins, and again only after it has ended (a sign of a collapse for more than
+    five steps). In a `game` of the roles a row with a probe gets `selfplay/alarm`: 1.0 while `hacking_alarm` lasts,
+    else 0.0. A row of a step with too many invalid rollouts is passed on alone. `earlier` are the rows of a resumed run
+    (`counted`); `relative` and `trajectories` are as in `alarms`.
     """
 
     def __init__(

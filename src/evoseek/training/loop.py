@@ -92,12 +92,10 @@ class RunState:
     stages: Stages | None = None
 
     def resume(self, checkpoint: Checkpoint | None) -> int:
-        """Resume the run from the checkpoint that its parts were made of, or begin it (None); returns the number of
-        finished steps.
+        """Resume the run from the checkpoint of its parts, or begin it (None); return the number of finished steps.
 
-        Optimizers, counters and the system's state are restored and the logs cut back to where they were; everything
-        random is a function of the seed and the step, so nothing else has a state. Raises RunError if a log is shorter
-        than it was, or one that is read was changed.
+        Optimizers, counters and the system's state are restored and the logs cut back; everything else is a function of
+        the seed and the step. Raises RunError if a log is shorter than it was, or one that is read was changed.
         """
         if self.ranks.is_first:
             cut_logs(self.run, checkpoint.position if checkpoint else {})

@@ -35,12 +35,12 @@ _KEPT = 2  # directories of weights: a server may still be reading the last but 
 class VLLMSampler:
     """Samples with servers of vLLM that hold the policy's weights (protocols.Sampler).
 
-    New trajectories are spread over the servers by their ids. Those of a server that is lost fail, with SamplerError,
-    and later ones go to the others until it is found to be back. New weights are written by `update_weights`; each
-    server takes them before its next turn. The random numbers are the servers' own, so that runs differ from each
-    other. Of several processes each has servers of its own, a share of all; the first writes the weights.
+    New trajectories are spread over the servers by their ids. If a server is lost, its trajectories fail with
+    SamplerError, and later ones go to the others until it is back. Servers take new weights before their next turn.
+    Their random numbers are their own, so runs differ. Each of several processes has its share of the servers; the
+    first writes the weights.
 
-    files: writes the weights for the servers; None: they have the policy's weights, and keep them.
+    files: writes the weights for the servers; None: the servers keep theirs, which are the policy's.
     """
 
     Settings = EngineSettings
@@ -152,13 +152,12 @@ def _rank(url: str, trajectory_id: str) -> bytes:
 
 
 class WeightFiles:
-    """Writes the weights of a policy into a folder of its own, each version in a directory with a name that was never
-    used before: engines may keep what they once read from a path.
+    """Writes the weights of a policy, each version into a directory of a new name: engines may keep what they once
+    read.
 
-    Of a policy with an adapter that adapter alone is written. Of any other all weights are, those of a tied output head
-    once more beside the embeddings, and the config says that they are not tied: engines that reload weights in place
-    may leave a tied head as it was. Of several processes the first one writes, where all can read. The folder is in the
-    run's directory, or a temporary one; it goes with the run, and what a killed process left in it at the beginning.
+    A policy's adapter is written alone. Otherwise all weights are, with those of a tied output head once more and a
+    config that does not tie them: engines that reload in place may leave a tied head as it was. The first process
+    writes, where all can read. The folder is in the run's directory, or a temporary one, and is removed with the run.
     """
 
     def __init__(self, policy: Policy, run: SamplerRun) -> None:

@@ -49,12 +49,10 @@ class RefusedError(SamplerError):
 
 
 class Link:
-    """Calls one server. Transient failures, and replies that cannot be read, are retried; when too many calls in a row
-    have failed, the server counts as lost (`is_lost`) and is not called, but for one trial now and then.
-
-    `wait_s` is the first wait before a retry, and `clock` decides when a lost server is due for its trial. Raises
-    ConfigError for a url that is none, or an api_key that no header can hold.
-    """
+    """Calls one server. Transient failures and unreadable replies are retried. After too many failed calls in a row the
+    server is lost (`is_lost`) and is not called, but for one trial now and then, when `clock` says that it is due.
+    `wait_s` is the first wait before a retry. Raises ConfigError for a wrong url, or an api_key that no header can
+    hold."""
 
     def __init__(
         self,
@@ -98,9 +96,9 @@ class Link:
         return await self._call("GET" if body is None else "POST", path, body, checked)
 
     async def stream(self, path: str, body: Callable[[], object], read: Callable[[Any], T | None]) -> T:
-        """What `read` makes of the JSON value of an event, for the first of which it makes anything, in the reply to
-        a request with a `body`. If it fails, `body` is called again for what is missing then; a reply that broke off
-        after an event is no failed attempt, however often that happens. Raises as `get`."""
+        """Return what `read` makes of an event's JSON value, of the first that it makes anything of. After a failure
+        `body` is called again for what is missing; a reply that broke off after an event is no failed attempt. Raises
+        as `get`."""
 
         async def attempt(client: httpx2.AsyncClient) -> T:
             while True:
@@ -186,11 +184,11 @@ class Weights:
 
 
 class VLLM:
-    """Samples with one server. `vocabulary` is the number of the policy's tokens, `prompt` any ids that the logprobs
-    are checked with, and `max_length` the longest sequence.
+    """Samples with one server. `vocabulary` is the number of the policy's tokens, `prompt` any ids to check logprobs
+    with.
 
-    The server is checked before its first turn. One that failed may have been restarted with other weights: before its
-    next turn it is checked and given the weights again.
+    The server is checked before its first turn, and again after a failure: it may have been restarted with other
+    weights, so it is given the weights again.
     """
 
     def __init__(

@@ -31,14 +31,11 @@ class Sampled:
 
 class Turn:
     """A turn that is put together from a server's replies. `vocabulary` is the number of the policy's tokens, `version`
-    that of the weights.
+    that of the weights. A failed reply is continued after its tokens (`rest`), never drawn again: else short turns
+    would remain.
 
-    A reply that fails is continued after its tokens (`rest`). Nothing is drawn twice: if turns were repeated until one
-    arrives in time, the short ones would remain.
-
-    The policy's own time is the time from the first tokens of a reply to its last ones, so it includes no queue.
-    `paces` holds the seconds that a token took in earlier turns; what exceeds a few times as much is a stall. None:
-    replies come whole, so writing cannot be separated from waiting.
+    The policy's own time is from the first tokens of a reply to its last ones, so it includes no queue. `paces` holds
+    the seconds a token took in earlier turns; what exceeds a few times as much is a stall. None: replies come whole.
     """
 
     def __init__(
