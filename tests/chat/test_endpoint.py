@@ -14,8 +14,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from evoseek.chat.chats import SamplerChat
 from evoseek.chat.endpoint import EndpointChat, text_of
-from evoseek.chat.local import SamplerChat
 from evoseek.errors import ConfigError, CutReplyError, PolicyError, ReplyError, ToolError
 from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY
