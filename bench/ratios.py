@@ -22,8 +22,7 @@ from evoseek.assembly.sources import load_settings
 from evoseek.credit import Credit
 from evoseek.learner.distributed import ALONE
 from evoseek.learner.learner import Learner, LearnerContext
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import score
+from evoseek.learner.logprobs import LogprobModel, score
 from evoseek.loss.base import LossInputs, Totals
 from evoseek.loss.clipped import SequenceLoss
 from evoseek.models.load import load_policy

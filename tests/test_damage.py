@@ -30,7 +30,7 @@ from evoseek.storage.files import file_digest
 from evoseek.storage.jsonl import open_growing_file
 from evoseek.storage.metrics import JsonlMetrics, read_metrics
 from evoseek.storage.runs import Input, RunDirectory
-from evoseek.training.run_state import cut_logs, log_positions
+from evoseek.training.loop import cut_logs, log_positions
 from evoseek.types import Action, Passage, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 from evoseek.web.stored import Cache, Recording, Replay, StoredWeb
 

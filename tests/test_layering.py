@@ -132,7 +132,7 @@ def test_answering_a_question_loads_nothing_that_trains(run_ranks, tmp_path):
     (names,) = run_ranks(1, "loaded_by_an_answer", index=str(tmp_path / "index"))["results"]
     loaded = set(names)
     tables = {"evoseek.learner.settings", "evoseek.loss.settings", "evoseek.credit"}  # with the settings
-    training = {f"evoseek.training.{name}" for name in ("trainer", "plan", "update", "loop", "run_state")}
+    training = {f"evoseek.training.{name}" for name in ("trainer", "plan", "update", "loop")}
     packages = {name for name in loaded if name.count(".") > 1 and layer_of(name) in ("learner", "loss", "credit")}
     assert "evoseek.assembly.context" in loaded
     assert packages <= tables

@@ -41,8 +41,8 @@ from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
 from evoseek.samplers.torch.sampler import TorchSampler
-from evoseek.samplers.vllm.link import Link
 from evoseek.samplers.vllm.sampler import VLLMSampler
+from evoseek.samplers.vllm.server import Link
 from evoseek.systems.dspo import Signal, group_signal
 from evoseek.training.update import GroupUpdate
 from evoseek.types import (

@@ -18,7 +18,7 @@ from tests.doubles.loopback import Loopback
 
 from evoseek.models.load import load_policy, save_policy
 from evoseek.questions.questions import save_questions
-from evoseek.samplers.vllm.launch import HOST, Model, free_ports, launch
+from evoseek.samplers.vllm.process import HOST, Model, commands, free_ports, launch
 from evoseek.samplers.vllm.sampler import VLLMSampler, save_untied
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Passage, Question
@@ -127,7 +127,7 @@ class Server:
         for process in Path("/proc").glob("[0-9]*"):
             with suppress(OSError):
                 words, number = (process / "cmdline").read_bytes(), int(process.name)
-                if port in words and b"supervisor" not in words and os.getpgid(number) == number:
+                if port in words and b"vllm.process" not in words and os.getpgid(number) == number:
                     os.killpg(number, signal.SIGKILL)
 
 
@@ -155,7 +155,7 @@ def running(logs):
     (port,) = free_ports(1)
     os.environ |= {"VLLM_CPU_KVCACHE_SPACE": "1", "HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1"}
     with ExitStack() as closing:
-        launch(VLLMSampler.commands(own, Model(str(served), MAX_LENGTH, "float32", 8), [port]), logs, closing, 1800.0)
+        launch(commands(own, Model(str(served), MAX_LENGTH, "float32", 8), [port]), logs, closing, 1800.0)
         yield Server(f"http://{HOST}:{port}", policy)
 
 

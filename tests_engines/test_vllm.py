@@ -9,12 +9,11 @@ from collections import Counter
 import pytest
 
 from evoseek.errors import EvoseekError, TrainingError
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_scores
+from evoseek.learner.logprobs import LogprobModel, with_scores
 from evoseek.models.load import load_policy
 from evoseek.run import Run
-from evoseek.samplers.vllm import link
-from evoseek.samplers.vllm.launch import HOST, free_ports
+from evoseek.samplers.vllm import server as connection
+from evoseek.samplers.vllm.process import HOST, free_ports
 from evoseek.storage.metrics import read_metrics
 from evoseek.training.probe import EXACT
 from evoseek.types import TrainingSample
@@ -93,9 +92,9 @@ def failing(*urls):
 @pytest.fixture
 def quick(monkeypatch):
     """A server is lost after two calls, each of one attempt, and not tried again."""
-    monkeypatch.setitem(link.Link.__init__.__kwdefaults__, "attempts", 1)
-    monkeypatch.setattr(link, "_FAILURES", 2)
-    monkeypatch.setattr(link, "_PAUSE_S", 600.0)
+    monkeypatch.setitem(connection.Link.__init__.__kwdefaults__, "attempts", 1)
+    monkeypatch.setattr(connection, "_FAILURES", 2)
+    monkeypatch.setattr(connection, "_PAUSE_S", 600.0)
 
 
 @pytest.mark.usefixtures("quick")

@@ -15,8 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raising import raises
 
+from evoseek.chat.chats import SamplerChat
 from evoseek.chat.endpoint import EndpointChat, text_of
-from evoseek.chat.local import SamplerChat
 from evoseek.errors import ToolError
 from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY

@@ -25,7 +25,7 @@ from evoseek.config.registry import KINDS, find
 from evoseek.config.settings_tree import nested
 from evoseek.config.trust import VARIABLE
 from evoseek.errors import ConfigError, PolicyError
-from evoseek.models.deferred_weights import load_deferred
+from evoseek.learner.sharding import load_deferred
 from evoseek.models.load import load_critic, load_policy, load_tokenizer
 from evoseek.models.source import tiny_policy_dir
 from evoseek.renderers.chat_template import USER, render_chat

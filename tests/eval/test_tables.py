@@ -24,7 +24,7 @@ from evoseek.eval.tables import (
 from evoseek.text.printable import printable
 from evoseek.text.progress import CountProgress
 from evoseek.training.loop import Progress
-from evoseek.training.progress import TrainingProgress, curve
+from evoseek.training.train import TrainingProgress, curve
 
 
 def made(*invalid):

@@ -39,11 +39,10 @@ from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
 from evoseek.learner.settings import LearnerSettings
-from evoseek.learner.sharding import copy_weights, full_state_dict, read_weights, shard_module
+from evoseek.learner.sharding import copy_weights, full_state_dict, load_deferred, read_weights, shard_module
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.models.deferred_weights import load_deferred
 from evoseek.models.load import load_policy
 from evoseek.types import TrainingSample
 

@@ -13,8 +13,7 @@ from transformers import PreTrainedModel
 from evoseek.errors import TrainingError
 from evoseek.learner.batch import MicroBatch, make_batch, split_by_tokens
 from evoseek.learner.learner import Learner
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import score
+from evoseek.learner.logprobs import LogprobModel, score
 from evoseek.loss.base import Loss, LossInputs, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss

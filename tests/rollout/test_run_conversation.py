@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
-from evoseek.chat.local import SamplerChat
+from evoseek.chat.chats import SamplerChat
 from evoseek.errors import CutReplyError, PolicyError, ReplyError, ToolError
 from evoseek.renderers.encoding import split_trusted
 from evoseek.rollout.environments import SolverEnv

@@ -10,7 +10,7 @@ from rich.console import Console
 from evoseek.text import progress
 from evoseek.text.progress import CountProgress
 from evoseek.training.loop import Progress
-from evoseek.training.progress import TrainingProgress
+from evoseek.training.train import TrainingProgress
 
 
 def lines(monkeypatch: pytest.MonkeyPatch, *reports: tuple[float, int, int]) -> list[str]:

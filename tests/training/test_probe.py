@@ -8,8 +8,7 @@ import torch
 from evoseek.assembly.agent import Agent
 from evoseek.assembly.sources import load_settings
 from evoseek.errors import TrainingError
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_scores
+from evoseek.learner.logprobs import LogprobModel, with_scores
 from evoseek.models.load import load_policy
 from evoseek.training.probe import EXACT, QUESTIONS, TOKENS, WeightsProbe
 

@@ -9,7 +9,7 @@ from evoseek.assembly.sources import load_settings
 from evoseek.credit import CriticCredit, LeaveOneOutCredit
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
-from evoseek.learner.reference import score
+from evoseek.learner.logprobs import score
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import WithTerms

@@ -8,8 +8,7 @@ from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.sections import check_settings, read_settings
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.learner.learner import Learner, LearnerContext
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import score, with_scores
+from evoseek.learner.logprobs import LogprobModel, score, with_scores
 from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.base import Loss, LossFn, Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss

@@ -16,7 +16,7 @@ from safetensors.torch import load as load_tensors
 
 from evoseek.models.source import tiny_policy_dir
 from evoseek.questions.questions import save_questions
-from evoseek.samplers.vllm.launch import HOST, Command, free_ports, launch
+from evoseek.samplers.vllm.process import HOST, Command, free_ports, launch
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 

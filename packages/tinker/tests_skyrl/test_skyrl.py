@@ -9,8 +9,7 @@ import torch
 from rich.console import Console
 
 from evoseek.learner.learner import Learner, LearnerContext
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import score, with_scores
+from evoseek.learner.logprobs import LogprobModel, score, with_scores
 from evoseek.learner.settings import LearnerSettings
 from evoseek.loss.base import Totals
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss

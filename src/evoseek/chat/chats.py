@@ -1,28 +1,34 @@
-"""Chat models from their settings, with their prompt sets."""
+"""Chat models from their settings, with their prompt sets: in-process, or behind an endpoint."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+
+from transformers import PreTrainedTokenizerBase
+
 from evoseek.chat.endpoint import EndpointChat
-from evoseek.chat.local import SamplerChat
 from evoseek.chat.settings import AnswererSettings, EndpointSettings, SimulatorSettings
+from evoseek.errors import CutReplyError, EmptyReplyError, SamplerError, ToolError
 from evoseek.http.server import key_of
 from evoseek.models.load import load_policy, prepare_process
 from evoseek.models.policy import prompts_of
 from evoseek.models.settings import PolicySettings
-from evoseek.protocols import Chat
+from evoseek.protocols import Chat, Sampler
+from evoseek.renderers.tags import TagRenderer
 from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.samplers.torch.sampler import TorchSampler
+from evoseek.types import Message, SampleRequest, StopConditions
 
 LONGEST = 4096
 """Maximum number of tokens of prompt and reply together, for an in-process model."""
 
+_THINK = "<think>"
+_END = 16  # tokens of a prompt, which hold the tag and white space after it however they are cut
+
 
 def make_chat(settings: EndpointSettings, *, section: str, seed: int, policy: PolicySettings) -> tuple[Chat, PromptSet]:
-    """The chat model of the settings, with its prompt set. `section` names them in errors; device, data type and
-    prompts are those of `policy`.
-
-    Raises ConfigError, or PolicyError for a model that cannot be loaded.
-    """
+    """Make the chat model of the settings, with its prompt set. `section` names them in errors; device, data type and
+    prompts are those of `policy`. Raises ConfigError, or PolicyError for a model that cannot be loaded."""
     settings.check(section)
     if settings.base_url:
         prompts = load_prompts("default" if policy.prompts == "auto" else policy.prompts)
@@ -59,3 +65,94 @@ def _endpoint(settings: EndpointSettings, section: str, seed: int) -> EndpointCh
         concurrency=settings.concurrency,
         seed=seed,
     )
+
+
+class SamplerChat:
+    """Implements `Chat` on any sampler. A reply is one completion, which ends where the model ends its turn.
+
+    A prompt is encoded as in the tag format: through the chat template, or without one a line for each message. If it
+    ends with <think>, the reply is given from there on. A reply has up to `max_tokens` tokens, prompt and reply
+    together up to `max_total_tokens`. It follows from seed, key and messages; `form` and `stop` have no effect.
+
+    It must not be the sampler of rollouts that wait for this chat: once they hold all slots, no reply can begin.
+    """
+
+    is_local = True
+
+    def __init__(
+        self,
+        sampler: Sampler,
+        tokenizer: PreTrainedTokenizerBase,
+        name: str,
+        *,
+        max_tokens: int,
+        max_total_tokens: int,
+        temperature: float,
+        seed: int,
+    ) -> None:
+        self.name = name
+        self._sampler, self._tokenizer = sampler, tokenizer
+        self._max_tokens, self._max_total_tokens = max_tokens, max_total_tokens
+        self._temperature, self._seed = temperature, seed
+        self._renderer = TagRenderer(tokenizer)
+        self._stop = StopConditions(token_ids=self._renderer.stop.token_ids)
+        self._under_way: set[str] = set()
+
+    async def chat(
+        self,
+        messages: Sequence[Message],
+        *,
+        key: str,
+        form: Mapping[str, object] | None = None,
+        stop: Sequence[str] = (),
+    ) -> str:
+        """The reply's text, without the token that ends it. Raises ToolError, also for a key that is in progress
+        (CutReplyError for a reply that is cut, EmptyReplyError for an empty one); PolicyError for messages that the
+        chat template refuses."""
+        ids = self._renderer.render_prompt(messages)
+        room = min(self._max_tokens, self._max_total_tokens - len(ids))
+        if room < 1:
+            raise self._failed(
+                key,
+                f"its prompt has {len(ids)} tokens, but prompt and reply may have {self._max_total_tokens} together. "
+                "Shorten the prompt, or put the model behind an endpoint (base_url), which has its own limit.",
+            )
+        if key in self._under_way:
+            raise self._failed(key, "a reply for this key is being sampled already. Give each call a key of its own.")
+        self._under_way.add(key)
+        try:
+            completion = await self._sampler.sample(
+                SampleRequest(key, 0, ids, room, self._temperature, self._stop, self._seed)
+            )
+        except SamplerError as error:
+            raise self._failed(key, str(error)) from error
+        finally:
+            self._under_way.discard(key)
+            self._sampler.release(key)
+        text = self._text(completion.token_ids)
+        written = _THINK + text if self._is_in_thought(ids) else text
+        if completion.finish_reason == "length":
+            what = (
+                f"after {room} tokens it had not come to its end, and the beginning of a reply is none. Raise "
+                f"max_tokens ({self._max_tokens}; prompt and reply may have {self._max_total_tokens} together, and "
+                f"the prompt took {len(ids)}), or ask for less in the prompt."
+            )
+            raise CutReplyError(str(self._failed(key, what)), written)
+        if not text.strip():
+            what = "it is empty. Ask for a reply in the prompt, or take another model."
+            raise self._failed(key, what, EmptyReplyError)
+        return written
+
+    def _is_in_thought(self, prompt: Sequence[int]) -> bool:
+        end = self._tokenizer.decode(
+            list(prompt[-_END:]), skip_special_tokens=False, clean_up_tokenization_spaces=False
+        )
+        return str(end).rstrip().endswith(_THINK)
+
+    def _text(self, token_ids: Sequence[int]) -> str:
+        """The text of a completion. A token that ends a turn need not be a special one."""
+        ids = token_ids[:-1] if token_ids and token_ids[-1] in self._stop.token_ids else token_ids
+        return str(self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
+
+    def _failed(self, key: str, what: str, kind: type[ToolError] = ToolError) -> ToolError:
+        return kind(f"There is no reply of the model {self.name!r} for {key!r}: {what}")

@@ -32,17 +32,17 @@ _REFUSALS = {
 class EndpointChat:
     """Implements `Chat` by POST {base_url}/chat/completions. `name` is the endpoint's name of the model.
 
-    Calls are made and retried as `Server` says; a reply that is not JSON counts as transient. Every other failure is
-    final: another status, a refusal, a filtered, cut or empty reply.
+    Calls are retried as `Server` says; a reply that is not JSON is transient. Another status, a refusal, and a
+    filtered, cut or empty reply are final.
 
-    What is sent: the messages, `max_tokens`, `temperature`, a seed that follows from `seed` and the key, and a call's
-    form and stop strings; without those that `omit` names. A server that refuses one of the last four, or asks for
-    `max_completion_tokens` instead of `max_tokens`, is called again at once as it wants it, with a warning, and from
-    then on always so. So is one that ends a model's reasoning at a stop string.
-    The server may read control strings in a message's text, so in outside text they are broken (`encoding.harmless`).
+    The messages, `max_tokens`, `temperature`, a seed that follows from `seed` and the key, and a call's form and stop
+    strings are sent, without those that `omit` names. A server that refuses one of the last four, asks for
+    `max_completion_tokens`, or ends a model's reasoning at a stop string is called again as it wants it, with a
+    warning, and from then on. Control strings in outside text are broken (`encoding.harmless`), as the server may read
+    them.
 
-    Raises ConfigError for a base_url that is no URL or holds a query or a password, for an api_key that no header can
-    hold. The api_key is in no error's text, even if the server repeats it.
+    Raises ConfigError for a base_url that is no URL or holds a query or a password, and for an api_key that no header
+    can hold. No error repeats the api_key.
     """
 
     is_local = False
@@ -177,12 +177,9 @@ _FILTERED = re.compile(r"filter|safety|blocklist|prohibited", re.IGNORECASE)
 
 
 def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedText:
-    """The text in the body of a success: of the first choice, if the model came to its end, with the closing tag of
-    `stop` that the server cut off; and the numbers of tokens, 0 where the server gives none.
-
-    Raises TransientError for a body that is not JSON, CutReplyError for a reply that was cut, EmptyReplyError for one
-    without text, ToolError for any other that is none. They say what is wrong, not whose reply it is.
-    """
+    """Return the text of a success's first choice, with the closing tag of `stop` that the server cut off, and the
+    numbers of tokens, 0 where the server gives none. Raises TransientError for a body that is not JSON, CutReplyError
+    for a cut reply, EmptyReplyError for one without text, else ToolError."""
     found = json_of(body, secret=secret)
     message, reason = _first_choice(found)
     text = _text(message.get("content"))

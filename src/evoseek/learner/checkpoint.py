@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any, TypeVar, cast
 
 from evoseek.errors import CheckpointError
-from evoseek.learner.base import LearnerBase
 from evoseek.learner.distributed import ALONE, Ranks
+from evoseek.learner.learner import LearnerBase
 from evoseek.learner.sharding import read_shards, write_shards
 from evoseek.storage.checkpoints import FORMAT, STATE, Checkpoint, latest_checkpoint, list_checkpoints, read_state
 from evoseek.storage.files import file_digest, json_digest, remove_directory, remove_leftovers, replace_directory

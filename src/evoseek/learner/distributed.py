@@ -2,9 +2,9 @@
 never a pickle.
 
 A rank is one of the processes that `run_together` or `torchrun --nproc-per-node N -m evoseek train ...` starts. Every
-rank runs the same program; a collective (any method of `Ranks`) has to be called by all of them, in the same order, or
-they wait for ever. torchrun kills processes that have not ended half a minute after Ctrl-C, in the middle of a step;
-those of `run_together` finish it.
+rank runs the same program. All have to call a collective (any method of `Ranks`) in the same order, or they wait
+indefinitely. Half a minute after Ctrl-C torchrun kills processes in the middle of a step; `run_together` lets them
+finish it.
 """
 
 from __future__ import annotations
@@ -55,8 +55,7 @@ class Ranks:
         return self.rank == 0
 
     def gather(self, value: object) -> list[Any]:
-        """All-gather: every rank's value, in rank order, on every rank. Any JSON value, as JSON reads it back: lists
-        for tuples."""
+        """Return every rank's JSON value, in rank order, on every rank (all-gather). Tuples come back as lists."""
         everyone = self._exchange([value])
         if [] in everyone:
             raise EndedElsewhereError(f"Rank {everyone.index([])} failed. See its own error message first.")
@@ -137,19 +136,17 @@ ALONE = Ranks(0, 1, torch.device("cpu"))
 
 
 def gathered(ranks: Ranks, value: Work, of: type[Work]) -> list[Work]:
-    """`Ranks.gather` for values that are records, or hold them, as they were: numbers to the bit. `of` is their type,
-    as pydantic's TypeAdapter reads it."""
+    """Gather records, or values that hold them, unchanged to the bit; `of` is their type, as TypeAdapter reads it."""
     adapter = TypeAdapter(of)
     return [adapter.validate_python(other) for other in ranks.gather(adapter.dump_python(value, warnings=False))]
 
 
 def join_ranks(device: str) -> Ranks:
-    """Join the other processes that torchrun has started; a single process if torchrun was not used or has started only
-    one.
+    """Join the processes that torchrun or `run_together` has started; without them this is a single process.
 
-    `device` is a kind: "cpu" (gloo) or "cuda" (NCCL), where each process of a machine takes the GPU of its local rank.
-    Raises ConfigError if only a part of torchrun's variables is set, the machine has too few GPUs, or the others do not
-    come; PolicyError for a device that the machine does not have.
+    `device` is "cpu" (gloo) or "cuda" (NCCL), where each process takes the GPU of its local rank. Raises PolicyError
+    for a device that the machine lacks; ConfigError if variables or GPUs are missing, or the other processes do not
+    come.
     """
     found = {name: os.environ[name] for name in (*_NUMBERS, *_MASTER) if os.environ.get(name)}
     if not any(name in found for name in _NUMBERS) or found.get("WORLD_SIZE") == "1":
@@ -181,10 +178,8 @@ def leave_ranks() -> None:
 
 @contextmanager
 def joined_ranks(device: str) -> Generator[Ranks]:
-    """`join_ranks` for a block; at its end all ranks wait for each other before they leave.
-
-    Raises EndedElsewhereError, instead of the network's error, if another process ended unexpectedly.
-    """
+    """Join for a block; at its end all ranks wait for each other before they leave. Raises EndedElsewhereError instead
+    of the network's error if another process ended unexpectedly."""
     ranks = join_ranks(device)
     try:
         yield ranks
@@ -267,12 +262,11 @@ _LAUNCHER = "EVOSEEK_LAUNCHER"  # the process that started this one by `run_toge
 
 
 def run_together(number: int, words: Sequence[str], *, program: Sequence[str] = ("-m", "evoseek")) -> int:
-    """Run `python -m evoseek WORDS` in so many processes that join as ranks. Returns 0 or, if any failed, the status of
-    the first that did. `program` is what Python runs instead of evoseek.
+    """Run `python -m evoseek WORDS` in `number` processes that join as ranks; return the status of the first that
+    failed, or 0. `program` is what Python runs instead of evoseek.
 
-    Ctrl-C reaches them as it reaches this process, which waits for them; SIGTERM is passed on to them. If this process
-    is killed, they save after their step and end. Each has its
-    share of this machine's cores, unless OMP_NUM_THREADS says how many.
+    Ctrl-C reaches the processes directly, SIGTERM is passed on, and this process waits for them. If it is killed, they
+    save after their step and end. They share the cores of this machine, unless OMP_NUM_THREADS is set.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     processes: list[subprocess.Popen[bytes]] = []

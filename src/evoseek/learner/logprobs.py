@@ -1,13 +1,18 @@
 """Forward passes at the action tokens: logprobs under a causal language model, without the [T, V] logits of everything
-else, and the values that a critic predicts; activation checkpointing, which saves their memory."""
+else, and the values that a critic predicts; activation checkpointing, which saves their memory.
+
+`score` makes them without a gradient: a reference's logprobs, the learner's own before a step, a critic's values. The
+reference may be a separate model, or the trained one with its adapters off (`active=base_of(policy).active`).
+"""
 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 from types import MethodType
-from typing import Any, cast
+from typing import Any, Literal, Protocol, TypeVar, cast, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -16,11 +21,37 @@ from transformers import PreTrainedModel
 from transformers.modeling_layers import GradientCheckpointingLayer
 
 from evoseek.errors import PolicyError
-from evoseek.learner.batch import MicroBatch, loss_inputs
+from evoseek.learner.batch import MicroBatch, loss_inputs, make_batch, smaller_budget, split_by_tokens
+from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.packing import at_least_float32, packing_limit, run_actions
 from evoseek.learner.settings import MAX_LOGITS
 from evoseek.loss.base import LossInputs, ValueInputs
 from evoseek.samplers.torch.packed import attention_named
+from evoseek.types import TrainingSample
+
+Given = TypeVar("Given", LossInputs, ValueInputs, covariant=True)
+
+
+class Forward(Protocol[Given]):
+    """A model's forward pass over a micro-batch: `LogprobModel` for a policy, `ValueModel` for a critic."""
+
+    @property
+    def model(self) -> nn.Module:
+        """The model that is trained."""
+        ...
+
+    @property
+    def packing_limit(self) -> int:
+        """The length of the longest sample that can be packed; 0 if none can."""
+        ...
+
+    def __call__(self, batch: MicroBatch) -> Given:
+        """The inputs of the loss."""
+        ...
+
+
+AnyForward = Forward[LossInputs] | Forward[ValueInputs]
+TokenValues = list[list[float]]
 
 
 class LogprobModel(nn.Module):
@@ -107,7 +138,7 @@ class LogprobModel(nn.Module):
 class ValueModel(nn.Module):
     """Predicts, for each action token, the value of the state *before* it: the head on the body's state at t - 1.
 
-    The model is a transformers token classifier with one label, such as `policy.load.load_critic` gives; it should be
+    The model is a transformers token classifier with one label, such as `models.load.load_critic` gives; it should be
     in evaluation mode, in which dropout is off. The micro-batch is packed as in LogprobModel.
     Raises PolicyError if the model has no such head.
     """
@@ -185,7 +216,7 @@ def checkpoint_activations(model: PreTrainedModel) -> None:
 
 
 def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
-    """The layer's forward pass. Attention in the second computation is that of the first, whatever is then set."""
+    """Compute the layer's forward pass; recomputation uses the attention backend of the first pass."""
     forward = type(layer).forward
     names = ("cache", "past_key_values")  # the first since transformers 5.24
     has_cache = any(others.get(name) is not None for name in names)
@@ -200,3 +231,75 @@ def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
     return checkpoint(
         forward, layer, *inputs, use_reentrant=False, preserve_rng_state=False, context_fn=contexts, **others
     )
+
+
+@runtime_checkable
+class Scorer(Protocol):
+    """A forward pass of all samples together, which is made elsewhere."""
+
+    def score(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
+        """Of each sample the values of its T tokens, 0.0 off the mask."""
+        ...
+
+
+def score(
+    forward: AnyForward,
+    samples: Sequence[TrainingSample],
+    *,
+    token_budget: int,
+    bf16: bool = False,
+    ranks: Ranks = ALONE,
+    active: Callable[[], AbstractContextManager[object]] = nullcontext,
+) -> list[tuple[float, ...]]:
+    """Return the model's values at the T tokens of each sample: a policy's logprobs or a critic's values; 0.0 off the
+    mask.
+
+    token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16. ranks: share the work; each gets
+    all results. active: entered around the passes; the `active` method of a policy that shares its model with others.
+
+    When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
+    does not fit, or memory runs out on one of several ranks.
+    """
+    if isinstance(forward, Scorer):
+        with active():
+            return forward.score(samples)
+    while True:
+        parts = split_by_tokens(samples, token_budget, forward.packing_limit)
+        dealt = ranks.deal(parts)
+        try:
+            with torch.no_grad(), active():
+                scored = [_score_part(forward, part, bf16) for part, _ in dealt]
+            break
+        except torch.OutOfMemoryError as error:
+            token_budget = smaller_budget(token_budget, parts, ranks, str(error))
+        torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
+    shares: list[list[TokenValues]] = ranks.gather(scored[: sum(counts for _, counts in dealt)])
+    found: dict[int, list[float]] = {}
+    for rank, rows in enumerate(shares):
+        for part, values in zip(parts[rank :: ranks.size], rows, strict=True):
+            found |= zip(map(id, part), values, strict=True)
+    return [_padded(found.get(id(sample), []), len(sample.token_ids)) for sample in samples]
+
+
+def with_scores(
+    field: Literal["ref_logprobs", "old_logprobs", "values"],
+    samples: Sequence[TrainingSample],
+    forward: AnyForward,
+    **how: Any,
+) -> list[TrainingSample]:
+    """Fill in a field by `score`: `ref_logprobs` by a reference policy; `old_logprobs` by the learner's own, or
+    `values` by a critic, both before a batch's first step."""
+    rows = score(forward, samples, **how)
+    return [replace(sample, **{field: row}) for sample, row in zip(samples, rows, strict=True)]
+
+
+def _score_part(forward: AnyForward, part: Sequence[TrainingSample], bf16: bool) -> TokenValues:
+    device = next(forward.model.parameters()).device
+    with torch.autocast(device.type, dtype=torch.bfloat16, enabled=bf16):
+        inputs = forward(make_batch(part, device))
+    return (inputs.logprobs if isinstance(inputs, LossInputs) else inputs.predictions).tolist()
+
+
+def _padded(row: Sequence[float], length: int) -> tuple[float, ...]:
+    """A micro-batch's row, as long as its longest sample up to the last action, as a row of `length`."""
+    return tuple(row[:length]) + (0.0,) * (length - len(row))

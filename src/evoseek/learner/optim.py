@@ -80,8 +80,8 @@ class Masters:
 
     @contextmanager
     def collecting(self) -> Generator[None]:
-        """Within the block every gradient of a backward pass is added to the master's, in float32, as soon as it is
-        complete, and its own memory is freed."""
+        """Within the block, add each gradient to the master's, in float32, once it is complete, and free its own
+        memory."""
         hooks = [p.register_post_accumulate_grad_hook(self._collect) for p in self._masters]
         try:
             yield

@@ -1,5 +1,6 @@
 """A model sharded over the ranks with FSDP2 (arXiv 2304.11277, torch's `fully_shard`): each holds some rows of every
-parameter, gradient and optimizer tensor, and a layer is gathered only while it is computed.
+parameter, gradient and optimizer tensor, and a layer is gathered only while it is computed. A policy may be loaded
+without weights (`load_deferred`) and sharded first: each rank then reads its own rows, so no process ever holds all.
 
 On disk, too, each rank writes its rows, and any number of ranks read theirs:
 
@@ -13,24 +14,34 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any, cast
 
 import torch
-from safetensors import safe_open
+from safetensors import SafetensorError, safe_open
 from safetensors.torch import save_file
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, fully_shard, register_fsdp_forward_method
 from torch.distributed.tensor import DTensor, Shard
+from torch.nn.modules.module import register_module_parameter_registration_hook
+from transformers import AutoConfig, AutoModelForCausalLM, PreTrainedModel
+from transformers.utils.hub import cached_file, get_checkpoint_shard_files
 
 from evoseek.errors import CheckpointError
 from evoseek.learner.distributed import Ranks
 from evoseek.learner.logprobs import LogprobModel
+from evoseek.models.load import generation_config, load_tokenizer, quietly
+from evoseek.models.policy import Policy
+from evoseek.models.source import find_policy, is_adapter, is_gguf
+from evoseek.storage.files import expanded
+
+_WHOLE, _INDEX = "model.safetensors", "model.safetensors.index.json"
+_FLOATS = ("F32", "F16", "BF16")
 
 
 def shard_module(module: nn.Module, ranks: Ranks) -> None:
@@ -69,11 +80,8 @@ def read_weights(forward: LogprobModel, files: Sequence[Path], ranks: Ranks) -> 
 
 
 def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """The parameters and persistent buffers, whole, on the first rank's CPU (a tied one once), for
-    `save_pretrained(state_dict=...)`; empty on the others.
-
-    A collective. Never more than one parameter is together on any other rank.
-    """
+    """Return the parameters and persistent buffers, whole, on the first rank's CPU (a tied one once); on the others
+    nothing. A collective, in which any other rank holds at most one whole parameter."""
     kept = model.state_dict(keep_vars=True).keys()
     buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
     found: dict[str, torch.Tensor] = {}
@@ -85,11 +93,7 @@ def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
 
 
 def copy_weights(sharded: nn.Module, plain: nn.Module) -> None:
-    """Copy the trained parameters of a sharded model into this rank's whole copy of it, one at a time.
-
-    The two have the same architecture and began with the same weights; frozen parameters are left as they are. A
-    collective.
-    """
+    """Copy the trained parameters of a sharded model into this rank's whole copy, one at a time; a collective."""
     targets = dict(plain.named_parameters())
     with torch.no_grad():
         for name, parameter in sharded.named_parameters():
@@ -108,17 +112,14 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _reshard_without_gradient(module: nn.Module, _: object, __: object) -> None:
-    """What a backward pass does at its end: without one the root's parameters would stay together, and grow stale."""
+    """Do what a backward pass does at its end: else the root's parameters would stay together, and grow stale."""
     if isinstance(module, FSDPModule) and not torch.is_grad_enabled():
         module.reshard()
 
 
 def write_shards(tensors: Mapping[str, torch.Tensor], directory: Path, ranks: Ranks) -> None:
-    """Write this rank's file: its rows of every DTensor and, on the first rank, the plain tensors.
-
-    Every rank calls it, with the same names; the directory is made if need be. Raises OSError or SafetensorError if
-    the file cannot be written.
-    """
+    """Write this rank's file: its rows of every DTensor and, on the first rank, the plain tensors. Every rank calls it,
+    with the same names. Raises OSError or SafetensorError."""
     held: dict[str, torch.Tensor] = {}
     places: dict[str, dict[str, object]] = {}
     for name, tensor in tensors.items():
@@ -207,10 +208,7 @@ def _read_rows(name: str, pieces: Sequence[_Piece], first: int, last: int) -> to
 
 
 def _own_rows(tensor: DTensor) -> tuple[int, int]:
-    """The rows [first, last) of a tensor that this rank holds: FSDP deals dimension 0 out as `torch.chunk` does.
-
-    Raises CheckpointError if it is spread in another way.
-    """
+    """Return the rows [first, last) that this rank holds. Raises CheckpointError unless FSDP spread them."""
     mesh, rows = tensor.device_mesh, tensor.shape[0]
     each = -(-rows // mesh.size())
     first = min(mesh.get_local_rank() * each, rows)
@@ -221,3 +219,95 @@ def _own_rows(tensor: DTensor) -> tuple[int, int]:
             "in equal parts (one mesh dimension, Shard(0)): only what shard_module spread can be saved."
         )
     return first, last
+
+
+def load_deferred(name_or_dir: str) -> Policy | None:
+    """A policy in float32 and evaluation mode whose parameters are on the device `meta`, and which names the files that
+    hold them; everything else is as `load_policy` gives it.
+
+    None for what has to be read whole, or cannot be read, which `load_policy` then reports: an adapter, a GGUF file,
+    and files whose tensors are not those of the model by name and shape.
+    """
+    source = find_policy(name_or_dir)
+    path = expanded(source)
+    if is_gguf(source) or is_adapter(path):
+        return None
+    source = str(path.absolute()) if path.exists() else source
+    try:
+        with quietly():
+            files = _weight_files(source)
+            if not files:
+                return None
+            model = _empty_model(source)
+            if not _holds(files, model):
+                return None
+            model.generation_config = generation_config(source, model)
+    except (OSError, ValueError, SafetensorError):
+        return None
+    return Policy(model.eval(), load_tokenizer(name_or_dir), name_or_dir, deferred_weights=files)
+
+
+def _weight_files(source: str) -> tuple[Path, ...]:
+    """The safetensors files that transformers would read, in its order of preference; none if there are none."""
+    if whole := _file(source, _WHOLE):
+        return (Path(whole),)
+    index = _file(source, _INDEX)
+    files = get_checkpoint_shard_files(source, index)[0] if index else None
+    return tuple(map(Path, files or ()))
+
+
+def _file(source: str, name: str) -> str | None:
+    try:
+        return cached_file(source, name)
+    except OSError:
+        return None
+
+
+def _empty_model(source: str) -> PreTrainedModel:
+    config = AutoConfig.from_pretrained(source, trust_remote_code=False)
+    if getattr(config, "quantization_config", None) is not None:
+        raise ValueError("its weights are quantized")
+    with _without_weights():
+        return AutoModelForCausalLM.from_config(
+            config, dtype=torch.float32, attn_implementation="sdpa", trust_remote_code=False
+        )
+
+
+@contextmanager
+def _without_weights() -> Generator[None]:
+    """Put the parameters of modules made in the block on the device `meta`. Buffers are computed, since no file holds
+    some of them (frequencies of rotary embeddings)."""
+
+    def emptied(module: nn.Module, name: str, parameter: nn.Parameter | None) -> nn.Parameter | None:
+        if parameter is None or parameter.is_meta:
+            return None  # leaves a tied parameter the one that it is
+        return nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
+
+    # what the hook returns is registered in place of the parameter, which its declared type does not say
+    handle = register_module_parameter_registration_hook(emptied)  # pyright: ignore[reportArgumentType]
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+def _holds(files: Sequence[Path], model: PreTrainedModel) -> bool:
+    """Whether the files hold every parameter and every saved buffer once, tied ones under one of their names."""
+    found = _tensors(files)
+    names: dict[int, list[str]] = {}
+    state: Mapping[str, torch.Tensor] = model.state_dict(keep_vars=True)
+    for name, tensor in state.items():
+        names.setdefault(id(tensor), []).append(name)
+    held = [[name for name in tied if name in found] for tied in names.values()]
+    return all(len(own) == 1 and found[own[0]] == list(state[own[0]].shape) for own in held)
+
+
+def _tensors(files: Sequence[Path]) -> dict[str, list[int]]:
+    """The shapes of all tensors of floats, by name."""
+    with ExitStack() as opened:
+        found: dict[str, list[int]] = {}
+        for path in files:
+            file: Any = opened.enter_context(safe_open(path, framework="pt"))
+            slices = {name: file.get_slice(name) for name in file.keys()}  # noqa: SIM118, it is no mapping
+            found |= {name: part.get_shape() for name, part in slices.items() if part.get_dtype() in _FLOATS}
+        return found

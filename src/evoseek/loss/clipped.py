@@ -67,7 +67,6 @@ class ClippedLoss(PolicyLoss):
         return cls(settings.clip_low, settings.clip_high, settings.aggregate)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
         ratio = token_ratio(inputs.logprobs, inputs.old_logprobs, inputs.loss_mask)
         objective, low, high = _clipped(ratio, inputs.weighted_advantages, self.clip_low, self.clip_high)
 
@@ -94,7 +93,6 @@ class SequenceLoss(PolicyLoss):
         return cls(settings.clip_low, settings.clip_high)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
         mask, sequences = inputs.loss_mask, max(totals.sequences, 1)
         ratio = sequence_ratio(inputs.logprobs, inputs.old_logprobs, mask)
         lengths = mask.sum(dim=-1).to(ratio.dtype)

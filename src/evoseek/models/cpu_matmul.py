@@ -38,7 +38,6 @@ class QuickLinear(nn.Linear):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        """The product, as of `nn.Linear`."""
         fewest = FEWEST_ROWS if self.weight.dtype == torch.bfloat16 else _FEWEST_ROWS
         few = input.numel() < fewest * self.in_features
         if few or input.dtype != self.weight.dtype or torch.is_autocast_enabled("cpu"):

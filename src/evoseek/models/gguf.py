@@ -22,7 +22,7 @@ from evoseek.storage.files import expanded
 def load_gguf(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> Any:
     """What `kind.from_pretrained` gives with `output_loading_info`: a model of the file's weights, and the report.
 
-    The model is an ordinary one, built anew: what transformers reads refers to the quantised file, and can be neither
+    The model is rebuilt as an ordinary one: what transformers reads refers to the quantised file, and can be neither
     trained nor saved. `changes` are to the model's configuration. Raises PolicyError without gguf.
     """
     with redirect_stderr(StringIO()):  # a progress bar that no setting of transformers turns off
@@ -52,8 +52,7 @@ def load_gguf_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 
 def gguf_config(source: str) -> Mapping[str, object]:
-    """The configuration of a GGUF file's model, from its header alone; empty if that cannot be read. Raises PolicyError
-    without gguf."""
+    """Read a GGUF file's configuration from its header; empty if it is damaged. Raises PolicyError without gguf."""
     try:
         return cast("Mapping[str, object]", _config(source).to_dict())
     except PolicyError:
@@ -71,7 +70,6 @@ def _config(source: str) -> PreTrainedConfig:
 
 
 def _place(source: str) -> dict[str, str]:
-    """Where a file is, as transformers asks for it."""
     if find_spec("gguf") is None:
         raise PolicyError(
             f"'{source}' is a GGUF file, and reading it needs gguf, which is not installed. Install it with `pip "
@@ -82,7 +80,6 @@ def _place(source: str) -> dict[str, str]:
 
 
 def _unpacked() -> dict[str, Any]:
-    """The option that unpacks all weights: later versions of transformers keep them packed where they can compute so,
-    earlier ones always unpack."""
+    """Return the option that unpacks all weights, which later versions of transformers need."""
     later = getattr(transformers, "GgufConfig", None)
     return {"quantization_config": later(dequantize=True)} if later else {}

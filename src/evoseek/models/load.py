@@ -41,13 +41,11 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 
 
 def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32", adapter: str | None = None) -> Policy:
-    """Load a policy by directory, GGUF file, Hugging Face name, or a name such as `tiny` or `smollm2-135m` (see
-    policy.source).
+    """Load a policy by directory, GGUF file, Hugging Face name, or a name such as `tiny` (see models.source).
 
-    A directory may be a run's, whose last checkpoint is taken, or hold a model or an adapter (policy.lora),
-    whose base is then loaded too; it is called `adapter`, or as when it was saved. Weights are read from safetensors
-    only (nothing is unpickled, no code of the model's is run) or from a GGUF file, where they are unpacked. The model
-    is in evaluation mode. Raises PolicyError.
+    A run's directory gives the policy of its last checkpoint, an adapter's (models.lora) also its base; `adapter`
+    renames it. Only safetensors are read (nothing is unpickled, no code of the model's is run), or a GGUF file, which
+    is unpacked. The model is in evaluation mode. Raises PolicyError.
     """
     if dtype not in _DTYPES:
         raise PolicyError(
@@ -63,7 +61,6 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
 
 
 def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter: str | None) -> Policy:
-    """The policy of this name at its source. Raises PolicyError."""
     check_device(device)
     path = expanded(source)
     if path.exists():
@@ -142,9 +139,8 @@ def prepare_process(policy: Policy) -> None:
 def save_policy(policy: Policy, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:
     """Write the policy and its tokenizer so that `from_pretrained(directory)` loads them; whole or not at all.
 
-    All in safetensors; of a policy with an adapter that adapter alone, which refers to its base. `state_dict` is the
-    model's whole state, where this process holds only a part of it. Raises PolicyError for an adapter whose base is
-    nowhere to be loaded from.
+    A policy with an adapter is saved as that adapter, which refers to its base. `state_dict` is the model's whole state
+    if this process holds only a part of it. Raises PolicyError if the base cannot be loaded from anywhere.
     """
     with replace_directory(directory) as partial, quietly():
         if policy.adapter is not None:
@@ -160,8 +156,7 @@ def merged(policy: Policy) -> Policy:
 
 
 def export_policy(policy: Policy, directory: Path, stop: StopConditions | None = None) -> None:
-    """Write the policy as a plain full model, its adapter merged. The policy itself stays as it is. Its generation
-    settings say that a turn ends at `stop`, too."""
+    """Write the policy as a plain full model, its adapter merged, whose generation settings end a turn at `stop`."""
     save_policy(merged(policy), directory)
     if stop is not None:
         settings = deepcopy(policy.model.generation_config) or GenerationConfig()
@@ -171,10 +166,8 @@ def export_policy(policy: Policy, directory: Path, stop: StopConditions | None =
 
 
 def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
-    """The critic saved in a directory, or a new one with the body of a policy and a head that predicts 0 everywhere.
-
-    The body of an adapter is its base's. In float32 and in evaluation mode. Raises PolicyError.
-    """
+    """Load the critic saved in a directory, or make a new one: the body of a policy (or of an adapter's base) with a
+    head that predicts 0 everywhere. In float32 and in evaluation mode. Raises PolicyError."""
     source = find_policy(name_or_dir)
     if is_adapter(expanded(source)):
         source = find_policy(base_name(expanded(source)))
@@ -199,8 +192,7 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
 
 
 def save_critic(model: PreTrainedModel, directory: Path, state_dict: dict[str, torch.Tensor] | None = None) -> None:
-    """Write the critic so that `load_critic(directory)` loads it; whole or not at all. `state_dict` holds its weights
-    where the model itself has only a part of them."""
+    """Write the critic, or these weights of it, so that `load_critic(directory)` loads it; whole or not at all."""
     with replace_directory(directory) as partial, quietly():
         model.save_pretrained(partial, state_dict=state_dict)
 

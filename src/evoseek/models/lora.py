@@ -50,7 +50,7 @@ def add_adapter(policy: Policy, name: str, *, rank: int, alpha: float, seed: int
     """A policy that is `policy`'s model with a new adapter over it, at first equal to it.
 
     `policy` stays the base and shares the model, whose own weights are frozen from now on. The same seed gives the same
-    bits on every device. The adapter's weights are float32 whatever the base's are. Raises PolicyError if peft is not
+    bits on every device. The adapter's weights are always float32. Raises PolicyError if peft is not
     installed, the name is taken or no name, or the model's body has no linear layers.
     """
     check_free(policy.model, name)
@@ -65,10 +65,8 @@ def add_adapter(policy: Policy, name: str, *, rank: int, alpha: float, seed: int
 
 
 def plain_model(policy: Policy) -> PreTrainedModel:
-    """The policy as a model without adapters: its own one merged into the weights, in a copy (twice the memory).
-
-    A model without adapters is returned unchanged. Raises PolicyError if the merged weights are not finite.
-    """
+    """Return a copy of the model with the policy's adapter merged; a model without adapters as it is. Raises
+    PolicyError if the merged weights are not finite."""
     if not has_adapters(policy.model):
         return policy.model
     model = copy.deepcopy(policy.model)
@@ -86,10 +84,8 @@ def plain_model(policy: Policy) -> PreTrainedModel:
 
 
 def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> None:
-    """Add an adapter to a model; it is on afterwards, and trained with float32 weights.
-
-    By peft's own function: that of transformers refuses releases of peft that do this as well.
-    """
+    """Add an adapter to a model and turn it on, with float32 weights to train. peft's own function does it: that of
+    transformers refuses releases of peft that do this as well."""
     from peft import inject_adapter_in_model
 
     config.base_model_name_or_path = str(model.name_or_path)
@@ -149,11 +145,8 @@ def check_peft() -> None:
 
 
 def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
-    """A policy that is `policy`'s model with the adapter of a directory over it; see `add_adapter`.
-
-    Raises PolicyError also if the directory cannot be read, holds more than plain LoRA, or was made for another base;
-    the model is then not to be used any more.
-    """
+    """Put the adapter of a directory over the policy's model; see `add_adapter`. Raises PolicyError also if it cannot
+    be read, is more than plain LoRA, or was made for another base; the model must then not be used any more."""
     check_free(policy.model, name)
     config, tensors = _read(directory)
     notes = _read_notes(directory)
@@ -180,11 +173,8 @@ def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
 
 
 def save_adapter(policy: Policy, directory: Path, state_dict: Mapping[str, torch.Tensor] | None = None) -> None:
-    """Write the policy's adapter into an existing directory. `state_dict` is the model's whole state where the model
-    itself holds only a part of it.
-
-    Raises PolicyError if the base was never loaded from anywhere, so that nothing could be named to load it from.
-    """
+    """Write the policy's adapter into an existing directory. `state_dict` is the model's whole state if the model holds
+    only a part of it. Raises PolicyError if the base was made in memory, so that it could not be loaded again."""
     name, model = str(policy.adapter), policy.model
     state = model.state_dict() if state_dict is None else state_dict
     config = cast("LoraConfig", copy.copy(model.peft_config[name]))
@@ -210,11 +200,8 @@ def adapter_name(directory: Path) -> str:
 
 
 def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> str:
-    """A short text that distinguishes bases: the name, shape and some values of every weight tensor.
-
-    The values are rounded to bfloat16, so that a base loaded in float32 and in bfloat16 is the same one. A change that
-    affects none of these values, or is below the rounding, is not detected. `state` holds the model's weights.
-    """
+    """Return a short text that distinguishes bases: a digest of names, shapes and some values of all weights.
+    Values are rounded to bfloat16, so that a base in float32 and in bfloat16 is the same one."""
     digest = hashlib.sha256()
     for name in sorted(name for name, _ in model.named_parameters() if ".lora_" not in name):
         values = state[name].detach().flatten()
@@ -252,8 +239,7 @@ def _strip(model: PreTrainedModel) -> None:
 
 
 def _comparable(one: str, other: str) -> bool:
-    """Whether a base has one fingerprint in both types of number. Not where one is float16: a value that is rounded to
-    it and then to bfloat16 may end elsewhere than one that is rounded to bfloat16 at once."""
+    """Whether a base has one fingerprint in both types of number. One in float16 was rounded twice, and may differ."""
     return one == other or {one, other} == {"float32", "bfloat16"}
 
 

@@ -31,10 +31,7 @@ _MOST_SPELLED = 0.2  # generated worlds: below 0.01; Wikipedia and software's do
 @dataclass(slots=True)
 class Policy:
     """A model, its tokenizer, the name it was loaded by, and the model's adapter that is its own (None: no adapter).
-
-    `deferred_weights` are the files that the weights are to be read from, where the model has none yet (see the module
-    policy.deferred_weights).
-    """
+    `deferred_weights` are the files to read the weights from, if the model has none yet (`learner.sharding`)."""
 
     model: PreTrainedModel
     tokenizer: PreTrainedTokenizerBase
@@ -79,15 +76,14 @@ class RemotePolicy(Policy):
     __slots__ = ()
 
     def save(self, directory: Path) -> None:
-        """Write where the service has saved the weights last, in the file `REMOTE` (see policy.source), and the
-        tokenizer; whole or not at all."""
+        """Write the tokenizer and where the service saved the weights (`models.source.REMOTE`); whole or not at all."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerRun:
     """The run that samplers belong to: a directory for what they write (None: a temporary one), what is closed at the
-    run's end, and the number of processes that train together, of which this is number `rank`. `broadcast` gives every
+    run's end, and the number of processes that train together; this is number `rank`. `broadcast` gives every
     one of them the text of the first, once all have called it.
 
     `launched` are the addresses of servers that the first sampler has started and the others share; `policies` are
@@ -117,10 +113,8 @@ class SamplerContext:
 
 
 def base_of(policy: Policy) -> Policy:
-    """The frozen base that a policy's adapter was put on, as a policy over the same model: no memory is needed for it.
-
-    Raises PolicyError for a policy without an adapter, which has no other base than itself.
-    """
+    """Return the frozen base of a policy's adapter, over the same model. Raises PolicyError for a policy without
+    one."""
     if policy.adapter is None:
         raise PolicyError(
             f"the policy '{policy.name}' has no adapter, so there is no frozen base below what is trained. Train with "
@@ -130,8 +124,8 @@ def base_of(policy: Policy) -> Policy:
 
 
 def prompts_of(policy: Policy, setting: str) -> str:
-    """The prompt set of a policy: the setting, or for "auto" the one that the model's config names (`default` if it
-    names none)."""
+    """Return a policy's prompt set: the setting, or for "auto" the one that the model's config names, else
+    `default`."""
     return str(getattr(policy.model.config, "evoseek_prompts", "default")) if setting == "auto" else setting
 
 
@@ -144,8 +138,7 @@ def eos_ids(policy: Policy) -> list[int]:
 
 
 def is_spelled(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool:
-    """Whether a tokenizer would spell these texts, words that it does not know, letter by letter: by the share of
-    single letters among the tokens of the first of them."""
+    """Whether a tokenizer would spell these texts: by the share of single letters among tokens of the first of them."""
     spelled, count = 0, 0
     for text in islice(texts, _TEXTS):
         tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
@@ -199,8 +192,7 @@ def _current(layers: list[BaseTunerLayer]) -> str | None:
 def _switch(layers: list[BaseTunerLayer], before: str | None, after: str | None) -> None:
     """Turn one adapter on and every other off (None: all).
 
-    peft's own methods also set requires_grad on each weight, which takes as long as a small forward pass; this is
-    skipped if no gradient is recorded, as in sampling.
+    peft's own methods also set requires_grad on each weight, which takes as long as a small forward pass.
     """
     if before == after:
         return

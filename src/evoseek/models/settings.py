@@ -63,7 +63,6 @@ class LoraSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Settings of the adapter need an adapter."""
         return (Needs("alpha", "rank"),)
 
 
@@ -81,7 +80,7 @@ class SamplerSettings(PartSettings):
     )
 
     def problems_with(self, settings: Section, processes: int) -> Iterator[str]:
-        """What this sampler cannot do of all that the settings ask for in so many processes, with the remedy."""
+        """Give what this sampler cannot do in `processes` processes, each with the remedy."""
         yield from ()
 
 
@@ -134,7 +133,6 @@ class EngineSettings(SamplerSettings):
     )
 
     def problems(self) -> Iterator[str]:
-        """Each server stands there once."""
         if len(set(self.urls)) < len(self.urls):
             yield "sampler.urls names a server twice. Give each address once."
 
@@ -156,7 +154,6 @@ class EngineSettings(SamplerSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Settings of servers that the run starts."""
         return (*super().effects(), Needs("program gpus arguments", "urls", (False,)))
 
 

@@ -37,11 +37,8 @@ def tiny_policy_dir(name: str = "tiny") -> Path:
 
 
 def find_policy(name_or_dir: str) -> str:
-    """The source of a policy: the directory or file of one that is known by name, the policy in the last checkpoint of
-    a run directory, or else what was given.
-
-    Raises PolicyError for `smollm2-135m` without the package that holds it.
-    """
+    """Return the directory or file of a policy known by name, the policy in a run's last checkpoint, or else the given
+    name. Raises PolicyError for `smollm2-135m` without the package that holds it."""
     if name_or_dir in SHIPPED:
         return str(tiny_policy_dir(name_or_dir))
     if name_or_dir == SMOLLM2:
@@ -106,8 +103,8 @@ def _model_of_run(directory: str) -> str | None:
 
 
 def _recorded_model(directory: str, model: str) -> str:
-    """The model of a run's config; of another run its directory as it was recorded, since a relative path is relative
-    to the folder in which the run was begun."""
+    """Return the model of a run's config; for another run its recorded directory, as a relative path depends on where
+    the run was begun."""
     try:
         saved = Path(RunDirectory(expanded(directory)).read_inputs()["policy.model"].path)
     except (RunError, KeyError):

@@ -71,11 +71,8 @@ _THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTAL
 
 
 def span_of_turn(text: str, calls: Mapping[str, TagCall]) -> tuple[int, int]:
-    """Where a turn begins and ends in a model's output: after the thought, and with the first closing tag of a call or
-    an answer.
-
-    Tags within a thought have no effect. A thought that is never closed is none.
-    """
+    """Return where a turn begins and ends: after the thought, and with the first closing tag of a call or an answer.
+    Tags within a thought have no effect. A thought that is never closed is none."""
     thought = _THOUGHT.match(text)
     start = thought.end() if thought else 0
     stop = re.compile("|".join(map(re.escape, stop_strings(calls)))).search(text, start)
@@ -83,8 +80,7 @@ def span_of_turn(text: str, calls: Mapping[str, TagCall]) -> tuple[int, int]:
 
 
 def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
-    """The action in a model's output, wherever the model runs: the call or the answer that ends its turn
-    (`span_of_turn`)."""
+    """Read the action in a model's output: the call or the answer that ends its turn (`span_of_turn`)."""
     opened: dict[str, int] = {}
     question = None
     tags = re.compile(rf"<(/?)({'|'.join(map(re.escape, (*calls, 'answer', 'question')))})>")
@@ -118,7 +114,7 @@ def with_closing_tag(text: str, strings: Sequence[str]) -> str:
 class TagRenderer:
     """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only.
 
-    `calls` maps each tag to what it calls; `eos_ids` are the model's own (`policy.eos_ids`).
+    `calls` maps each tag to what it calls; `eos_ids` are the model's own (`models.policy.eos_ids`).
     """
 
     format: Literal["tags"] = "tags"
@@ -164,11 +160,8 @@ class TagRenderer:
         return (*token_ids[:kept], *self._encoder.template(f"{before[len(text) :]}<search>"))
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
-        """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call, or the
-        text of an answer.
-
-        Raises PolicyError if `parse` would not read the same from them.
-        """
+        """Return the ids of a turn as the model would write it: a thought, a question ("" for none), then a call or an
+        answer. Raises PolicyError if `parse` would not read the same from them."""
         tag, content = ("answer", ending) if isinstance(ending, str) else self._tagged(ending)
         before = [(name, text) for name, text in (("think", thought), ("question", question)) if text]
         written = " ".join(f"<{name}> {text} </{name}>" for name, text in (*before, (tag, content)))
@@ -205,7 +198,6 @@ class TagMessages:
 
     @property
     def stop(self) -> tuple[str, ...]:
-        """The strings at which a turn ends, as `TagRenderer.stop` has them."""
         return stop_strings(self._calls)
 
     def parse(self, reply: str) -> Action:
@@ -220,17 +212,13 @@ class TagMessages:
         return Message("assistant", "".join(trusted(piece) if i % 2 else piece for i, piece in enumerate(pieces)))
 
     def observation(self, texts: Sequence[str]) -> Message:
-        """The results of a turn's calls."""
         opening, closing = OBSERVATION
         return Message("user", trusted(opening.lstrip()) + "\n\n".join(texts) + trusted(closing.rstrip()))
 
 
 def check_read_back(written: str, ending: ToolCall | str, question: str, action: Action) -> None:
-    """Raises PolicyError if the action that was read from a written turn has another text or question, or is not the
-    call or the answer in it.
-
-    A tokenizer may change letter case, accents and white space, as the one of the tiny policies does.
-    """
+    """Raise PolicyError unless the action read from a written turn has the same text, question, and call or answer,
+    apart from letter case, accents and white space, which a tokenizer may change."""
     read = action.answer if isinstance(ending, str) else next(iter(action.tool_calls), None)
     is_same = type(read) is type(ending) and _folded(read) == _folded(ending)
     asks_the_same = _folded(action.question) == _folded(question)

@@ -42,8 +42,8 @@ class ToolCallRenderer:
     """Renders and parses tool calls. Raises PolicyError for a model whose chat template has none.
 
     A turn without a call is the answer: the text in its last <answer>, or else all of it but the reasoning. Where the
-    template itself opens the reasoning, a turn begins inside it. `eos_ids` are the model's own (`policy.eos_ids`), such
-    as Llama's `<|eom_id|>` after a call: a turn ends at any of them.
+    template itself opens the reasoning, a turn begins inside it. A turn ends at any of `eos_ids`, the model's own
+    (`models.policy.eos_ids`), such as Llama's `<|eom_id|>` after a call.
     """
 
     format: Literal["tools"] = "tools"
@@ -63,7 +63,6 @@ class ToolCallRenderer:
 
     @property
     def stop(self) -> StopConditions:
-        """Where the model ends its turn."""
         return self._stop
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
@@ -93,11 +92,9 @@ class ToolCallRenderer:
         return Action(text, answer=answers[-1].strip(), question=question)
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
-        """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call with the
-        argument `query` as the chat template writes it, or an answer; and the token that closes the turn.
-
-        Raises PolicyError if `parse` would not read the same from them.
-        """
+        """Return the ids of a turn as the model would write it: a thought, a question ("" for none), a call with the
+        argument `query` or an answer, and the closing token. Raises PolicyError if `parse` would not read the same from
+        them."""
         if isinstance(ending, str):
             written = f"<answer> {ending} </answer>"
         else:
@@ -154,11 +151,10 @@ def make_renderer(
     tools: Sequence[Schema] = (),
     eos_ids: Sequence[int] = (),
 ) -> TagRenderer | ToolCallRenderer:
-    """The renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
+    """Make the renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
 
-    `tools` are the schemas of the tools: the tool-call format shows them, the tag format has a tag for each that it
-    knows. A turn also ends at any of `eos_ids`. The renderer's `format` says which one was chosen. Raises PolicyError
-    if the model does not fit.
+    The tool-call format shows `tools`, their schemas; the tag format has a tag for each that it knows. A turn also ends
+    at any of `eos_ids`. Raises PolicyError if the model does not fit.
     """
     if format == "auto":
         format = "tools" if check_template(tokenizer).call_format else "tags"

@@ -25,9 +25,8 @@ from evoseek.selfplay.tasks import sample_passages
 from evoseek.selfplay.verify import Verifier
 from evoseek.storage.checkpoints import Checkpoint
 from evoseek.text.normalization import GRADED, METRICS
-from evoseek.training.loop import System
+from evoseek.training.loop import State, System
 from evoseek.training.plan import TrainingContext, TrainingPlan
-from evoseek.training.run_state import State
 from evoseek.training.trainer import Objective, Trainer
 from evoseek.training.update import GroupUpdate, TwoRoleUpdate
 from evoseek.types import Passage

@@ -1,6 +1,5 @@
-"""Metrics as JSON lines, one row a step, so that a killed run loses no finished row; and trackers beside them, of which
-one that fails never stops a run.
-"""
+"""Metrics as JSON lines, one row a step, so that a killed run loses no finished row; and trackers, which never stop a
+run by a failure."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ MetricRow = Mapping[str, float | None]
 """The metrics of a step by name; None for a number that was not finite."""
 
 TOO_MANY_INVALID = "rollout/too_many_invalid"
-"""The metric of a step on which nothing was trained, since too many of its rollouts were Invalid."""
+"""1.0 in the row of a step on which nothing was trained, since too many of its rollouts were Invalid."""
 
 CHARTS: Mapping[str, str] = {
     "reward": "Reward",
@@ -41,16 +40,12 @@ CHARTS: Mapping[str, str] = {
 
 
 class JsonlMetrics:
-    """A MetricSink that appends {"step": ..., name: number, ...} to a file.
-
-    Numbers that are not finite become null, since JSON cannot represent them.
-    """
+    """A MetricSink that appends {"step": ..., name: number, ...} to a file; null for a number that is not finite."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append a row. Raises RunError when the disk does not take it."""
         numbers = {name: value if math.isfinite(value) else None for name, value in metrics.items()}
         ResumableJsonl(self.path).append([{"step": step} | numbers])
 
@@ -62,7 +57,6 @@ class ManyMetrics:
         self._sinks = sinks
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Pass a row on."""
         for sink in self._sinks:
             sink.write(step, metrics)
 
@@ -73,8 +67,7 @@ def read_metrics(path: Path) -> list[dict[str, float | None]]:
 
 
 def counted(rows: Sequence[MetricRow]) -> list[MetricRow]:
-    """The rows that say how the policy does: not those of steps with too many invalid rollouts, on which nothing was
-    trained."""
+    """Return the rows that say how the policy does: without those of steps on which nothing was trained."""
     return [row for row in rows if row.get(TOO_MANY_INVALID) is None]
 
 
@@ -93,17 +86,13 @@ def _row(value: object) -> dict[str, float | None]:
 
 class TrackedMetrics:
     """Passes the metrics of each step to a tracker. A failure is reported once, and the tracker gets the next step.
-
-    `last` is a file for the last step that the tracker took: steps that a resumed run makes again are the same as
-    before, and are left out.
-    """
+    `last` is a file for the last step that the tracker took: a resumed run leaves out those that it makes again."""
 
     def __init__(self, tracker: MetricSink, name: str, *, last: Path, notify: Callable[[str], None]) -> None:
         self._tracker, self._name, self._file, self._notify = tracker, name, last, notify
         self._last, self._has_notified = _step_in(last), False
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Pass a step on, unless the tracker has it."""
         if step <= self._last:
             return
         try:

@@ -18,7 +18,7 @@
       lock                held by the process that writes here
 
 The .jsonl files, `RunDirectory.logs`, only ever grow. A checkpoint records their lengths; going back to it cuts them
-to those lengths (`evoseek.training.run_state`).
+to those lengths (`evoseek.training.loop`).
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ _SUSPICIONS = {
     "proposer/reward": "The proposer may be paid for questions that cannot be answered",
 }
 _SILENT_STEPS, _EXAMPLES, _LENGTH = 2, 3, 200  # steps without a proposal, examples, and characters of each
-_ERRORS = 2.0  # so many standard errors are more than chance
+_ERRORS = 2.0  # standard errors that are more than chance
 _STEPS = 3  # in a row without any signal
 _WINDOW = 5  # steps over which the signs of a collapse are averaged
 _NEARLY_ALL = 0.9  # share of groups without a signal
@@ -66,10 +66,10 @@ def alarms(rows: Sequence[MetricRow], *, relative: bool = True, trajectories: Pa
 class AlarmedMetrics:
     """A MetricSink that watches the rows and passes them on to `sink`.
 
-    `notify` is called with a warning when an alarm begins, and again only after it has ended (a sign of a collapse for
-    more than five steps). In a `game` of the roles a row with a probe gets `selfplay/alarm`: 1.0 while
-    `hacking_alarm` lasts, else 0.0. A row of a step with too many invalid rollouts is passed on alone. `earlier` are
-    the rows of a resumed run that count (`counted`); `relative` and `trajectories` are as in `alarms`.
+    `notify` gets a warning when an alarm begins, and again only after it has ended (a sign of a collapse for more than
+    five steps). In a `game` of the roles a row with a probe gets `selfplay/alarm`: 1.0 while `hacking_alarm` lasts,
+    else 0.0. A row of a step with too many invalid rollouts is passed on alone. `earlier` are the rows of a resumed run
+    (`counted`); `relative` and `trajectories` are as in `alarms`.
     """
 
     def __init__(
@@ -88,7 +88,6 @@ class AlarmedMetrics:
         """The number of rows at which each alarm last held."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Pass a row on."""
         if not counted([row := {"step": step, **metrics}]):
             self._sink.write(step, metrics)
             return
@@ -108,9 +107,8 @@ class AlarmedMetrics:
 
 
 def proposal_alarm(rows: Sequence[MetricRow], trajectories: Path | None = None) -> str | None:
-    """The warning that no proposal of the last two steps with proposals became a question; or None. Steps whose
-    proposals all failed outside the policy are none. Examples are those of the last step in the run's record of
-    rollouts."""
+    """Warn if no proposal of the last two steps with proposals became a question, with examples of the last one; steps
+    whose proposals all failed outside the policy do not count."""
     own = [
         row
         for row in rows
@@ -147,8 +145,7 @@ def _examples(trajectories: Path, step: int) -> Iterator[str]:
 
 
 def hacking_alarm(rows: Sequence[MetricRow]) -> str | None:
-    """The warning that a role's reward in the game rises while the held-out score falls; or None, also while there is
-    too little to compare: fewer than six probes, or fewer than two rewards on a side."""
+    """Warn if a role's reward in the game rises while the held-out score falls; None with too little to compare."""
     return next((words for reward in _SUSPICIONS if (words := _hacked(rows, reward))), None)
 
 
@@ -244,8 +241,7 @@ def fewer_searches(rows: Sequence[MetricRow]) -> str | None:
 
 
 def biased_by_failures(rows: Sequence[MetricRow]) -> str | None:
-    """The warning that failed tool calls have moved the mean reward of the last steps by more than chance explains; or
-    None."""
+    """Warn if failed tool calls moved the mean reward of the last steps by more than chance explains."""
     name = "rollout/failure_bias"
     prefix = "solver/" if any("solver/reward" in row for row in rows) else ""
     own = [row for row in rows if row.get(f"{prefix}reward_std") is not None][-_WINDOW:]

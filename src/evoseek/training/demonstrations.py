@@ -75,7 +75,7 @@ def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
 
 
 def sample_of(trajectory: Trajectory) -> TrainingSample:
-    """The sample of which the action tokens are learnt, with zero advantages."""
+    """Make the sample whose action tokens are learnt, with zero advantages."""
     zeros = (0.0,) * len(trajectory.token_ids)
     return TrainingSample(trajectory.token_ids, trajectory.loss_mask, zeros, zeros)
 
@@ -120,7 +120,6 @@ class WrittenTurns:
         self._turns = turns
 
     async def sample(self, request: SampleRequest) -> Completion:
-        """The turn of that number, cut if it is longer than the request allows."""
         ids = self._turns[request.turn]
         kept = ids[: request.max_tokens]
         return Completion(kept, (0.0,) * len(kept), "stop" if len(kept) == len(ids) else "length")
@@ -133,11 +132,8 @@ class WrittenTurns:
 
 
 async def play(demonstrations: Sequence[Demonstration | ProposerDemonstration], roles: Roles) -> Played:
-    """Play each demonstration with the environment, the renderer and the limits of its role.
-
-    One that the tokenizer cannot write, or that the limits do not allow, is left out. Raises ToolError if a search
-    fails, ConfigError if there is no search.
-    """
+    """Play each demonstration with its role's environment, renderer and limits; leave out one that does not fit. Raises
+    ToolError if a search fails, ConfigError if there is no search."""
     tools = roles.solver.env.tools
     if SEARCH not in tools:
         raise ConfigError(
@@ -157,9 +153,8 @@ async def play(demonstrations: Sequence[Demonstration | ProposerDemonstration], 
 
 
 def demonstration_of(trajectory: Trajectory) -> Demonstration | None:
-    """The demonstration that a solver's rollout gives; None if it did not answer, or had a turn that cannot be written
-    down: one without a call, with several, or with a call of another tool than `search`; and for a proposal, which is
-    no answer to its question."""
+    """Return the demonstration that a solver's rollout gives; None without an answer, for a proposal, and for a turn
+    with several calls, with none, or with a call of another tool than `search`."""
     if trajectory.role == "proposer":
         return None
     turns = [_turn(action.text, action.tool_calls, action.answer) for action in trajectory.actions]
@@ -199,7 +194,6 @@ def _ids(turn: DemonstratedTurn, roller: Roller) -> tuple[int, ...]:
 
 
 def _strict(limits: Limits) -> Limits:
-    """The same limits, but nothing is said to who exceeds them, and no clock is used for what was written before."""
     return replace(limits, max_malformed=0, final_answer=None, deadline_s=None, wait_s=limits.waiting_s)
 
 

@@ -20,7 +20,7 @@ def end_on_interrupt() -> Generator[None]:
         yield
         return
     # A KeyboardInterrupt may get lost there, and the run would continue: in the callbacks and finalizers that run
-    # between two imports, or in a library that tries an import and continues without it, whatever happened.
+    # between two imports, or in a library that tries an import and continues without it.
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
     try:
         yield

@@ -7,17 +7,18 @@ import math
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from time import perf_counter
-from typing import TYPE_CHECKING, Protocol
+from typing import Any, Protocol, cast
 
 from evoseek.errors import SamplerError, TrainingError
+from evoseek.learner.checkpoint import Part, restore, save_checkpoint
+from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import MetricSink
+from evoseek.storage.checkpoints import Checkpoint
+from evoseek.storage.jsonl import ResumableJsonl
 from evoseek.storage.metrics import TOO_MANY_INVALID
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.rollout_metrics import StepReport, checked_report, describe_failures
 from evoseek.training.stages import Stages
-
-if TYPE_CHECKING:
-    from evoseek.storage.metrics import TOO_MANY_INVALID
-from evoseek.training.run_state import RunState
 
 _INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run
 _SLICE_S = 0.1  # seconds of a pause between checks whether to stop
@@ -50,6 +51,80 @@ async def do_nothing() -> None:
     """Do nothing: there is nothing to drop."""
 
 
+class State(Protocol):
+    """What a system keeps of earlier steps, in each checkpoint."""
+
+    def state(self) -> Mapping[str, Any]:
+        """Everything as plain JSON."""
+        ...
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        """Become what `state` gave; of an empty mapping, as new."""
+        ...
+
+
+def log_positions(run: RunDirectory) -> dict[str, Mapping[str, object]]:
+    """The positions of a run's logs, for a checkpoint: `logs`, their lengths in bytes, and `digests`, SHA-256 of those
+    that a resumed run reads. Their contents are flushed to the disk first."""
+    return {
+        "logs": {path.name: ResumableJsonl(path).position() for path in run.logs},
+        "digests": {path.name: ResumableJsonl(path).digest() for path in (run.metrics, run.questions) if path.exists()},
+    }
+
+
+def cut_logs(run: RunDirectory, position: Mapping[str, object]) -> None:
+    """Cut a run's logs back to earlier `log_positions`; logs without a position become empty. Raises RunError."""
+    lengths, digests = (cast("dict[str, Any]", position.get(key) or {}) for key in ("logs", "digests"))
+    for path in run.logs:
+        ResumableJsonl(path).cut_back(lengths.get(path.name, 0), digests.get(path.name))
+
+
+@dataclass(frozen=True, slots=True)
+class RunState:
+    """Writes a run's checkpoints, keeps the last `keep_last`, and resumes from one; all ranks together. `parts` are the
+    models in training, `state` is what the system keeps."""
+
+    run: RunDirectory
+    parts: Mapping[str, Part]
+    keep_last: int
+    ranks: Ranks = ALONE
+    state: State | None = None
+    stages: Stages | None = None
+
+    def resume(self, checkpoint: Checkpoint | None) -> int:
+        """Resume the run from the checkpoint of its parts, or begin it (None); return the number of finished steps.
+
+        Optimizers, counters and the system's state are restored and the logs cut back; everything else is a function of
+        the seed and the step. Raises RunError if a log is shorter than it was, or one that is read was changed.
+        """
+        if self.ranks.is_first:
+            cut_logs(self.run, checkpoint.position if checkpoint else {})
+            if checkpoint is None:
+                self.run.forget_trackers()
+        if checkpoint is None:
+            return 0
+        for name, part in self.parts.items():
+            restore(checkpoint, name, part.learner)
+        if self.state is not None:
+            self.state.restore(cast("Mapping[str, Any]", checkpoint.position.get("system") or {}))
+        return checkpoint.step
+
+    def save(self, step: int) -> None:
+        save_checkpoint(
+            self.run.path,
+            step=step,
+            parts=self.parts,
+            position=self._position(),
+            keep_last=self.keep_last,
+            ranks=self.ranks,
+        )
+
+    def _position(self) -> dict[str, object]:
+        kept = {} if self.state is None else {"system": self.state.state()}
+        begun = {} if self.stages is None else {"stages": self.stages.state()}
+        return {**log_positions(self.run), **kept, **begun}
+
+
 @dataclass(slots=True)
 class TrainingLoop:
     """Repeats a system's step, from `start` + 1 (0: a new run) to `steps`.
@@ -72,7 +147,7 @@ class TrainingLoop:
     If the run has `stages`, the loop ends with the current one: it `has_turned` then, and its last checkpoint says that
     the next stage begins. A step after which no checkpoint is saved ends no stage.
 
-    `drop` is awaited in the end, whatever ends the loop, and after a step with too many invalid rollouts: those that
+    `drop` is awaited at the end of the loop, and after a step with too many invalid rollouts: those that
     the system has begun of later steps may have met the same failure, and begin again after the pause.
     """
 
@@ -151,8 +226,8 @@ class TrainingLoop:
         return step
 
     def _turn(self, step: int, *, failing: bool) -> bool:
-        """Whether a stage ends with this step; if so, the next one is begun. (Also with the last step: the run may be
-        extended.)"""
+        """Begin the next stage if one ends with this step, even the last, since a run may be extended; whether it
+        did."""
         if self.stages is None:
             return False
         if warning := self.stages.warning():

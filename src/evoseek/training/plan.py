@@ -25,10 +25,9 @@ from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.storage.checkpoints import Checkpoint
 from evoseek.storage.runs import RunDirectory
-from evoseek.training.loop import Evaluate, System, do_nothing
+from evoseek.training.loop import Evaluate, State, System, do_nothing
 from evoseek.training.probe import Probed
 from evoseek.training.rollouts import Ahead, QuestionRollouts
-from evoseek.training.run_state import State
 from evoseek.training.trainer import Objective, Trainer, load_trainable, samples_apart
 from evoseek.types import Question
 
@@ -133,7 +132,6 @@ class TrainingContext(Context):
 
     @cached_property
     def trainer(self) -> Trainer:
-        """The trainer of the run's own policy."""
         settings, loss, credit = self.settings, self.objects.loss, self.objects.credit
         if needs_critic(credit) and not settings.has_critic:
             raise ConfigError(

@@ -58,7 +58,6 @@ class Passes:
             self._taken.setdefault(key, Counter()).update(id for id in drawn if id in taken)
 
     def state(self) -> dict[str, dict[str, int]]:
-        """The counts as plain JSON."""
         return {key: dict(counts) for key, counts in self._taken.items()}
 
     def restore(self, state: Mapping[str, Mapping[str, int]]) -> None:
@@ -79,7 +78,7 @@ class QuestionOrder:
     With `by`, a field of the questions' metadata, each of its values has its share of a step. Shares are rounded to
     whole questions by the largest remainder, the same in every step; without any, all values have the same one.
     Questions of different values alternate, so that the beginning of a step is balanced too, and each value has a seed
-    of its own: with the same one, two values with as many questions would be paired for ever.
+    of its own: with the same one, two values with as many questions would always be paired.
     """
 
     by: str = ""
@@ -87,7 +86,6 @@ class QuestionOrder:
 
     @classmethod
     def of(cls, settings: QuestionSettings) -> QuestionOrder:
-        """That of the settings."""
         return cls(settings.balance_by, settings.shares)
 
     def __call__(
@@ -187,13 +185,12 @@ def _many(values: object) -> Sequence[object]:
 
 
 def _known(questions: Sequence[Question], key: str) -> list[str]:
-    """The values that a field has, the first ten of them."""
     return sorted({value for question in questions if (value := label(question, key)) is not None})[:10]
 
 
 @lru_cache(maxsize=64)
 def _key(ids: tuple[str, ...]) -> str:
-    """The name of a set of ids, whatever their order."""
+    """Return the name of a set of ids in any order."""
     return sha256("\n".join(sorted(ids)).encode(errors="surrogatepass")).hexdigest()
 
 

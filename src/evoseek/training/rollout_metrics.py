@@ -15,8 +15,6 @@ from evoseek.rollout.roller import searches
 from evoseek.training.question_order import label
 from evoseek.types import Invalid, Scored, StopReason, TrajectoryGroup
 
-"""1.0 in the row of a step with too many invalid rollouts, on which nothing was trained; other rows do not have it."""
-
 _SIGNAL = ("reward", "answer_reward", "frac_reward_zero_std", "tools/call_frequency")
 
 
@@ -35,7 +33,6 @@ class StepReport:
     def of(
         cls, groups: Iterable[TrajectoryGroup], metrics: Mapping[str, float], timings: Mapping[str, float]
     ) -> StepReport:
-        """The report of a step with these groups."""
         outcomes = [outcome for group in groups for _, outcome in group.attempts]
         failures = tuple(outcome for outcome in outcomes if isinstance(outcome, Invalid))
         return cls(metrics, timings, failures, len(outcomes))
@@ -174,8 +171,7 @@ def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
 def metrics_by(
     groups: Sequence[TrajectoryGroup], key: str, measure: Callable[[Sequence[TrajectoryGroup]], Mapping[str, float]]
 ) -> dict[str, float]:
-    """The metrics that `measure` gives, as <name>/<key>_<value>, for the questions of each value of a field of their
-    metadata, such as hops."""
+    """Return the metrics that `measure` gives for each value of a field of metadata, as <name>/<key>_<value>."""
     by_value: dict[str, list[TrajectoryGroup]] = {}
     for group in groups:
         value = label(group.trajectories[0].question, key)

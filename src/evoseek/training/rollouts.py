@@ -1,4 +1,4 @@
-"""The rollouts of a step on given questions, and those of later steps that go on while it trains."""
+"""The rollouts of a step on given questions, and those of later steps that continue while it trains."""
 
 from __future__ import annotations
 
@@ -48,8 +48,8 @@ Collected = TypeVar("Collected")
 
 
 class Ahead(Generic[Collected]):
-    """Collects the rollouts of a step and of up to `steps` after it, none of them after step `last`, which go on while
-    a step trains (rollout.max_staleness).
+    """Collects the rollouts of a step and of up to `steps` after it, none of them after step `last`, which continue
+    while a step trains (rollout.max_staleness).
 
         step t trains the weights t - 1 into the weights t; its rollouts began with the weights t - 1 - n or later
 
@@ -59,9 +59,8 @@ class Ahead(Generic[Collected]):
         weights t                      *                   turns from here on are sampled with them
         training of t + 1                    |===|
 
-    A task collects the rollouts of a step in the event loop; the optimizer steps run in a thread. What has begun but
-    was not trained on is no part of a checkpoint: a resumed run rolls it out again, with the weights that it resumes
-    from.
+    A task collects the rollouts of a step in the event loop; the optimizer steps run in a thread. Rollouts that were
+    not trained on are no part of a checkpoint: a resumed run makes them again, with the weights that it resumes from.
     """
 
     def __init__(self, steps: int, last: int) -> None:
@@ -69,11 +68,8 @@ class Ahead(Generic[Collected]):
         self._begun: dict[int, asyncio.Task[tuple[Collected, float]]] = {}
 
     async def take(self, step: int, collect: Callable[[int], Awaitable[Collected]]) -> tuple[Collected, float]:
-        """What `collect(step)` gives and the seconds that it took, once it is there; the later steps go on.
-
-        To be called for one step after the other, each time with the weights of the step before. Raises what collecting
-        the step raised, whenever that was.
-        """
+        """Return what `collect(step)` gives, and its seconds; later steps continue. Call it for one step after the
+        other, with the weights of the step before. Raises what collecting the step raised."""
         for later in range(step, min(step + self.steps, self.last) + 1):
             if later not in self._begun:
                 self._begun[later] = asyncio.create_task(_timed(collect, later))

@@ -1,4 +1,4 @@
-"""Stages of a run: each has settings of its own, and ends after so many steps or by a condition on the metrics.
+"""Stages of a run: each has settings of its own, and ends after a number of steps or by a condition on the metrics.
 
     [[stages]]
     name = "two hops alone"
@@ -64,7 +64,6 @@ class Condition(NamedTuple):
     number: float
 
     def holds(self, value: float) -> bool:
-        """Whether it holds for this value of the metric."""
         return _COMPARISONS[self.comparison](value, self.number)
 
 
@@ -96,15 +95,12 @@ class Stages:
 
     @property
     def current(self) -> StageSettings:
-        """The stage that the run is in."""
         return self.stages[len(self.history) - 1]
 
     def state(self) -> list[dict[str, object]]:
-        """What has begun, as plain JSON, for a checkpoint."""
         return [asdict(stage) for stage in self.history]
 
     def begins_after(self, step: int) -> bool:
-        """Whether the current stage begins after this step."""
         return self.history[-1].step == step + 1
 
     def describe(self, step: int) -> str:
@@ -155,7 +151,6 @@ class Stages:
         )
 
     def begin_next(self, step: int, why: str) -> None:
-        """Begin the next stage with this step."""
         self.history.append(Began(self.stages[len(self.history)].name, step, why))
         self.rows = []
 
@@ -174,11 +169,9 @@ def parse_condition(text: str) -> Condition:
 
 
 def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
-    """The settings of a run while it is in a stage.
-
-    Held-out questions are answered at the same temperature in every stage. Raises ConfigError for a setting that does
-    not exist, that a stage cannot change, or that does not go together with others.
-    """
+    """Return the settings of a run in a stage; held-out questions have one temperature in all stages. Raises
+    ConfigError for a setting that does not exist, that a stage cannot change, or that does not go together with
+    others."""
     tree = {key: value for key, value in settings.resolved().items() if key != "stages"}
     source = f"stages: {stage.name}"
     staged = read_settings(type(settings), tree, stage.own, source=source)
@@ -204,10 +197,9 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 
 
 def check_run(settings: TrainingSettings, run: RunDirectory | None = None, processes: int = 1) -> None:
-    """Raises ConfigError for settings that a run in this directory (None: a new one) would refuse in so many processes,
-    without loading a model: in a new one also a setting that is not its system's default and has no effect, and as
-    `check_stages`. It is the one list of what a dry run, `evoseek doctor` and a run refuse; what depends on files
-    follows it (`check_asked`)."""
+    """Raise ConfigError for settings that a run in this directory (None: a new one) of these processes would refuse;
+    no model is loaded. If the run is new, a setting without effect is refused too, and what `check_stages` refuses. A
+    dry run, `evoseek doctor` and a run share this one list; what depends on files follows it (`check_asked`)."""
     if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
         check_effect(settings, changed(settings))
         check_stages(settings)
@@ -230,10 +222,8 @@ def check_asked(settings: TrainingSettings, run: RunDirectory | None = None) -> 
 
 
 def check_stages(settings: TrainingSettings, questions: Sequence[Question] | None = None) -> None:
-    """Raises ConfigError for a stage whose settings are wrong, or for which there are too few questions (None: those of
-    the settings). Questions that a cold start has yet to write cannot be counted: for these, only the metadata fields
-    that choose them are checked.
-    """
+    """Raise ConfigError for a stage with wrong settings or too few questions (None: those of the settings). Questions
+    that a cold start has yet to write are not counted: only the metadata fields that choose them are checked."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
     is_cold = questions_to_write(settings) > 0
     if questions is None:

@@ -28,10 +28,8 @@ RECIPE = "recipe.json"
 
 @dataclass(slots=True)
 class SupervisedRun:
-    """The state of a policy in training: `losses` has one entry for each of the `step` steps made.
-
-    `recipe` is a text of everything that it depends on. Nothing is written before the first step.
-    """
+    """A policy in supervised training: `losses` has an entry for each of the `step` steps made. `recipe` is a text of
+    everything that it depends on. Nothing is written before the first step."""
 
     work: Path
     recipe: str
@@ -48,10 +46,8 @@ class SupervisedRun:
         load: Callable[[Checkpoint | None], Policy],
         make_learner: Callable[[Policy], Learner[LossInputs]],
     ) -> SupervisedRun:
-        """A new run, or one from its last checkpoint. `load` gives a checkpoint's policy, or the one to begin with.
-
-        Raises ConfigError if `work` was begun with another recipe.
-        """
+        """Begin or resume a run; `load` gives a checkpoint's policy, or the one to begin with. Raises ConfigError if
+        `work` was begun with another recipe."""
         _check(work, recipe)
         found = latest_checkpoint(work)
         policy = load(found)
@@ -73,11 +69,8 @@ class SupervisedRun:
         should_stop: Callable[[], bool] = lambda: False,
         checkpoint_every: int = 50,
     ) -> bool:
-        """Train to the last step on these batches, the first of which is that of the next step. `progress` is given
-        each step with its loss: nan for one that was skipped because its loss was not finite.
-
-        True when it is reached and `losses.jsonl` written, False when `should_stop` ended it earlier.
-        """
+        """Train to the last step on these batches, the first of which is that of the next step. `progress` gets each
+        loss: nan for a step that was skipped. Returns whether the last step is reached and `losses.jsonl` written."""
         self.work.mkdir(parents=True, exist_ok=True)
         write_atomic(self.work / RECIPE, self.recipe)
         while self.step < steps and not should_stop():

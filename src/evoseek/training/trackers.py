@@ -29,11 +29,9 @@ class TensorBoard:
 
     @classmethod
     def build(cls, settings: TrackerSettings, context: TrainingContext) -> TensorBoard:
-        """The tracker of a run."""
         return cls(context.run.path / "tensorboard")
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Append the metrics of a step."""
         if self._writer is None:
             self._writer: Any = self._make(str(self._directory))
         for name, value in metrics.items():
@@ -41,7 +39,6 @@ class TensorBoard:
         self._writer.flush()
 
     def close(self) -> None:
-        """End the event file."""
         if self._writer is not None:
             self._writer.close()
 
@@ -68,7 +65,6 @@ class Wandb:
 
     @classmethod
     def build(cls, settings: TrackerSettings, context: TrainingContext) -> Wandb:
-        """The tracker of a run."""
         return cls(settings, context.run.path, context.settings.resolved())
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
@@ -80,7 +76,6 @@ class Wandb:
         self._run.log(dict(metrics), step=step)
 
     def close(self) -> None:
-        """Send or save what is left."""
         if self._run is not None:
             with self._output():
                 self._run.finish()

@@ -33,24 +33,23 @@ from evoseek.storage.files import write_atomic
 from evoseek.storage.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, counted, read_metrics
 from evoseek.storage.runs import RunDirectory, flatten
 from evoseek.text.printable import say
-from evoseek.text.progress import STOPPING
+from evoseek.text.progress import STOPPING, LiveProgress
 from evoseek.training.alarms import AlarmedMetrics
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.loop import Evaluate, TrainingLoop
+from evoseek.training.loop import Evaluate, Progress, RunState, TrainingLoop
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
-from evoseek.training.progress import TrainingProgress
-from evoseek.training.run_state import RunState
 from evoseek.training.stages import Stages, check_run, check_stages, settings_in
+
+_BARS = "▁▂▃▄▅▆▇█"
+_CURVE = 12  # held-out scores that are shown
 
 
 def train_together(
     settings: TrainingSettings, run: RunDirectory, *, console: Console, objects: Objects | None = None
 ) -> Ended:
-    """Train in each of the processes that torchrun started, or in the only one.
-
-    They train one policy. The first process holds the run's lock, writes and prints. If one fails, all raise.
-    """
+    """Train one policy in all processes that were started together, or in this one. The first holds the run's lock,
+    writes and prints. If one fails, all raise."""
     with joined_ranks(settings.policy.device) as ranks, ExitStack() as held:
         with ranks.setting_up():
             if ranks.is_first:
@@ -74,17 +73,14 @@ def train(
     ranks: Ranks = ALONE,
     objects: Objects | None = None,
 ) -> Ended:
-    """Train, or resume a run whose lock the caller holds; shows progress.
-
-    Ctrl-C finishes the step and saves. Raises whatever training raises.
-    """
+    """Train, or resume a run whose lock the caller holds. Ctrl-C finishes the step and saves."""
     notify = _once(partial(say, console))
 
     def should_stop() -> bool:
         return interrupted() or is_orphaned()
 
     def train_stage() -> tuple[int, bool, bool]:
-        """Train to the end of the current stage, or to the run's end: the last step, whether it goes on
+        """Train to the end of the current stage, or of the run. Returns the last step, whether the run continues
         with other settings, whether the run is at its end. What it holds in memory is free when it returns."""
         with ExitStack() as held:
             with ranks.setting_up():
@@ -107,7 +103,7 @@ def train(
     ):
         step, has_turned, is_over = train_stage()
         while has_turned and not is_over and not ranks.any(should_stop()):
-            gc.collect()  # before the model is loaded anew: two of them may not fit
+            gc.collect()  # before the model is loaded again: two of them may not fit
             step, has_turned, is_over = train_stage()
         if ranks.is_first:
             check_learnt(read_metrics(run.metrics), notify)
@@ -118,6 +114,66 @@ def train(
             record(f"run.max_minutes = {settings.run.max_minutes:g}; raise it to train on")
     _report_end(ended, settings, run, console, is_over=is_over, has_objects=objects is not None and objects.are_given)
     return ended
+
+
+def curve(values: Sequence[float]) -> str:
+    """The last values as a curve of bars, from 0 (or less) to 1 (or more)."""
+    last = values[-_CURVE:]
+    return "".join(_BARS[min(max(round(value * (len(_BARS) - 1)), 0), len(_BARS) - 1)] for value in last)
+
+
+class TrainingProgress(LiveProgress):
+    """To be called after every step. `max_seconds` is the training loop's limit."""
+
+    def __init__(self, console: Console, *, max_seconds: float = math.inf) -> None:
+        super().__init__(console, "step")
+        self._max_seconds = max_seconds
+        self._seconds = 0.0
+        self._steps = 0
+        self._held_out: list[float] = []
+
+    def __call__(self, progress: Progress) -> None:
+        if "step/seconds" in progress.timings:
+            self._seconds += progress.timings["step/seconds"]
+            self._steps += 1
+        if math.isfinite(score := progress.metrics.get("eval/reward", math.nan)):  # NaN: all rollouts were Invalid
+            self._held_out.append(score)
+        self.show(progress.step, progress.steps, self.describe(progress))
+
+    def describe(self, progress: Progress) -> str:
+        """The numbers to watch, in one line; numbers that a step did not measure are left out."""
+        metrics, timings = progress.metrics, progress.timings
+        solver = "" if "rollout/stop/answered" in metrics else "solver/"
+        learnt = "loss" if "demonstrations/num" in metrics else ""
+        parts = [
+            f"{label} {source[name]:{form}}{unit}"
+            for label, source, name, form, unit in (
+                ("loss", metrics, learnt, ".3f", ""),
+                ("held-out loss", metrics, "eval/loss", ".3f", ""),
+                ("reward", metrics, "reward", ".3f", ""),
+                ("solver", metrics, "solver/reward", ".3f", ""),
+                ("proposer", metrics, "proposer/reward", ".3f", ""),
+                ("valid", metrics, "selfplay/valid_rate", ".1%", ""),
+                ("answered", metrics, f"{solver}rollout/stop/answered", ".0%", ""),
+                ("malformed", metrics, f"{solver}rollout/stop/malformed", ".0%", ""),
+                ("cut off", metrics, f"{solver}rollout/stop/max_tokens", ".0%", ""),
+                ("invalid", metrics, "rollout/invalid_frac", ".1%", ""),
+                ("rollout", timings, "rollout/tokens_per_s", ".0f", " tok/s"),
+                ("tool", timings, "tools/latency_s", ".4f", " s"),
+            )
+            if name in source
+        ]
+        if self._held_out:
+            parts.insert(1, f"held-out {curve(self._held_out)} {self._held_out[-1]:.3f}")
+        if progress.stage:
+            parts.insert(0, f"stage {progress.stage}")
+        if self._steps:
+            parts.append(f"left {self._time_left(progress):.0f} s")
+        return "  ".join(parts)
+
+    def _time_left(self, progress: Progress) -> float:
+        left = self._seconds / self._steps * (progress.steps - progress.step)
+        return max(min(left, self._max_seconds - self._seconds), 0.0)
 
 
 def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[str], None]) -> None:
@@ -142,8 +198,7 @@ def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[s
 def _report_end(
     ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool, has_objects: bool
 ) -> None:
-    """Print where training ended, why, and the command that continues it: it names the code of a user's own again,
-    which the run's config alone may not."""
+    """Print where training ended, why, and the command that continues it, with a user's own code, which trust needs."""
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
         return
@@ -210,12 +265,10 @@ def training_loop(
     ranks: Ranks = ALONE,
     objects: Objects | None = None,
 ) -> Generator[TrainingLoop]:
-    """A training loop ready to run; it continues from the run's last checkpoint if it has one. Of a run with stages, it
-    is that of the current stage.
+    """Make a training loop that continues from the run's last checkpoint, in its current stage.
 
-    Everything is opened and checked before the settings are claimed for the directory, so a mistake leaves no trace.
-    The caller holds the run's lock. Every rank makes its own loop from the same settings; together they train one
-    policy. Raises EvoseekError.
+    Everything is checked before the settings are claimed for the directory, so a mistake leaves no trace. The caller
+    holds the run's lock. Every rank makes its own loop from the same settings. Raises EvoseekError.
     """
     check_run(settings, run, ranks.size)
     checkpoint = agreed_checkpoint(run.path, ranks)
@@ -287,8 +340,7 @@ def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
 
 
 def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:
-    """The held-out score of the current policy, each rank taking a share, and the system's own held-out numbers; None
-    if there is neither."""
+    """Score the current policy on the held-out questions, a share on each rank; None if there is nothing to measure."""
     settings, ranks = context.settings, context.ranks
     if not settings.evaluation.path:
         return plan.measure

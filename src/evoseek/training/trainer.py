@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import compress
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -19,17 +20,14 @@ from evoseek.assembly.context import load_run_policy, loader_of
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.registry import build, find
 from evoseek.credit import Credit, needs_critic
-from evoseek.learner.base import Forward, LearnerBase
 from evoseek.learner.checkpoint import Part
 from evoseek.learner.distributed import ALONE, Ranks
-from evoseek.learner.learner import Learner, LearnerContext
-from evoseek.learner.logprobs import LogprobModel, ValueModel
-from evoseek.learner.reference import AnyForward, with_scores
-from evoseek.learner.sharding import copy_weights, full_state_dict
+from evoseek.learner.learner import Forward, Learner, LearnerBase, LearnerContext
+from evoseek.learner.logprobs import AnyForward, LogprobModel, ValueModel, with_scores
+from evoseek.learner.sharding import copy_weights, full_state_dict, load_deferred
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs, check_loss
 from evoseek.loss.likelihood import ValueLoss
 from evoseek.loss.terms import wrapped
-from evoseek.models.deferred_weights import load_deferred
 from evoseek.models.load import load_critic, load_policy, prepare_process, save_critic, save_policy
 from evoseek.models.policy import Policy, RemotePolicy, base_of
 from evoseek.models.settings import EngineSettings
@@ -73,7 +71,7 @@ class Trainer:
     """A policy with its learner and credit; for PPO a critic with its own learner.
 
     `part` is the policy's name in checkpoints. `sampled` is the sampler's policy: the same object or, where the sampler
-    computes in this process and several ranks share the weights or rollouts go on while it is trained, another copy.
+    computes in this process and several ranks share the weights or rollouts continue while it is trained, a copy.
     """
 
     settings: TrainingSettings
@@ -97,10 +95,11 @@ class Trainer:
         part: str,
         total_steps: int | None,
     ) -> Trainer:
-        """Make the learners of the settings, which learn by the objective. With `total_steps` the learning rate falls
-        to 0 by then. A sampler in this process whose rollouts go on during an update keeps its
-        policy to itself: the weights must not change under it, and which adapter is on is a state of the model. Raises
-        PolicyError or ConfigError."""
+        """Make the learners, which learn by the objective. With `total_steps` the learning rate falls to 0 by then.
+
+        A sampler in this process whose rollouts continue during an update keeps its policy to itself: the weights must
+        not change under it, nor which adapter is on. Raises PolicyError or ConfigError.
+        """
         policy = sampled
         if samples_apart(settings, ranks):
             policy = load_trainable(settings, checkpoint, device=str(sampled.model.device), part=part, ranks=ranks)
@@ -126,7 +125,6 @@ class Trainer:
 
     @property
     def parts(self) -> dict[str, Part]:
-        """The parts of a checkpoint."""
         parts = {self.part: Part(self._save_policy, self.learner)}
         return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
 
@@ -149,13 +147,12 @@ class Trainer:
         sampler.update_weights(step, self._whole_weights())
 
     def _whole_weights(self) -> dict[str, Any] | None:
-        """The weights for a sampler in another process, if several ranks share them: complete on the first rank, empty
-        on the others. None if the sampler's policy already holds them. A collective."""
+        """Return shared weights, whole on the first rank, for a sampler in another process; None if it has them. A
+        collective."""
         shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
         return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
 
     def update(self) -> GroupUpdate:
-        """The update from the groups of a step."""
         algorithm = self.settings.algorithm
         in_reward = algorithm.kl_in == "reward" and algorithm.kl_coefficient > 0
         unrecorded = not algorithm.mask_observations
@@ -163,20 +160,21 @@ class Trainer:
         transforms = [self.own_logprobs()] if unrecorded or (in_reward and compared) else []
         if algorithm.kl_coefficient > 0:
             (transforms if in_reward else compared).append(self._reference())
-        shared: dict[str, Any] = {
-            "learner": self.learner,
-            "credit": self.credit,
-            "seed": self.settings.run.seed,
-            "mini_batches": algorithm.mini_batches,
-            "transforms": transforms,
-            "compared": compared,
-            "kl_coefficient": algorithm.kl_coefficient if in_reward else 0.0,
-            "mask_observations": algorithm.mask_observations,
-        }
-        if self.critic is None:
-            return GroupUpdate(**shared)
-        transforms.append(self._scores("values", self.critic))
-        return PPOUpdate(**shared, critic=self.critic, critic_warmup_steps=self.settings.critic.critic_warmup_steps)
+        make: Callable[..., GroupUpdate] = GroupUpdate
+        if self.critic is not None:
+            transforms.append(self._scores("values", self.critic))
+            warmup_steps = self.settings.critic.critic_warmup_steps
+            make = partial(PPOUpdate, critic=self.critic, critic_warmup_steps=warmup_steps)
+        return make(
+            learner=self.learner,
+            credit=self.credit,
+            seed=self.settings.run.seed,
+            mini_batches=algorithm.mini_batches,
+            transforms=transforms,
+            compared=compared,
+            kl_coefficient=algorithm.kl_coefficient if in_reward else 0.0,
+            mask_observations=algorithm.mask_observations,
+        )
 
     def update_by(self, objective: Objective, *, mini_batches: int = 1, mask_observations: bool = True) -> GroupUpdate:
         """The update by another objective, without penalty or reference: a proposer's."""
@@ -225,9 +223,7 @@ class Trainer:
         active: Callable[[], AbstractContextManager[object]] = nullcontext,
         forward: AnyForward | None = None,
     ) -> SampleTransform:
-        """Return what fills in a field by a forward pass, the learner's own unless one is given.
-
-        Its micro-batches are those of an optimizer step of this learner on the same samples."""
+        """Return what fills in a field by a forward pass, with the micro-batches of this learner's optimizer step."""
         settings, given = self.settings.learner, forward or learner.forward
 
         def complete(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
@@ -238,8 +234,7 @@ class Trainer:
         return complete
 
     def _save_policy(self, directory: Path) -> None:
-        """As `save_policy`; of a policy whose weights are at a service, where they are. One that is spread over several
-        ranks is put together on the first, which writes it; a collective."""
+        """Save the policy, or where a service has its weights; sharded weights come together on the first rank."""
         policy, ranks = self.policy, self.ranks
         if isinstance(policy, RemotePolicy):
             policy.save(directory)
@@ -269,8 +264,7 @@ def load_trainable(
     part: str = "policy",
     ranks: Ranks = ALONE,
 ) -> Policy:
-    """`load_run_policy` for a policy that is trained: where several `ranks` are to share its weights, and nothing is
-    against it, they are read when it is spread."""
+    """Load a policy to train; if ranks are to share its weights, and can, they read them when it is spread."""
     if loader_of(settings) is None and reads_rows(settings, ranks):
         directory = checkpoint and checkpoint.part_directory(part)
         if deferred := load_deferred(str(directory or settings.policy.model)):
@@ -279,15 +273,13 @@ def load_trainable(
 
 
 def reads_rows(settings: TrainingSettings, ranks: Ranks) -> bool:
-    """Whether several processes can each read their rows of the weights alone: those of a whole model, not an adapter's
-    base, by the learner that is built in."""
+    """Whether each process can read its own rows of the weights: whole float32 models with the built-in learner."""
     own = find("learner", settings.learner.name) is Learner
     return ranks.size > 1 and own and settings.lora.rank == 0 and settings.policy.dtype == "float32"
 
 
 def forward_of(settings: TrainingSettings, policy: Policy, **how: Any) -> Forward[LossInputs]:
-    """The forward pass of a policy, with the options of LogprobModel: by `forward_of` of the learner's class, if it has
-    that."""
+    """Make a policy's forward pass with LogprobModel's options, by the learner's own `forward_of` if it has one."""
     own = getattr(find("learner", settings.learner.name), "forward_of", None)
     return own(policy, **how) if own else LogprobModel(policy.model, **how)
 

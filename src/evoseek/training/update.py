@@ -41,7 +41,7 @@ from statistics import fmean
 from typing import Any
 
 from evoseek.credit import advantages_of, estimates_of, whiten
-from evoseek.learner.base import LearnerBase
+from evoseek.learner.learner import LearnerBase
 from evoseek.loss.base import LossFn, LossInputs, ValueInputs
 from evoseek.types import Scored, TrainingSample, Trajectory, TrajectoryGroup
 
@@ -74,7 +74,6 @@ class GroupUpdate:
     loss: LossFn[LossInputs] | None = None
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-        """Advantages, mini-batches of whole groups, one optimizer step each."""
         return mean_metrics([self.learner.update(batch, self.loss) for batch in self.batches(step, groups)])
 
     def batches(self, step: int, groups: Sequence[TrajectoryGroup]) -> list[list[TrainingSample]]:
@@ -120,8 +119,8 @@ class GroupUpdate:
 def scored_samples(
     groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform] = (), *, mask_observations: bool = True
 ) -> tuple[list[TrainingSample], list[float]]:
-    """A sample for each scored rollout with an action, still without advantages, and their rewards; Invalid rollouts
-    are left out. Ratios are taken to the sampler's record, unless a transform replaces it."""
+    """Return a sample without advantages, and the reward, of each scored rollout with an action. Ratios are taken to
+    the sampler's record, unless a transform replaces it."""
     scored = [
         (_sample(trajectory, group.key), outcome.reward)
         for group in groups
@@ -140,22 +139,19 @@ def scored_samples(
 
 
 def kl_penalties(sample: TrainingSample, coefficient: float) -> list[float]:
-    """A penalty in the reward for each token of a sample: `coefficient` x the k1 estimate of KL(policy, reference),
-    [T], 0.0 off the mask.
+    """Return a penalty for each token [T]: `coefficient` x the k1 estimate of KL(policy, reference), 0.0 off the mask.
 
-    The policy's logprobs are the sample's `old_logprobs`, which the learner computes as it does the reference's: before
-    the first update the penalty is 0, however the sampler rounds.
+    Both logprobs are the learner's: before the first update the penalty is 0, however the sampler rounds.
     """
     pairs = zip(sample.old_logprobs or (), sample.ref_logprobs or (), strict=True)
     return [coefficient * (logprob - ref_logprob) for logprob, ref_logprob in pairs]
 
 
 def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Random) -> list[list[TrainingSample]]:
-    """Split samples at random into at most `parts` mini-batches of whole groups, which differ by at most one group. A
-    single mini-batch keeps the order of the samples.
+    """Split samples at random into at most `parts` mini-batches of whole groups, which differ by at most one group.
 
-    There are no more mini-batches than groups, and at least one, which is empty if there are no samples: the step is
-    counted all the same.
+    There is at least one, empty without samples: the step is counted all the same. A single one keeps the samples'
+    order.
     """
     groups: dict[str, list[TrainingSample]] = {}
     for sample in samples:
@@ -249,15 +245,13 @@ class TwoRoleUpdate:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PPOUpdate(GroupUpdate):
     """A step of PPO. The last of the `transforms` fills in the samples' `values`, and `credit` makes advantages and
-    returns of a rollout's rewards and values. The policy is not updated before the critic has made
-    `critic_warmup_steps` steps, as it has not after a rollback to one of them. Metrics of the critic are named
-    critic/..."""
+    returns of rewards and values. The policy is updated once the critic has made `critic_warmup_steps` steps. Metrics
+    of the critic are named critic/..."""
 
     critic: LearnerBase[ValueInputs]
     critic_warmup_steps: int = 0
 
     def __call__(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-        """Values, advantages, then the mini-batches."""
         is_warm = step > self.critic_warmup_steps <= self.critic.step
         batches = self.batches(step, groups)
         critic = mean_metrics([self.critic.update(batch) for batch in batches])

@@ -24,9 +24,8 @@ from torch.nn.utils.rnn import pad_sequence
 
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.learner.base import MAXIMA, LearnerBase, StepBatch, finish_metrics, measure_part
 from evoseek.learner.batch import MicroBatch, loss_inputs, make_batch, trained_length
-from evoseek.learner.learner import LearnerContext
+from evoseek.learner.learner import MAXIMA, LearnerBase, LearnerContext, StepBatch, finish_metrics, measure_part
 from evoseek.learner.optim import schedule_factor
 from evoseek.learner.settings import BETAS
 from evoseek.loss.base import LossInputs

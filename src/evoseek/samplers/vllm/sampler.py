@@ -23,9 +23,8 @@ from evoseek.models.load import merged, quietly, save_policy
 from evoseek.models.policy import Policy, SamplerContext, SamplerRun, eos_ids
 from evoseek.models.settings import ONE_POLICY, EngineSettings
 from evoseek.samplers.torch.stops import StopRules, check_request
-from evoseek.samplers.vllm.launch import HOST, Command, Model, free_ports, launch
-from evoseek.samplers.vllm.link import Link, check_address
-from evoseek.samplers.vllm.vllm import VLLM, Weights
+from evoseek.samplers.vllm.process import Command, Model, commands, free_ports, launch
+from evoseek.samplers.vllm.server import VLLM, Link, Weights, check_address
 from evoseek.storage.files import remove_directory, replace_directory
 from evoseek.types import Completion, SampleRequest
 
@@ -36,19 +35,18 @@ _KEPT = 2  # directories of weights: a server may still be reading the last but 
 class VLLMSampler:
     """Samples with servers of vLLM that hold the policy's weights (protocols.Sampler).
 
-    New trajectories are spread over the servers by their ids. Those of a server that is lost fail, with SamplerError,
-    and later ones go to the others until it is found to be back. New weights are written by `update_weights`; each
-    server takes them before its next turn. The random numbers are the servers' own, so that runs differ from each
-    other. Of several processes each has servers of its own, a share of all; the first writes the weights.
+    New trajectories are spread over the servers by their ids. If a server is lost, its trajectories fail with
+    SamplerError, and later ones go to the others until it is back. Servers take new weights before their next turn.
+    Their random numbers are their own, so runs differ. Each of several processes has its share of the servers; the
+    first writes the weights.
 
-    files: writes the weights for the servers; None: they have the policy's weights, and keep them.
+    files: writes the weights for the servers; None: the servers keep theirs, which are the policy's.
     """
 
     Settings = EngineSettings
 
     @classmethod
     def build(cls, settings: EngineSettings, context: SamplerContext) -> VLLMSampler:
-        """From settings. Raises ConfigError."""
         policy, run, key = context.policy, context.run, key_of(settings.api_key_env, setting="sampler.api_key_env")
         _check_sharing(policy, run)
         run.policies.append(policy)
@@ -58,14 +56,6 @@ class VLLMSampler:
         urls = (settings.urls or run.launched)[run.rank :: run.processes]
         links = [Link(url, settings, api_key=key) for url in urls]
         return cls(policy, links, max_length=context.max_length, files=files)
-
-    @staticmethod
-    def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
-        """How the servers of a model are started, by their addresses."""
-        return {
-            f"http://{HOST}:{port}": VLLM.command(settings, model, gpus, port)
-            for gpus, port in zip(settings.gpus or [""], ports, strict=True)
-        }
 
     @classmethod
     def planned(
@@ -79,7 +69,7 @@ class VLLMSampler:
         if settings.urls:
             return {}
         served = Model(str((directory / "model").absolute()), max_length, dtype, rank)
-        return cls.commands(settings, served, free_ports(max(1, len(settings.gpus))))
+        return commands(settings, served, free_ports(max(1, len(settings.gpus))))
 
     @classmethod
     def _launch(cls, settings: EngineSettings, context: SamplerContext) -> list[str]:
@@ -89,9 +79,9 @@ class VLLMSampler:
         save_untied(merged(replace(policy, adapter=None)), directory / "model")
         model = cast("Any", policy.model)
         rank = int(model.peft_config[policy.adapter].r) if policy.adapter is not None else 0
-        commands = cls.planned(settings, directory, context.max_length, context.dtype, rank)
-        launch(commands, directory, run.closing)
-        return list(commands)
+        planned = cls.planned(settings, directory, context.max_length, context.dtype, rank)
+        launch(planned, directory, run.closing)
+        return list(planned)
 
     def __init__(
         self, policy: Policy, links: Sequence[Link], *, max_length: int, files: WeightFiles | None = None
@@ -108,7 +98,6 @@ class VLLMSampler:
 
     @property
     def policy_version(self) -> int:
-        """The version of the last `update_weights`; 0 before the first."""
         return self._version
 
     @property
@@ -118,26 +107,21 @@ class VLLMSampler:
         return self._servers
 
     async def sample(self, request: SampleRequest) -> Completion:
-        """Sample one completion at the trajectory's server. Raises SamplerError, and ConfigError for a server that
-        cannot be used."""
         check_request(request, max_length=self.max_length, vocabulary=self._vocabulary)
         self._publish_first()
         return await self._home(request.trajectory_id).sample(request)
 
     def release(self, trajectory_id: str) -> None:
-        """Forget where a trajectory was sampled. Unknown ids are ignored."""
         self._homes.pop(trajectory_id, None)
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        """Write the policy's weights as they are now, or these, as those of a version. Every server takes them before
-        its next turn. All of several processes call it; those of the first are written. Raises SamplerError if they
-        cannot be written."""
+        """Publish the policy's weights, or these, as a version; servers take them before their next turn. All processes
+        call it, and the first one's are written. Raises SamplerError if they cannot be written."""
         if version != self._version or weights is not None or not (self._is_published or version == 0):
             self._publish(version, weights)
 
     def _publish_first(self) -> None:
-        """Hand the policy's weights over before the first turn, so that nothing depends on what the servers began
-        with."""
+        """Publish before the first turn, so that nothing depends on what the servers began with."""
         if not self._is_published:
             self._publish(self._version, None)
 
@@ -159,7 +143,6 @@ class VLLMSampler:
 
 
 def _check_sharing(policy: Policy, run: SamplerRun) -> None:
-    """Raise ConfigError for a second policy on the same servers, unless both are adapters."""
     if run.policies and not all(other.adapter is not None for other in (policy, *run.policies)):
         raise ConfigError(ONE_POLICY)
 
@@ -169,13 +152,12 @@ def _rank(url: str, trajectory_id: str) -> bytes:
 
 
 class WeightFiles:
-    """Writes the weights of a policy into a folder of its own, each version in a directory with a name that was never
-    used before: engines may keep what they once read from a path.
+    """Writes the weights of a policy, each version into a directory of a new name: engines may keep what they once
+    read.
 
-    Of a policy with an adapter that adapter alone is written. Of any other all weights are, those of a tied output head
-    once more beside the embeddings, and the config says that they are not tied: engines that reload weights in place
-    may leave a tied head as it was. Of several processes the first one writes, where all can read. The folder is in the
-    run's directory, or a temporary one; it goes with the run, and what a killed process left in it at the beginning.
+    A policy's adapter is written alone. Otherwise all weights are, with those of a tied output head once more and a
+    config that does not tie them: engines that reload in place may leave a tied head as it was. The first process
+    writes, where all can read. The folder is in the run's directory, or a temporary one, and is removed with the run.
     """
 
     def __init__(self, policy: Policy, run: SamplerRun) -> None:
@@ -203,7 +185,6 @@ class WeightFiles:
         return Weights(version, Path(written), Path(written).name if self._policy.adapter is not None else "")
 
     def _save(self, path: Path, weights: Mapping[str, Any] | None) -> Exception | None:
-        """Write a directory; what went wrong."""
         try:
             if self._policy.adapter is not None:
                 save_policy(self._policy, path, None if weights is None else dict(weights))
@@ -214,7 +195,6 @@ class WeightFiles:
         return None
 
     def _keep(self, path: Path) -> None:
-        """Keep this directory and the one before it."""
         self._kept = [*(old for old in self._kept if old != path), path]
         for old in self._kept[:-_KEPT]:
             remove_directory(old)
@@ -222,8 +202,7 @@ class WeightFiles:
 
 
 def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | None = None) -> None:
-    """Write a policy without adapters as a model whose output head has weights of its own. Raises OSError or
-    EvoseekError."""
+    """Write a policy as a model whose output head has weights of its own. Raises OSError or EvoseekError."""
     model, state = policy.model, untied(policy, weights)
     with replace_directory(directory) as partial, quietly(), _untied(model):
         model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")
@@ -242,13 +221,11 @@ def untied(policy: Policy, weights: Mapping[str, Any] | None = None) -> dict[str
 
 
 def _weight_of(model: PreTrainedModel, module: object) -> str:
-    """The name of a module's weight in the model's state."""
     return next(path for path, other in model.named_modules() if other is module) + ".weight"
 
 
 @contextmanager
 def _untied(model: PreTrainedModel) -> Generator[None]:
-    """While the block runs, the model's config says that the head has weights of its own."""
     config = model.config.get_text_config()
     tied = config.tie_word_embeddings
     config.tie_word_embeddings = False

@@ -19,8 +19,7 @@ _TIMED = 16  # tokens that show a pace; fewer may arrive together
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens of a reply, in the engine's own format. Without a finish reason more will follow; otherwise None means
-    that the reply does not state it."""
+    """Tokens of a reply. Without a finish reason more will follow; other fields are None if the reply lacks them."""
 
     token_ids: Sequence[int]
     logprobs: Sequence[float]
@@ -32,14 +31,11 @@ class Sampled:
 
 class Turn:
     """A turn that is put together from a server's replies. `vocabulary` is the number of the policy's tokens, `version`
-    that of the weights.
+    that of the weights. A failed reply is continued after its tokens (`rest`), never drawn again: else short turns
+    would remain.
 
-    A reply that fails is continued after its tokens (`rest`). Nothing is drawn twice: if turns were repeated until one
-    arrives in time, the short ones would remain.
-
-    The policy's own time is the time from the first tokens of a reply to its last ones, so it includes no queue.
-    `paces` holds the seconds that a token took in earlier turns; what exceeds a few times as much is a stall. None:
-    replies come whole, so writing cannot be separated from waiting.
+    The policy's own time is from the first tokens of a reply to its last ones, so it includes no queue. `paces` holds
+    the seconds a token took in earlier turns; what exceeds a few times as much is a stall. None: replies come whole.
     """
 
     def __init__(
@@ -87,7 +83,6 @@ class Turn:
         return self._completion("time", len(self._ids)) if self._seconds >= self._request.max_seconds else None
 
     def _measure(self) -> None:
-        """Add the time since this reply's first tokens."""
         if self._paces is None:
             return
         now = asyncio.get_running_loop().time()
@@ -105,8 +100,7 @@ class Turn:
 
 
 def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int, written: int = 0) -> None:
-    """Raise TransientError, which states what is wrong, for tokens that cannot be those that were requested, after so
-    many of the same reply."""
+    """Raise TransientError for tokens that cannot be those requested, after `written` ones of the same reply."""
     ids, logprobs, most = sampled.token_ids, sampled.logprobs, request.max_tokens - written
     wrong = ""
     if not ids or len(ids) > most:

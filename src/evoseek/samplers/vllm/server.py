@@ -15,37 +15,168 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
 
-from evoseek.errors import ConfigError, SamplerError
-from evoseek.http.limits import TransientError
-from evoseek.http.server import redacted
+import httpx2
+
+from evoseek.errors import ConfigError, SamplerError, ToolError
+from evoseek.http.limits import CircuitBreaker, Retry, TransientError
+from evoseek.http.server import Reply, Server, check_url, json_of, redacted
 from evoseek.models.settings import EngineSettings
 from evoseek.samplers.torch.stops import PassTimes, StopRule, StopRules
-from evoseek.samplers.vllm.launch import HOST, Command, Model
-from evoseek.samplers.vllm.link import Link, RefusedError
 from evoseek.samplers.vllm.turn import ROUNDING, Sampled, Turn
 from evoseek.types import Completion, SampleRequest
 
 T = TypeVar("T")
 
+_FAILURES, _PAUSE_S = 6, 30.0  # failed calls in a row after which a server is lost, and seconds until it is tried again
+_ATTEMPTS, _WAIT_S, _MAX_WAIT_S = 3, 0.5, 30.0  # of a call, and the seconds between them
 _PATH = "/v1/completions"
 _OLDEST = (0, 30)  # version that is supported
-_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM allows
 _UNFILTERED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 _INTERVAL = 16  # tokens of an event of a reply
 _TOP = 5  # logprobs that are compared at the temperatures _WARM and _COLD, to distinguish raw ones from tempered ones
 _WARM, _COLD = 1.0, 0.5
 
 
+class RefusedError(SamplerError):
+    """The server is up, and refused a request."""
+
+
+class Link:
+    """Calls one server. Transient failures and unreadable replies are retried. After too many failed calls in a row the
+    server is lost (`is_lost`) and is not called, but for one trial now and then, when `clock` says that it is due.
+    `wait_s` is the first wait before a retry. Raises ConfigError for a wrong url, or an api_key that no header can
+    hold."""
+
+    def __init__(
+        self,
+        url: str,
+        settings: EngineSettings,
+        *,
+        api_key: str = "",
+        attempts: int = _ATTEMPTS,
+        wait_s: float = _WAIT_S,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        check_address(url)
+        self.url = url.rstrip("/")
+        self._api_key = api_key
+        self._breaker = CircuitBreaker(_FAILURES, _PAUSE_S, clock)
+        self._server = Server(
+            setting="sampler.urls",
+            api_key=api_key,
+            timeout_s=settings.timeout_s,
+            retry=Retry(attempts, wait_s, _MAX_WAIT_S),
+            concurrency=settings.concurrency,
+            headers={"Authorization": f"Bearer {api_key}"} if api_key else None,
+        )
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a call would be refused now, because the last ones failed."""
+        return self._breaker.is_refusing
+
+    async def get(self, path: str, read: Callable[[Any], T], body: object = None) -> T:
+        """What `read` makes of the JSON value of the reply to a GET, or with a body to a POST, which is repeated for a
+        value of another shape. Raises SamplerError, which is a RefusedError for a status of 4xx."""
+
+        def checked(reply: bytes) -> T:
+            value = json_of(reply, secret=self._api_key)
+            try:
+                return read(value)
+            except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+                raise _strange(value) from error
+
+        return await self._call("GET" if body is None else "POST", path, body, checked)
+
+    async def stream(self, path: str, body: Callable[[], object], read: Callable[[Any], T | None]) -> T:
+        """Return what `read` makes of an event's JSON value, of the first that it makes anything of. After a failure
+        `body` is called again for what is missing; a reply that broke off after an event is no failed attempt. Raises
+        as `get`."""
+
+        async def attempt(client: httpx2.AsyncClient) -> T:
+            while True:
+                with self._breaker.call():
+                    done = await self._events(client, path, body(), read)
+                if done is not None:
+                    return done
+
+        return await self._named(f"POST {path}", attempt)
+
+    async def send(self, path: str, body: object = None, *, retried: int | None = None) -> None:
+        """Send a POST whose reply holds nothing. The status `retried` is a transient failure. Raises as `get`."""
+        await self._call("POST", path, body, lambda _: None, retried)
+
+    async def _call(
+        self, method: str, path: str, body: object, read: Callable[[bytes], T], retried: int | None = None
+    ) -> T:
+        request = {} if body is None else {"json": body}
+
+        async def attempt(client: httpx2.AsyncClient) -> T:
+            with self._breaker.call():
+                reply = await self._server.send(client, method, f"{self.url}{path}", **request)
+                if reply.status == retried:
+                    raise TransientError(self._server.refusal(reply))
+                if not reply.is_success:
+                    raise _Refusal(self._server.refusal(reply))
+                return read(reply.body)
+
+        return await self._named(f"{method} {path}", attempt)
+
+    async def _events(
+        self, client: httpx2.AsyncClient, path: str, body: object, read: Callable[[Any], T | None]
+    ) -> T | None:
+        """One attempt of `stream`; None if the reply broke off after an event that could be read."""
+        has_begun, wrong = False, None
+
+        def each(data: str) -> T | None:
+            nonlocal has_begun, wrong
+            try:
+                done = read(json_of(data.encode(), secret=self._api_key))
+            except TransientError as error:
+                wrong = error
+                raise
+            has_begun = True
+            return done
+
+        try:
+            reply = await self._server.stream(client, "POST", f"{self.url}{path}", each, json=body)
+        except TransientError:
+            if has_begun and wrong is None:
+                return None
+            raise
+        if isinstance(reply, Reply):
+            raise _Refusal(self._server.refusal(reply))
+        return reply
+
+    async def _named(self, what: str, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
+        """The result of a call. Raises SamplerError, which names the server and the request."""
+        try:
+            return await self._server.call(attempt)
+        except _Refusal as error:
+            raise RefusedError(f"The server {self.url} refused {what}: {error}") from error
+        except ToolError as error:
+            raise SamplerError(f"The server {self.url} failed at {what}: {error}") from error
+
+
+def check_address(url: str) -> None:
+    """Raises ConfigError for what is no server's address."""
+    check_url(url, setting="sampler.urls", example="http://127.0.0.1:8000")
+
+
+class _Refusal(ToolError):
+    """A status of 4xx that is not retried."""
+
+
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """Weights of a version in a directory that the servers can read: those of an adapter with this name, or all of
-    them ("")."""
+    """A version's weights in a directory that the servers can read: an adapter of this name, or ("") all of them."""
 
     version: int
     directory: Path
@@ -53,11 +184,11 @@ class Weights:
 
 
 class VLLM:
-    """Samples with one server. `vocabulary` is the number of the policy's tokens, `prompt` any ids that the logprobs
-    are checked with, and `max_length` the longest sequence.
+    """Samples with one server. `vocabulary` is the number of the policy's tokens, `prompt` any ids to check logprobs
+    with.
 
-    The server is checked before its first turn. One that failed may have been restarted with other weights: before its
-    next turn it is checked and given the weights again.
+    The server is checked before its first turn, and again after a failure: it may have been restarted with other
+    weights, so it is given the weights again.
     """
 
     def __init__(
@@ -73,20 +204,6 @@ class VLLM:
         self._ended: asyncio.Future[None] | None = None  # a turn, for a load that waits for it
         self._lock: tuple[asyncio.AbstractEventLoop, asyncio.Lock] | None = None
 
-    @staticmethod
-    def command(settings: EngineSettings, model: Model, gpus: str, port: int) -> Command:
-        """The command that starts a server of a model on these GPUs (numbers with commas; "": all that there are)."""
-        words = [*(settings.program or ("vllm",)), "serve", model.source]
-        words += ["--served-model-name", "policy", "--host", HOST, "--port", str(port), "--dtype", model.dtype]
-        words += ["--max-model-len", str(model.max_length), "--logprobs-mode", "processed_logprobs"]
-        words += ["--generation-config", "vllm", "--tensor-parallel-size", str(gpus.count(",") + 1)]
-        if model.rank:
-            rank = next((size for size in _RANKS if size >= model.rank), model.rank)
-            words += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
-        visible = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
-        loading = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}  # endpoints for new weights
-        return Command([*words, *settings.arguments], {**visible, **loading})
-
     @property
     def name(self) -> str:
         """Which server it is, for errors."""
@@ -94,7 +211,6 @@ class VLLM:
 
     @property
     def is_lost(self) -> bool:
-        """Whether the server is not called now."""
         return self.link.is_lost
 
     def publish(self, weights: Weights) -> None:
@@ -102,7 +218,6 @@ class VLLM:
         self._weights = weights
 
     async def sample(self, request: SampleRequest) -> Completion:
-        """Sample one completion. Raises SamplerError, and ConfigError for a server that cannot be used."""
         model, weights = await self._prepared()
         version = weights.version if weights else 0  # newer ones may be published before the turn ends
         turn = Turn(request, self._rules, vocabulary=self._vocabulary, version=version, paces=self._paces)
@@ -152,7 +267,7 @@ class VLLM:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """One at a time, in whatever event loop."""
+        """Let in one at a time, in any event loop."""
         loop = asyncio.get_running_loop()
         if self._lock is None or self._lock[0] is not loop:
             self._lock = loop, asyncio.Lock()
@@ -175,7 +290,7 @@ class VLLM:
             ) from error
 
     async def _load_adapter(self, weights: Weights) -> None:
-        """Load an adapter, then unload the last one. A directory may not be seen at once on another machine."""
+        """Load an adapter, then unload the last one. Another machine may see a directory late."""
         body = {"lora_name": weights.adapter, "lora_path": str(weights.directory)}
         try:
             await self.link.send("/v1/load_lora_adapter", body, retried=404)
@@ -191,7 +306,7 @@ class VLLM:
 
     async def _checked(self) -> str:
         """The name of the model at the server. Raises ConfigError for a server that cannot be used, SamplerError."""
-        version = await self._get("/version", lambda value: str(value["version"]))
+        version = await self.link.get("/version", lambda value: str(value["version"]))
         if tuple(int(number) for number in re.findall(r"\d+", version)[: len(_OLDEST)]) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
             raise ConfigError(
@@ -209,7 +324,7 @@ class VLLM:
 
     async def _served(self) -> tuple[str, int | None]:
         """The only model that the server serves, adapters left out, and the longest sequence that it takes."""
-        models = await self._get(
+        models = await self.link.get(
             "/v1/models",
             lambda value: [
                 (str(one["id"]), one.get("max_model_len")) for one in value["data"] if not one.get("parent")
@@ -223,8 +338,7 @@ class VLLM:
         return models[0]
 
     def _check_tempered(self, warm: Sequence[float], cold: Sequence[float]) -> None:
-        """Raise ConfigError if logprobs reported at the temperature `_COLD` are those of temperature `_WARM`: the gaps
-        between them grow by the ratio of the two, unless the temperature was left out."""
+        """Raise ConfigError unless the gaps between logprobs grow from `_WARM` to `_COLD` as the ratio of the two."""
         gap, reported = warm[0] - warm[-1], cold[0] - cold[-1]
         expected = gap * _WARM / _COLD
         if abs(reported - expected) <= max(ROUNDING, 0.05 * expected):
@@ -238,8 +352,7 @@ class VLLM:
         )
 
     async def _top_logprobs(self, model: str, temperature: float) -> list[float]:
-        """The `_TOP` highest logprobs after the prompt, as they are reported at a temperature, by a request for one
-        token. Raises SamplerError."""
+        """Ask for the `_TOP` highest logprobs after the prompt at a temperature. Raises SamplerError."""
         body = {
             "model": model,
             "prompt": list(self._prompt),
@@ -257,18 +370,7 @@ class VLLM:
                 raise ValueError(f"{len(logprobs)} logprobs")
             return logprobs[:_TOP]
 
-        return await self._get(_PATH, highest, body)
-
-    async def _get(self, path: str, read: Callable[[Any], T], body: Mapping[str, object] | None = None) -> T:
-        """What `read` makes of a reply. Raises SamplerError, also for a value of another shape."""
-
-        def checked(value: Any) -> T:
-            try:
-                return read(value)
-            except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
-                raise _strange(value) from error
-
-        return await self.link.get(path, checked, body)
+        return await self.link.get(_PATH, highest, body)
 
 
 def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
@@ -295,8 +397,8 @@ def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weig
 
 
 def _read_event(value: Any, name: str, written: int) -> Sampled:
-    """The tokens of an event from the model of that name, after so many earlier ones of the reply; the prompt comes
-    with the first. Raises TransientError for a value of another shape."""
+    """Read the tokens of an event from the model of that name; the prompt comes with a reply's first. Raises
+    TransientError for a value of another shape."""
     match value:
         case {
             "model": str(version),
@@ -320,5 +422,4 @@ def _strange(value: object) -> TransientError:
 
 
 def _name_of(model: str, weights: Weights | None) -> str:
-    """The name of a model with these weights: that of an adapter, if they are one."""
     return weights.adapter if weights and weights.adapter else model

@@ -12,9 +12,8 @@ from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.errors import ConfigError, SamplerError
 from evoseek.models.load import load_policy
-from evoseek.samplers.vllm.link import Link
 from evoseek.samplers.vllm.sampler import VLLMSampler
-from evoseek.samplers.vllm.vllm import Weights
+from evoseek.samplers.vllm.server import Link, Weights
 from evoseek.types import Completion, SampleRequest, StopConditions
 from evoseek.world.server import Response
 

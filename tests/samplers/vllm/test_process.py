@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from evoseek.errors import ConfigError
-from evoseek.samplers.vllm.launch import HOST, Command, Model, free_ports, launch
+from evoseek.samplers.vllm.process import HOST, Command, Model, commands, free_ports, launch
 from evoseek.samplers.vllm.sampler import VLLMSampler
 
 UP = "import http.server, sys; H = http.server.BaseHTTPRequestHandler\n" + textwrap.dedent("""
@@ -45,7 +45,7 @@ def gone(pid):
 
 def test_the_command_of_each_server_names_its_gpus_and_the_model():
     own = settings(gpus=("0,1", "2,3"), program=("/opt/vllm",), arguments=("--seed", "1"))
-    first, second = VLLMSampler.commands(own, Model("/m", 2048, "bfloat16", 12), [8000, 8001]).items()
+    first, second = commands(own, Model("/m", 2048, "bfloat16", 12), [8000, 8001]).items()
     assert first[0] == "http://127.0.0.1:8000"
     assert str(first[1]) == (
         "CUDA_VISIBLE_DEVICES=0,1 VLLM_SERVER_DEV_MODE=1 VLLM_ALLOW_RUNTIME_LORA_UPDATING=1 /opt/vllm serve /m "
@@ -94,7 +94,7 @@ def test_the_server_of_a_killed_run_ends(tmp_path):
         import time
         from contextlib import ExitStack
         from pathlib import Path
-        from evoseek.samplers.vllm.launch import Command, launch
+        from evoseek.samplers.vllm.process import Command, launch
         code = "import os; print(os.getpid(), flush=True)\\n" + {UP!r}
         command = Command([{sys.executable!r}, "-c", code, "PORT"], {{}})
         launch({{"http://127.0.0.1:PORT": command}}, Path({str(tmp_path)!r}), ExitStack())

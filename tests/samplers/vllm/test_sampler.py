@@ -13,14 +13,13 @@ from transformers import LlamaConfig, LlamaForCausalLM
 from evoseek.assembly.agent import Agent
 from evoseek.assembly.sources import load_settings
 from evoseek.errors import TrainingError
-from evoseek.learner.logprobs import LogprobModel
-from evoseek.learner.reference import with_scores
+from evoseek.learner.logprobs import LogprobModel, with_scores
 from evoseek.models.load import load_policy
 from evoseek.models.lora import add_adapter
 from evoseek.models.policy import Policy, SamplerRun
 from evoseek.samplers.torch.sampler import TorchSampler
-from evoseek.samplers.vllm.link import Link
 from evoseek.samplers.vllm.sampler import VLLMSampler, WeightFiles, save_untied
+from evoseek.samplers.vllm.server import Link
 from evoseek.training.probe import EXACT, WeightsProbe
 from evoseek.types import SampleRequest, StopConditions
 
