@@ -1,4 +1,4 @@
-"""Questions sorted by a judge, by what a model knows and by overlap, and mixed: the files that come of it."""
+"""Questions sorted by a judge, by what a model knows and by overlap: the files that come of it."""
 
 import re
 from contextlib import contextmanager
@@ -12,7 +12,6 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.sources import load_settings
 from evoseek.curation import sorting
 from evoseek.curation.contamination import find_contamination
-from evoseek.curation.mixing import mix_questions
 from evoseek.curation.sorting import filter_questions
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.questions.questions import load_questions, save_questions
@@ -137,16 +136,3 @@ def test_questions_without_an_answer_are_examined_too(source, tmp_path):
     save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
     assert said(find_contamination, about(), source, tmp_path / "clean.jsonl", **options)[0]
     assert "none" in ids(tmp_path / "clean.jsonl")
-
-
-def test_a_mixture_is_written_and_what_is_missing_is_said(source, tmp_path):
-    save_questions(tmp_path / "nq.jsonl", [Question(str(n), f"what is {n} ?", ("x",)) for n in range(9)])
-    sources = {source: 3.0, tmp_path / "nq.jsonl": 1.0}
-    _, text = said(mix_questions, sources, tmp_path / "mixed.jsonl", count=12, seed=0)
-    assert sorted(ids(tmp_path / "mixed.jsonl"))[0].startswith("nq/")
-    assert "9 questions in" in text
-    assert "6 of questions, 3 of nq. questions has 3 too few for its share; nothing takes their place." in text
-    with pytest.raises(ConfigError, match="is there already"):
-        said(mix_questions, sources, source, count=12, seed=0)
-    with pytest.raises(ConfigError, match="have the same stem"):
-        said(mix_questions, {source: 1.0, tmp_path / "b" / "questions.jsonl": 1.0}, tmp_path / "n", count=1, seed=0)

@@ -2,24 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import (
-    FixedSeed,
-    Index,
-    JudgeModel,
-    Model,
-    Seed,
-    finish,
-    new_group,
-    stop_if_dry,
-)
-from evoseek.errors import ConfigError
+from evoseek.cli.options import JudgeModel, Model, Seed, finish, new_group
 from evoseek.training.interrupt import end_on_interrupt
 
 data = new_group("Prepare questions for training.")
@@ -83,52 +72,3 @@ def contamination(
             console=Console(),
         )
     finish(finished)
-
-
-@data.command("audit")
-def audit_data(
-    questions: Source,
-    out: Annotated[Path, typer.Argument(help="The JSONL file to write: the answerable questions.")],
-    index: Index = None,
-) -> None:
-    """Find out which questions a corpus can answer at all: golden answers and evidence in it, and in the engine's first
-    100 passages; golden answers that say nothing."""
-    from evoseek.cli.settings import given_settings, working
-    from evoseek.search.lexical import check_index
-
-    given = given_settings({"search.index": index})
-    searched = given.read().search
-    check_index(searched.index, setting="--index", engine=searched)
-    with end_on_interrupt():
-        from evoseek.curation.audit import audit_questions
-
-    with working(given, f"Look for the answers to {questions} in {searched.index}; write {out}") as context:
-        audit_questions(context, questions, out, console=Console())
-
-
-@data.command("mix")
-def mix_data(
-    out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
-    sources: Annotated[list[str], typer.Option("--from", help="FILE=SHARE, as in nq.jsonl=1; once for each file.")],
-    count: Annotated[int, typer.Option(min=1, help="How many questions.")],
-    seed: FixedSeed = 0,
-) -> None:
-    """Draw questions from several files in a ratio, as --from nq.jsonl=1 --from hotpotqa.jsonl=3."""
-    from evoseek.curation.mixing import mix_questions
-
-    shares = _shares(sources)
-    stop_if_dry([f"Draw {count} questions from {', '.join(map(str, shares))} (seed {seed}); write {out}"])
-    mix_questions(shares, out, count=count, seed=seed, console=Console())
-
-
-def _shares(sources: Sequence[str]) -> dict[Path, float]:
-    shares: dict[Path, float] = {}
-    for text in sources:
-        name, _, share = text.rpartition("=")
-        try:
-            shares[Path(name)] = float(share)
-        except ValueError as error:
-            raise ConfigError(f"--from is {text!r}; expected FILE=SHARE, as in nq.jsonl=1.") from error
-    if len(shares) < len(sources):
-        raise ConfigError("--from names a file twice. Give each file once, with its share.")
-    return shares

@@ -91,7 +91,6 @@ READ_BY = {
     "simulator check": "policy.* simulator.* search.top_k run.seed",
     "judge check": _PLAIN_JUDGE,
     "data filter": _PLAIN_JUDGE,
-    "data audit": "policy.* lora.* sampler.* search.* rollout.* run.seed",
     "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
 }
 
