@@ -62,7 +62,7 @@ MISTAKES = {
     "search my-indx kalo": "There is no folder my-indx. Did you mean my-index?",
     "index doc new-index": "There is no corpus at doc. Did you mean docs?",
     "export ./modle out": "there is no such directory or GGUF file. Did you mean model?",
-    "judge check bad.jsonl": "bad.jsonl:1:",
+    "eval --check-judge bad.jsonl": "bad.jsonl:1:",
 }
 
 

@@ -74,7 +74,6 @@ LINES = {
     "simulator label": "simulator label s.jsonl new.jsonl --model tiny",
     "simulator tune": "simulator tune s.jsonl new --work work",
     "simulator check": "simulator check s.jsonl --model tiny",
-    "judge check": "judge check judged.jsonl --set judge.model=tiny",
     "data filter": "data filter q.jsonl new.jsonl --model tiny",
     "data contamination": "data contamination q.jsonl new.jsonl",
     "world serve": "world serve --port 0 --questions new.jsonl",

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 import secrets
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 
 from rich.text import Text
 
-from evoseek.agent.certainty import certainty_of
 from evoseek.agent.shown import answer_json, answer_text
 from evoseek.agent.support import Check, Support, SupportJudge, by_words
 from evoseek.assembly.agent import Agent, limits_of
@@ -28,12 +30,14 @@ from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.types import Message, Question, Trajectory
 
+_MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of the turn
+
 
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
     messages that the model was not given, `earlier` of those that it was given. `certainty` is that of the answer
-    (`rollout.certainty`; None: not known)."""
+    (`certainty_of`; None: not known)."""
 
     trajectory: Trajectory
     support: Support
@@ -180,3 +184,40 @@ def chat_environment(
     limits = limits_of(settings.rollout, prompts)
     env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
     return env, limits
+
+
+def certainty_of(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, temperature: float) -> float | None:
+    """exp of the mean logprob of the answer's own tokens, without its tags: the geometric mean of the probabilities
+    that the policy gives them at temperature 1, each after the ones before it. It is above 0 and at most 1.
+
+    `temperature` is that of the rollout,
+    `decode` turns ids into text. A rollout has logprobs of temperature 1 if it was sampled at 1, or greedily
+    (`Completion`); at any other temperature its logprobs are those of another distribution, and there is no certainty.
+    Nor is there without an answer, or of a model that was called with messages, whose tokens are not known.
+    """
+    answer = trajectory.answer
+    if not answer or temperature not in (0.0, 1.0):
+        return None
+    turns = [segment for segment in trajectory.segments if segment.kind == "action"]
+    for action, turn in zip(reversed(trajectory.actions), reversed(turns), strict=False):
+        if action.answer == answer:
+            logprobs = [turn.logprobs[place] for place in _places(answer, turn.token_ids, decode)]
+            return math.exp(fmean(logprobs)) if logprobs else None
+    return None
+
+
+def _places(answer: str, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Iterator[int]:
+    """The places of the tokens that hold a part of the answer, from its end to its beginning."""
+    text, words = decode(token_ids), re.escape(answer)
+    found = re.search(rf"<answer>\s*({words})\s*</answer>", text) or re.search(rf"({words}){_MARKUP}", text)
+    if found is None:
+        return
+    start, end = found.span(1)
+    after = len(text)
+    for place in range(len(token_ids) - 1, -1, -1):
+        before = len(decode(token_ids[:place]))
+        if before < end and after > start:
+            yield place
+        if before <= start:
+            return
+        after = before

@@ -17,7 +17,7 @@ from evoseek.cli.ask import ask
 from evoseek.cli.data import data
 from evoseek.cli.demo import demo
 from evoseek.cli.doctor.command import doctor
-from evoseek.cli.evaluate import ManyAgainst, compare, evaluate, judge
+from evoseek.cli.evaluate import ManyAgainst, compare, evaluate
 from evoseek.cli.export import export
 from evoseek.cli.feedback import feedback
 from evoseek.cli.index import index, search
@@ -70,7 +70,7 @@ app.command("eval")(evaluate)
 app.command(cls=ManyAgainst)(compare)
 for command in (ask, feedback, view, prompt, export, recipes, parts):
     app.command()(command)
-for name, group in {"simulator": simulator, "judge": judge, "data": data, "world": world, "serve": serve}.items():
+for name, group in {"simulator": simulator, "data": data, "world": world, "serve": serve}.items():
     app.add_typer(group, name=name)
 
 _IN_PROJECT = (

@@ -15,7 +15,7 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import evaluation_path, identity, read_questions
 from evoseek.curation.batches import BatchWork, Made, Progress
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.eval.evaluate import examining
+from evoseek.eval.draw import with_metric
 from evoseek.protocols import RewardFn
 from evoseek.questions.demonstrations import Demonstration, demonstration_row
 from evoseek.rollout.roller import score
@@ -75,7 +75,7 @@ def collect_demonstrations(
     questions = read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")[:limit]
     name, roll = _model(context, limits)
     begun_with = {**identity(settings, context.checkpoint), **asdict(limits), "limit": limit}
-    reward = examining(context.reward, context.metric)
+    reward = with_metric(context.reward, context.metric)
     work = collecting(roll, reward, limits, max_failed=settings.run.max_invalid)
     collected = work.run(questions, out, begun_with, console)
     if collected is None:

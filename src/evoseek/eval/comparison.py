@@ -25,9 +25,9 @@ import numpy as np
 from scipy import stats
 
 from evoseek.errors import ConfigError, DataError
+from evoseek.eval.draw import Sample
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import OF_SENTENCES, lowest_value, value_of
-from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import BATCH, CONFIDENCE, EQUAL, RESAMPLES, Interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))

@@ -1,7 +1,7 @@
 """The directory of an evaluation, which is resumed however the process before ended.
 
     settings.json   what was evaluated: another model, other settings or other questions are refused
-    samples.jsonl   a line a finished sample, appended at once (`eval.sample`)
+    samples.jsonl   a line a finished sample, appended at once (`eval.draw`)
     trajectories.jsonl   the rollout of each, as a run records its own (`rollout.record`), for `evoseek view`
     results.json    the scores: determined by the samples alone; results.md has the same as tables
     timings.json    seconds
@@ -26,7 +26,7 @@ from typing import Any, cast
 from pydantic import TypeAdapter
 
 from evoseek.errors import ConfigError, RunError
-from evoseek.eval.sample import Key, Sample, identifier, merged
+from evoseek.eval.draw import Key, Sample, identifier, merged
 from evoseek.rollout.record import COMPACT
 from evoseek.storage.files import write_atomic
 from evoseek.storage.jsonl import ResumableJsonl, held, made_by

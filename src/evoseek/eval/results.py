@@ -1,21 +1,19 @@
 """The results of an evaluation, as a function of its samples alone: scores by metric, by groups, and what they cost.
 
-A question is the unit of every mean and interval: its samples are averaged first, then the questions. Risk alone is a
-share of answers, with an interval over questions. An Invalid sample counts as the metric's lowest value, and is listed.
+A question is the unit of every mean and interval: its samples are averaged first, then the questions. An Invalid sample
+counts as the metric's lowest value, and is listed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from math import comb
 from statistics import fmean
 
 from evoseek.config.registry import KINDS, find
-from evoseek.eval.sample import Sample
+from evoseek.eval.draw import Sample
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 from evoseek.reward.functions import lowest_of
 from evoseek.text.language import is_refusal
@@ -138,25 +136,6 @@ class Results:
                 found[kind] = {name: share for name, share in shares.items() if share is not None}
         return found
 
-    @cached_property
-    def risk_coverage(self) -> RiskCoverage | None:
-        """Risk and coverage over all samples; None if the certainty of no answer is known."""
-        endings = ((sample, ending_of(sample, self.metric)) for sample in self.samples)
-        answers = [
-            Answer(sample.certainty, ending == "answered_wrong", sample.question)
-            for sample, ending in endings
-            if sample.certainty is not None and ending != "refused"
-        ]
-        return RiskCoverage.of(len(self.samples), answers) if answers else None
-
-    def risks(self) -> dict[float, Score]:
-        """The risk of the most certain quarter, half, three quarters of the answers, and of all; empty if there is no
-        curve."""
-        if self.risk_coverage is None:
-            return {}
-        surest = {share: self.risk_coverage.most_certain(share) for share in (0.25, 0.5, 0.75, 1.0)}
-        return {share: _share_of_wrong(answers) for share, answers in surest.items()}
-
     def in_sentences(self) -> int:
         """How many answers hold a golden answer and are wrong by exact match, if that is the metric."""
         if self.metric != "exact_match":
@@ -236,71 +215,3 @@ def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0
 def lowest_value(metric: str) -> float:
     """The lowest value of a metric, the highest being 1. That of a user's own is in the samples: it is not imported."""
     return lowest_of(find("reward", metric)) if metric in KINDS["reward"].parts else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer that was given: its certainty, whether it is wrong, and the question that it is to."""
-
-    certainty: float
-    is_wrong: bool
-    question: str
-
-
-def _share_of_wrong(answers: Sequence[Answer]) -> Score:
-    """The share of these answers that is wrong, as the curve has it. The interval is that of a ratio of two sums over
-    the questions, wrong answers and answers, by its linearisation."""
-    found = _by_question((one.question, float(one.is_wrong)) for one in answers)
-    share, weight = fmean(float(one.is_wrong) for one in answers), len(found) / len(answers)
-    linear = score_of([weight * sum(own) + share * (1 - weight * len(own)) for own in found.values()])
-    interval = Interval(max(linear.interval.low, 0.0), min(linear.interval.high, 1.0))
-    return Score(share, interval, len(found), 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A point of the curve: of all samples, the share `coverage` has an answer of at least this certainty, and of these
-    answers the share `risk` is wrong."""
-
-    certainty: float
-    coverage: float
-    risk: float
-
-
-@dataclass(frozen=True, slots=True)
-class RiskCoverage:
-    """How often answers are wrong if only those are given that are certain enough (El-Yaniv and Wiener, JMLR 11, 2010;
-    Geifman and El-Yaniv, arXiv 1705.08500): the curve of `samples` samples, by the answers that were given, the most
-    certain one first. A refusal, and a rollout without an answer, is never covered, so the curve ends at the share of
-    samples that were answered."""
-
-    samples: int
-    answers: tuple[Answer, ...]
-
-    @classmethod
-    def of(cls, samples: int, answers: Sequence[Answer]) -> RiskCoverage:
-        return cls(samples, tuple(sorted(answers, key=lambda answer: -answer.certainty)))
-
-    @property
-    def points(self) -> list[Point]:
-        """A point for each certainty, the highest first: answers of the same one are covered together."""
-        points: list[Point] = []
-        covered = wrong = 0
-        for certainty, alike in groupby(self.answers, key=lambda answer: answer.certainty):
-            own = list(alike)
-            covered, wrong = covered + len(own), wrong + sum(answer.is_wrong for answer in own)
-            points.append(Point(certainty, covered / self.samples, wrong / covered))
-        return points
-
-    @property
-    def area(self) -> float:
-        """The area under the curve of risk over coverage (AURC), divided by the coverage that it ends at: the mean over
-        the answers of the risk among those that are at least as certain. If certainty says nothing, it is the risk of
-        all answers on average."""
-        risks = {point.certainty: point.risk for point in self.points}
-        return fmean(risks[answer.certainty] for answer in self.answers)
-
-    def most_certain(self, share: float) -> Sequence[Answer]:
-        """A share (above 0) of the answers, rounded up; those that are as certain as the last of them come with it."""
-        least = self.answers[math.ceil(share * len(self.answers)) - 1].certainty
-        return [answer for answer in self.answers if answer.certainty >= least]

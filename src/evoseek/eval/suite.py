@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from evoseek.errors import ConfigError, DataError, did_you_mean
-from evoseek.eval.sample import check_ids
+from evoseek.eval.draw import check_ids
 from evoseek.questions.questions import parse_question, question_row
 from evoseek.storage.files import expanded, json_digest, nearest
 from evoseek.text.normalization import evaluable_question

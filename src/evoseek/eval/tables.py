@@ -13,7 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from evoseek.eval.comparison import Compared, ComparedSides
-from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, RiskCoverage, Score
+from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, Score
 from evoseek.eval.statistics import Interval, wilson_interval
 from evoseek.storage.metrics import MetricRow
 from evoseek.text.normalization import SPARE_WORDS
@@ -70,23 +70,12 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
         "answers": {
             kind: {name: score_json(one) for name, one in scores.items()} for kind, scores in results.answers().items()
         },
-        **({"risk_coverage": _risk_json(results, curve)} if (curve := results.risk_coverage) else {}),
         "evidence": {name: score_json(one) for name, one in results.evidence().items()},
         "cost": {name: asdict(cost) for name, cost in results.costs().items()},
         "invalid": [
             {"question": one.question, "sample": one.number, "reason": one.invalid, "detail": one.detail}
             for one in results.invalid
         ],
-    }
-
-
-def _risk_json(results: Results, curve: RiskCoverage) -> dict[str, object]:
-    return {
-        "samples": curve.samples,
-        "answers": len(curve.answers),
-        "aurc": curve.area,
-        "risk": {str(share): score_json(risk) for share, risk in results.risks().items()},
-        "points": [asdict(point) | {"certainty": round(point.certainty, 3)} for point in curve.points],
     }
 
 
@@ -116,7 +105,6 @@ def grids(results: Results, title: str) -> list[Grid]:
     made = [
         score_grid(title, "metric", {head: scores}),
         answers_grid(results.answers(), results.metric),
-        *([risk_grid(results, curve)] if (curve := results.risk_coverage) else []),
         *groups,
         cost_grid(results.costs()),
     ]
@@ -141,21 +129,6 @@ def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Gri
     return score_grid(f"Answers and refusals, right by {metric_name(metric)}", "", named)
 
 
-def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
-    """The risk of the most certain answers, and the area under the curve."""
-    rows = [
-        (
-            f"{100 * share:.0f} % of the answers",
-            f"{len(curve.most_certain(share)) / curve.samples:.3f}",
-            score_text(risk),
-        )
-        for share, risk in results.risks().items()
-    ]
-    head = ("the most certain", "coverage", "risk [95 % interval]")
-    area = ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")
-    return Grid(f"Risk and coverage, wrong by {metric_name(results.metric)}", head, (*rows, area))
-
-
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:
     """What samples took."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
@@ -164,7 +137,7 @@ def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Gri
 
 def note(results: Results) -> str | None:
     """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
-    questions are unanswerable, what risk is, and which samples are Invalid. None if there is nothing."""
+    questions are unanswerable, and which samples are Invalid. None if there is nothing."""
     notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
     if sentences := results.in_sentences():
         notes.append(
@@ -175,12 +148,6 @@ def note(results: Results) -> str | None:
         notes.append(
             f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
             "there and any answer wrong, as in SQuAD 2.0."
-        )
-    if results.risk_coverage:
-        notes.append(
-            "Coverage: share of all samples whose answer is given; risk: share of these answers that is wrong. AURC: "
-            "the area under the curve of risk over coverage, divided by the coverage at its end (El-Yaniv and Wiener "
-            "2010; Geifman and El-Yaniv 2017): if certainty said nothing, the risk of all answers."
         )
     if failed := results.invalid:
         shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])

@@ -14,21 +14,17 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from evoseek.agent.answer import chat_roller, check_of, uses_chat_model
-from evoseek.agent.certainty import certainty_of
+from evoseek.agent.answer import certainty_of, chat_roller, check_of, uses_chat_model
 from evoseek.assembly.agent import limits_of
 from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import identity, inputs_of
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import SettingsSources
 from evoseek.config.registry import build
-from evoseek.config.sections import PartSettings, defaults_of
+from evoseek.config.sections import PartSettings, defaults_of, with_setting
 from evoseek.errors import EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, rollers_of
-from evoseek.eval.evaluate import examining
-from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import Results, Score
-from evoseek.eval.sample import (
+from evoseek.eval.draw import (
     Answerer,
     Drawn,
     Key,
@@ -40,9 +36,10 @@ from evoseek.eval.sample import (
     keys_of,
     merged,
 )
+from evoseek.eval.folder import EvaluationFolder
+from evoseek.eval.results import OF_SENTENCES, Results, Score
 from evoseek.eval.suite import Suite
 from evoseek.eval.tables import grids, markdown, note, results_json
-from evoseek.reward.functions import lowest_of
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.manifest import Manifest
@@ -88,7 +85,7 @@ class _Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluationResult:
     """A finished evaluation: its results, and the same as JSON values."""
 
     results: Results
@@ -112,13 +109,17 @@ class Evaluated:
         return f"{about['model']}{by}{on}: {self.results.metric}, {drawn}, search {search}"
 
 
-def answers_in_sentences(given: SettingsSources, baseline: str | None) -> bool:
-    """Whether answers are scored as sentences are (`eval.results.OF_SENTENCES`): no reward was given, and what answers
-    was not trained to answer in few words: the model of [answerer], or any model by a baseline."""
-    return not given.states("reward.name") and (baseline is not None or uses_chat_model(given.read()))
+def with_metric_of_sentences(
+    settings: TrainingSettings, sources: SettingsSources, baseline: str | None
+) -> TrainingSettings:
+    """Return the settings, which score answers as sentences (`eval.results.OF_SENTENCES`) if no reward was given, and
+    what answers was not trained to answer in few words: the model of [answerer], or any model by a baseline."""
+    if sources.states("reward.name") or (baseline is None and not uses_chat_model(settings)):
+        return settings
+    return with_setting(settings, "reward.name", OF_SENTENCES)
 
 
-def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> Evaluated:
+def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> EvaluationResult:
     """Draw every sample that the folder `out` lacks (None: nothing is written); shows progress.
 
     Raises EvoseekError if not one rollout was valid: there is then no score. ConfigError if `out` holds something else.
@@ -134,7 +135,7 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
             context.metric, len(request.questions), request.samples, tuple(merged(samples.values()).values())
         )
         _check_any_valid(results)
-        evaluated = Evaluated(results, results_json(results, about))
+        evaluated = EvaluationResult(results, results_json(results, about))
         if folder:
             _write(folder, evaluated)
     return evaluated
@@ -240,8 +241,8 @@ def _draw(
         draw,
         answer=model.answer,
         metric=context.metric,
-        reward=examining(context.reward, context.metric, check_of(context, model.engine)),
-        lowest=lowest_of(context.reward),
+        reward=context.reward,
+        check=check_of(context, model.engine),
         certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
     )
     with CountProgress(console, "samples") as progress:
@@ -250,7 +251,7 @@ def _draw(
         folder.flush()
 
 
-def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:
+def _write(folder: EvaluationFolder, evaluated: EvaluationResult) -> None:
     results = evaluated.results
     made, said = grids(results, evaluated.title), note(results)
     seconds = {name: asdict(cost) for name, cost in results.costs(("seconds",)).items()}
