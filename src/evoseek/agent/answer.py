@@ -11,10 +11,8 @@ from dataclasses import dataclass
 from functools import partial
 from statistics import fmean
 
-from rich.text import Text
-
-from evoseek.agent.shown import answer_json, answer_text
-from evoseek.agent.support import Check, Support, SupportJudge, by_words
+from evoseek.agent.shown import Answered
+from evoseek.agent.support import Check, SupportJudge, by_words
 from evoseek.assembly.agent import Agent, limits_of
 from evoseek.assembly.context import Context
 from evoseek.assembly.settings import TrainingSettings
@@ -31,35 +29,6 @@ from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.types import Message, Question, Trajectory
 
 _MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of the turn
-
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
-    messages that the model was not given, `earlier` of those that it was given. `certainty` is that of the answer
-    (`certainty_of`; None: not known)."""
-
-    trajectory: Trajectory
-    support: Support
-    refuses: bool
-    dropped: int = 0
-    earlier: int = 0
-    certainty: float | None = None
-
-    @property
-    def answer(self) -> str | None:
-        """The answer; None if there is none, or if it is refused."""
-        return None if self.refuses and not self.support.is_given else self.trajectory.answer
-
-    @property
-    def text(self) -> Text:
-        """For a terminal."""
-        return answer_text(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
-
-    @property
-    def json(self) -> dict[str, object]:
-        """As JSON values."""
-        return answer_json(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.agent.shown import answer_text
+from evoseek.agent.shown import Answered
 from evoseek.agent.support import support_of
 from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import read_questions
@@ -220,7 +220,7 @@ def show(learnt: Learnt, settings: TrainingSettings, console: Console) -> None:
     say(console, f"\nOne question: {question.text}\nThe right answer: {' or '.join(question.golden_answers)}")
     for name, rollout in (("Before", old_rollout), ("After", new_rollout)):
         say(console, f"\n{name}:")
-        say(console, answer_text(rollout, support_of(rollout), refuses=False))
+        say(console, Answered(rollout, support_of(rollout), refuses=False).text)
 
 
 def hops_grid(title: str, before: HeldOutScores, after: HeldOutScores) -> Grid:
