@@ -46,7 +46,7 @@ class Answerer:
 
     @classmethod
     def of(cls, context: Context) -> Answerer:
-        """As the settings say. Raises EvoseekError."""
+        """Choose what answers, as the settings say. Raises EvoseekError."""
         settings, check = context.settings, check_of(context, context.searched)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
@@ -59,7 +59,7 @@ class Answerer:
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
 
     def notices(self, question: str = "") -> Iterator[str]:
-        """What a user should know beforehand: which model answers, or what the policy's chat template can do, and
+        """Yield what a user should know beforehand: which model answers, or what the policy's chat template can do, and
         whether the policy cannot read the question."""
         if self.agent is None:
             yield f"{self.name} answers, not the policy, as it is set in [answerer]."
@@ -72,7 +72,7 @@ class Answerer:
     async def answer(
         self, question: str, trajectory_id: str, *, history: Sequence[Message] = (), watch: Watch = unwatched
     ) -> Answered:
-        """One rollout with its check. Where the whole conversation has no room, its oldest messages are left out.
+        """Make one rollout with its check. If the whole conversation has no room, its oldest messages are left out.
 
         Raises DataError for a question that has no room by itself, ToolError if the judge of [support] fails.
         """
@@ -84,7 +84,7 @@ class Answerer:
         return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty)
 
     async def answer_alone(self, question: str) -> Answered:
-        """The same without a conversation, under an id of its own."""
+        """Answer a question without a conversation, under an id of its own."""
         return await self.answer(question, f"ask-{secrets.token_hex(16)}")
 
     def _certainty(self, trajectory: Trajectory) -> float | None:
@@ -113,7 +113,7 @@ class Answerer:
 
 
 def check_of(context: Context, engine: object) -> Check:
-    """The check of answers that [support] names, for what this engine finds (None: nothing is searched). Raises
+    """Return the check of answers that [support] names, for what this engine finds (None: nothing is searched). Raises
     EvoseekError."""
     if not context.settings.support.model:
         return partial(by_words, index=engine if isinstance(engine, WordCounts) else None)
@@ -122,8 +122,8 @@ def check_of(context: Context, engine: object) -> Check:
 
 
 def uses_chat_model(settings: TrainingSettings) -> bool:
-    """Whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not
-    its model."""
+    """Say whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not its
+    model."""
     answerer = settings.answerer
     if answerer.model or answerer.base_url:
         return True
@@ -138,7 +138,8 @@ def uses_chat_model(settings: TrainingSettings) -> bool:
 
 
 def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> ChatRoller:
-    """The model of [answerer], which searches with this engine or the web, or not at all. Raises EvoseekError."""
+    """Return the model of [answerer], which searches with this engine or the web, or not at all. Raises
+    EvoseekError."""
     chat, prompts = context.chat("answerer")
     env, limits = chat_environment(context, prompts, engine, search)
     return ChatRoller(chat, env, limits)
@@ -147,8 +148,8 @@ def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, 
 def chat_environment(
     context: Context, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None, search: bool = True
 ) -> tuple[Environment, Limits]:
-    """The environment of a chat model with these prompts, which searches with this engine or the web, or not at all,
-    and the limits of its rollouts. Raises ConfigError."""
+    """Return the environment of a chat model with these prompts, which searches with this engine or the web, or not at
+    all, and the limits of its rollouts. Raises ConfigError."""
     settings, tools = context.settings, context.tools(prompts, engine) if search else []
     limits = limits_of(settings.rollout, prompts)
     env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
@@ -156,13 +157,13 @@ def chat_environment(
 
 
 def certainty_of(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, temperature: float) -> float | None:
-    """exp of the mean logprob of the answer's own tokens, without its tags: the geometric mean of the probabilities
-    that the policy gives them at temperature 1, each after the ones before it. It is above 0 and at most 1.
+    """Return exp of the mean logprob of the answer's own tokens, without its tags: the geometric mean of the
+    probabilities that the policy gives them at temperature 1, each after the ones before it.
 
-    `temperature` is that of the rollout,
-    `decode` turns ids into text. A rollout has logprobs of temperature 1 if it was sampled at 1, or greedily
-    (`Completion`); at any other temperature its logprobs are those of another distribution, and there is no certainty.
-    Nor is there without an answer, or of a model that was called with messages, whose tokens are not known.
+    `temperature` is that of the rollout, `decode` turns ids into text. A rollout has logprobs of temperature 1 if it
+    was sampled at 1, or greedily (`Completion`); at any other temperature its logprobs are those of another
+    distribution, and there is no certainty. Nor is there without an answer, or of a model that was called with
+    messages, whose tokens are not known.
     """
     answer = trajectory.answer
     if not answer or temperature not in (0.0, 1.0):
@@ -176,7 +177,7 @@ def certainty_of(trajectory: Trajectory, decode: Callable[[Sequence[int]], str],
 
 
 def _places(answer: str, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Iterator[int]:
-    """The places of the tokens that hold a part of the answer, from its end to its beginning."""
+    """Yield the places of the tokens that hold a part of the answer, from its end to its beginning."""
     text, words = decode(token_ids), re.escape(answer)
     found = re.search(rf"<answer>\s*({words})\s*</answer>", text) or re.search(rf"({words}){_MARKUP}", text)
     if found is None:

@@ -69,7 +69,7 @@ class Answered:
             return Text("\n".join([*lines, f"{found} support.unsupported=show"]))
         text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
         for p in merged(support.passages):
-            words = (_marked(p.title, support.words), _marked(p.text, support.words))
+            words = [marked(part, spans(support.words, part)) for part in (p.title, p.text)]
             cited = f"\n    from {p.citation}{also(p)}" if p.file else ""
             text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], cited)
         return text if support.passages else text.append("\n  none")
@@ -105,22 +105,23 @@ class Answered:
         }
 
 
-def _marked(text: str, words: Sequence[str]) -> Text:
-    marked = Text(text)
-    for start, end in spans(words, text):
-        marked.stylize("bold underline", start, end)
-    return marked
+def marked(text: str, ranges: Sequence[Sequence[int]]) -> Text:
+    """Show a text for a terminal, with these ranges of its characters in bold."""
+    shown = Text(text)
+    for start, end in ranges:
+        shown.stylize("bold underline", start, end)
+    return shown
 
 
 def citation(passage: Passage) -> dict[str, object]:
-    """A passage with the place that it leads back to, and those of its copies."""
+    """Return a passage with the place that it leads back to, and those of its copies."""
     copies = {"copies": [{"id": copy.id, **copy.place} for copy in passage.copies]} if passage.copies else {}
     return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place, **copies}
 
 
 def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
-    """Passages with the places that they lead back to, each with a `label` for readers that no other one has: its
-    title, page and heading, and where these are alike its file, and then its id."""
+    """Return passages with the places that they lead back to, each with a `label` for readers that no other one has:
+    its title, page and heading, and where these are alike its file, and then its id."""
     labels = [", ".join(dict.fromkeys(filter(None, (p.title, p.page_name, p.heading)))) for p in passages]
     for more in ([p.file or p.document_id for p in passages], [p.id for p in passages]):
         alike = Counter(labels)
@@ -129,14 +130,14 @@ def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
 
 
 def also(passage: Passage) -> str:
-    """As in ` (also in a.md, b.md)`; "" for a passage without copies."""
+    """Name the copies of a passage, as in ` (also in a.md, b.md)`; "" if it has none."""
     places = dict.fromkeys(copy.citation for copy in passage.copies)
     return f" (also in {'; '.join(places)})" if places else ""
 
 
 def merged(passages: Iterable[Passage]) -> list[Passage]:
-    """The passages with those that stand at the same place (file, page and heading of a document) as one: its id and
-    place are those of the first that was found, its text is all of theirs in the document's order."""
+    """Join passages that stand at the same place (file, page and heading of a document): id and place are those of the
+    first that was found, the text is all of theirs in the document's order."""
     places: dict[object, list[Passage]] = {}
     for passage in passages:
         places.setdefault((passage.document_id, *passage.place.items()), []).append(passage)

@@ -254,7 +254,7 @@ def _empty_searches(results: Results) -> str | None:
 
 
 def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Question] | None, str]:
-    """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is
+    """If no questions were named: the questions that a cold start or self-play wrote in this run and held out, which is
     printed, and what they are in a few words. None without a run, or for a run with other questions."""
     from evoseek.assembly.inputs import evaluation_path
     from evoseek.storage.runs import RunDirectory
@@ -273,7 +273,7 @@ def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Que
 
 
 def _searches(baseline: str | None, no_search: bool) -> bool:
-    """Whether anything is searched. Raises ConfigError for an unknown baseline, and for --no-search with one."""
+    """Say whether anything is searched. Raises ConfigError for an unknown baseline, and for --no-search with one."""
     if baseline is None:
         return not no_search
     if no_search:

@@ -121,7 +121,7 @@ class ClosedBook:
 
     @classmethod
     def of(cls, context: Context, samples: int) -> ClosedBook:
-        """The settings' policy, by exact match at temperature 1."""
+        """Ask the settings' policy, by exact match at temperature 1."""
         agent, renderer = context.agent, context.agent.renderer(())
         env = ReaderEnv((), agent.prompts, renderer.format)
         return cls(agent.roller(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)

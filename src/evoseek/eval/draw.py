@@ -81,13 +81,14 @@ class Drawn(NamedTuple):
 
 
 def content_digest(question: Question) -> str:
-    """A digest of text, golden answers and hidden documents, by which questions of one id are the same or not."""
+    """Return a digest of text, golden answers and hidden documents, by which questions of one id are the same or
+    not."""
     row = question_row(question)
     return json_digest([row["question"], row["golden_answers"], *sorted(question.hidden)])[:16]
 
 
 def identifier(question: str, number: int) -> str:
-    """The id of the rollout of a sample."""
+    """Return the id of the rollout of a sample."""
     return f"evaluation/{question}/{number}"
 
 
@@ -178,7 +179,7 @@ def _sample(
 
 
 def merged(samples: Iterable[Sample]) -> dict[Key, Sample]:
-    """One sample a key, in order of the keys: the first valid one, or else the last that failed."""
+    """Return one sample a key, in order of the keys: the first valid one, or else the last that failed."""
     found: dict[Key, Sample] = {}
     for sample in samples:
         held = found.get(sample.key)
@@ -198,7 +199,7 @@ def check_ids(questions: Sequence[Question]) -> None:
 
 
 def keys_of(questions: Sequence[Question], samples: int) -> list[Key]:
-    """Every sample of an evaluation. Raises DataError as `check_ids`."""
+    """Return the key of every sample of an evaluation. Raises DataError as `check_ids`."""
     check_ids(questions)
     return [(question.id, number) for number in range(samples) for question in questions]
 

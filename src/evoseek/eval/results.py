@@ -85,7 +85,7 @@ class Results:
         return [self.metric, *(name for name in scored if name != self.metric)]
 
     def score(self, metric: str) -> Score:
-        """Mean over the questions of the mean over their samples (avg@k)."""
+        """Average over the questions the mean over their samples (avg@k)."""
         return score(self.samples, metric)
 
     def by(self, group: str, metric: str) -> dict[str, Score]:
@@ -97,7 +97,8 @@ class Results:
         return {str(value): score(found[value], metric) for value in ordered}
 
     def pass_at(self, metric: str) -> dict[int, Score]:
-        """The share of questions that k samples would solve, for k = 1, 2, 4, ... and all; for metrics of 0 and 1."""
+        """Return the share of questions that k samples would solve, for k = 1, 2, 4, ... and all; for metrics of 0 and
+        1."""
         is_graded = metric in GRADED or any(value_of(sample, metric) not in (0.0, 1.0) for sample in self.samples)
         if self.per_question == 1 or is_graded:
             return {}
@@ -110,16 +111,15 @@ class Results:
         }
 
     def evidence(self) -> dict[str, Score]:
-        """Mean share of the evidence that was found (`recall`), and the share of questions of which all was
-        (`all_found`); empty if no question's evidence is known."""
+        """Return the mean share of the evidence that was found (`recall`), and the share of questions whose evidence
+        was all found (`all_found`); empty if no question's evidence is known."""
         recall = _score_of_known(self.samples, lambda sample: sample.recall)
         every = _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
         return {name: score for name, score in (("recall", recall), ("all_found", every)) if score is not None}
 
     def answers(self) -> dict[str, dict[str, Score]]:
-        """For the answerable and the unanswerable questions, if there are any, the share of each ending (`ending_of`);
-        and of the samples that were checked, what `evoseek ask` shows by default: the answers that their passages
-        support, `shown_right` and `shown_wrong`, and the others, `not_shown`."""
+        """Return the share of each ending (`ending_of`), for the answerable and the unanswerable questions, if there
+        are any. Of checked samples also what `evoseek ask` shows by default (`shown_of`)."""
         found: dict[str, dict[str, Score]] = {}
         for kind, is_answerable in (("answerable", True), ("unanswerable", False)):
             own = [sample for sample in self.samples if sample.answerable is is_answerable]
@@ -137,13 +137,13 @@ class Results:
         return found
 
     def in_sentences(self) -> int:
-        """How many answers hold a golden answer and are wrong by exact match, if that is the metric."""
+        """Count the answers that hold a golden answer and are wrong by exact match, if that is the metric."""
         if self.metric != "exact_match":
             return 0
         return sum(one.scores.get(OF_SENTENCES, 0.0) > value_of(one, self.metric) for one in self.samples)
 
     def costs(self, names: Sequence[str] = COSTS) -> dict[str, Cost]:
-        """Means and sums of these numbers of samples, where they are known."""
+        """Return means and sums of these numbers of samples, where they are known."""
         found: dict[str, Cost] = {}
         for name in names:
             if values := [float(value) for sample in self.samples if (value := getattr(sample, name)) is not None]:
@@ -152,7 +152,7 @@ class Results:
 
 
 def score(samples: Sequence[Sample], metric: str) -> Score:
-    """Mean over questions of the mean over their samples; `n` counts questions, `n_invalid` samples."""
+    """Average over questions the mean over their samples; `n` counts questions, `n_invalid` samples."""
     n_invalid = sum(sample.invalid is not None for sample in samples)
     return _mean_over_questions(
         [(sample.question, value_of(sample, metric)) for sample in samples], n_invalid, lowest=lowest_value(metric)
@@ -160,13 +160,13 @@ def score(samples: Sequence[Sample], metric: str) -> Score:
 
 
 def value_of(sample: Sample, metric: str) -> float:
-    """A sample's value by a metric; the lowest one if it is Invalid."""
+    """Return a sample's value by a metric; the lowest one if it is Invalid."""
     return sample.scores[metric] if sample.invalid is None else sample.scores.get(metric, lowest_value(metric))
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """The chance that of k samples, drawn without replacement from those of a question, one is right: 1 - C(n - c, k) /
-    C(n, k), which is unbiased (Chen et al., arXiv 2107.03374)."""
+    """Return the chance that of k samples, drawn without replacement from those of a question, one is right: 1 - C(n -
+    c, k) / C(n, k), which is unbiased (Chen et al., arXiv 2107.03374)."""
     return 1.0 - comb(samples - right, k) / comb(samples, k)
 
 
@@ -182,16 +182,16 @@ def _mean_over_questions(values: Iterable[tuple[str, float]], n_invalid: int = 0
 
 
 def ending_of(sample: Sample, metric: str) -> str:
-    """What became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`, as
-    every answer to an unanswerable question is, every rollout without an answer and every Invalid sample."""
+    """Say what became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`,
+    as every answer to an unanswerable question is, every rollout without an answer and every Invalid sample."""
     if sample.answerable and value_of(sample, metric) >= RIGHT_FROM:
         return "answered_right"
     return "refused" if sample.invalid is None and is_refusal(sample.answer) else "answered_wrong"
 
 
 def shown_of(sample: Sample, metric: str) -> str:
-    """What `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` if its passages support
-    the answer, else `not_shown`."""
+    """Say what `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` if its passages
+    support the answer, else `not_shown`."""
     if not sample.supported:
         return "not_shown"
     return "shown_right" if ending_of(sample, metric) == "answered_right" else "shown_wrong"
@@ -204,7 +204,7 @@ def _score_of_known(samples: Iterable[Sample], value: Callable[[Sample], float |
 
 
 def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0) -> Score:
-    """The mean of values from `lowest` to 1, with its interval: Wilson's if all are 0 or 1."""
+    """Average values from `lowest` to 1, with the interval of the mean: Wilson's if all are 0 or 1."""
     if lowest == 0 and all(value in (0.0, 1.0) for value in values):
         interval = wilson_interval(round(sum(values)), len(values))
     else:
@@ -213,5 +213,6 @@ def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0
 
 
 def lowest_value(metric: str) -> float:
-    """The lowest value of a metric, the highest being 1. That of a user's own is in the samples: it is not imported."""
+    """Return the lowest value of a metric, the highest being 1. A user's own metric is not imported: its lowest value
+    is in the samples."""
     return lowest_of(find("reward", metric)) if metric in KINDS["reward"].parts else 0.0

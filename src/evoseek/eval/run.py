@@ -62,9 +62,9 @@ _INDEX: Mapping[str, object] = {"evaluation": {"index": ""}}  # whose digest is 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """What is evaluated: questions, how many samples of each, whether anything is searched, the suite that the
-    questions are of, or a part of (None: they are of none), and the baseline by which the model answers (None: as an
-    agent). `kind` says what the questions are, for the title."""
+    """What is evaluated: questions, how many samples of each, whether anything is searched. `suite` is the one that the
+    questions belong to, or None. `baseline` is the one by which the model answers (None: as an agent). `kind` says what
+    the questions are, for the title."""
 
     questions: Sequence[Question]
     samples: int = 1
@@ -142,7 +142,6 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
 
 
 def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _Model:
-    """The policy, or the model of [answerer], that answers as an agent or by a baseline."""
     settings = context.settings
     format: Literal["tags", "tools"] = "tags"
     engine = context.searched_held_out if request.search else None
@@ -171,7 +170,6 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
 
 
 def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:
-    """The conditions of the evaluation, which its results record."""
     contents = {question.id: content_digest(question) for question in request.questions}
     return {
         "model": model.name,
@@ -187,7 +185,6 @@ def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[
 
 
 def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
-    """The engine that searches an index, if one is searched."""
     if not (search and settings.examines_index and (index := settings.evaluation.index or settings.search.index)):
         return {}
     return {"engine": Manifest.read(Path(index)).engine_for(settings.search.name)}
@@ -196,8 +193,7 @@ def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
 def _held(
     folder: EvaluationFolder | None, context: Context, request: EvaluationRequest, about: Mapping[str, object]
 ) -> AbstractContextManager[object]:
-    """Hold the folder for this evaluation, which has to be the same if it is resumed, but for what training alone
-    reads."""
+    """Hold the folder for this evaluation. To be resumed it has to be the same, but for what training alone reads."""
     if folder is None:
         return nullcontext()
     settings, parts = context.settings, {"--baseline": request.baseline} if request.baseline else None
@@ -217,7 +213,6 @@ def _draw(
     folder: EvaluationFolder | None,
     console: Console,
 ) -> None:
-    """Add the samples that are missing, or that failed, to `samples` and the folder."""
     valid = {key for key, sample in samples.items() if sample.invalid is None}
     done = frozenset(valid)
     keys = keys_of(request.questions, request.samples)

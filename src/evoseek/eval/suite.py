@@ -35,7 +35,7 @@ Row = Mapping[str, Any]
 
 
 def rows_of_file(path: Path) -> list[Row]:
-    """The rows of a file of JSON lines or Parquet. Raises DataError if it cannot be read."""
+    """Read the rows of a file of JSON lines or Parquet. Raises DataError if it cannot be read."""
     if path.suffix != ".parquet":
         return read_rows(path, lambda row, _: row, noun="question", keys="`question` and `golden_answers`")
     try:
@@ -45,7 +45,7 @@ def rows_of_file(path: Path) -> list[Row]:
 
 
 def rows_of_hub(name: str, config: str, split: str) -> list[Row]:
-    """The rows of a data set of the Hugging Face hub. Raises DataError if it cannot be loaded."""
+    """Load the rows of a data set of the Hugging Face hub. Raises DataError if it cannot be loaded."""
     try:
         return _datasets().load_dataset(name, config, split=split).to_list()
     except Exception as error:
@@ -56,7 +56,7 @@ def rows_of_hub(name: str, config: str, split: str) -> list[Row]:
 
 
 def questions_of(rows: Iterable[Row]) -> list[Question]:
-    """The questions of rows, in order. Raises DataError that names the row if one cannot be used."""
+    """Read the questions of rows, in order. Raises DataError that names the row if one cannot be used."""
     questions: list[Question] = []
     for number, row in enumerate(rows, 1):
         try:
@@ -67,7 +67,7 @@ def questions_of(rows: Iterable[Row]) -> list[Question]:
 
 
 def _plain(row: Row) -> dict[str, object]:
-    """A row in FlashRAG's shape."""
+    """Bring a row into FlashRAG's shape."""
     if "data_source" not in row:
         return dict(row)
     source, model = str(row["data_source"]), row.get("reward_model")
@@ -135,7 +135,7 @@ class Suite:
 
 
 def load_suite(name: str, data: Path | None = None) -> Suite:
-    """The suite of a name or path; `data` is a folder that holds the questions of a suite of the catalogue.
+    """Load the suite of a name or path; `data` is a folder that holds the questions of a suite of the catalogue.
 
     Raises ConfigError for an unknown name, DataError for questions that cannot be read, share an id, or are another
     number than declared.
@@ -165,7 +165,7 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
 
 
 def questions_digest(questions: Iterable[Question]) -> str:
-    """SHA-256 of ids, texts and golden answers, in order."""
+    """Return the SHA-256 of ids, texts and golden answers, in order."""
     rows = (question_row(question) for question in questions)
     return json_digest([[row["id"], row["question"], row["golden_answers"]] for row in rows])
 

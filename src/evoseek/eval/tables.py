@@ -47,7 +47,7 @@ class Grid:
 
 
 def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any]:
-    """Everything that the samples determine. `about` describes what was evaluated."""
+    """Return everything that the samples determine. `about` describes what was evaluated."""
     return {
         **about,
         "metric": results.metric,
@@ -80,13 +80,13 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
 
 
 def score_json(score: Score) -> dict[str, object]:
-    """A score as JSON values."""
+    """Return a score as JSON values."""
     interval = [score.interval.low, score.interval.high]
     return {"mean": score.mean, "interval_95": interval, "n": score.n, "n_invalid": score.n_invalid}
 
 
 def grids(results: Results, title: str) -> list[Grid]:
-    """The tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
+    """Make the tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
     over = f"avg@{results.per_question}" if results.per_question > 1 else "score"
     head = f"{over} [95 % interval]"
     scores = {
@@ -112,7 +112,7 @@ def grids(results: Results, title: str) -> list[Grid]:
 
 
 def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]]) -> Grid:
-    """Columns of scores by name, a row for each name; `about` is the head of the names."""
+    """Lay out columns of scores, a row for each name; `about` is the head of the names."""
     names = dict.fromkeys(name for scores in columns.values() for name in scores)
     rows = (
         (name, *(score_text(scores[name]) if name in scores else "" for scores in columns.values())) for name in names
@@ -121,7 +121,7 @@ def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]
 
 
 def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Grid:
-    """What became of the questions by a metric: a column for the answerable ones, and one for the unanswerable ones."""
+    """Show what became of the questions by a metric, with a column for answerable and one for unanswerable ones."""
     named = {
         f"{kind} questions": {name.replace("_", " "): score for name, score in scores.items()}
         for kind, scores in answers.items()
@@ -130,13 +130,13 @@ def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Gri
 
 
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:
-    """What samples took."""
+    """Show what samples took."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
     return Grid(title, ("", "mean", "sum"), tuple(rows))
 
 
 def note(results: Results) -> str | None:
-    """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
+    """Say what a reader must know beside the tables: the meaning of the metrics that papers define differently, which
     questions are unanswerable, and which samples are Invalid. None if there is nothing."""
     notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
     if sentences := results.in_sentences():
@@ -160,8 +160,8 @@ def note(results: Results) -> str | None:
 
 
 def comparison_grids(compared: Compared) -> list[Grid]:
-    """The means over the common questions, and the differences of every pair, in which letters stand for the names:
-    these are too long for two in a row."""
+    """Show the means over the common questions, and the differences of every pair, in which letters stand for the
+    names: two names are too long for one row."""
     letters = dict(zip(compared.means, _LETTERS, strict=False)) if len(compared.means) <= len(_LETTERS) else {}
     means = tuple((letters.get(name, ""), name, f"{mean:.3f}") for name, mean in compared.means.items())
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
@@ -182,7 +182,7 @@ def comparison_grids(compared: Compared) -> list[Grid]:
 
 
 def sides_grids(compared: ComparedSides) -> list[Grid]:
-    """The mean of each seed on either side, and the difference of the sides."""
+    """Show the mean of each seed on either side, and the difference of the sides."""
     sides = (("A", compared.first), ("B", compared.second))
     means = (*((side, name, f"{mean:.3f}") for side, own in sides for name, mean in own.items()),)
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
@@ -201,7 +201,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def terminal(grid: Grid) -> Table:
-    """For the terminal."""
+    """Make a table for the terminal."""
     table = Table(title=shown(grid.title))
     for name in grid.head:
         table.add_column(shown(name), overflow="fold")  # a name that is cut may be any
@@ -211,7 +211,7 @@ def terminal(grid: Grid) -> Table:
 
 
 def markdown(made: Sequence[Grid], text: str | None) -> str:
-    """All tables as Markdown."""
+    """Write all tables as Markdown."""
     texts: list[str] = []
     for grid in made:
         lines = [grid.head, ("---",) * len(grid.head), *grid.rows]
@@ -221,12 +221,12 @@ def markdown(made: Sequence[Grid], text: str | None) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """A metric as papers write it."""
+    """Name a metric as papers write it."""
     return NAMES.get(metric, metric)
 
 
 def score_text(score: Score) -> str:
-    """A mean with its 95 % interval, n, and the invalid rollouts if there were any."""
+    """Write a mean with its 95 % interval, n, and the invalid rollouts if there were any."""
     invalid = f", {score.n_invalid} invalid" if score.n_invalid else ""
     if math.isnan(score.mean):
         return f"no score (n={score.n}{invalid})"
@@ -234,13 +234,13 @@ def score_text(score: Score) -> str:
 
 
 def interval_text(mean: float, low: float, high: float) -> str:
-    """A mean with its interval."""
+    """Write a mean with its interval."""
     return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def held_out_score(row: MetricRow) -> Score:
-    """The held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which of
-    graded ones is an upper bound. Of a mean outside [0, 1] the interval says nothing."""
+    """Read the held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which
+    is an upper bound for graded ones. Of a mean outside [0, 1] the interval says nothing."""
     mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
     interval = wilson_interval(min(max(round(mean * n), 0), n), n)
     return Score(mean, interval, n, int(row.get("eval/n_invalid") or 0))

@@ -62,7 +62,7 @@ class Credit:
 
 
 def rollout_of(row: Any) -> Rollout:
-    """The rollout of a line. Raises ValueError, LookupError, TypeError or AttributeError for any other object."""
+    """Read the rollout of a line. Raises ValueError, LookupError, TypeError or AttributeError for any other object."""
     question, outcome = row["question"], row["outcome"]
     given = {**(question.get("task") or {}), **(question.get("metadata") or {})}
     invalid = outcome.get("invalid")
@@ -88,15 +88,15 @@ def rollout_of(row: Any) -> Rollout:
 
 
 def credit_of(row: Any) -> tuple[str, Credit]:
-    """A trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
+    """Read a trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
     own: Any = row["advantages"]
     advantages = [float(value) for value in own] if isinstance(own, list) else float(own)
     return str(row["id"]), Credit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
 
 
 def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
-    """What the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the actions,
-    the passages that were found, the question's metadata and task; where there is one for each action token,
+    """Read what the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the
+    actions, the passages that were found, the question's metadata and task. If there is one for each action token, also
     `advantages`, and `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""
     segments: list[Any] = row["segments"] or list(_turns(row))
     shown: dict[str, Any] = {
@@ -124,7 +124,7 @@ def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
 
 
 def _turns(row: Any) -> Iterator[dict[str, Any]]:
-    """The turns of a model that was called with messages, of which no tokens are known, as segments without any."""
+    """Yield the turns of a model that was called with messages, whose tokens are not known, as segments without any."""
     results = iter(row["tool_results"])
     for action in row["actions"]:
         yield {"kind": "action", "text": action.get("text", ""), "ids": []}
@@ -133,7 +133,6 @@ def _turns(row: Any) -> Iterator[dict[str, Any]]:
 
 
 def _segment(segment: Any) -> dict[str, Any]:
-    """Ids are shown for what the policy wrote."""
     shown: dict[str, Any] = {"kind": segment["kind"], "text": segment["text"], "length": len(segment["ids"])}
     if segment["kind"] == "action":
         shown |= {"ids": segment["ids"], "logprobs": list(map(_rounded, segment.get("logprobs", ())))}
@@ -141,7 +140,7 @@ def _segment(segment: Any) -> dict[str, Any]:
 
 
 def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
-    """Without the text where an observation holds it already."""
+    """Leave out the text if an observation holds it already."""
     text = str(result["text"])
     is_said = any(
         _letters(text) in _letters(segment["text"]) for segment in segments if segment["kind"] == "observation"
@@ -154,7 +153,7 @@ def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
 
 
 def _letters(text: str) -> str:
-    """A text in the form in which a tokenizer that folds case and spaces leaves it alone."""
+    """Bring a text into the form in which a tokenizer that folds case and spaces leaves it alone."""
     return "".join(text.casefold().split())
 
 

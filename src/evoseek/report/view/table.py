@@ -57,7 +57,7 @@ _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 
 
 def script_json(value: object) -> str:
-    """A value as JSON for a script element. Numbers that are not finite become null."""
+    """Write a value as JSON for a script element. Numbers that are not finite become null."""
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -66,12 +66,12 @@ def script_json(value: object) -> str:
 
 
 def packed(value: object) -> str:
-    """A value as compressed JSON in base64; equal values give equal texts."""
+    """Write a value as compressed JSON in base64; equal values give equal texts."""
     return base64.b64encode(gzip.compress(script_json(value).encode("ascii"), 6, mtime=0)).decode("ascii")
 
 
 def source_hash(text: str) -> str:
-    """A script or style as a Content-Security-Policy names it."""
+    """Name a script or style as a Content-Security-Policy does."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
@@ -145,7 +145,7 @@ class RolloutTable:
             self.columns[name].append(value)
 
     def json(self) -> dict[str, Any]:
-        """Everything but the chunks and the token texts."""
+        """Return everything but the chunks and the token texts."""
         return {"columns": self.columns, "questions": list(self.questions), "episodes": list(self.episodes)}
 
 

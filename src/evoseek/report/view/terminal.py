@@ -50,7 +50,7 @@ def show_rollout(console: Console, source: Source, id: str) -> None:
 
 
 def rollout_text(rollout: Rollout, detail: Mapping[str, Any]) -> str:
-    """The question, every turn, and the outcome."""
+    """Write the question, every turn, and the outcome."""
     lines = [f"{rollout.id}  step {rollout.step}, {rollout.shown_role}", f"Question: {rollout.question}"]
     lines += [f"Golden answers: {' | '.join(rollout.golden_answers)}"] if rollout.golden_answers else []
     for segment in detail["segments"]:
