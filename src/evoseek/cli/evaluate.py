@@ -56,10 +56,10 @@ On = Annotated[
     ),
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
-Temperature = Annotated[
+TemperatureOption = Annotated[
     float | None, typer.Option(help="0: greedy. Default: as in training; in a project greedy, as `evoseek ask`.")
 ]
-Baseline = Annotated[
+BaselineOption = Annotated[
     str | None,
     typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
 ]
@@ -80,9 +80,9 @@ def evaluate(
     model: Model = None,
     out: Annotated[Path | None, typer.Option(help="Folder for samples and results.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of samples of each question.")] = 1,
-    temperature: Temperature = None,
+    temperature: TemperatureOption = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
-    baseline: Baseline = None,
+    baseline: BaselineOption = None,
     limit: Limit = None,
     seed: Seed = None,
     check_judge: LabelledAnswers = None,

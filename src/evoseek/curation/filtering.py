@@ -55,12 +55,12 @@ class QuestionVerdict:
     details: Mapping[str, object] = field(default_factory=dict[str, object])
 
 
-Check = Callable[[Question], Awaitable[QuestionVerdict]]
+QuestionCheck = Callable[[Question], Awaitable[QuestionVerdict]]
 """Checks one question. Raises ToolError if it cannot decide."""
 
 
 class Overlap:
-    """A `Check` for overlap with evaluation questions.
+    """A `QuestionCheck` for overlap with evaluation questions.
 
     A run of `words` words of an evaluation question is looked for; of a shorter question all of it, also within a
     longer text. `likeness` is the Jaccard index of word 3-shingles from which two texts are near-duplicates, as MinHash
@@ -95,7 +95,7 @@ def _runs(words: Sequence[str], length: int) -> Iterator[str]:
 
 
 class JudgeCheck:
-    """A `Check` by a model, which is asked with question_filter.jinja of a prompt set and read strictly."""
+    """A `QuestionCheck` by a model, which is asked with question_filter.jinja of a prompt set and read strictly."""
 
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:
         self._chat, self._template = chat, prompts["question_filter"]
@@ -108,7 +108,8 @@ class JudgeCheck:
 
 @dataclass(frozen=True, slots=True)
 class ClosedBook:
-    """A `Check`: is one of `samples` answers right, by a reward of 1? `roller` is a base model that cannot search.
+    """A `QuestionCheck` whether one of `samples` answers is right, by a reward of 1. `roller` is a base model that
+    cannot search.
 
     A model that never answers in the requested form seems to know nothing, so `details` reports how many samples were
     `answered` and how many were `right`, out of how many (`samples`, without those that failed). If some samples failed
@@ -176,8 +177,8 @@ class Filter:
         _finish(out, load_verdicts(verdicts), console)
         return True
 
-    def _checks(self, context: Context) -> Sequence[Check]:
-        settings, checks = context.settings, list[Check]()
+    def _checks(self, context: Context) -> Sequence[QuestionCheck]:
+        settings, checks = context.settings, list[QuestionCheck]()
         if self.evaluation:
             known = [question for path in self.evaluation for question in load_questions(path)]
             checks.append(Overlap(known, words=self.words, likeness=self.likeness))
@@ -211,7 +212,7 @@ class Filter:
 
 
 def checking(
-    checks: Sequence[Check], *, max_undecided: float = 1.0
+    checks: Sequence[QuestionCheck], *, max_undecided: float = 1.0
 ) -> BatchWork[Question, tuple[Question, QuestionVerdict]]:
     """Return the work that checks questions, each until a check does not keep it; one that is not decided counts as
     failed."""

@@ -42,7 +42,7 @@ _Content = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RightShare:
     """How many questions were judged so."""
 
     right: int
@@ -99,9 +99,9 @@ class Review:
         return next((number for number in range(len(self.questions)) if number not in self.verdicts), None)
 
     @property
-    def share(self) -> Share:
+    def share(self) -> RightShare:
         counts = Counter(self.verdicts.values())
-        return Share(*(counts[verdict] for verdict in VERDICTS))
+        return RightShare(*(counts[verdict] for verdict in VERDICTS))
 
     def judge(self, number: int, verdict: str) -> None:
         """Record a verdict, over an earlier one, and write the test set. Raises RunError when the disk does not take

@@ -21,7 +21,7 @@ from evoseek.storage.files import json_digest
 from evoseek.text.normalization import METRICS, answer_value, is_right_refusal
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
-Answerer = Callable[[Question, str], Awaitable[Trajectory]]
+AnswerFn = Callable[[Question, str], Awaitable[Trajectory]]
 """Answers a question; the text is the trajectory's id, which random numbers are derived from. `Roller.one` is one."""
 
 Certainty = Callable[[Trajectory], float | None]
@@ -115,7 +115,7 @@ async def draw(
     question: Question,
     number: int,
     *,
-    answer: Answerer,
+    answer: AnswerFn,
     metric: str,
     reward: RewardFn,
     check: Check | None = None,

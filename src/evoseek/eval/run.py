@@ -25,7 +25,7 @@ from evoseek.config.sections import PartSettings, defaults_of, with_setting
 from evoseek.errors import EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, rollers_of
 from evoseek.eval.draw import (
-    Answerer,
+    AnswerFn,
     Drawn,
     Key,
     Sample,
@@ -75,11 +75,11 @@ class EvaluationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Model:
+class _EvaluatedModel:
     """What answers: a name, a way to answer, the temperature, and the engine that is searched, if one is."""
 
     name: str
-    answer: Answerer
+    answer: AnswerFn
     temperature: float
     engine: object = None
 
@@ -141,7 +141,7 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
     return evaluated
 
 
-def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _Model:
+def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _EvaluatedModel:
     settings = context.settings
     format: Literal["tags", "tools"] = "tags"
     engine = context.searched_held_out if request.search else None
@@ -149,7 +149,7 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
         temperature = settings.answerer.temperature
         if request.baseline is None:
             asked = chat_roller(context, engine, request.search)
-            return _Model(asked.chat.name, asked.one, temperature, engine)
+            return _EvaluatedModel(asked.chat.name, asked.one, temperature, engine)
         chat, prompts = context.chat("answerer")
         name, rollers = chat.name, partial(ChatRoller, chat)
     else:
@@ -159,17 +159,17 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
         name = agent.policy.name
         if request.baseline is None:
             roller = context.solver(engine) if request.search else agent.solver([])
-            return _Model(name, roller.at(temperature).one, temperature, engine)
+            return _EvaluatedModel(name, roller.at(temperature).one, temperature, engine)
         prompts, rollers, format = agent.prompts, rollers_of(agent, temperature), agent.renderer([]).format
     if request.search and not settings.has_engine:
         engine = context.web.engine
     baseline = build("baseline", PartSettings(name=request.baseline), context)
     limits = limits_of(settings.rollout, prompts)
     answerer = BaselineAnswerer(baseline, rollers, format, prompts, limits, engine, settings.search)
-    return _Model(name, answerer.answer, temperature, engine)
+    return _EvaluatedModel(name, answerer.answer, temperature, engine)
 
 
-def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:
+def _about(context: Context, request: EvaluationRequest, model: _EvaluatedModel) -> dict[str, object]:
     contents = {question.id: content_digest(question) for question in request.questions}
     return {
         "model": model.name,
@@ -208,7 +208,7 @@ def _held(
 def _draw(
     context: Context,
     request: EvaluationRequest,
-    model: _Model,
+    model: _EvaluatedModel,
     samples: dict[Key, Sample],
     folder: EvaluationFolder | None,
     console: Console,

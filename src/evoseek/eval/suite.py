@@ -31,10 +31,10 @@ from evoseek.text.normalization import evaluable_question
 from evoseek.text.rows import read_rows
 from evoseek.types import Question
 
-Row = Mapping[str, Any]
+SuiteRow = Mapping[str, Any]
 
 
-def rows_of_file(path: Path) -> list[Row]:
+def rows_of_file(path: Path) -> list[SuiteRow]:
     """Read the rows of a file of JSON lines or Parquet. Raises DataError if it cannot be read."""
     if path.suffix != ".parquet":
         return read_rows(path, lambda row, _: row, noun="question", keys="`question` and `golden_answers`")
@@ -44,7 +44,7 @@ def rows_of_file(path: Path) -> list[Row]:
         raise DataError(f"{path} cannot be read as Parquet ({error}).") from error
 
 
-def rows_of_hub(name: str, config: str, split: str) -> list[Row]:
+def rows_of_hub(name: str, config: str, split: str) -> list[SuiteRow]:
     """Load the rows of a data set of the Hugging Face hub. Raises DataError if it cannot be loaded."""
     try:
         return _datasets().load_dataset(name, config, split=split).to_list()
@@ -55,7 +55,7 @@ def rows_of_hub(name: str, config: str, split: str) -> list[Row]:
         ) from error
 
 
-def questions_of(rows: Iterable[Row]) -> list[Question]:
+def questions_of(rows: Iterable[SuiteRow]) -> list[Question]:
     """Read the questions of rows, in order. Raises DataError that names the row if one cannot be used."""
     questions: list[Question] = []
     for number, row in enumerate(rows, 1):
@@ -66,7 +66,7 @@ def questions_of(rows: Iterable[Row]) -> list[Question]:
     return questions
 
 
-def _plain(row: Row) -> dict[str, object]:
+def _plain(row: SuiteRow) -> dict[str, object]:
     """Bring a row into FlashRAG's shape."""
     if "data_source" not in row:
         return dict(row)
@@ -175,7 +175,7 @@ def _read(name: str, declared: Declaration, path: Path) -> Suite:
     return _made(name, declared, rows_of_file(file), file.parent)
 
 
-def _made(name: str, declared: Declaration, rows: Iterable[Row], folder: Path | None) -> Suite:
+def _made(name: str, declared: Declaration, rows: Iterable[SuiteRow], folder: Path | None) -> Suite:
     return Suite(name, declared, tuple(map(evaluable_question, questions_of(rows))), folder)
 
 

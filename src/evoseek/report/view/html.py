@@ -37,7 +37,7 @@ _SCRIPTS = ("elements", "data", "charts", "list", "rollout", "episode", "compare
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ViewPage:
     """The files of a view: the page, and the text of each data file by its name (none for a small run)."""
 
     html: str
@@ -70,7 +70,9 @@ def data_folder(path: Path) -> Path:
     return path.with_name(f"{path.stem}.data")
 
 
-def make_page(sources: Sequence[Source], folder: str, *, now: datetime | None = None, inline: int = _INLINE) -> Page:
+def make_page(
+    sources: Sequence[Source], folder: str, *, now: datetime | None = None, inline: int = _INLINE
+) -> ViewPage:
     """Make the page of one run, or of two side by side; `folder` is the name of its data folder, `inline` the number of
     characters up to which there is none."""
     tables = [RolloutTable.of(source) for source in sources]
@@ -91,8 +93,10 @@ def make_page(sources: Sequence[Source], folder: str, *, now: datetime | None = 
     title = " and ".join(f"{source.name} ({source.system})" for source in sources)
     html = _html(title, index, chunks if is_inline else {})
     if is_inline:
-        return Page(html, {})
-    return Page(html, {f"{key}.js": f'{_DATA_MARK}("{build}","{key}","{chunk}")\n' for key, chunk in chunks.items()})
+        return ViewPage(html, {})
+    return ViewPage(
+        html, {f"{key}.js": f'{_DATA_MARK}("{build}","{key}","{chunk}")\n' for key, chunk in chunks.items()}
+    )
 
 
 def _run(source: Source, table: RolloutTable) -> dict[str, Any]:

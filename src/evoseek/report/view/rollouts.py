@@ -12,7 +12,7 @@ _DIGITS = 5  # significant digits of a logprob or an advantage on the page
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class RecordedRollout:
     """What a list shows of a line of trajectories.jsonl. `reward` is None for one that is Invalid, `hops` is the number
     of hops or searches of the question, or of its proposal, `stated` the question that a proposer wrote."""
 
@@ -53,7 +53,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class RecordedCredit:
     """The learner's input for a rollout, by its action tokens: advantages (one number if all are the same), and
     the learner's own logprobs if they were recorded."""
 
@@ -61,12 +61,12 @@ class Credit:
     logprobs: Sequence[float] = ()
 
 
-def rollout_of(row: Any) -> Rollout:
+def rollout_of(row: Any) -> RecordedRollout:
     """Read the rollout of a line. Raises ValueError, LookupError, TypeError or AttributeError for any other object."""
     question, outcome = row["question"], row["outcome"]
     given = {**(question.get("task") or {}), **(question.get("metadata") or {})}
     invalid = outcome.get("invalid")
-    return Rollout(
+    return RecordedRollout(
         id=str(row["id"]),
         step=int(row["step"]),
         role=str(row["role"]),
@@ -87,14 +87,14 @@ def rollout_of(row: Any) -> Rollout:
     )
 
 
-def credit_of(row: Any) -> tuple[str, Credit]:
+def credit_of(row: Any) -> tuple[str, RecordedCredit]:
     """Read a trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
     own: Any = row["advantages"]
     advantages = [float(value) for value in own] if isinstance(own, list) else float(own)
-    return str(row["id"]), Credit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
+    return str(row["id"]), RecordedCredit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
 
 
-def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
+def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
     """Read what the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the
     actions, the passages that were found, the question's metadata and task. If there is one for each action token, also
     `advantages`, and `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""

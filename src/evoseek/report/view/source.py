@@ -21,7 +21,7 @@ from evoseek.eval.results import Score
 from evoseek.eval.statistics import Interval
 from evoseek.eval.tables import held_out_score, metric_name, score_text
 from evoseek.models.source import find_policy
-from evoseek.report.view.rollouts import Credit, credit_of
+from evoseek.report.view.rollouts import RecordedCredit, credit_of
 from evoseek.storage.checkpoints import list_checkpoints
 from evoseek.storage.files import nearest
 from evoseek.storage.jsonl import ResumableJsonl
@@ -172,7 +172,7 @@ class Source:
             return False
 
     @cached_property
-    def credits(self) -> dict[str, Credit]:
+    def credits(self) -> dict[str, RecordedCredit]:
         """The learner's input by trajectory; empty where the run did not record it. Raises DataError."""
         if self.is_evaluation:  # its samples.jsonl is another one
             return {}

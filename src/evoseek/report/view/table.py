@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from tokenizers import Tokenizer
 
-from evoseek.report.view.rollouts import Credit, Rollout, detail_of, rollout_of
+from evoseek.report.view.rollouts import RecordedCredit, RecordedRollout, detail_of, rollout_of
 from evoseek.report.view.source import Source
 
 
@@ -114,7 +114,7 @@ class RolloutTable:
         table, tokens = cls(), TokenTexts(source.tokenizer_file(), source.notes)
         waiting: list[dict[str, Any]] = []
 
-        def detailed(row: Any) -> tuple[Rollout, dict[str, Any], Credit | None]:
+        def detailed(row: Any) -> tuple[RecordedRollout, dict[str, Any], RecordedCredit | None]:
             rollout = rollout_of(row)
             detail = detail_of(row, credit := source.credits.get(rollout.id))
             for segment in detail["segments"]:
@@ -131,7 +131,7 @@ class RolloutTable:
         table.token_texts = tokens.texts
         return table
 
-    def _add(self, rollout: Rollout, credit: Credit | None) -> None:
+    def _add(self, rollout: RecordedRollout, credit: RecordedCredit | None) -> None:
         question = (rollout.question_id, rollout.question, rollout.golden_answers)
         values = (
             *(rollout.id, rollout.step, rollout.shown_role, rollout.stop_reason, rollout.reward, rollout.invalid),
@@ -149,7 +149,7 @@ class RolloutTable:
         return {"columns": self.columns, "questions": list(self.questions), "episodes": list(self.episodes)}
 
 
-def _mean_advantage(credit: Credit | None) -> float | None:
+def _mean_advantage(credit: RecordedCredit | None) -> float | None:
     if credit is None:
         return None
     own = credit.advantages
