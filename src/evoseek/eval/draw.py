@@ -127,18 +127,17 @@ async def draw(
     A rollout that fails is repeated under the same id, so with the same random numbers: what a sample is must not
     depend on what failed before it. After three failures it is Invalid.
     """
-    id, begun, scored = identifier(question.id, number), time.monotonic(), with_metric(reward, metric, check)
-    failures = 0
+    id, begun, failures = identifier(question.id, number), time.monotonic(), 0
+    scored, lowest = with_metric(reward, metric, check), lowest_of(reward)
     while True:
         trajectory = await answer(question, id)
         outcome = await score(trajectory, scored)
         failures += isinstance(outcome, Invalid)
         if not isinstance(outcome, Invalid) or failures > REFILLS:
             break
-    sample = _sample(question, number, trajectory, outcome, metric, lowest_of(reward))
-    sample = replace(sample, seconds=round(time.monotonic() - begun, 3))
-    if not isinstance(outcome, Invalid):
-        sample = replace(sample, certainty=certainty(trajectory))
+    seconds, sure = round(time.monotonic() - begun, 3), None if isinstance(outcome, Invalid) else certainty(trajectory)
+    sample = _sample(question, number, trajectory, outcome, metric, lowest)
+    sample = replace(sample, seconds=seconds, certainty=sure)
     return Drawn(sample, trajectory, outcome)
 
 
