@@ -44,7 +44,7 @@ def test_what_a_command_does_not_use_is_refused(command, given, words):
     [
         ("eval", ["evaluation.limit=3", "evaluation.temperature=0.0"]),  # on the questions of questions.path
         ("ask", ["answerer.base_url=http://x", "answerer.concurrency=3", "answerer.model=x"]),
-        ("data filter", ["judge.model=x"]),
+        ("filter", ["judge.model=x"]),
         ("simulator check", ["simulator.model=x"]),
     ],
 )
