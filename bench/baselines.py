@@ -30,8 +30,8 @@ from evoseek.assembly.sources import gather
 from evoseek.cli.learning_demo import EVALUATION_HOPS, make_world
 from evoseek.config.registry import KINDS, find
 from evoseek.eval.comparison import compare, holm, values_of
+from evoseek.eval.draw import Sample
 from evoseek.eval.results import Results, score_of
-from evoseek.eval.sample import Sample
 from evoseek.models.machine import find_machine
 from evoseek.run import Run
 from evoseek.search.indexing import IndexPlan, build_index

@@ -35,7 +35,7 @@ from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.config.recipes import FOLDER
 from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import evaluate
+from evoseek.eval.held_out import held_out_scores
 from evoseek.questions.questions import load_questions, save_questions
 from evoseek.reward.functions import AnswerReward
 from evoseek.storage.checkpoints import latest_checkpoint
@@ -145,7 +145,9 @@ def examine(seed: int, folder: Path, run: Path | None) -> dict:
         with Context(config, checkpoint=latest_checkpoint(run) if run is not None else None) as context:
             questions = load_questions(folder / "evaluation.jsonl")
             roller = context.solver(context.searched_held_out).at(config.rollout.temperature)
-            evaluation = asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
+            evaluation = asyncio.run(
+                held_out_scores(questions, roller=roller, metric="exact_match", reward=AnswerReward())
+            )
     rollouts = [one.trajectory for one in evaluation.drawn]
     scored = [one.trajectory for one in evaluation.drawn if one.sample.invalid is None]
     answered = [(rollout.answer or "", rollout.question) for rollout in scored]

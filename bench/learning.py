@@ -21,7 +21,7 @@ from matplotlib.figure import Figure
 from rich.console import Console
 
 from evoseek.cli.learning_demo import GREEDY, Learnt, learn
-from evoseek.eval.evaluate import Evaluation
+from evoseek.eval.held_out import HeldOutScores
 from evoseek.eval.tables import score_text
 from evoseek.storage.metrics import MetricRow, read_metrics
 from evoseek.storage.runs import RunDirectory
@@ -32,7 +32,7 @@ LONG = "greedy, 3 and 4 hops"
 PANELS = {"Reward": "reward", "Held-out exact match": "eval/reward", "Searches a rollout": "tools/call_frequency"}
 
 
-def by_hops(evaluation: Evaluation, *hops: int) -> float:
+def by_hops(evaluation: HeldOutScores, *hops: int) -> float:
     """Mean over these hops, which all have as many questions."""
     return mean(evaluation.by_hops()[number].mean for number in hops)
 

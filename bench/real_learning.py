@@ -48,7 +48,7 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import SAMPLED, measure
-from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.storage.checkpoints import latest_checkpoint
 from evoseek.storage.files import write_atomic
@@ -215,12 +215,14 @@ class Bench:
         }
 
 
-def sampled_only(context: Context, questions: Sequence[Question]) -> dict[str, Evaluation]:
+def sampled_only(context: Context, questions: Sequence[Question]) -> dict[str, HeldOutScores]:
     roller = context.solver(context.held_out_engine)
-    return {SAMPLED: asyncio.run(evaluate(questions, roller=roller, metric=context.metric, reward=context.reward))}
+    return {
+        SAMPLED: asyncio.run(held_out_scores(questions, roller=roller, metric=context.metric, reward=context.reward))
+    }
 
 
-def rows_of(evaluation: Evaluation) -> list[dict[str, object]]:
+def rows_of(evaluation: HeldOutScores) -> list[dict[str, object]]:
     """What is kept of each answer."""
     rewards = evaluation.rewards()
     return [

@@ -36,7 +36,7 @@ from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.config.recipes import FOLDER
 from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.eval.statistics import paired_test
 from evoseek.storage.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.storage.files import write_atomic
@@ -199,12 +199,12 @@ def make_config(directory: Path, arm: Arm, seed: int, questions: int) -> Trainin
     return load_settings(arm.recipes, system=arm.system, options=options, sets=arm.sets)
 
 
-def examine(settings: TrainingSettings, checkpoint: Checkpoint | None) -> Evaluation:
+def examine(settings: TrainingSettings, checkpoint: Checkpoint | None) -> HeldOutScores:
     """All of the held-out questions, at the training temperature."""
     questions = read_questions(settings.evaluation.path, setting="evaluation.path")
     with Context(settings, checkpoint=checkpoint) as context:
         roller = context.solver(context.searched_held_out).at(settings.rollout.temperature)
-        return asyncio.run(evaluate(questions, roller=roller, metric=context.metric, reward=context.reward))
+        return asyncio.run(held_out_scores(questions, roller=roller, metric=context.metric, reward=context.reward))
 
 
 def train(config: TrainingSettings, run: RunDirectory) -> dict[str, object]:

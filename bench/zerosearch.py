@@ -33,7 +33,7 @@ from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
 from evoseek.config.recipes import FOLDER
 from evoseek.errors import EvoseekError
-from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.reward.functions import AnswerReward
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.storage.checkpoints import latest_checkpoint
@@ -215,12 +215,12 @@ def make_config(directory: Path, arm: Arm, seed: int, simulator: Path) -> Traini
     return load_settings(recipes(arm), options=options, sets=arm.sets)
 
 
-def examine(config: TrainingSettings, worlds: Path, checkpoint: object) -> Evaluation:
+def examine(config: TrainingSettings, worlds: Path, checkpoint: object) -> HeldOutScores:
     questions = read_questions(str(worlds / "evaluation" / "questions.jsonl"), setting="evaluation.path")
     index = open_index(str(worlds / "evaluation" / "index"), setting="evaluation.index")
     with Context(config, checkpoint=checkpoint, objects=Objects(search=index)) as context:
         roller = context.solver(index).at(config.rollout.temperature)
-        return asyncio.run(evaluate(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
+        return asyncio.run(held_out_scores(questions, roller=roller, metric="exact_match", reward=AnswerReward()))
 
 
 def train(config: TrainingSettings, run: RunDirectory, worlds: Path) -> dict[str, object]:

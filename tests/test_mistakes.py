@@ -62,8 +62,7 @@ MISTAKES = {
     "search my-indx kalo": "There is no folder my-indx. Did you mean my-index?",
     "index doc new-index": "There is no corpus at doc. Did you mean docs?",
     "export ./modle out": "there is no such directory or GGUF file. Did you mean model?",
-    "judge check bad.jsonl": "bad.jsonl:1:",
-    "data mix out.jsonl --count 1 --from question.jsonl=1": "Did you mean questions.jsonl?",
+    "eval --check-judge bad.jsonl": "bad.jsonl:1:",
 }
 
 
@@ -129,9 +128,3 @@ def test_a_search_as_json_has_stdout_for_itself(evoseek):
         ("a#0", "Kalo", "The mayor of Kalo is Meri. ☃")
     ]
     assert found["passages"][0]["score"] > 0
-
-
-def test_questions_are_mixed_without_torch(evoseek, here):
-    status, _, err = evoseek("data mix mixed.jsonl --count 1 --from questions.jsonl=1")
-    assert (status, err) == (0, "")
-    (here / "mixed.jsonl").unlink()

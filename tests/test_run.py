@@ -92,7 +92,7 @@ def test_every_option_reaches_its_object(places, tmp_path, monkeypatch):
         asked.append((len(questions), options))
         return type("Nothing", (), {"metrics": lambda self: {}})()
 
-    monkeypatch.setattr("evoseek.training.train.evaluate", note)
+    monkeypatch.setattr("evoseek.training.train.held_out_scores", note)
     with training_loop(load_settings(options=places | OPTIONS), RunDirectory(tmp_path), notify=print) as loop:
         pass
     system, rollouts, update = loop.system, loop.system.rollouts, loop.system.update

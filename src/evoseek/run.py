@@ -33,7 +33,7 @@ from evoseek.web.web import Web
 
 if TYPE_CHECKING:
     from evoseek.credit import Credit
-    from evoseek.eval.evaluation import Evaluated
+    from evoseek.eval.run import EvaluationResult
     from evoseek.eval.suite import Suite
     from evoseek.loss.base import LossFn, LossInputs
 
@@ -141,7 +141,7 @@ class Run:
         suite: Suite | None = None,
         kind: str = "",
         out: Path | None = None,
-    ) -> Evaluated:
+    ) -> EvaluationResult:
         """Score the policy (of the last checkpoint, if there is one) or the model of [answerer] on questions, or on
         those of evaluation.path, with so many samples of each.
 
@@ -149,8 +149,7 @@ class Run:
         questions are of; or `kind` says what they are. With a folder `out`, what is missing in it is drawn. Where no
         reward was given, what answers by a baseline or as [answerer] is scored as sentences are. Raises EvoseekError.
         """
-        from evoseek.eval.evaluation import EvaluationRequest, answers_in_sentences, evaluate
-        from evoseek.eval.results import OF_SENTENCES
+        from evoseek.eval.run import EvaluationRequest, evaluate, with_metric_of_sentences
 
         if isinstance(questions, str | Path):
             path = str(questions or self.settings.evaluation.path)
@@ -163,8 +162,8 @@ class Run:
                 "answerer.temperature."
             )
         with self.context() as context:
-            if self._sources and self.objects.reward is None and answers_in_sentences(self._sources, baseline):
-                context.settings = with_setting(context.settings, "reward.name", OF_SENTENCES)
+            if self._sources and self.objects.reward is None:
+                context.settings = with_metric_of_sentences(context.settings, self._sources, baseline)
             if temperature is not None:
                 context.settings = with_setting(context.settings, "evaluation.temperature", temperature)
             request = EvaluationRequest(questions, samples, search, suite, baseline, kind)

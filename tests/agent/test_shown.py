@@ -5,7 +5,7 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
-from evoseek.agent.shown import answer_json, answer_text, citations, merged
+from evoseek.agent.shown import Answered, citations, merged
 from evoseek.agent.support import support_of
 from evoseek.text.printable import say
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
@@ -20,7 +20,7 @@ def answered(answer, found=FOUND, question="?"):
 
 def test_only_passages_that_contain_the_words_are_named_as_such():
     trajectory = answered("Meri")
-    searches, support = answer_text(trajectory, support_of(trajectory), refuses=True).plain.split(
+    searches, support = Answered(trajectory, support_of(trajectory), refuses=True).text.plain.split(
         "Passages about the question that contain these words (no more was checked): Meri\n"
     )
     assert "1. search: mayor  ->  Kalo, Vesu" in searches
@@ -31,20 +31,20 @@ def test_only_passages_that_contain_the_words_are_named_as_such():
 def test_the_certainty_of_an_answer_that_is_shown_is_said():
     told = {"refuses": True, "certainty": 0.927}
     right, wrong = answered("Meri"), answered("Lina")
-    assert answer_text(right, support_of(right), **told).plain.startswith(
+    assert Answered(right, support_of(right), **told).text.plain.startswith(
         "Answer: Meri  (sure 0.93: the probability that the model gives its words)\n"
     )
-    assert answer_json(right, support_of(right), **told)["certainty"] == 0.927
-    assert "sure" not in answer_text(wrong, support_of(wrong), **told).plain
-    assert answer_json(wrong, support_of(wrong), **told)["certainty"] is None
-    assert answer_text(right, support_of(right), refuses=True).plain.startswith("Answer: Meri\n")
+    assert Answered(right, support_of(right), **told).json["certainty"] == 0.927
+    assert "sure" not in Answered(wrong, support_of(wrong), **told).text.plain
+    assert Answered(wrong, support_of(wrong), **told).json["certainty"] is None
+    assert Answered(right, support_of(right), refuses=True).text.plain.startswith("Answer: Meri\n")
 
 
 def test_the_support_of_an_answer_is_cited():
     found = Passage("a.pdf#0", "a.pdf", "Kalo", "Its mayor is Meri.", 7, 25, file="a.pdf", page=3)
     trajectory = answered("Meri", (found,))
-    assert "from a.pdf, page 3" in answer_text(trajectory, support_of(trajectory), refuses=True).plain
-    assert answer_json(trajectory, support_of(trajectory), refuses=True)["support"] == [
+    assert "from a.pdf, page 3" in Answered(trajectory, support_of(trajectory), refuses=True).text.plain
+    assert Answered(trajectory, support_of(trajectory), refuses=True).json["support"] == [
         {"id": "a.pdf#0", "title": "Kalo", "text": "Its mayor is Meri.", "file": "a.pdf", "page": 3}
         | {"label": "Kalo, page 3", "spans": [[13, 17]], "title_spans": []}
     ]
@@ -57,12 +57,12 @@ def test_the_words_of_the_answer_are_marked_where_they_stand():
         for n, text in enumerate(("She is \x1b old.", "Her name is MERI  Tolu."))
     )
     trajectory = answered("It is meri tolu.", found, "Who was the first mayor?")
-    told = answer_json(trajectory, support_of(trajectory), refuses=True)
+    told = Answered(trajectory, support_of(trajectory), refuses=True).json
     (source,) = told["support"]
     assert [source["text"][start:end] for start, end in source["spans"]] == ["MERI  Tolu"]
     assert (told["words"], source["title_spans"]) == (["meri tolu"], [[0, 9]])
     console = Console(force_terminal=True, width=200, file=StringIO(), color_system="standard")
-    say(console, answer_text(trajectory, support_of(trajectory), refuses=True))
+    say(console, Answered(trajectory, support_of(trajectory), refuses=True).text)
     printed = console.file.getvalue()
     assert "\x1b[1;4mMeri Tolu\x1b[0m: She is \N{REPLACEMENT CHARACTER} old." in printed
     assert "Her name is \x1b[1;4mMERI  Tolu\x1b[0m." in printed
@@ -97,9 +97,9 @@ def test_passages_at_one_place_are_one_source_and_labels_differ():
 @pytest.mark.parametrize(("refuses", "heading"), [(True, "Not found in the documents."), (False, "Answer: Lina")])
 def test_an_answer_that_nothing_supports_is_refused_or_marked(refuses, heading):
     trajectory = answered("Lina")
-    text = answer_text(trajectory, support_of(trajectory), refuses=refuses).plain
+    text = Answered(trajectory, support_of(trajectory), refuses=refuses).text.plain
     assert text.startswith(heading)
     assert ("Lina" in text) is not refuses
     assert text.endswith("add --set support.unsupported=show" if refuses else "  none")
-    as_json = answer_json(trajectory, support_of(trajectory), refuses=refuses)
+    as_json = Answered(trajectory, support_of(trajectory), refuses=refuses).json
     assert (as_json["answer"], as_json["supported"], as_json["support"]) == (None if refuses else "Lina", False, [])

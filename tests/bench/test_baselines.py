@@ -1,7 +1,7 @@
 """The table of baselines, from samples written down here."""
 
+from evoseek.eval.draw import Sample
 from evoseek.eval.results import Results
-from evoseek.eval.sample import Sample
 
 
 def results(*right, seed, searches=1):

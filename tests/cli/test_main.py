@@ -74,7 +74,7 @@ def test_help_names_every_system_and_the_corpus_by_both_its_names(shown):
 
 
 def test_help_names_the_settings_of_the_judge(shown):
-    for words in (("data", "filter"), ("simulator", "label")):
+    for words in (("filter",), ("simulator", "label")):
         assert "settings of judge" in shown(*words)
 
 

@@ -27,7 +27,7 @@ def said(capsys, monkeypatch, tmp_path):
     "words",
     [
         *(("view", "run", "--out", name) for name in (".", "/", "..", "run", LONG, f"{LONG}/x.html")),
-        *(("data", "audit", "q.jsonl", out, "--index", "ix") for out in (".", "/", LONG, "\udcff")),
+        *(("filter", "q.jsonl", out, "--evaluation", "q.jsonl") for out in (".", "/", LONG, "\udcff")),
         *(("review", "q.jsonl", "--out", out) for out in (".", "/", LONG)),
         *((command, "run", LONG) for command in ("view", "compare")),
         *(("status", name) for name in (LONG, "\udcff", f"run/config.json/{LONG}", "run/config.json/x")),

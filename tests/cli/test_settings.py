@@ -31,7 +31,7 @@ def given_to(command, sets, files=(), **options):
         ("eval", ["judge.model=x"], "reward.name to be judge"),
         ("propose", ["dr_zero.iterations=5"], "it is for `evoseek train`"),
         ("simulator tune", ["lora.alpha=3.0"], "lora.rank"),
-        ("data filter", ["policy.model=x"], "`evoseek data filter` does not use it"),
+        ("filter", ["search.top_k=2"], "`evoseek filter` does not use it"),
     ],
 )
 def test_what_a_command_does_not_use_is_refused(command, given, words):
@@ -44,7 +44,7 @@ def test_what_a_command_does_not_use_is_refused(command, given, words):
     [
         ("eval", ["evaluation.limit=3", "evaluation.temperature=0.0"]),  # on the questions of questions.path
         ("ask", ["answerer.base_url=http://x", "answerer.concurrency=3", "answerer.model=x"]),
-        ("data filter", ["judge.model=x"]),
+        ("filter", ["judge.model=x"]),
         ("simulator check", ["simulator.model=x"]),
     ],
 )

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from evoseek.curation.reviewing import Review, Share, evidence_passages
+from evoseek.curation.reviewing import Review, RightShare, evidence_passages
 from evoseek.errors import DataError
 from evoseek.questions.questions import load_questions
 from evoseek.search.lexical import LexicalIndex
@@ -101,8 +101,8 @@ def test_a_verdict_is_about_a_question_with_its_answer_and_not_about_an_id(tmp_p
 
 def test_the_share_is_of_right_and_wrong_with_wilsons_interval():
     # (0.8 + 1.96^2/20 -+ 1.96 sqrt(0.016 + 1.96^2/400)) / (1 + 1.96^2/10)
-    assert str(Share(8, 2, 3)) == "True: 0.800 [0.490, 0.943] (8 right, 2 wrong; 3 unclear, not counted)"
-    assert str(Share(0, 0, 3)) == "No share: no question was judged right or wrong (3 unclear)."
+    assert str(RightShare(8, 2, 3)) == "True: 0.800 [0.490, 0.943] (8 right, 2 wrong; 3 unclear, not counted)"
+    assert str(RightShare(0, 0, 3)) == "No share: no question was judged right or wrong (3 unclear)."
 
 
 def test_the_test_set_keeps_what_other_reviews_put_there_each_with_an_id_of_its_own(tmp_path):

@@ -7,7 +7,7 @@ from runpy import run_path
 
 import pytest
 
-from evoseek.eval.sample import Sample
+from evoseek.eval.draw import Sample
 from evoseek.eval.suite import load_suite
 
 SCRIPT = run_path(str(Path(__file__).parents[2] / "docs" / "benchmarks.py"))

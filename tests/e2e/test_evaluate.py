@@ -71,16 +71,6 @@ def test_questions_that_the_documents_do_not_answer_are_evaluated(evaluate, sett
     assert "unanswerable questions" in (tmp_path / "out" / "results.md").read_text()
 
 
-def test_risk_over_coverage_is_reported_and_at_another_temperature_there_is_none(evaluate, tmp_path):
-    found, _ = evaluate("--out", tmp_path / "out")
-    curve = found["risk_coverage"]
-    assert curve["samples"] == 6
-    assert curve["points"][-1]["coverage"] == curve["answers"] / 6
-    assert "| AURC |" in (tmp_path / "out" / "results.md").read_text()
-    warm, _ = evaluate("--temperature", 0.5)
-    assert "risk_coverage" not in warm
-
-
 def test_a_finished_evaluation_is_only_shown_again(evaluate, tmp_path, monkeypatch):
     first, _ = evaluate("--out", tmp_path / "out")
     lines = (tmp_path / "out" / "samples.jsonl").read_text()

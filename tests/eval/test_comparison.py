@@ -28,9 +28,9 @@ from evoseek.eval.comparison import (
     paired_interval,
     values_of,
 )
+from evoseek.eval.draw import Sample
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import OF_SENTENCES
-from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import score_interval
 from evoseek.eval.tables import comparison_grids, sides_grids, terminal
 

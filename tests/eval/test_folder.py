@@ -6,8 +6,8 @@ from dataclasses import asdict
 import pytest
 
 from evoseek.errors import ConfigError, DataError, RunError, RunLockedError
+from evoseek.eval.draw import Sample
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.sample import Sample
 
 SETTINGS = {"policy": {"model": "tiny"}, "samples": 1, "checkpoint": {}}
 

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.eval.results import Answer, Point, Results, RiskCoverage, pass_at_k
-from evoseek.eval.sample import Sample
+from evoseek.eval.draw import Sample
+from evoseek.eval.results import Results, pass_at_k
 from evoseek.eval.statistics import score_interval, wilson_interval
 
 
@@ -128,87 +128,3 @@ def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
 def test_answers_whose_support_nobody_checked_have_no_share_of_it():
     assert set(results(sample("a", 0, 1.0), n=1, k=1).answers()) == {"answerable"}
     assert "not_shown" not in results(sample("a", 0, 1.0), n=1, k=1).answers()["answerable"]
-
-
-def test_risk_over_coverage_by_hand():
-    """Six samples: four answers (right .9, wrong .8, right .8, wrong .3), a refusal and one without an answer. At .9
-    the coverage is 1/6 and the risk 0; the two at .8 come together: 3/6 and 1/3; at .3 4/6 and 1/2. So the area is
-    (0 + 1/3 + 1/3 + 1/2) / 4."""
-    found = results(
-        sample("a", 0, 1.0, answer="Meri", certainty=0.9),
-        sample("b", 0, 0.0, answer="Tor", certainty=0.8),
-        sample("c", 0, 1.0, answer="Ane", certainty=0.8),
-        sample("d", 0, 0.0, answer="B", certainty=0.3, answerable=False),
-        sample("e", 0, 1.0, answer="unknown", certainty=0.99, answerable=False),
-        sample("f", 0, 0.0),
-        n=6,
-        k=1,
-    )
-    curve = found.risk_coverage
-    assert curve.points == [Point(0.9, 1 / 6, 0.0), Point(0.8, 3 / 6, 1 / 3), Point(0.3, 4 / 6, 1 / 2)]
-    assert curve.area == pytest.approx((0 + 1 / 3 + 1 / 3 + 1 / 2) / 4)
-    assert {share: (risk.mean, risk.n) for share, risk in found.risks().items()} == {
-        0.25: (0.0, 1), 0.5: (1 / 3, 3), 0.75: (1 / 3, 3), 1.0: (0.5, 4)
-    }  # fmt: skip
-    assert found.risks()[1.0].interval == wilson_interval(2, 4)
-
-
-def test_a_risk_is_a_share_of_answers_and_its_unit_is_the_question():
-    """Of one question three of three answers are wrong, of another none of one: three of four, of two questions."""
-    wrong = [sample("a", n, 0.0, answer="x", certainty=0.5) for n in range(3)]
-    right = [sample("b", 0, 1.0, answer="x", certainty=0.5), *(sample("b", n, 0.0) for n in (1, 2))]
-    risk = results(*wrong, *right, n=2, k=3).risks()[1.0]
-    assert (risk.mean, risk.n) == (0.75, 2)
-    assert 0 <= risk.interval.low < 0.1
-    assert risk.interval.high == 1.0
-
-
-@given(st.data())
-def test_the_table_of_risks_is_read_off_the_curve(data: st.DataObject):
-    """Also with several samples a question; and of equal answers of a question, the interval is that of questions."""
-    draw, k = data.draw, 3
-    drawn = [
-        sample(q, n, float(draw(st.booleans())), answer=draw(st.sampled_from(["x", "unknown"])), certainty=certainty)
-        for q in "abcde"
-        for n in range(k)
-        if (certainty := draw(st.sampled_from([0.1, 0.5, 0.5, 0.9]))) is not None
-    ]
-    found = results(*drawn, n=5, k=k)
-    if (curve := found.risk_coverage) is None:
-        return
-    by_coverage = {point.coverage: point.risk for point in curve.points}
-    for share, risk in found.risks().items():
-        assert risk.mean == pytest.approx(by_coverage[len(curve.most_certain(share)) / 15])
-        assert 0 <= risk.interval.low <= risk.mean + 1e-9
-        assert risk.mean - 1e-9 <= risk.interval.high <= 1
-
-
-def test_answers_that_agree_within_their_questions_count_as_one_each():
-    wrong = [sample(q, n, float(q in "ab"), answer="x", certainty=0.5) for q in "abcdef" for n in range(4)]
-    once = results(*(one for one in wrong if not one.number), n=6, k=1).risks()[1.0]
-    four = results(*wrong, n=6, k=4).risks()[1.0]
-    assert (four.mean, four.n, four.interval) == (once.mean, once.n, once.interval)
-
-
-@pytest.mark.parametrize(("answers", "quarter", "half"), [(4, 1, 2), (5, 2, 3), (7, 2, 4), (8, 2, 4)])
-def test_a_share_of_the_most_certain_answers_is_rounded_up(answers: int, quarter: int, half: int):
-    curve = RiskCoverage.of(answers, [Answer(n / 10, False, str(n)) for n in range(answers)])
-    assert (len(curve.most_certain(0.25)), len(curve.most_certain(0.5))) == (quarter, half)
-
-
-def test_without_certainties_there_is_no_curve():
-    found = results(sample("a", 0, 1.0, answer="x"), sample("b", 0, 0.0, answer="unknown", certainty=1.0), n=2, k=1)
-    assert (found.risk_coverage, found.risks()) == (None, {})
-
-
-@given(st.lists(st.tuples(st.sampled_from([0.1, 0.2, 0.5, 0.9]), st.booleans()), min_size=1, max_size=12), st.randoms())
-def test_the_order_of_answers_changes_nothing_and_the_area_lies_within_the_risks(answers, random):
-    made = [Answer(certainty, wrong, str(n)) for n, (certainty, wrong) in enumerate(answers)]
-    curve = RiskCoverage.of(len(made), made)
-    random.shuffle(made)
-    again = RiskCoverage.of(len(made), made)
-    assert (curve.points, curve.area) == (again.points, pytest.approx(again.area))
-    risks = [point.risk for point in curve.points]
-    assert min(risks) - 1e-9 <= curve.area <= max(risks) + 1e-9
-    assert curve.points[-1].coverage == 1.0
-    assert curve.points[-1].risk == pytest.approx(sum(wrong for _, wrong in answers) / len(answers))

@@ -7,8 +7,8 @@ from io import StringIO
 import pytest
 from rich.console import Console
 
+from evoseek.eval.draw import Sample
 from evoseek.eval.results import Results, Score
-from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import Interval, wilson_interval
 from evoseek.eval.tables import (
     Grid,
@@ -69,25 +69,6 @@ def test_refusals_are_a_table_with_a_column_for_the_unanswerable_questions():
     assert "| refused | 0.333 [0.061, 0.792] (n=3) | 1.000 [0.207, 1.000] (n=1) |" in shown
     assert "1 of 4 questions are marked as unanswerable" in shown
     assert results_json(results, {})["answers"]["unanswerable"]["refused"]["mean"] == 1.0
-
-
-def test_risk_and_coverage_are_a_table_and_numbers():
-    """Of four answers the surest is right and the others are not: risks of 0 of 1, 1 of 2, 2 of 3 and 3 of 4."""
-    results = made()
-    scores = ({"exact_match": float(n == 0), "f1": 1.0} for n in range(4))
-    samples = zip(results.samples, scores, strict=True)
-    some = tuple(replace(one, scores=s, answer="x", certainty=0.9 - n / 10) for n, (one, s) in enumerate(samples))
-    results = replace(results, samples=some)
-    shown = markdown(grids(results, "t"), note(results))
-    assert "| 50 % of the answers | 0.500 | 0.500 [0.095, 0.905] (n=2) |" in shown
-    assert "| AURC |  | 0.479 (n=4 answers) |" in shown  # (0 + 1/2 + 2/3 + 3/4) / 4
-    assert "El-Yaniv and Wiener 2010; Geifman and El-Yaniv 2017" in shown
-    found = results_json(results, {})["risk_coverage"]
-    assert (found["samples"], found["answers"], found["aurc"]) == (4, 4, pytest.approx(23 / 48))
-    assert found["points"][1] == {"certainty": 0.8, "coverage": 0.5, "risk": 0.5}
-    assert found["risk"]["1.0"]["mean"] == 0.75
-    assert "risk_coverage" not in results_json(made(), {})
-    assert "Risk" not in markdown(grids(made(), "t"), note(made()))
 
 
 def test_metrics_that_papers_define_differently_are_explained():

@@ -496,7 +496,7 @@ def test_dr_zero_is_examined_before_while_the_solver_learns_and_at_the_end_of_th
         asked.append((len(questions), roller.temperature))
         return type("Nothing", (), {"metrics": lambda self: {"eval/reward": 1.0}})()
 
-    monkeypatch.setattr("evoseek.training.train.evaluate", note)
+    monkeypatch.setattr("evoseek.training.train.held_out_scores", note)
     assert [step for step in range(17) if asyncio.run(dr_zero.evaluate(step))] == [0, 6, 8, 14, 16]
     assert set(asked) == {(2, 0.25)}
     assert dr_zero.evaluate_every == 1

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import math
+import re
 import secrets
 from bisect import bisect_left
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from statistics import fmean
 
-from rich.text import Text
-
-from evoseek.agent.certainty import certainty_of
-from evoseek.agent.shown import answer_json, answer_text
-from evoseek.agent.support import Check, Support, SupportJudge, by_words
+from evoseek.agent.shown import Answered
+from evoseek.agent.support import Check, SupportJudge, by_words
 from evoseek.assembly.agent import Agent, limits_of
 from evoseek.assembly.context import Context
 from evoseek.assembly.settings import TrainingSettings
@@ -28,34 +28,7 @@ from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.types import Message, Question, Trajectory
 
-
-@dataclass(frozen=True, slots=True)
-class Answered:
-    """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
-    messages that the model was not given, `earlier` of those that it was given. `certainty` is that of the answer
-    (`rollout.certainty`; None: not known)."""
-
-    trajectory: Trajectory
-    support: Support
-    refuses: bool
-    dropped: int = 0
-    earlier: int = 0
-    certainty: float | None = None
-
-    @property
-    def answer(self) -> str | None:
-        """The answer; None if there is none, or if it is refused."""
-        return None if self.refuses and not self.support.is_given else self.trajectory.answer
-
-    @property
-    def text(self) -> Text:
-        """For a terminal."""
-        return answer_text(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
-
-    @property
-    def json(self) -> dict[str, object]:
-        """As JSON values."""
-        return answer_json(self.trajectory, self.support, refuses=self.refuses, certainty=self.certainty)
+_MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of the turn
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +46,7 @@ class Answerer:
 
     @classmethod
     def of(cls, context: Context) -> Answerer:
-        """As the settings say. Raises EvoseekError."""
+        """Choose what answers, as the settings say. Raises EvoseekError."""
         settings, check = context.settings, check_of(context, context.searched)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
@@ -86,7 +59,7 @@ class Answerer:
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
 
     def notices(self, question: str = "") -> Iterator[str]:
-        """What a user should know beforehand: which model answers, or what the policy's chat template can do, and
+        """Yield what a user should know beforehand: which model answers, or what the policy's chat template can do, and
         whether the policy cannot read the question."""
         if self.agent is None:
             yield f"{self.name} answers, not the policy, as it is set in [answerer]."
@@ -99,7 +72,7 @@ class Answerer:
     async def answer(
         self, question: str, trajectory_id: str, *, history: Sequence[Message] = (), watch: Watch = unwatched
     ) -> Answered:
-        """One rollout with its check. Where the whole conversation has no room, its oldest messages are left out.
+        """Make one rollout with its check. If the whole conversation has no room, its oldest messages are left out.
 
         Raises DataError for a question that has no room by itself, ToolError if the judge of [support] fails.
         """
@@ -111,7 +84,7 @@ class Answerer:
         return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty)
 
     async def answer_alone(self, question: str) -> Answered:
-        """The same without a conversation, under an id of its own."""
+        """Answer a question without a conversation, under an id of its own."""
         return await self.answer(question, f"ask-{secrets.token_hex(16)}")
 
     def _certainty(self, trajectory: Trajectory) -> float | None:
@@ -140,7 +113,7 @@ class Answerer:
 
 
 def check_of(context: Context, engine: object) -> Check:
-    """The check of answers that [support] names, for what this engine finds (None: nothing is searched). Raises
+    """Return the check of answers that [support] names, for what this engine finds (None: nothing is searched). Raises
     EvoseekError."""
     if not context.settings.support.model:
         return partial(by_words, index=engine if isinstance(engine, WordCounts) else None)
@@ -149,8 +122,8 @@ def check_of(context: Context, engine: object) -> Check:
 
 
 def uses_chat_model(settings: TrainingSettings) -> bool:
-    """Whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not
-    its model."""
+    """Say whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not its
+    model."""
     answerer = settings.answerer
     if answerer.model or answerer.base_url:
         return True
@@ -165,7 +138,8 @@ def uses_chat_model(settings: TrainingSettings) -> bool:
 
 
 def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> ChatRoller:
-    """The model of [answerer], which searches with this engine or the web, or not at all. Raises EvoseekError."""
+    """Return the model of [answerer], which searches with this engine or the web, or not at all. Raises
+    EvoseekError."""
     chat, prompts = context.chat("answerer")
     env, limits = chat_environment(context, prompts, engine, search)
     return ChatRoller(chat, env, limits)
@@ -174,9 +148,46 @@ def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, 
 def chat_environment(
     context: Context, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None, search: bool = True
 ) -> tuple[Environment, Limits]:
-    """The environment of a chat model with these prompts, which searches with this engine or the web, or not at all,
-    and the limits of its rollouts. Raises ConfigError."""
+    """Return the environment of a chat model with these prompts, which searches with this engine or the web, or not at
+    all, and the limits of its rollouts. Raises ConfigError."""
     settings, tools = context.settings, context.tools(prompts, engine) if search else []
     limits = limits_of(settings.rollout, prompts)
     env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
     return env, limits
+
+
+def certainty_of(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, temperature: float) -> float | None:
+    """Return exp of the mean logprob of the answer's own tokens, without its tags: the geometric mean of the
+    probabilities that the policy gives them at temperature 1, each after the ones before it.
+
+    `temperature` is that of the rollout, `decode` turns ids into text. A rollout has logprobs of temperature 1 if it
+    was sampled at 1, or greedily (`Completion`); at any other temperature its logprobs are those of another
+    distribution, and there is no certainty. Nor is there without an answer, or of a model that was called with
+    messages, whose tokens are not known.
+    """
+    answer = trajectory.answer
+    if not answer or temperature not in (0.0, 1.0):
+        return None
+    turns = [segment for segment in trajectory.segments if segment.kind == "action"]
+    for action, turn in zip(reversed(trajectory.actions), reversed(turns), strict=False):
+        if action.answer == answer:
+            logprobs = [turn.logprobs[place] for place in _places(answer, turn.token_ids, decode)]
+            return math.exp(fmean(logprobs)) if logprobs else None
+    return None
+
+
+def _places(answer: str, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Iterator[int]:
+    """Yield the places of the tokens that hold a part of the answer, from its end to its beginning."""
+    text, words = decode(token_ids), re.escape(answer)
+    found = re.search(rf"<answer>\s*({words})\s*</answer>", text) or re.search(rf"({words}){_MARKUP}", text)
+    if found is None:
+        return
+    start, end = found.span(1)
+    after = len(text)
+    for place in range(len(token_ids) - 1, -1, -1):
+        before = len(decode(token_ids[:place]))
+        if before < end and after > start:
+            yield place
+        if before <= start:
+            return
+        after = before

@@ -44,7 +44,7 @@ class Shown:
 
 
 def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
-    """The prompt of a role. Raises EvoseekError."""
+    """Render the prompt of a role. Raises EvoseekError."""
     own = settings.policy
     tokenizer = load_tokenizer(own.model)
     prompts = load_prompts(prompts_for(own.model, own.prompts))
@@ -73,7 +73,6 @@ def _example(
     prompts: PromptSet,
     format: Literal["tags", "tools"],
 ) -> tuple[Environment, str, Question]:
-    """The environment of a role, the template that words its prompt, and the question to ask."""
     question = Question("example", text or _TEXTS["solver"], ())
     if role == "reader":
         return ReaderEnv([_PASSAGE], prompts, format), "reader", question
@@ -96,7 +95,7 @@ def _example(
 
 
 def _tools(settings: TrainingSettings, prompts: PromptSet) -> list[Tool]:
-    """The tools of the settings, of which only names and schemas are used: nothing is opened for them."""
+    """Build the tools of the settings for their names and schemas alone: nothing is opened for them."""
 
     def shared(name: str, make: Callable[[], Any]) -> Any:
         return made.setdefault(name, make())
@@ -108,7 +107,5 @@ def _tools(settings: TrainingSettings, prompts: PromptSet) -> list[Tool]:
 
 
 class _Unused:
-    """Stands for an engine or the web, neither of which is used."""
-
     def __getattr__(self, name: str) -> Any:
         return self

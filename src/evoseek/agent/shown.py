@@ -1,52 +1,16 @@
-"""Answers and scores, as text and as JSON values."""
+"""An answer with its check, as text and as JSON values, and the sources that it cites."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import cast
 
 from rich.text import Text
 
 from evoseek.agent.support import NOT_FOUND, Support, spans
-from evoseek.types import Passage, ToolResult, Trajectory
-
-
-def answer_text(trajectory: Trajectory, support: Support, *, refuses: bool, certainty: float | None = None) -> Text:
-    """The answer with its certainty, if that is known, the searches, and the passages that support it, with the words
-    that were looked for in them in bold. Without an answer: the model's output in every turn. An answer that nothing
-    supports is left out if `refuses`, and marked otherwise."""
-    is_refused = trajectory.answer is not None and refuses and not support.is_given
-    sure = "" if certainty is None else f"  (sure {certainty:.2f}: the probability that the model gives its words)"
-    answer = NOT_FOUND if is_refused else f"Answer: {trajectory.answer}{sure}"
-    lines = [f"No answer ({trajectory.stop_reason})." if trajectory.answer is None else answer, "Searches:"]
-    for number, result in enumerate(trajectory.tool_results, start=1):
-        titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
-        query = "; ".join(map(_argument, result.call.arguments.values()))
-        lines.append(f"  {number}. {result.call.name}: {query}  ->  {titles}")
-    lines += [] if trajectory.tool_results else ["  none"]
-    if trajectory.answer is None:
-        lines.append("What the model wrote:")
-        lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
-        return Text("\n".join(lines if trajectory.actions else [*lines, "  nothing"]))
-    if is_refused:
-        found = "No passage that was found supports what the model answered. To see it, add --set"
-        return Text("\n".join([*lines, f"{found} support.unsupported=show"]))
-    text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
-    for p in merged(support.passages):
-        words = (_marked(p.title, support.words), _marked(p.text, support.words))
-        cited = f"\n    from {p.citation}{also(p)}" if p.file else ""
-        text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], cited)
-    return text if support.passages else text.append("\n  none")
-
-
-def _marked(text: str, words: Sequence[str]) -> Text:
-    marked = Text(text)
-    for start, end in spans(words, text):
-        marked.stylize("bold underline", start, end)
-    return marked
-
+from evoseek.types import Passage, Trajectory
 
 _SUPPORTS = {
     "words": "Passages about the question that contain these words (no more was checked): {}",
@@ -56,49 +20,108 @@ _SUPPORTS = {
 }
 
 
-def answer_json(
-    trajectory: Trajectory, support: Support, *, refuses: bool, certainty: float | None = None
-) -> dict[str, object]:
-    """The same as JSON values; `answer` is null if there is none, or if it is refused, and `certainty` then too, or if
-    it is not known. `spans` and `title_spans` of a passage are the ranges of characters of its text and title where the
-    words stand that were looked for."""
-    is_refused, passages = refuses and not support.is_given, merged(support.passages)
-    return {
-        "question": trajectory.question.text,
-        "answer": None if is_refused else trajectory.answer,
-        "certainty": None if is_refused else certainty,
-        "stop_reason": trajectory.stop_reason.value,
-        "failure": trajectory.failure,
-        "supported": support.is_given,
-        "rule": support.rule,
-        "searches": [search_json(result) for result in trajectory.tool_results],
-        "words": list(support.words),
-        "support": [
-            {**one, "spans": spans(support.words, p.text), "title_spans": spans(support.words, p.title)}
-            for one, p in zip(citations(passages), passages, strict=True)
-        ],
-        "written": [action.text for action in trajectory.actions],
-    }
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
+    messages that the model was not given, `earlier` of those that it was given. `certainty` is that of the answer
+    (`agent.answer.certainty_of`; None: not known)."""
+
+    trajectory: Trajectory
+    support: Support
+    refuses: bool
+    dropped: int = 0
+    earlier: int = 0
+    certainty: float | None = None
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether there is an answer that is left out."""
+        return self.trajectory.answer is not None and self.refuses and not self.support.is_given
+
+    @property
+    def answer(self) -> str | None:
+        """The answer; None if there is none, or if it is refused."""
+        return None if self.is_refused else self.trajectory.answer
+
+    @property
+    def text(self) -> Text:
+        """For a terminal: the answer with its certainty, if that is known, the searches, and the passages that support
+        it, with the words that were looked for in them in bold. Without an answer: the model's output in every turn."""
+        trajectory, support = self.trajectory, self.support
+        if trajectory.answer is None:
+            head = f"No answer ({trajectory.stop_reason})."
+        else:
+            head = NOT_FOUND if self.is_refused else f"Answer: {trajectory.answer}"
+        if self.certainty is not None and not self.is_refused:
+            head += f"  (sure {self.certainty:.2f}: the probability that the model gives its words)"
+        lines = [head, "Searches:"]
+        for number, result in enumerate(trajectory.tool_results, start=1):
+            titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
+            query = "; ".join(map(_argument, result.call.arguments.values()))
+            lines.append(f"  {number}. {result.call.name}: {query}  ->  {titles}")
+        lines += [] if trajectory.tool_results else ["  none"]
+        if trajectory.answer is None:
+            lines.append("What the model wrote:")
+            lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
+            return Text("\n".join(lines if trajectory.actions else [*lines, "  nothing"]))
+        if self.is_refused:
+            found = "No passage that was found supports what the model answered. To see it, add --set"
+            return Text("\n".join([*lines, f"{found} support.unsupported=show"]))
+        text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
+        for p in merged(support.passages):
+            words = [marked(part, spans(support.words, part)) for part in (p.title, p.text)]
+            cited = f"\n    from {p.citation}{also(p)}" if p.file else ""
+            text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], cited)
+        return text if support.passages else text.append("\n  none")
+
+    @property
+    def json(self) -> dict[str, object]:
+        """As JSON values; `answer` is null if there is none, or if it is refused, and `certainty` then too, or if it is
+        not known. `spans` and `title_spans` of a passage are the ranges of characters of its text and title where the
+        words stand that were looked for."""
+        trajectory, support, passages = self.trajectory, self.support, merged(self.support.passages)
+        return {
+            "question": trajectory.question.text,
+            "answer": self.answer,
+            "certainty": None if self.is_refused else self.certainty,
+            "stop_reason": trajectory.stop_reason.value,
+            "failure": trajectory.failure,
+            "supported": support.is_given,
+            "rule": support.rule,
+            "searches": [
+                {
+                    "tool": result.call.name,
+                    "arguments": dict(result.call.arguments),
+                    "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
+                }
+                for result in trajectory.tool_results
+            ],
+            "words": list(support.words),
+            "support": [
+                {**one, "spans": spans(support.words, p.text), "title_spans": spans(support.words, p.title)}
+                for one, p in zip(citations(passages), passages, strict=True)
+            ],
+            "written": [action.text for action in trajectory.actions],
+        }
 
 
-def search_json(result: ToolResult) -> dict[str, object]:
-    """A call and its findings."""
-    return {
-        "tool": result.call.name,
-        "arguments": dict(result.call.arguments),
-        "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
-    }
+def marked(text: str, ranges: Sequence[Sequence[int]]) -> Text:
+    """Show a text for a terminal, with these ranges of its characters in bold."""
+    shown = Text(text)
+    for start, end in ranges:
+        shown.stylize("bold underline", start, end)
+    return shown
 
 
 def citation(passage: Passage) -> dict[str, object]:
-    """A passage with the place that it leads back to, and those of its copies."""
+    """Return a passage with the place that it leads back to, and those of its copies."""
     copies = {"copies": [{"id": copy.id, **copy.place} for copy in passage.copies]} if passage.copies else {}
     return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place, **copies}
 
 
 def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
-    """Passages with the places that they lead back to, each with a `label` for readers that no other one has: its
-    title, page and heading, and where these are alike its file, and then its id."""
+    """Return passages with the places that they lead back to, each with a `label` for readers that no other one has:
+    its title, page and heading, and where these are alike its file, and then its id."""
     labels = [", ".join(dict.fromkeys(filter(None, (p.title, p.page_name, p.heading)))) for p in passages]
     for more in ([p.file or p.document_id for p in passages], [p.id for p in passages]):
         alike = Counter(labels)
@@ -107,14 +130,14 @@ def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
 
 
 def also(passage: Passage) -> str:
-    """As in ` (also in a.md, b.md)`; "" for a passage without copies."""
+    """Name the copies of a passage, as in ` (also in a.md, b.md)`; "" if it has none."""
     places = dict.fromkeys(copy.citation for copy in passage.copies)
     return f" (also in {'; '.join(places)})" if places else ""
 
 
 def merged(passages: Iterable[Passage]) -> list[Passage]:
-    """The passages with those that stand at the same place (file, page and heading of a document) as one: its id and
-    place are those of the first that was found, its text is all of theirs in the document's order."""
+    """Join passages that stand at the same place (file, page and heading of a document): id and place are those of the
+    first that was found, the text is all of theirs in the document's order."""
     places: dict[object, list[Passage]] = {}
     for passage in passages:
         places.setdefault((passage.document_id, *passage.place.items()), []).append(passage)

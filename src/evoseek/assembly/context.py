@@ -242,7 +242,7 @@ class Context:
             return None
         return (
             f"The judge {judge} is of the same family as the policy {policy}. A model may be a lenient judge of its "
-            "own kind: take another one (judge.model), and see how it agrees with people (evoseek judge check)."
+            "own kind: take another one (judge.model), and see how it agrees with people (evoseek eval --check-judge)."
         )
 
     def _attempts_notice(self) -> str | None:

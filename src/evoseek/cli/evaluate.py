@@ -1,7 +1,8 @@
-"""`evoseek eval`, `compare` and `judge`: a model is scored on questions, evaluations and a judge are compared."""
+"""`evoseek eval` and `compare`: a model is scored on questions, evaluations are compared."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, replace
 from functools import partial
 from json import dumps
@@ -22,7 +23,6 @@ from evoseek.cli.options import (
     Seed,
     answerer_name,
     feedback_path,
-    new_group,
     project,
     stop_if_dry,
 )
@@ -35,14 +35,13 @@ from evoseek.training.interrupt import end_on_interrupt
 if TYPE_CHECKING:
     from evoseek.assembly.settings import TrainingSettings
     from evoseek.assembly.sources import SettingsSources
-    from evoseek.eval.evaluation import Evaluated
     from evoseek.eval.results import Results
+    from evoseek.eval.run import EvaluationResult
     from evoseek.eval.suite import Suite
     from evoseek.questions.feedback import JudgedQuestions
     from evoseek.types import Question
 
 
-judge = new_group("The model that says whether an answer is right.")
 _FEEDBACK = "feedback"  # instead of a suite
 _ASK_PEOPLE = (
     "Nobody asked these questions, and people word theirs differently: collect twenty that they do ask, each with its "
@@ -57,12 +56,16 @@ On = Annotated[
     ),
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
-Temperature = Annotated[
+TemperatureOption = Annotated[
     float | None, typer.Option(help="0: greedy. Default: as in training; in a project greedy, as `evoseek ask`.")
 ]
-Baseline = Annotated[
+BaselineOption = Annotated[
     str | None,
     typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
+]
+LabelledAnswers = Annotated[
+    Path | None,
+    typer.Option(help="Score the judge instead, on this file of labelled answers."),
 ]
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
@@ -77,11 +80,12 @@ def evaluate(
     model: Model = None,
     out: Annotated[Path | None, typer.Option(help="Folder for samples and results.")] = None,
     samples: Annotated[int, typer.Option(min=1, help="Number of samples of each question.")] = 1,
-    temperature: Temperature = None,
+    temperature: TemperatureOption = None,
     no_search: Annotated[bool, typer.Option("--no-search", help="Answer without any tool.")] = False,
-    baseline: Baseline = None,
+    baseline: BaselineOption = None,
     limit: Limit = None,
     seed: Seed = None,
+    check_judge: LabelledAnswers = None,
     json: Json = False,
 ) -> None:
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and what it cost.
@@ -91,8 +95,11 @@ def evaluate(
 
     Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
     """
+    if check_judge is not None:
+        _check_judge(check_judge)
+        return
     searches = _searches(baseline, no_search)
-    from evoseek.cli.settings import answering_settings, check_evaluation, named_answerer
+    from evoseek.cli.settings import answering_settings, named_answerer
 
     with end_on_interrupt():
         suite = _suite(on, data, questions)
@@ -107,23 +114,13 @@ def evaluate(
     given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
     if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
         given = given.over({"evaluation.temperature": 0.0})  # greedy, as `evoseek ask` is
-    judged = _judged(run_dir) if on == _FEEDBACK else None
-    own, kind = suite.questions if suite else judged.known if judged else None, ""
-    if own is None:
-        given, own, kind = _own_questions(given, run_dir)
-    check_evaluation(given.read(), search=searches, questions=own is None)
+    given, every, wrong, kind = _questions(given, run_dir, suite, of_feedback=on == _FEEDBACK, search=searches)
     with end_on_interrupt():
-        from evoseek.assembly.inputs import evaluation_path, read_questions
-        from evoseek.eval.evaluation import answers_in_sentences
-        from evoseek.eval.results import OF_SENTENCES
+        from evoseek.eval.run import with_metric_of_sentences
         from evoseek.run import Run
 
-    if answers_in_sentences(given, baseline):
-        given = given.over({"reward.name": OF_SENTENCES})
-    settings, console = answering_settings(given), Console(stderr=json)
-    every = read_questions(evaluation_path(settings), setting="evaluation.path") if own is None else own
-    asked = every[: settings.evaluation.limit]
-    wrong = judged.wrong[: settings.evaluation.limit] if judged else ()
+    settings, console = with_metric_of_sentences(answering_settings(given), given, baseline), Console(stderr=json)
+    asked, wrong = (some[: settings.evaluation.limit] for some in (every, wrong))
     times = f", {samples} times each" if samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
     stop_if_dry([f"Ask {answerer_name(given, run_dir)} {len(asked) + len(wrong)} questions{times}", where], settings)
@@ -132,26 +129,37 @@ def evaluate(
     scored = partial(run.evaluate, samples=samples, temperature=temperature, search=searches, baseline=baseline)
     values: dict[str, object] = {}
     if asked:
-        evaluated = scored(asked, suite=suite, kind=kind, out=out)
-        values = evaluated.json
+        result = scored(asked, suite=suite, kind=kind, out=out)
+        values = result.json
         if not json:
-            _show(evaluated, out, console)
-            if own is not None and kind and project() is not None:
+            _show(result, out, console)
+            if kind and not settings.evaluation.path and project() is not None:
                 say(console, _ASK_PEOPLE)
     if wrong:
-        from evoseek.eval.folder import JUDGED_WRONG
-
-        say(console, f"Asking {len(wrong)} questions whose answer was judged wrong, without a right one.")
-        values = {**values, "judged_wrong": _again(scored(wrong, out=out and out / JUDGED_WRONG), console)}
+        values = {**values, "judged_wrong": _again(scored, wrong, out, console)}
     if json:
         print(dumps(values, ensure_ascii=False))
 
 
-def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
+def _check_judge(file: Path) -> None:
+    from evoseek.cli.settings import given_settings, working
+    from evoseek.questions.questions import load_judged_answers
+
+    given = given_settings({"reward.name": "judge"})
+    labelled = load_judged_answers(file)
+    given.read().judge.check("judge")
+    with end_on_interrupt():
+        from evoseek.eval.judging import check_judge
+
+    with working(given, f"Ask the judge about {len(labelled)} answers of {file}") as context:
+        check_judge(*context.chat("judge"), labelled, console=Console())
+
+
+def _show(result: EvaluationResult, out: Path | None, console: Console) -> None:
     from evoseek.eval.tables import cost_grid, grids, note, terminal
 
-    results = evaluated.results
-    for grid in (*grids(results, evaluated.title), cost_grid(results.costs(("seconds",)), "Time of a sample")):
+    results = result.results
+    for grid in (*grids(results, result.title), cost_grid(results.costs(("seconds",)), "Time of a sample")):
         console.print(terminal(grid))
     for text in (note(results), _empty_searches(results)):
         if text:
@@ -160,25 +168,49 @@ def _show(evaluated: Evaluated, out: Path | None, console: Console) -> None:
         say(console, f"Results: {out / 'results.json'} (also results.md).")
 
 
-def _again(evaluated: Evaluated, console: Console) -> dict[str, object]:
-    """Whether answers that were judged wrong come again, with each as the golden answer: the shares of valid samples as
-    JSON values, which are also printed."""
+def _again(
+    scored: Callable[..., EvaluationResult], wrong: Sequence[Question], out: Path | None, console: Console
+) -> dict[str, object]:
+    """Ask the questions whose answer was judged wrong, with that as the golden answer. The shares of valid samples
+    that give it again are returned as JSON values and printed."""
+    from evoseek.eval.folder import JUDGED_WRONG
     from evoseek.eval.results import score
     from evoseek.eval.tables import score_json, score_text
 
-    valid = [sample for sample in evaluated.results.samples if sample.invalid is None]
+    say(console, f"Asking {len(wrong)} questions whose answer was judged wrong, without a right one.")
+    samples = scored(wrong, out=out and out / JUDGED_WRONG).results.samples
+    valid = [sample for sample in samples if sample.invalid is None]
     same = score(valid, "exact_match")
     interval = replace(same.interval, low=1 - same.interval.high, high=1 - same.interval.low)
     other = replace(same, mean=1 - same.mean, interval=interval)
-    if failed := len(evaluated.results.invalid):
-        say(console, f"{failed} of {failed + len(valid)} rollouts were Invalid and are left out.")
+    if failed := len(samples) - len(valid):
+        say(console, f"{failed} of {len(samples)} rollouts were Invalid and are left out.")
     say(console, f"The same wrong answer again: {score_text(same)}\nAnother one, or none: {score_text(other)}")
     return {"same_again": score_json(same), "another": score_json(other)}
 
 
+def _questions(
+    given: SettingsSources, run_dir: Path | None, suite: Suite | None, *, of_feedback: bool, search: bool
+) -> tuple[SettingsSources, Sequence[Question], Sequence[Question], str]:
+    """Return the settings, the questions to ask, those whose answer was judged wrong, and what the questions are in a
+    few words. Raises EvoseekError for missing questions or a missing index."""
+    from evoseek.assembly.inputs import evaluation_path, read_questions
+    from evoseek.cli.settings import check_evaluation
+
+    judged, kind = _judged(run_dir) if of_feedback else None, ""
+    own: Sequence[Question] | None = suite.questions if suite else judged.known if judged else None
+    if own is None:
+        given, own, kind = _own_questions(given, run_dir)
+    settings = given.read()
+    check_evaluation(settings, search=search, questions=own is None)
+    if own is None:
+        own = read_questions(evaluation_path(settings), setting="evaluation.path")
+    return given, own, judged.wrong if judged else (), kind
+
+
 def _judged(run_dir: Path | None) -> JudgedQuestions:
-    """The questions of the conversations with a verdict: those of the project, or else of the run. Raises ConfigError
-    if there are none."""
+    """Return the questions of the project's conversations with a verdict, or else of the run's. Raises ConfigError if
+    there are none."""
     from evoseek.questions.feedback import FeedbackFile, JudgedQuestions
 
     path = feedback_path(run_dir)
@@ -222,7 +254,7 @@ def _empty_searches(results: Results) -> str | None:
 
 
 def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Question] | None, str]:
-    """The questions that a cold start or self-play wrote in this run and held out, if none were named, which is
+    """If no questions were named: the questions that a cold start or self-play wrote in this run and held out, which is
     printed, and what they are in a few words. None without a run, or for a run with other questions."""
     from evoseek.assembly.inputs import evaluation_path
     from evoseek.storage.runs import RunDirectory
@@ -241,7 +273,7 @@ def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Que
 
 
 def _searches(baseline: str | None, no_search: bool) -> bool:
-    """Whether anything is searched. Raises ConfigError for an unknown baseline, and for --no-search with one."""
+    """Say whether anything is searched. Raises ConfigError for an unknown baseline, and for --no-search with one."""
     if baseline is None:
         return not no_search
     if no_search:
@@ -309,21 +341,3 @@ def compare(
         console.print(terminal(grid))
     for note in compared.notes:
         say(console, note)
-
-
-@judge.command()
-def check(
-    cases: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers, answer, correct (true, false).")],
-) -> None:
-    """Ask the judge of the settings (judge.model) about labelled answers, and report how far it agrees."""
-    from evoseek.cli.settings import given_settings, working
-    from evoseek.questions.questions import load_judged_answers
-
-    given = given_settings({})
-    labelled = load_judged_answers(cases)
-    given.read().judge.check("judge")
-    with end_on_interrupt():
-        from evoseek.eval.judging import check_judge
-
-    with working(given, f"Ask the judge about {len(labelled)} answers of {cases}") as context:
-        check_judge(*context.chat("judge"), labelled, console=Console())

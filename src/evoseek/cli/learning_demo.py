@@ -19,7 +19,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from evoseek.agent.shown import answer_text
+from evoseek.agent.shown import Answered
 from evoseek.agent.support import support_of
 from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import read_questions
@@ -27,7 +27,7 @@ from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.config.recipes import find_recipe
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.eval.evaluate import Evaluation, evaluate
+from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.eval.statistics import paired_test
 from evoseek.eval.tables import Grid, score_grid, terminal
 from evoseek.learner.distributed import run_together
@@ -57,8 +57,8 @@ SAMPLED, GREEDY = "sampled", "greedy"
 class Learnt:
     """Held-out scores by name (`SAMPLED`, `GREEDY`, ...) before and after training; the same names in both."""
 
-    before: dict[str, Evaluation]
-    after: dict[str, Evaluation]
+    before: dict[str, HeldOutScores]
+    after: dict[str, HeldOutScores]
 
 
 def run_demo(directory: Path, *, seed: int, max_minutes: float, processes: int | None = None, console: Console) -> bool:
@@ -142,7 +142,7 @@ def _settings(options: Mapping[str, object]) -> TrainingSettings:
     return load_settings(find_recipe(RECIPE), options=options)
 
 
-def _measure_both_phrasings(context: Context) -> dict[str, Evaluation]:
+def _measure_both_phrasings(context: Context) -> dict[str, HeldOutScores]:
     path = context.settings.evaluation.path
     questions, rephrased = (
         read_questions(name, setting="evaluation.path") for name in (path, str(Path(path).with_name("rephrased.jsonl")))
@@ -182,13 +182,13 @@ def program() -> str:
 
 def measure(
     context: Context, questions: Sequence[Question], others: Mapping[str, Sequence[Question]] | None = None
-) -> dict[str, Evaluation]:
+) -> dict[str, HeldOutScores]:
     """The held-out scores of a policy: sampled as in training, greedy, sampled on other questions (by name), and
     without search."""
     searching, alone = context.solver(context.held_out_engine), context.agent.solver([])
 
-    async def all_of_them() -> dict[str, Evaluation]:
-        scored = partial(evaluate, metric=context.metric, reward=context.reward)
+    async def all_of_them() -> dict[str, HeldOutScores]:
+        scored = partial(held_out_scores, metric=context.metric, reward=context.reward)
         return {
             SAMPLED: await scored(questions, roller=searching),
             GREEDY: await scored(questions, roller=searching.at(0.0)),
@@ -220,10 +220,10 @@ def show(learnt: Learnt, settings: TrainingSettings, console: Console) -> None:
     say(console, f"\nOne question: {question.text}\nThe right answer: {' or '.join(question.golden_answers)}")
     for name, rollout in (("Before", old_rollout), ("After", new_rollout)):
         say(console, f"\n{name}:")
-        say(console, answer_text(rollout, support_of(rollout), refuses=False))
+        say(console, Answered(rollout, support_of(rollout), refuses=False).text)
 
 
-def hops_grid(title: str, before: Evaluation, after: Evaluation) -> Grid:
+def hops_grid(title: str, before: HeldOutScores, after: HeldOutScores) -> Grid:
     """The scores before and after for each number of hops, and for all questions."""
     columns = {
         when: {str(hops): score for hops, score in one.by_hops().items()} | {"all": one.score}

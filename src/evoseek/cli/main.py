@@ -14,12 +14,12 @@ import typer
 
 from evoseek import __version__
 from evoseek.cli.ask import ask
-from evoseek.cli.data import data
 from evoseek.cli.demo import demo
 from evoseek.cli.doctor.command import doctor
-from evoseek.cli.evaluate import ManyAgainst, compare, evaluate, judge
+from evoseek.cli.evaluate import ManyAgainst, compare, evaluate
 from evoseek.cli.export import export
 from evoseek.cli.feedback import feedback
+from evoseek.cli.filter import filter_questions
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
 from evoseek.cli.options import READ_BY, with_shared
@@ -67,10 +67,11 @@ def evoseek(
 for command in (init, doctor, demo, index, search, collect, sft, train, status, propose, review):
     app.command()(command)
 app.command("eval")(evaluate)
+app.command("filter")(filter_questions)
 app.command(cls=ManyAgainst)(compare)
 for command in (ask, feedback, view, prompt, export, recipes, parts):
     app.command()(command)
-for name, group in {"simulator": simulator, "judge": judge, "data": data, "world": world, "serve": serve}.items():
+for name, group in {"simulator": simulator, "world": world, "serve": serve}.items():
     app.add_typer(group, name=name)
 
 _IN_PROJECT = (

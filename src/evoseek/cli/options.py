@@ -89,10 +89,7 @@ READ_BY = {
     "simulator label": _PLAIN_JUDGE,
     "simulator tune": "policy.* lora.* learner.* simulator.* search.top_k run.seed",
     "simulator check": "policy.* simulator.* search.top_k run.seed",
-    "judge check": _PLAIN_JUDGE,
-    "data filter": _PLAIN_JUDGE,
-    "data audit": "policy.* lora.* sampler.* search.* rollout.* run.seed",
-    "data contamination": "policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
+    "filter": "judge.* policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
 }
 
 

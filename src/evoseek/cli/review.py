@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import webbrowser
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _COUNT = 30
 _WIDTH = 100  # longest line, in characters
-_KEYS = {"r": "right", "w": "wrong", "u": "unclear"}
+KEYS = {"r": "right", "w": "wrong", "u": "unclear"}
 _INTERRUPTED = "\x03"
-_BACK, _QUIT = ("b", "\x1b[D", "\x1bOD"), ("q", _INTERRUPTED, "")
+BACK, QUIT = ("b", "\x1b[D", "\x1bOD"), ("q", _INTERRUPTED, "")
 _HELP = "r right   w wrong   u unclear   b (or left) back   q quit"
 
 
@@ -88,8 +88,9 @@ def review(
 
 
 def _questions(source: Path) -> tuple[list[Question], Path]:
-    """The questions of a file or of a run, and the file of their verdicts. Of a run they are those that its cold start
-    held out, or else those that self-play wrote and did not train on. Raises ConfigError or DataError."""
+    """Read the questions of a file or of a run, and name the file of their verdicts. Those of a run are the ones that
+    its cold start held out, or else those that self-play wrote and did not train on. Raises ConfigError or
+    DataError."""
     from evoseek.questions.questions import load_questions
     from evoseek.selfplay.question_log import held_out_questions
 
@@ -99,7 +100,7 @@ def _questions(source: Path) -> tuple[list[Question], Path]:
 
 
 def _store(index: str | None, source: Path) -> PassageStore | None:
-    """The passages: of the index that is given, or of the run's, or of the project's. None if there is none."""
+    """Open the index that is given, or the run's, or the project's. None if there is none."""
     from evoseek.search.lexical import open_index
 
     own, run = project(), RunDirectory(source)
@@ -134,7 +135,7 @@ def _judge(review: Review, console: Console, *, terminal: bool, port: int | None
 
 
 def _has_browser() -> bool:
-    """Whether a browser with a window can be started: one that runs in the terminal shows no page."""
+    """Say whether a browser with a window can be started: one that runs in the terminal shows no page."""
     try:
         return type(webbrowser.get()) is not webbrowser.GenericBrowser
     except webbrowser.Error:
@@ -149,21 +150,21 @@ def judge_in_terminal(review: Review, console: Console) -> bool:
         shown = _shown(review.json(number))
         shown.plain = printable(shown.plain)
         console.print(shown, width=min(console.width, _WIDTH))
-        while (key := _key()) not in (*_KEYS, *_BACK, *_QUIT):
+        while (key := _key()) not in (*KEYS, *BACK, *QUIT):
             say(console, _HELP)
-        if key in _QUIT:
+        if key in QUIT:
             return key != _INTERRUPTED
-        if key in _BACK:
+        if key in BACK:
             number = max(0, number - 1)
             continue
-        review.judge(number, _KEYS[key])
-        say(console, f"-> {_KEYS[key]}\n")
+        review.judge(number, KEYS[key])
+        say(console, f"-> {KEYS[key]}\n")
         number = number + 1 if number + 1 < len(review.questions) else review.next
     return True
 
 
 def _key() -> str:
-    """The next key; "" at the end of the input."""
+    """Read the next key; "" at the end of the input."""
     try:
         key = click.getchar() if sys.stdin.isatty() else sys.stdin.read(1)
     except KeyboardInterrupt:
@@ -174,7 +175,7 @@ def _key() -> str:
 
 
 def _shown(question: Mapping[str, Any]) -> Text:
-    """A question below its passages, as `Review.json` has it; the answer in them in bold."""
+    """Show a question below its passages, as `Review.json` has it; the answer in them in bold."""
     lines = [
         *([Text(question["note"])] if question["note"] else []),
         *map(_passage, question["passages"]),
@@ -186,16 +187,11 @@ def _shown(question: Mapping[str, Any]) -> Text:
 
 
 def _passage(passage: Mapping[str, Any]) -> Text:
-    marked = [_marked(passage["title"], passage["title_spans"]), _marked(passage["text"], passage["spans"])]
+    from evoseek.agent.shown import marked
+
+    title, text = marked(passage["title"], passage["title_spans"]), marked(passage["text"], passage["spans"])
     place = f" ({passage['place']})" if passage["place"] else ""
-    return Text.assemble(marked[0], f"{place}\n", marked[1], "\n")
-
-
-def _marked(text: str, spans: Sequence[Sequence[int]]) -> Text:
-    marked = Text(text)
-    for start, end in spans:
-        marked.stylize("bold underline", start, end)
-    return marked
+    return Text.assemble(title, f"{place}\n", text, "\n")
 
 
 def _say_result(review: Review, total: int, console: Console) -> None:

@@ -1,1 +1,1 @@
-"""Jobs on files of questions: filtering, contamination, audit, review."""
+"""Jobs on files of questions: filtering, contamination, demonstrations, review."""

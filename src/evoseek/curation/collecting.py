@@ -15,7 +15,7 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import evaluation_path, identity, read_questions
 from evoseek.curation.batches import BatchWork, Made, Progress
 from evoseek.errors import ConfigError, EvoseekError
-from evoseek.eval.evaluate import examining
+from evoseek.eval.draw import with_metric
 from evoseek.protocols import RewardFn
 from evoseek.questions.demonstrations import Demonstration, demonstration_row
 from evoseek.rollout.roller import score
@@ -42,8 +42,8 @@ class CollectionLimits:
 def collecting(
     roll: Roll, reward: RewardFn, limits: CollectionLimits, *, max_failed: float = 0.2
 ) -> BatchWork[Question, list[tuple[Trajectory, Outcome]]]:
-    """Questions are rolled out, and what was right is a demonstration. What is counted are the demonstrations that were
-    `kept`, and how rollouts ended: `right`, `wrong`, `malformed` or `failed`."""
+    """Return the work that rolls out questions and makes demonstrations of what was right. It counts the demonstrations
+    that were `kept`, and how rollouts ended: `right`, `wrong`, `malformed` or `failed`."""
 
     async def attempt(question: Question, number: int) -> tuple[Trajectory, Outcome]:
         trajectory = await roll(question, f"collect/{question.id}/{number}")
@@ -75,7 +75,7 @@ def collect_demonstrations(
     questions = read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")[:limit]
     name, roll = _model(context, limits)
     begun_with = {**identity(settings, context.checkpoint), **asdict(limits), "limit": limit}
-    reward = examining(context.reward, context.metric)
+    reward = with_metric(context.reward, context.metric)
     work = collecting(roll, reward, limits, max_failed=settings.run.max_invalid)
     collected = work.run(questions, out, begun_with, console)
     if collected is None:
@@ -105,7 +105,7 @@ def _model(context: Context, limits: CollectionLimits) -> tuple[str, Roll]:
 
 
 def _kept(attempts: Sequence[tuple[Trajectory, Outcome]], limits: CollectionLimits) -> list[Demonstration]:
-    """The demonstrations that the attempts at a question give, the same turns once, and the shortest first."""
+    """Choose the demonstrations of the attempts at a question, the same turns once, and the shortest first."""
     right = (demonstration_of(t) for t, outcome in attempts if _end(t, outcome, limits.min_reward) == "right")
     distinct = {demonstration.turns: demonstration for demonstration in right if demonstration is not None}
     return sorted(distinct.values(), key=_length)[: limits.per_question]
@@ -116,7 +116,7 @@ def _length(demonstration: Demonstration) -> tuple[int, int]:
 
 
 def _end(trajectory: Trajectory, outcome: Outcome, min_reward: float) -> str:
-    """How a rollout ended. One with an answer but a turn that no demonstration can have is malformed as well."""
+    """Say how a rollout ended. One with an answer but a turn that no demonstration can have is malformed as well."""
     if isinstance(outcome, Invalid):
         return "failed"
     if demonstration_of(trajectory) is None:

@@ -42,7 +42,7 @@ _Content = tuple[str, tuple[str, ...]]
 
 
 @dataclass(frozen=True, slots=True)
-class Share:
+class RightShare:
     """How many questions were judged so."""
 
     right: int
@@ -75,8 +75,8 @@ class Review:
     def open(
         cls, questions: Sequence[Question], log: Path, tests: Path, store: PassageStore | None, *, count: int, seed: int
     ) -> Review:
-        """A sample of `count` of the questions, in which those that were judged before come first. The test set gets
-        what a process that ended after its last verdict did not write. Raises DataError for a damaged log, or as
+        """Draw a sample of `count` of the questions, in which those that were judged before come first. The test set
+        gets what a process that ended after its last verdict did not write. Raises DataError for a damaged log, or as
         `judgeable`."""
         file = ResumableJsonl(log)
         given = dict(file.rows(_verdict, _NOUN))
@@ -99,9 +99,9 @@ class Review:
         return next((number for number in range(len(self.questions)) if number not in self.verdicts), None)
 
     @property
-    def share(self) -> Share:
+    def share(self) -> RightShare:
         counts = Counter(self.verdicts.values())
-        return Share(*(counts[verdict] for verdict in VERDICTS))
+        return RightShare(*(counts[verdict] for verdict in VERDICTS))
 
     def judge(self, number: int, verdict: str) -> None:
         """Record a verdict, over an earlier one, and write the test set. Raises RunError when the disk does not take
@@ -125,12 +125,13 @@ class Review:
             self._write_tests()
 
     def json(self, number: int) -> dict[str, object]:
-        """A question as JSON values, with the passages that its metadata names, or else what a search for it finds,
-        as a `note` says; `spans` are the ranges of characters of the answer in each."""
+        """Return a question as JSON values, with the passages that its metadata names, or else what a search for it
+        finds, as a `note` says; `spans` are the ranges of characters of the answer in each."""
         question = self.questions[number]
         passages, note = evidence_passages(question, self.store), ""
         if not passages and self.store is not None:
-            passages, note = _searched(question, self.store)
+            passages = self.store.find(question.text, _LOOKED_AT)
+            note = "The question names no passage; a search for it finds these." if passages else ""
         return {
             "question": question.text,
             "answers": list(question.golden_answers) or [UNANSWERABLE],
@@ -149,14 +150,13 @@ class Review:
         }
 
     def _write_tests(self) -> None:
-        """Let the test set follow from the verdicts."""
         before, judged_right = self._test_set()
         if judged_right != before:
             save_questions(self.tests, judged_right)
 
     def _test_set(self) -> tuple[list[Question], list[Question]]:
-        """The test set as it is, and as it has to be: without those that are judged otherwise, and with those judged
-        right. One that was judged right stays, also if it is no longer among the questions."""
+        """Return the test set as it is, and as it has to be: without those that are judged otherwise, and with those
+        judged right. One that was judged right stays, also if it is no longer among the questions."""
         verdicts = dict(self.log.rows(_verdict, _NOUN))
         before = load_questions(self.tests) if self.tests.is_file() and self.tests.stat().st_size else []
         judged = (content for content, verdict in verdicts.items() if verdict == "right")
@@ -167,7 +167,7 @@ class Review:
 
 
 def judgeable(questions: Sequence[Question]) -> list[Question]:
-    """The questions from which no document is hidden. Raises DataError if there is none."""
+    """Return the questions from which no document is hidden. Raises DataError if there is none."""
     if not (found := [question for question in questions if not question.hidden]):
         raise DataError(
             f"From each of the {len(questions)} questions a document is hidden, so that none can be judged by the "
@@ -177,8 +177,8 @@ def judgeable(questions: Sequence[Question]) -> list[Question]:
 
 
 def evidence_passages(question: Question, store: PassageStore | None) -> list[Passage]:
-    """The passages that the metadata's `evidence` names, each once: by the id of a passage, by the title or id of a
-    document, or as objects with `title` and `text` themselves. What the store does not have is left out."""
+    """Return the passages that the metadata's `evidence` names, each once: by the id of a passage, by the title or id
+    of a document, or as objects with `title` and `text` themselves. What the store does not have is left out."""
     given = question.metadata.get("evidence")
     found: dict[str, Passage] = {}
     for one in cast("list[object]", given) if isinstance(given, list) else []:
@@ -189,12 +189,6 @@ def evidence_passages(question: Question, store: PassageStore | None) -> list[Pa
             passages = _named_passages(str(own.get("id", own.get("title"))), store) if store is not None else []
         found |= {passage.id: passage for passage in passages}
     return list(found.values())
-
-
-def _searched(question: Question, store: PassageStore) -> tuple[list[Passage], str]:
-    """What a search for the question finds, and a note about that."""
-    shown = store.find(question.text, _LOOKED_AT)
-    return shown, "The question names no passage; a search for it finds these." if shown else ""
 
 
 def _named_passages(name: str, store: PassageStore) -> list[Passage]:
@@ -211,7 +205,7 @@ def _own_passage(given: Mapping[str, object]) -> Passage:
 
 
 def _content(question: Question) -> _Content:
-    """What a verdict is about: an id may be used again, for another question."""
+    """Return what a verdict is about: an id may be used again, for another question."""
     return question.text, question.golden_answers
 
 
@@ -226,7 +220,7 @@ def _verdict(row: Any) -> tuple[_Content, str]:
 
 
 def _with_own_ids(questions: Mapping[_Content, Question]) -> list[Question]:
-    """The questions, each with an id of its own: several runs may have used the same ones."""
+    """Give each question an id of its own: several runs may have used the same ones."""
     ids = Counter(question.id for question in questions.values())
     return [
         replace(one, id=f"{one.id}-{hashlib.sha256(repr(content).encode()).hexdigest()[:8]}")

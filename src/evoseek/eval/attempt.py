@@ -51,8 +51,8 @@ RollerOf = Callable[[Environment, Limits], Roller | ChatRoller]
 
 
 def rollers_of(agent: Agent, temperature: float) -> RollerOf:
-    """A policy with its sampler. Between two turns a rollout holds no slot of the sampler: those of Search-o1 wait for
-    others, and would wait for ever if they held all slots."""
+    """Return what rolls out a policy with its sampler. Between two turns a rollout holds no slot of the sampler:
+    rollouts of Search-o1 wait for others, and would wait indefinitely if they held all slots."""
     renderers: dict[tuple[str, ...], Renderer] = {}
     sampler, seed = _Releasing(agent.sampler), agent.settings.run.seed
 
@@ -102,7 +102,7 @@ class BaselineAnswerer:
     searching: SearchSettings
 
     async def answer(self, question: Question, trajectory_id: str) -> Trajectory:
-        """One attempt, which ends as a rollout does; whatever fails in it makes it a failure."""
+        """Make one attempt, which ends as a rollout does; any failure in it makes it a failure."""
         attempt = Attempt(self, question, trajectory_id)
         try:
             last = await self.baseline(attempt)
@@ -124,8 +124,8 @@ class FailedRolloutError(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt at a question, which records whatever is written, searched and found. Its limits are those of a
-    rollout: as many searches as an agent could make (`calls`), as many tokens in each rollout of the model."""
+    """One attempt at a question, which records what is written, searched and found. Its limits are those of a rollout:
+    as many searches as an agent could make (`calls`), as many tokens in each rollout of the model."""
 
     answerer: BaselineAnswerer
     question: Question
@@ -170,7 +170,8 @@ class Attempt:
         return rolled
 
     def search_tool(self, k: int | None = None) -> SearchTool:
-        """The tool `search`, for at most k passages (default: search.top_k). Raises ConfigError without an engine."""
+        """Return the tool `search`, for at most k passages (default: search.top_k). Raises ConfigError without an
+        engine."""
         answerer, settings = self.answerer, self.answerer.searching
         if answerer.engine is None:
             raise ConfigError("This baseline searches, but there is no engine. Give it one with --index.")
@@ -178,7 +179,7 @@ class Attempt:
         return SearchTool(engine, k or settings.top_k, template=answerer.prompts["observation"])
 
     async def retrieve(self, query: str) -> tuple[Passage, ...] | None:
-        """The passages for a query; None if no call is left. A failed search ends the attempt."""
+        """Return the passages for a query; None if no call is left. A failed search ends the attempt."""
         if self._retrievals is None:
             answerer = self.answerer
             env = PromptEnv([self.search_tool()], answerer.prompts, answerer.format, "observation", {})

@@ -84,8 +84,8 @@ class IRCoT:
 
 
 def first_sentence(text: str, reason: StopReason) -> str:
-    """The first sentence after a block of thought, without markup; "" if there is none. A text without an end of a
-    sentence is one, unless it was cut (`max_tokens`)."""
+    """Return the first sentence after a block of thought, without markup; "" if there is none. A text without an end of
+    a sentence is one, unless it was cut (`max_tokens`)."""
     plain = _plain(text.rpartition("</think>")[2]) or _plain(text)
     found = _SENTENCE.match(plain)
     return " ".join((found[0] if found else "" if reason is StopReason.MAX_TOKENS else plain).split())
@@ -119,7 +119,6 @@ class ViewedSearch:
         return replace(self, reasoning=reasoning)
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search. Raises ToolError."""
         result = await self.search(call)
         return replace(result, text=await self.view(result, self.reasoning)) if result.passages else result
 
@@ -135,7 +134,6 @@ class SearchO1:
     searches: ClassVar[bool] = True
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        """The chain, with reading in between, each in a rollout of its own; one that fails ends the attempt."""
 
         async def read(found: ToolResult, reasoning: str) -> str:
             shown = {"query": found.call.arguments.get("query"), "passages": found.passages, "reasoning": reasoning}
@@ -196,11 +194,10 @@ class OpenTool:
     schema: Mapping[str, object] = field(default_factory=lambda: _SCHEMA)
 
     def for_question(self, question: Question, trajectory_id: str) -> OpenTool:
-        """Itself: it belongs to one rollout."""
+        """Return the tool itself: it belongs to one rollout."""
         return self
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """The passages of the first `most` numbers; a notice if there is none."""
         numbers = dict.fromkeys(map(int, re.findall(r"(?<!\d)\d{1,6}(?!\d)", str(call.arguments.get("numbers")))))
         known = [number for number in numbers if 1 <= number <= len(self.found)][: self.most]
         if not known:

@@ -25,9 +25,9 @@ import numpy as np
 from scipy import stats
 
 from evoseek.errors import ConfigError, DataError
+from evoseek.eval.draw import Sample
 from evoseek.eval.folder import EvaluationFolder
 from evoseek.eval.results import OF_SENTENCES, lowest_value, value_of
-from evoseek.eval.sample import Sample
 from evoseek.eval.statistics import BATCH, CONFIDENCE, EQUAL, RESAMPLES, Interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))
@@ -57,7 +57,7 @@ class Comparison:
 
     @property
     def carries(self) -> bool:
-        """Whether n questions are enough for a claim about a difference of this size, whatever the p-value."""
+        """Whether n questions are enough for a claim about a difference of this size."""
         return abs(self.difference) >= self.detectable
 
 
@@ -125,8 +125,8 @@ def compare_sides(first: Sequence[Path], second: Sequence[Path], metric: str | N
 
 
 def _over_seeds(before: Sequence[float], after: Sequence[float], *, is_paired: bool) -> tuple[Interval, float]:
-    """The interval and the p-value of a mean difference. If the seeds show no spread, none can be estimated: they are
-    then those of equal differences of questions."""
+    """Return the interval and the p-value of a mean difference. If the seeds show no spread, none can be estimated:
+    they are then those of equal differences of questions."""
     pairs = zip(before, after, strict=True) if is_paired else product(before, after)
     differences = [b - a for a, b in pairs]
     if np.ptp(differences) < EQUAL:
@@ -139,7 +139,6 @@ def _over_seeds(before: Sequence[float], after: Sequence[float], *, is_paired: b
 def _read(
     paths: Sequence[Path], metric: str | None
 ) -> tuple[str, dict[str, dict[str, float]], dict[str, list[Sample]]]:
-    """The metric, and by the names of the evaluations the values of their questions and their samples."""
     if len(paths) < 2 or len({path.resolve() for path in paths}) < len(paths):
         raise ConfigError("A comparison needs two or more different folders that `evoseek eval --out` wrote.")
     folders = {str(path): EvaluationFolder(path) for path in paths}
@@ -173,7 +172,6 @@ def _metric(given: str | None, declared: Mapping[str, tuple[str, int]], samples:
 def _left_out(
     n: int, metric: str, every: Mapping[str, Values], samples: Mapping[str, Sequence[Sample]]
 ) -> Iterator[str]:
-    """Questions that were left out, and Invalid samples."""
     if any(len(own) != n for own in every.values()):
         sizes = ", ".join(f"{name} has {len(own)}" for name, own in every.items())
         yield f"Only the {n} questions that all of them have are compared: {sizes}."
@@ -184,7 +182,6 @@ def _left_out(
 
 
 def _too_few(pairs: Sequence[Comparison]) -> Iterator[str]:
-    """Claims that n cannot carry."""
     for one in pairs:
         if not one.carries:
             yield (
@@ -199,7 +196,7 @@ Values = Mapping[str, float]
 
 
 def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
-    """Each question's mean over its samples, by id and content: two questions of one id that differ are not paired."""
+    """Average each question's samples, by id and content: two questions of one id that differ are not paired."""
     found: dict[str, list[float]] = {}
     for sample in samples:
         found.setdefault(f"{sample.question}/{sample.content}", []).append(value_of(sample, metric))
@@ -207,7 +204,7 @@ def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
 
 
 def common(evaluations: Mapping[str, Values]) -> dict[str, dict[str, float]]:
-    """The evaluations over the questions that all of them have. Raises DataError if there is none."""
+    """Return the evaluations over the questions that all of them have. Raises DataError if there is none."""
     first, *others = evaluations.values()
     shared = [key for key in sorted(first) if all(key in other for other in others)]
     if not shared:
@@ -219,7 +216,7 @@ def common(evaluations: Mapping[str, Values]) -> dict[str, dict[str, float]]:
 
 
 def compare(evaluations: Mapping[str, Values], metric: str) -> list[Comparison]:
-    """Every pair of evaluations over the same questions, with p-values that are corrected for the number of pairs."""
+    """Compare every pair of evaluations over the same questions, with p-values corrected for the number of pairs."""
     made = [
         _pair(first, second, metric, evaluations[first], evaluations[second])
         for first, second in combinations(evaluations, 2)
@@ -229,7 +226,7 @@ def compare(evaluations: Mapping[str, Values], metric: str) -> list[Comparison]:
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """P-values adjusted by Holm's step-down method: the chance of any false claim among them stays below the level."""
+    """Adjust p-values by Holm's step-down method: the chance of any false claim among them stays below the level."""
     count, highest, adjusted = len(p_values), 0.0, [0.0] * len(p_values)
     for rank, index in enumerate(sorted(range(count), key=lambda index: p_values[index])):
         highest = max(highest, min(1.0, (count - rank) * p_values[index]))
@@ -238,14 +235,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mcnemar(better: int, worse: int) -> float:
-    """Exact two-sided p-value: of the discordant pairs as many are better as are worse, by chance."""
+    """Return the exact two-sided p-value: of the discordant pairs as many are better as are worse, by chance."""
     total = better + worse
     return float(stats.binomtest(better, total).pvalue) if total else 1.0
 
 
 def paired_interval(better: int, worse: int, n: int) -> Interval:
-    """Interval of the difference of two paired proportions (Agresti and Min, 2005): half a pair is added to each of the
-    four cells, so that it has a width also if no pair is discordant."""
+    """Return the interval of the difference of two paired proportions (Agresti and Min, 2005). Half a pair is added to
+    each of the four cells, so that it has a width also if no pair is discordant."""
     total = n + 2
     mean = (better - worse) / total
     half = _Z * sqrt(max(better + worse + 1 - (better - worse) ** 2 / total, 0.0)) / total
@@ -253,9 +250,9 @@ def paired_interval(better: int, worse: int, n: int) -> Interval:
 
 
 def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
-    """Interval of the mean of paired differences from -`bound` to `bound` (inf: no bound is known): the percentile
-    bootstrap's, or on either side Student's where that reaches further, as it does for few questions, of which
-    resampling shows too little.
+    """Return the interval of the mean of paired differences from -`bound` to `bound` (inf: no bound is known). It is
+    the percentile bootstrap's, or on either side Student's where that reaches further: of few questions, resampling
+    shows too little.
 
     Equal differences cannot be resampled to anything else: the interval is then that of bounded scores.
     """
@@ -279,8 +276,9 @@ def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
 
 
 def detectable(differences: Sequence[float]) -> float:
-    """The difference that as many pairs, as variable as these, show with a power of 80 % at the level of 5 %: (1.96 +
-    0.84) standard errors. One discordant pair more than there are is assumed, since none seen does not mean none."""
+    """Return the difference that as many pairs, as variable as these, show with a power of 80 % at the level of 5 %:
+    (1.96 + 0.84) standard errors. One discordant pair more than there are is assumed, since none seen does not mean
+    none."""
     n = len(differences)
     mean = sum(differences) / (n + 1)
     squares = sum(value * value for value in differences) + 1

@@ -1,7 +1,7 @@
 """The directory of an evaluation, which is resumed however the process before ended.
 
     settings.json   what was evaluated: another model, other settings or other questions are refused
-    samples.jsonl   a line a finished sample, appended at once (`eval.sample`)
+    samples.jsonl   a line a finished sample, appended at once (`eval.draw`)
     trajectories.jsonl   the rollout of each, as a run records its own (`rollout.record`), for `evoseek view`
     results.json    the scores: determined by the samples alone; results.md has the same as tables
     timings.json    seconds
@@ -26,7 +26,7 @@ from typing import Any, cast
 from pydantic import TypeAdapter
 
 from evoseek.errors import ConfigError, RunError
-from evoseek.eval.sample import Key, Sample, identifier, merged
+from evoseek.eval.draw import Key, Sample, identifier, merged
 from evoseek.rollout.record import COMPACT
 from evoseek.storage.files import write_atomic
 from evoseek.storage.jsonl import ResumableJsonl, held, made_by
@@ -80,12 +80,12 @@ class EvaluationFolder:
         self._samples.append([asdict(sample)])
 
     def samples(self) -> dict[Key, Sample]:
-        """The samples so far, one a key, sorted. Raises DataError, naming the line, if one cannot be read."""
+        """Return the samples so far, one a key, sorted. Raises DataError, naming the line, if one cannot be read."""
         return merged(self._samples.rows(made_by(_SAMPLE), "sample of an evaluation"))
 
     def resumed(self) -> dict[Key, Sample]:
-        """The samples so far, with their rollouts. What stands in one of the two files alone, since a process or the
-        machine stopped between them, is removed from it and drawn again. Where no rollout was recorded at all, the
+        """Return the samples so far that have their rollouts. A row that stands in one of the two files alone, since a
+        process or the machine stopped between them, is removed from it and drawn again. If no rollout was recorded, the
         samples stay. Raises as `samples`, and RunError when the disk does not take it."""
         if self.trajectories.exists():
             rollouts = ResumableJsonl(self.trajectories, COMPACT)
@@ -99,15 +99,16 @@ class EvaluationFolder:
         self._samples.position()
 
     def read_settings(self) -> dict[str, Any]:
-        """What was evaluated. Raises RunError if the folder holds no evaluation or a damaged one."""
+        """Read what was evaluated. Raises RunError if the folder holds no evaluation or a damaged one."""
         return self._read(self.settings)
 
     def read_results(self) -> dict[str, Any]:
-        """The results. Raises RunError if there are none yet."""
+        """Read the results. Raises RunError if there are none yet."""
         return self._read(self.results)
 
     def declared(self) -> tuple[str, int]:
-        """The metric of the results, and the number of samples that they are of. Raises RunError as `read_results`."""
+        """Read the metric of the results, and the number of samples that they are of. Raises RunError as
+        `read_results`."""
         found = self.read_results()
         metric, n, samples = (found.get(key) for key in ("metric", "n", "samples"))
         if not (isinstance(metric, str) and isinstance(n, int) and isinstance(samples, int)):
@@ -147,10 +148,9 @@ class EvaluationFolder:
 
 
 def _id(sample: Any) -> str:
-    """The id of the rollout that a row of samples.jsonl is of."""
     return identifier(sample["question"], sample["number"])
 
 
 def _id_if_valid(rollout: Any) -> str:
-    """The id of a row of trajectories.jsonl; "" for a rollout that failed."""
+    """Return the id of a row of trajectories.jsonl; "" for a rollout that failed."""
     return "" if "invalid" in rollout["outcome"] else str(rollout["id"])

@@ -8,17 +8,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from rich.console import Console
-from rich.table import Table
 
 from evoseek.errors import EvoseekError, ToolError
 from evoseek.eval.results import Score
 from evoseek.eval.statistics import wilson_interval
-from evoseek.eval.tables import score_text
+from evoseek.eval.tables import Grid, score_text, terminal
 from evoseek.protocols import Chat
 from evoseek.questions.questions import JudgedAnswer
 from evoseek.reward.judge import Judge
 from evoseek.rollout.prompts import PromptSet
-from evoseek.text.printable import for_example, say, shown
+from evoseek.text.printable import for_example, say
 from evoseek.text.progress import CountProgress
 
 SHOWN = 5  # disagreements, and answers without a verdict
@@ -41,7 +40,7 @@ class Agreement:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
-        """From each answer's label and verdict (None: there is none)."""
+        """Count pairs of an answer's label and its verdict (None: there is none)."""
         pairs = list(pairs)
         judged = [(label, verdict) for label, verdict in pairs if verdict is not None]
         n, agreed = len(judged), sum(label == verdict for label, verdict in judged)
@@ -92,7 +91,7 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
             "Repair that and give the same command again."
         )
     agreement = Agreement.of((case.correct, one if isinstance(one, bool) else None) for case, one in checked)
-    console.print(agreement_table(f"{chat.name} as a judge, 95 % intervals", agreement))
+    console.print(terminal(agreement_grid(f"{chat.name} as a judge, 95 % intervals", agreement)))
     wrong = [
         (
             case,
@@ -109,12 +108,13 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
             say(console, f"  line {case.line}: {text}")
 
 
-def agreement_table(title: str, agreement: Agreement) -> Table:
-    """How a judge agrees with labels."""
-    table = Table("", "", "what it means", title=shown(title))
-    table.add_row("agreement", score_text(agreement.agreement), "verdicts that are the label")
+def agreement_grid(title: str, agreement: Agreement) -> Grid:
+    """Show how a judge agrees with labels."""
     kappa = "none" if math.isnan(agreement.kappa) else f"{agreement.kappa:.3f}"
-    table.add_row("Cohen's kappa", kappa, "agreement beyond chance; none if all is one label and one verdict")
-    table.add_row("false positives", score_text(agreement.false_positives), "incorrect, but judged correct")
-    table.add_row("false negatives", score_text(agreement.false_negatives), "correct, but judged incorrect")
-    return table
+    rows = (
+        ("agreement", score_text(agreement.agreement), "verdicts that are the label"),
+        ("Cohen's kappa", kappa, "agreement beyond chance; none if all is one label and one verdict"),
+        ("false positives", score_text(agreement.false_positives), "incorrect, but judged correct"),
+        ("false negatives", score_text(agreement.false_negatives), "correct, but judged incorrect"),
+    )
+    return Grid(title, ("", "", "what it means"), rows)

@@ -1,21 +1,19 @@
 """The results of an evaluation, as a function of its samples alone: scores by metric, by groups, and what they cost.
 
-A question is the unit of every mean and interval: its samples are averaged first, then the questions. Risk alone is a
-share of answers, with an interval over questions. An Invalid sample counts as the metric's lowest value, and is listed.
+A question is the unit of every mean and interval: its samples are averaged first, then the questions. An Invalid sample
+counts as the metric's lowest value, and is listed.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from itertools import groupby
 from math import comb
 from statistics import fmean
 
 from evoseek.config.registry import KINDS, find
-from evoseek.eval.sample import Sample
+from evoseek.eval.draw import Sample
 from evoseek.eval.statistics import Interval, score_interval, wilson_interval
 from evoseek.reward.functions import lowest_of
 from evoseek.text.language import is_refusal
@@ -87,7 +85,7 @@ class Results:
         return [self.metric, *(name for name in scored if name != self.metric)]
 
     def score(self, metric: str) -> Score:
-        """Mean over the questions of the mean over their samples (avg@k)."""
+        """Average over the questions the mean over their samples (avg@k)."""
         return score(self.samples, metric)
 
     def by(self, group: str, metric: str) -> dict[str, Score]:
@@ -99,7 +97,8 @@ class Results:
         return {str(value): score(found[value], metric) for value in ordered}
 
     def pass_at(self, metric: str) -> dict[int, Score]:
-        """The share of questions that k samples would solve, for k = 1, 2, 4, ... and all; for metrics of 0 and 1."""
+        """Return the share of questions that k samples would solve, for k = 1, 2, 4, ... and all; for metrics of 0 and
+        1."""
         is_graded = metric in GRADED or any(value_of(sample, metric) not in (0.0, 1.0) for sample in self.samples)
         if self.per_question == 1 or is_graded:
             return {}
@@ -112,16 +111,15 @@ class Results:
         }
 
     def evidence(self) -> dict[str, Score]:
-        """Mean share of the evidence that was found (`recall`), and the share of questions of which all was
-        (`all_found`); empty if no question's evidence is known."""
+        """Return the mean share of the evidence that was found (`recall`), and the share of questions whose evidence
+        was all found (`all_found`); empty if no question's evidence is known."""
         recall = _score_of_known(self.samples, lambda sample: sample.recall)
         every = _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
         return {name: score for name, score in (("recall", recall), ("all_found", every)) if score is not None}
 
     def answers(self) -> dict[str, dict[str, Score]]:
-        """For the answerable and the unanswerable questions, if there are any, the share of each ending (`ending_of`);
-        and of the samples that were checked, what `evoseek ask` shows by default: the answers that their passages
-        support, `shown_right` and `shown_wrong`, and the others, `not_shown`."""
+        """Return the share of each ending (`ending_of`), for the answerable and the unanswerable questions, if there
+        are any. Of checked samples also what `evoseek ask` shows by default (`shown_of`)."""
         found: dict[str, dict[str, Score]] = {}
         for kind, is_answerable in (("answerable", True), ("unanswerable", False)):
             own = [sample for sample in self.samples if sample.answerable is is_answerable]
@@ -138,33 +136,14 @@ class Results:
                 found[kind] = {name: share for name, share in shares.items() if share is not None}
         return found
 
-    @cached_property
-    def risk_coverage(self) -> RiskCoverage | None:
-        """Risk and coverage over all samples; None if the certainty of no answer is known."""
-        endings = ((sample, ending_of(sample, self.metric)) for sample in self.samples)
-        answers = [
-            Answer(sample.certainty, ending == "answered_wrong", sample.question)
-            for sample, ending in endings
-            if sample.certainty is not None and ending != "refused"
-        ]
-        return RiskCoverage.of(len(self.samples), answers) if answers else None
-
-    def risks(self) -> dict[float, Score]:
-        """The risk of the most certain quarter, half, three quarters of the answers, and of all; empty if there is no
-        curve."""
-        if self.risk_coverage is None:
-            return {}
-        surest = {share: self.risk_coverage.most_certain(share) for share in (0.25, 0.5, 0.75, 1.0)}
-        return {share: _share_of_wrong(answers) for share, answers in surest.items()}
-
     def in_sentences(self) -> int:
-        """How many answers hold a golden answer and are wrong by exact match, if that is the metric."""
+        """Count the answers that hold a golden answer and are wrong by exact match, if that is the metric."""
         if self.metric != "exact_match":
             return 0
         return sum(one.scores.get(OF_SENTENCES, 0.0) > value_of(one, self.metric) for one in self.samples)
 
     def costs(self, names: Sequence[str] = COSTS) -> dict[str, Cost]:
-        """Means and sums of these numbers of samples, where they are known."""
+        """Return means and sums of these numbers of samples, where they are known."""
         found: dict[str, Cost] = {}
         for name in names:
             if values := [float(value) for sample in self.samples if (value := getattr(sample, name)) is not None]:
@@ -173,7 +152,7 @@ class Results:
 
 
 def score(samples: Sequence[Sample], metric: str) -> Score:
-    """Mean over questions of the mean over their samples; `n` counts questions, `n_invalid` samples."""
+    """Average over questions the mean over their samples; `n` counts questions, `n_invalid` samples."""
     n_invalid = sum(sample.invalid is not None for sample in samples)
     return _mean_over_questions(
         [(sample.question, value_of(sample, metric)) for sample in samples], n_invalid, lowest=lowest_value(metric)
@@ -181,13 +160,13 @@ def score(samples: Sequence[Sample], metric: str) -> Score:
 
 
 def value_of(sample: Sample, metric: str) -> float:
-    """A sample's value by a metric; the lowest one if it is Invalid."""
+    """Return a sample's value by a metric; the lowest one if it is Invalid."""
     return sample.scores[metric] if sample.invalid is None else sample.scores.get(metric, lowest_value(metric))
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """The chance that of k samples, drawn without replacement from those of a question, one is right: 1 - C(n - c, k) /
-    C(n, k), which is unbiased (Chen et al., arXiv 2107.03374)."""
+    """Return the chance that of k samples, drawn without replacement from those of a question, one is right: 1 - C(n -
+    c, k) / C(n, k), which is unbiased (Chen et al., arXiv 2107.03374)."""
     return 1.0 - comb(samples - right, k) / comb(samples, k)
 
 
@@ -203,16 +182,16 @@ def _mean_over_questions(values: Iterable[tuple[str, float]], n_invalid: int = 0
 
 
 def ending_of(sample: Sample, metric: str) -> str:
-    """What became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`, as
-    every answer to an unanswerable question is, every rollout without an answer and every Invalid sample."""
+    """Say what became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`,
+    as every answer to an unanswerable question is, every rollout without an answer and every Invalid sample."""
     if sample.answerable and value_of(sample, metric) >= RIGHT_FROM:
         return "answered_right"
     return "refused" if sample.invalid is None and is_refusal(sample.answer) else "answered_wrong"
 
 
 def shown_of(sample: Sample, metric: str) -> str:
-    """What `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` if its passages support
-    the answer, else `not_shown`."""
+    """Say what `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` if its passages
+    support the answer, else `not_shown`."""
     if not sample.supported:
         return "not_shown"
     return "shown_right" if ending_of(sample, metric) == "answered_right" else "shown_wrong"
@@ -225,7 +204,7 @@ def _score_of_known(samples: Iterable[Sample], value: Callable[[Sample], float |
 
 
 def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0) -> Score:
-    """The mean of values from `lowest` to 1, with its interval: Wilson's if all are 0 or 1."""
+    """Average values from `lowest` to 1, with the interval of the mean: Wilson's if all are 0 or 1."""
     if lowest == 0 and all(value in (0.0, 1.0) for value in values):
         interval = wilson_interval(round(sum(values)), len(values))
     else:
@@ -234,73 +213,6 @@ def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0
 
 
 def lowest_value(metric: str) -> float:
-    """The lowest value of a metric, the highest being 1. That of a user's own is in the samples: it is not imported."""
+    """Return the lowest value of a metric, the highest being 1. A user's own metric is not imported: its lowest value
+    is in the samples."""
     return lowest_of(find("reward", metric)) if metric in KINDS["reward"].parts else 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """An answer that was given: its certainty, whether it is wrong, and the question that it is to."""
-
-    certainty: float
-    is_wrong: bool
-    question: str
-
-
-def _share_of_wrong(answers: Sequence[Answer]) -> Score:
-    """The share of these answers that is wrong, as the curve has it. The interval is that of a ratio of two sums over
-    the questions, wrong answers and answers, by its linearisation."""
-    found = _by_question((one.question, float(one.is_wrong)) for one in answers)
-    share, weight = fmean(float(one.is_wrong) for one in answers), len(found) / len(answers)
-    linear = score_of([weight * sum(own) + share * (1 - weight * len(own)) for own in found.values()])
-    interval = Interval(max(linear.interval.low, 0.0), min(linear.interval.high, 1.0))
-    return Score(share, interval, len(found), 0)
-
-
-@dataclass(frozen=True, slots=True)
-class Point:
-    """A point of the curve: of all samples, the share `coverage` has an answer of at least this certainty, and of these
-    answers the share `risk` is wrong."""
-
-    certainty: float
-    coverage: float
-    risk: float
-
-
-@dataclass(frozen=True, slots=True)
-class RiskCoverage:
-    """How often answers are wrong if only those are given that are certain enough (El-Yaniv and Wiener, JMLR 11, 2010;
-    Geifman and El-Yaniv, arXiv 1705.08500): the curve of `samples` samples, by the answers that were given, the most
-    certain one first. A refusal, and a rollout without an answer, is never covered, so the curve ends at the share of
-    samples that were answered."""
-
-    samples: int
-    answers: tuple[Answer, ...]
-
-    @classmethod
-    def of(cls, samples: int, answers: Sequence[Answer]) -> RiskCoverage:
-        return cls(samples, tuple(sorted(answers, key=lambda answer: -answer.certainty)))
-
-    @property
-    def points(self) -> list[Point]:
-        """A point for each certainty, the highest first: answers of the same one are covered together."""
-        points: list[Point] = []
-        covered = wrong = 0
-        for certainty, alike in groupby(self.answers, key=lambda answer: answer.certainty):
-            own = list(alike)
-            covered, wrong = covered + len(own), wrong + sum(answer.is_wrong for answer in own)
-            points.append(Point(certainty, covered / self.samples, wrong / covered))
-        return points
-
-    @property
-    def area(self) -> float:
-        """The area under the curve of risk over coverage (AURC), divided by the coverage that it ends at: the mean over
-        the answers of the risk among those that are at least as certain. If certainty says nothing, it is the risk of
-        all answers on average."""
-        risks = {point.certainty: point.risk for point in self.points}
-        return fmean(risks[answer.certainty] for answer in self.answers)
-
-    def most_certain(self, share: float) -> Sequence[Answer]:
-        """A share (above 0) of the answers, rounded up; those that are as certain as the last of them come with it."""
-        least = self.answers[math.ceil(share * len(self.answers)) - 1].certainty
-        return [answer for answer in self.answers if answer.certainty >= least]

@@ -33,7 +33,7 @@ class PairedTest:
 
 
 def wilson_interval(successes: int, n: int) -> Interval:
-    """Wilson score interval of a proportion; (0, 1) when n is 0, since nothing is known then."""
+    """Return the Wilson score interval of a proportion; (0, 1) when n is 0, since nothing is known then."""
     if n == 0:
         return Interval(0.0, 1.0)
     interval = stats.binomtest(successes, n).proportion_ci(CONFIDENCE, method="wilson")
@@ -41,16 +41,16 @@ def wilson_interval(successes: int, n: int) -> Interval:
 
 
 def surely_more(failed: int, n: int, share: float) -> bool:
-    """Whether more than this share of n attempts failed, beyond chance: the lower end of Wilson's interval is above the
-    share. (Of 8 attempts that each fail with probability .15, more than .2 fail in every third step.)"""
+    """Say whether more than this share of n attempts failed, beyond chance: the lower end of Wilson's interval is above
+    the share. (Of 8 attempts that each fail with probability 0.15, more than 0.2 fail in every third step.)"""
     return wilson_interval(failed, n).low > share
 
 
 def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.0) -> Interval:
-    """Interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with the dispersion of these
-    scores. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is estimated for
-    others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's. Scores beyond the
-    bounds, as a reward of one's own may have, widen them.
+    """Return the interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with the dispersion
+    of these scores. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is
+    estimated for others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's.
+    Scores beyond the bounds, as a reward of one's own may have, widen them.
 
     Equal scores do not imply that the next one is equal, too. As many may be anywhere as could be successes where n
     tries had none, by Wilson's interval; so for scores of 1 alone, or 0 alone, it is Wilson's own.
@@ -72,7 +72,7 @@ def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1
 
 
 def paired_test(before: Sequence[float], after: Sequence[float]) -> PairedTest:
-    """Sign-flip permutation test on the differences; `before[i]` and `after[i]` belong to one question.
+    """Test the differences by sign flips; `before[i]` and `after[i]` belong to one question.
 
     Exact for few pairs (one alone shows nothing: p = 1), by 9999 random flips otherwise. For 0/1 scores it tests what
     McNemar's test does.

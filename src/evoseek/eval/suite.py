@@ -24,18 +24,18 @@ from pathlib import Path
 from typing import Any
 
 from evoseek.errors import ConfigError, DataError, did_you_mean
-from evoseek.eval.sample import check_ids
+from evoseek.eval.draw import check_ids
 from evoseek.questions.questions import parse_question, question_row
 from evoseek.storage.files import expanded, json_digest, nearest
 from evoseek.text.normalization import evaluable_question
 from evoseek.text.rows import read_rows
 from evoseek.types import Question
 
-Row = Mapping[str, Any]
+SuiteRow = Mapping[str, Any]
 
 
-def rows_of_file(path: Path) -> list[Row]:
-    """The rows of a file of JSON lines or Parquet. Raises DataError if it cannot be read."""
+def rows_of_file(path: Path) -> list[SuiteRow]:
+    """Read the rows of a file of JSON lines or Parquet. Raises DataError if it cannot be read."""
     if path.suffix != ".parquet":
         return read_rows(path, lambda row, _: row, noun="question", keys="`question` and `golden_answers`")
     try:
@@ -44,8 +44,8 @@ def rows_of_file(path: Path) -> list[Row]:
         raise DataError(f"{path} cannot be read as Parquet ({error}).") from error
 
 
-def rows_of_hub(name: str, config: str, split: str) -> list[Row]:
-    """The rows of a data set of the Hugging Face hub. Raises DataError if it cannot be loaded."""
+def rows_of_hub(name: str, config: str, split: str) -> list[SuiteRow]:
+    """Load the rows of a data set of the Hugging Face hub. Raises DataError if it cannot be loaded."""
     try:
         return _datasets().load_dataset(name, config, split=split).to_list()
     except Exception as error:
@@ -55,8 +55,8 @@ def rows_of_hub(name: str, config: str, split: str) -> list[Row]:
         ) from error
 
 
-def questions_of(rows: Iterable[Row]) -> list[Question]:
-    """The questions of rows, in order. Raises DataError that names the row if one cannot be used."""
+def questions_of(rows: Iterable[SuiteRow]) -> list[Question]:
+    """Read the questions of rows, in order. Raises DataError that names the row if one cannot be used."""
     questions: list[Question] = []
     for number, row in enumerate(rows, 1):
         try:
@@ -66,8 +66,8 @@ def questions_of(rows: Iterable[Row]) -> list[Question]:
     return questions
 
 
-def _plain(row: Row) -> dict[str, object]:
-    """A row in FlashRAG's shape."""
+def _plain(row: SuiteRow) -> dict[str, object]:
+    """Bring a row into FlashRAG's shape."""
     if "data_source" not in row:
         return dict(row)
     source, model = str(row["data_source"]), row.get("reward_model")
@@ -135,7 +135,7 @@ class Suite:
 
 
 def load_suite(name: str, data: Path | None = None) -> Suite:
-    """The suite of a name or path; `data` is a folder that holds the questions of a suite of the catalogue.
+    """Load the suite of a name or path; `data` is a folder that holds the questions of a suite of the catalogue.
 
     Raises ConfigError for an unknown name, DataError for questions that cannot be read, share an id, or are another
     number than declared.
@@ -165,7 +165,7 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
 
 
 def questions_digest(questions: Iterable[Question]) -> str:
-    """SHA-256 of ids, texts and golden answers, in order."""
+    """Return the SHA-256 of ids, texts and golden answers, in order."""
     rows = (question_row(question) for question in questions)
     return json_digest([[row["id"], row["question"], row["golden_answers"]] for row in rows])
 
@@ -175,7 +175,7 @@ def _read(name: str, declared: Declaration, path: Path) -> Suite:
     return _made(name, declared, rows_of_file(file), file.parent)
 
 
-def _made(name: str, declared: Declaration, rows: Iterable[Row], folder: Path | None) -> Suite:
+def _made(name: str, declared: Declaration, rows: Iterable[SuiteRow], folder: Path | None) -> Suite:
     return Suite(name, declared, tuple(map(evaluable_question, questions_of(rows))), folder)
 
 

@@ -13,7 +13,7 @@ from typing import Any
 from rich.table import Table
 
 from evoseek.eval.comparison import Compared, ComparedSides
-from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, RiskCoverage, Score
+from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, Score
 from evoseek.eval.statistics import Interval, wilson_interval
 from evoseek.storage.metrics import MetricRow
 from evoseek.text.normalization import SPARE_WORDS
@@ -47,7 +47,7 @@ class Grid:
 
 
 def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any]:
-    """Everything that the samples determine. `about` describes what was evaluated."""
+    """Return everything that the samples determine. `about` describes what was evaluated."""
     return {
         **about,
         "metric": results.metric,
@@ -70,7 +70,6 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
         "answers": {
             kind: {name: score_json(one) for name, one in scores.items()} for kind, scores in results.answers().items()
         },
-        **({"risk_coverage": _risk_json(results, curve)} if (curve := results.risk_coverage) else {}),
         "evidence": {name: score_json(one) for name, one in results.evidence().items()},
         "cost": {name: asdict(cost) for name, cost in results.costs().items()},
         "invalid": [
@@ -80,24 +79,14 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
     }
 
 
-def _risk_json(results: Results, curve: RiskCoverage) -> dict[str, object]:
-    return {
-        "samples": curve.samples,
-        "answers": len(curve.answers),
-        "aurc": curve.area,
-        "risk": {str(share): score_json(risk) for share, risk in results.risks().items()},
-        "points": [asdict(point) | {"certainty": round(point.certainty, 3)} for point in curve.points],
-    }
-
-
 def score_json(score: Score) -> dict[str, object]:
-    """A score as JSON values."""
+    """Return a score as JSON values."""
     interval = [score.interval.low, score.interval.high]
     return {"mean": score.mean, "interval_95": interval, "n": score.n, "n_invalid": score.n_invalid}
 
 
 def grids(results: Results, title: str) -> list[Grid]:
-    """The tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
+    """Make the tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
     over = f"avg@{results.per_question}" if results.per_question > 1 else "score"
     head = f"{over} [95 % interval]"
     scores = {
@@ -116,7 +105,6 @@ def grids(results: Results, title: str) -> list[Grid]:
     made = [
         score_grid(title, "metric", {head: scores}),
         answers_grid(results.answers(), results.metric),
-        *([risk_grid(results, curve)] if (curve := results.risk_coverage) else []),
         *groups,
         cost_grid(results.costs()),
     ]
@@ -124,7 +112,7 @@ def grids(results: Results, title: str) -> list[Grid]:
 
 
 def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]]) -> Grid:
-    """Columns of scores by name, a row for each name; `about` is the head of the names."""
+    """Lay out columns of scores, a row for each name; `about` is the head of the names."""
     names = dict.fromkeys(name for scores in columns.values() for name in scores)
     rows = (
         (name, *(score_text(scores[name]) if name in scores else "" for scores in columns.values())) for name in names
@@ -133,7 +121,7 @@ def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]
 
 
 def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Grid:
-    """What became of the questions by a metric: a column for the answerable ones, and one for the unanswerable ones."""
+    """Show what became of the questions by a metric, with a column for answerable and one for unanswerable ones."""
     named = {
         f"{kind} questions": {name.replace("_", " "): score for name, score in scores.items()}
         for kind, scores in answers.items()
@@ -141,30 +129,15 @@ def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Gri
     return score_grid(f"Answers and refusals, right by {metric_name(metric)}", "", named)
 
 
-def risk_grid(results: Results, curve: RiskCoverage) -> Grid:
-    """The risk of the most certain answers, and the area under the curve."""
-    rows = [
-        (
-            f"{100 * share:.0f} % of the answers",
-            f"{len(curve.most_certain(share)) / curve.samples:.3f}",
-            score_text(risk),
-        )
-        for share, risk in results.risks().items()
-    ]
-    head = ("the most certain", "coverage", "risk [95 % interval]")
-    area = ("AURC", "", f"{curve.area:.3f} (n={len(curve.answers)} answers)")
-    return Grid(f"Risk and coverage, wrong by {metric_name(results.metric)}", head, (*rows, area))
-
-
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:
-    """What samples took."""
+    """Show what samples took."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
     return Grid(title, ("", "mean", "sum"), tuple(rows))
 
 
 def note(results: Results) -> str | None:
-    """What a reader must know beside the tables: the meaning of the metrics that papers define differently, which
-    questions are unanswerable, what risk is, and which samples are Invalid. None if there is nothing."""
+    """Say what a reader must know beside the tables: the meaning of the metrics that papers define differently, which
+    questions are unanswerable, and which samples are Invalid. None if there is nothing."""
     notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
     if sentences := results.in_sentences():
         notes.append(
@@ -175,12 +148,6 @@ def note(results: Results) -> str | None:
         notes.append(
             f"{unanswerable} of {results.n} questions are marked as unanswerable: by every metric a refusal is right "
             "there and any answer wrong, as in SQuAD 2.0."
-        )
-    if results.risk_coverage:
-        notes.append(
-            "Coverage: share of all samples whose answer is given; risk: share of these answers that is wrong. AURC: "
-            "the area under the curve of risk over coverage, divided by the coverage at its end (El-Yaniv and Wiener "
-            "2010; Geifman and El-Yaniv 2017): if certainty said nothing, the risk of all answers."
         )
     if failed := results.invalid:
         shown = ", ".join(f"{one.question}/{one.number} ({one.invalid})" for one in failed[:10])
@@ -193,8 +160,8 @@ def note(results: Results) -> str | None:
 
 
 def comparison_grids(compared: Compared) -> list[Grid]:
-    """The means over the common questions, and the differences of every pair, in which letters stand for the names:
-    these are too long for two in a row."""
+    """Show the means over the common questions, and the differences of every pair, in which letters stand for the
+    names: two names are too long for one row."""
     letters = dict(zip(compared.means, _LETTERS, strict=False)) if len(compared.means) <= len(_LETTERS) else {}
     means = tuple((letters.get(name, ""), name, f"{mean:.3f}") for name, mean in compared.means.items())
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
@@ -215,7 +182,7 @@ def comparison_grids(compared: Compared) -> list[Grid]:
 
 
 def sides_grids(compared: ComparedSides) -> list[Grid]:
-    """The mean of each seed on either side, and the difference of the sides."""
+    """Show the mean of each seed on either side, and the difference of the sides."""
     sides = (("A", compared.first), ("B", compared.second))
     means = (*((side, name, f"{mean:.3f}") for side, own in sides for name, mean in own.items()),)
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
@@ -234,7 +201,7 @@ def _counted(count: int, noun: str) -> str:
 
 
 def terminal(grid: Grid) -> Table:
-    """For the terminal."""
+    """Make a table for the terminal."""
     table = Table(title=shown(grid.title))
     for name in grid.head:
         table.add_column(shown(name), overflow="fold")  # a name that is cut may be any
@@ -244,7 +211,7 @@ def terminal(grid: Grid) -> Table:
 
 
 def markdown(made: Sequence[Grid], text: str | None) -> str:
-    """All tables as Markdown."""
+    """Write all tables as Markdown."""
     texts: list[str] = []
     for grid in made:
         lines = [grid.head, ("---",) * len(grid.head), *grid.rows]
@@ -254,12 +221,12 @@ def markdown(made: Sequence[Grid], text: str | None) -> str:
 
 
 def metric_name(metric: str) -> str:
-    """A metric as papers write it."""
+    """Name a metric as papers write it."""
     return NAMES.get(metric, metric)
 
 
 def score_text(score: Score) -> str:
-    """A mean with its 95 % interval, n, and the invalid rollouts if there were any."""
+    """Write a mean with its 95 % interval, n, and the invalid rollouts if there were any."""
     invalid = f", {score.n_invalid} invalid" if score.n_invalid else ""
     if math.isnan(score.mean):
         return f"no score (n={score.n}{invalid})"
@@ -267,13 +234,13 @@ def score_text(score: Score) -> str:
 
 
 def interval_text(mean: float, low: float, high: float) -> str:
-    """A mean with its interval."""
+    """Write a mean with its interval."""
     return f"{mean:.3f} [{low:.3f}, {high:.3f}]"
 
 
 def held_out_score(row: MetricRow) -> Score:
-    """The held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which of
-    graded ones is an upper bound. Of a mean outside [0, 1] the interval says nothing."""
+    """Read the held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which
+    is an upper bound for graded ones. Of a mean outside [0, 1] the interval says nothing."""
     mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
     interval = wilson_interval(min(max(round(mean * n), 0), n), n)
     return Score(mean, interval, n, int(row.get("eval/n_invalid") or 0))

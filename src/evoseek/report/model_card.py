@@ -50,9 +50,9 @@ def model_card(
     results: Mapping[str, Any] | None = None,
     prompt: ExamplePrompt | None = None,
 ) -> str:
-    """The card as Markdown, with the metadata that the Hugging Face hub reads. `source` is the policy's name or
-    directory, or the run that it is of at a step. An adapter has to be loaded over `adapter_of`. `results` are those of
-    `evoseek eval --out`, `prompt` shows how the policy is used without evoseek."""
+    """Write the card as Markdown, with the metadata that the Hugging Face hub reads. `source` is the policy's name or
+    directory; or its run, whose checkpoint is that of `step`. An adapter has to be loaded over `adapter_of`. `results`
+    are those of `evoseek eval --out`, `prompt` shows how the policy is used without evoseek."""
     run = RunDirectory(Path(source)) if step is not None else None
     config: Mapping[str, Any] = {}
     if run is not None and run.config.is_file():
@@ -84,14 +84,13 @@ def model_card(
 
 
 def _of_results(results: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, int]]]:
-    """The scores of an evaluation, and where they come from."""
     found = results["scores"].items()
     rows = [(name, interval_text(one["mean"], *one["interval_95"]), one["n"]) for name, one in found]
     return "By `evoseek eval`.", rows
 
 
 def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, int]]]:
-    """The score that the run measured itself, at the last step up to the checkpoint's."""
+    """Find the score that the run measured itself, at the last step up to the checkpoint's."""
     rows = counted(read_metrics(run.metrics)) if run is not None else []
     measured = [row for row in rows if "eval/reward" in row and (row["step"] or 0) <= step]
     if not measured or measured[-1]["eval/reward"] is None:
@@ -105,7 +104,7 @@ def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> t
 
 
 def _plain(value: object) -> str:
-    """A value from outside as text on one line, in which nothing is a cell's end, a tag or a link."""
+    """Write a value from outside on one line, in which nothing is a cell's end, a tag or a link."""
     if isinstance(value, _Code):
         return value
     return re.sub(r"[|<]|(?<=])\(", r"\\\g<0>", " ".join(str(value).split()))

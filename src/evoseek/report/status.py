@@ -45,7 +45,7 @@ Line = tuple[str, str]
 
 
 def status(folder: Path) -> list[Line]:
-    """Where a run stands. Raises RunError for a folder that is no run, and as reading its files does."""
+    """Say where a run stands. Raises RunError for a folder that is no run, and as reading its files does."""
     if (folder / "config.json").is_file() and ((folder / "lock").is_file() or (folder / "checkpoints").is_dir()):
         return RunStatus.read(RunDirectory(folder)).lines()
     if (folder / "lock").is_file():
@@ -57,12 +57,11 @@ def status(folder: Path) -> list[Line]:
 
 
 def is_writing_questions(folder: Path) -> bool:
-    """Whether a run has nothing yet to be shown, since its cold start has not begun to learn."""
+    """Say whether a run has nothing yet to be shown, since its cold start has not begun to learn."""
     return not any((folder / place / "config.json").is_file() for place in (".", "cold_start/sft"))
 
 
 def _cold_start(run: RunDirectory) -> Iterator[Line]:
-    """Where a run stands that has not begun itself, but its cold start."""
     learning, holder = run.path / "cold_start" / "sft", run.holder()
     is_learning = (learning / "config.json").is_file()
     state = f"running (process {holder})" if holder else "stopped"
@@ -134,7 +133,7 @@ class RunStatus:
         return left if limit is None else min(left, max(0.0, 60 * limit - self.seconds))
 
     def lines(self) -> list[Line]:
-        """One screen."""
+        """Return one screen."""
         own = self.settings
         return [
             ("Run", f"{self.run.path}: {self._state()}"),
@@ -150,7 +149,7 @@ class RunStatus:
         ]
 
     def warnings(self) -> list[str]:
-        """The alarms of the metrics so far, and a note if a batch with numbers that were not finite was kept."""
+        """Return the alarms of the metrics so far, and a note if a batch with numbers that were not finite was kept."""
         credit = self._part("credit")
         is_known = not is_import_path(credit) or not foreign_code(self.run.read_config(), self.run.config)
         relative = is_known and is_relative(find("credit", credit))
@@ -176,7 +175,7 @@ class RunStatus:
         return f"{self.step} of {self.planned}"
 
     def _unknown(self) -> str | None:
-        """Why the steps are unknown; None if their rows can be read, or there are none yet."""
+        """Say why the steps are unknown; None if their rows can be read, or there are none yet."""
         if not self.run.metrics.exists():
             return f"{self.run.metrics} is missing" if self.checkpoints else None
         if not self.rows and self.run.metrics.stat().st_size:
@@ -190,7 +189,6 @@ class RunStatus:
         return f"step {self.checkpoints[-1]}" + (f"; {lost} steps since then are made again" if lost > 0 else "")
 
     def _held_out(self) -> Iterator[Line]:
-        """The last held-out score, and the first."""
         scored = [row for row in self.counted if row.get("eval/reward") is not None]
         if not scored:
             yield "Held-out", "not measured (evaluation.path)"
@@ -205,7 +203,7 @@ class RunStatus:
         return f"{score_text(score) if has_interval else f'{score.mean:.3f}'} at step {row['step']:.0f}"
 
     def _part(self, kind: Literal["reward", "credit"]) -> str:
-        """The name of a part, which may be code that is not imported here."""
+        """Name a part, which may be code that is not imported here."""
         table = cast("Mapping[str, object]", self.run.read_config().get(kind) or {})
         return str(table.get("name", lookup(self.settings, f"{kind}.name")))
 
@@ -215,7 +213,6 @@ class RunStatus:
         return not is_import_path(self._part("reward")) and lowest_of(find("reward", self._part("reward"))) == 0
 
     def _roles(self) -> Iterator[Line]:
-        """The last metrics of each role; of a run with one role, of that."""
         rows = self.counted[::-1]
         for role in (*_ROLES, ""):
             prefix = f"{role}/" if role else ""
@@ -257,7 +254,7 @@ def _number(name: str, value: float | None) -> str:
 
 
 def _size(folder: Path) -> int:
-    """The bytes of its files; of a run that goes on some may vanish meanwhile."""
+    """Count the bytes of a folder's files; while a run trains, some may vanish meanwhile."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

@@ -3,7 +3,7 @@
 It reads text by the policy that it rewards, so this text must not be able to give it instructions. The answer (and the
 question, which a proposer may have written) is put on one line, in which nothing can close or open a tag or a turn,
 whatever becomes of the prompt on its way to the model; and its reply is parsed strictly (`parse_verdict`). A
-prompt cannot do more: whether answers can persuade a judge has to be measured (`evoseek judge check`).
+prompt cannot do more: whether answers can persuade a judge has to be measured (`evoseek eval --check-judge`).
 """
 
 from __future__ import annotations

@@ -46,8 +46,7 @@ from urllib.parse import quote
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evoseek.agent.answer import Answered
-from evoseek.agent.shown import citations
+from evoseek.agent.shown import Answered, citations
 from evoseek.agent.support import NOT_FOUND
 from evoseek.errors import DataError, first_problem
 from evoseek.questions.feedback import MAX_ANSWER, MAX_NOTE, Feedback

@@ -24,7 +24,7 @@ from evoseek.search.calling import search
 from evoseek.types import Passage
 
 if TYPE_CHECKING:
-    from evoseek.agent.answer import Answered  # which loads torch, that an index alone does not need
+    from evoseek.agent.shown import Answered
 
 Json = dict[str, object]
 Found = list[list[Passage]]

@@ -88,6 +88,6 @@ class ReviewServer:
 
 
 async def _moved(request: Request) -> Response:
-    """The page of an earlier start of the command, which a browser still shows, asks here too."""
+    """Answer the page of an earlier start of the command, which a browser still shows."""
     text = "This is not the page of this review. Open the address that the command prints now; no verdict is lost."
     raise HTTPException(404, text)

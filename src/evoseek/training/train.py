@@ -23,8 +23,8 @@ from evoseek.config.settings_tree import words_of
 from evoseek.config.trust import names_code
 from evoseek.credit import is_relative
 from evoseek.errors import ConfigError, RunError, TrainingError
-from evoseek.eval.evaluate import Evaluation, evaluate
-from evoseek.eval.sample import Drawn
+from evoseek.eval.draw import Drawn
+from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.learner.checkpoint import agreed_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, gathered, is_orphaned, joined_ranks
 from evoseek.protocols import MetricSink
@@ -354,14 +354,14 @@ def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None
     async def evaluate_now(step: int) -> Mapping[str, float]:
         if plan.is_due is not None and not plan.is_due(step):
             return {}
-        share = await evaluate(own, roller=roller, metric=context.metric, reward=context.reward)
+        share = await held_out_scores(own, roller=roller, metric=context.metric, reward=context.reward)
         own_numbers = {} if plan.measure is None else await plan.measure(step)
         return {**own_numbers, **(share if ranks.size == 1 else _together(share, ranks)).metrics()}
 
     return evaluate_now
 
 
-def _together(evaluation: Evaluation, ranks: Ranks) -> Evaluation:
+def _together(evaluation: HeldOutScores, ranks: Ranks) -> HeldOutScores:
     """What was drawn by all, on every rank, from each one's share."""
     shares = gathered(ranks, evaluation.drawn, tuple[Drawn, ...])
     return replace(evaluation, drawn=tuple(drawn for share in shares for drawn in share))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, cast
+from typing import cast
 
 from evoseek.errors import PageError, ToolError
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
@@ -72,7 +72,6 @@ class WebRollouts:
 class WebSearchTool:
     """The tool `web_search`: for each of up to `max_queries` queries the engine's best `k` results."""
 
-    name: ClassVar[str] = "web_search"
     engine: SearchEngine
     template: PromptTemplate
     rollouts: WebRollouts
@@ -86,6 +85,10 @@ class WebSearchTool:
         return cls(
             context.web().engine, context.prompts["web_results"], rollouts, own.search.top_k, own.web.max_per_call
         )
+
+    @property
+    def name(self) -> str:
+        return "web_search"
 
     @property
     def schema(self) -> Mapping[str, object]:
@@ -123,7 +126,6 @@ class BrowseTool:
     the address of a result may be given without its scheme (http://).
     """
 
-    name: ClassVar[str] = "browse"
     fetcher: Fetcher
     reader: PageReader
     template: PromptTemplate
@@ -137,6 +139,10 @@ class BrowseTool:
         rollouts, own, web = context.shared("rollouts of the web", WebRollouts), context.settings, context.web()
         template, found = context.prompts["pages"], own.browse.only_found
         return cls(web.fetcher, web.reader, template, rollouts, own.web.max_per_call, found)
+
+    @property
+    def name(self) -> str:
+        return "browse"
 
     @property
     def schema(self) -> Mapping[str, object]:

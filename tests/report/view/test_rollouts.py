@@ -1,6 +1,6 @@
 import pytest
 
-from evoseek.report.view.rollouts import Credit, credit_of, detail_of, rollout_of
+from evoseek.report.view.rollouts import RecordedCredit, credit_of, detail_of, rollout_of
 
 
 def test_what_a_list_shows(make_row):
@@ -36,14 +36,21 @@ def test_an_invalid_rollout_has_no_reward_and_a_rejected_proposal_its_reason(mak
 
 def test_one_advantage_or_one_for_each_token_and_the_difference_to_the_learner(make_row):
     learner = [-0.5, -0.75, 0.0, -1.0, -2.0, -3.5]
-    detail = detail_of(make_row(), Credit(0.70710678, learner))
+    detail = detail_of(make_row(), RecordedCredit(0.70710678, learner))
     assert detail["advantages"] == 0.70711
     assert detail["differences"] == [0.0, 0.5, 0.0, 0.0, 0.0, 0.5]
-    assert detail_of(make_row(), Credit([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))["advantages"] == [1.0, 2.0, 3.0, 4.0, 5.0, 6.0]
+    assert detail_of(make_row(), RecordedCredit([1.0, 2.0, 3.0, 4.0, 5.0, 6.0]))["advantages"] == [
+        1.0,
+        2.0,
+        3.0,
+        4.0,
+        5.0,
+        6.0,
+    ]
 
 
 def test_advantages_of_other_tokens_are_left_out(make_row):
-    assert "advantages" not in detail_of(make_row(), Credit([1.0, 2.0]))
+    assert "advantages" not in detail_of(make_row(), RecordedCredit([1.0, 2.0]))
     assert "advantages" not in detail_of(make_row(), None)
 
 
@@ -70,8 +77,8 @@ def test_the_turns_of_a_model_without_known_tokens_are_shown(make_row):
 
 
 def test_lines_of_samples():
-    assert credit_of({"id": "a", "advantages": 0.5}) == ("a", Credit(0.5))
-    assert credit_of({"id": "a", "advantages": [0.5, 1.0], "old_logprobs": [-1, -2]})[1] == Credit(
+    assert credit_of({"id": "a", "advantages": 0.5}) == ("a", RecordedCredit(0.5))
+    assert credit_of({"id": "a", "advantages": [0.5, 1.0], "old_logprobs": [-1, -2]})[1] == RecordedCredit(
         [0.5, 1.0], (-1.0, -2.0)
     )
     with pytest.raises(ValueError, match="float"):

@@ -37,7 +37,7 @@ _SCRIPTS = ("elements", "data", "charts", "list", "rollout", "episode", "compare
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class ViewPage:
     """The files of a view: the page, and the text of each data file by its name (none for a small run)."""
 
     html: str
@@ -66,12 +66,14 @@ class Page:
 
 
 def data_folder(path: Path) -> Path:
-    """The folder of a page's data files."""
+    """Return the folder of a page's data files."""
     return path.with_name(f"{path.stem}.data")
 
 
-def make_page(sources: Sequence[Source], folder: str, *, now: datetime | None = None, inline: int = _INLINE) -> Page:
-    """The page of one run, or of two side by side; `folder` is the name of its data folder, `inline` the number of
+def make_page(
+    sources: Sequence[Source], folder: str, *, now: datetime | None = None, inline: int = _INLINE
+) -> ViewPage:
+    """Make the page of one run, or of two side by side; `folder` is the name of its data folder, `inline` the number of
     characters up to which there is none."""
     tables = [RolloutTable.of(source) for source in sources]
     chunks = {f"{run}-{number}": chunk for run, table in enumerate(tables) for number, chunk in enumerate(table.chunks)}
@@ -91,8 +93,10 @@ def make_page(sources: Sequence[Source], folder: str, *, now: datetime | None = 
     title = " and ".join(f"{source.name} ({source.system})" for source in sources)
     html = _html(title, index, chunks if is_inline else {})
     if is_inline:
-        return Page(html, {})
-    return Page(html, {f"{key}.js": f'{_DATA_MARK}("{build}","{key}","{chunk}")\n' for key, chunk in chunks.items()})
+        return ViewPage(html, {})
+    return ViewPage(
+        html, {f"{key}.js": f'{_DATA_MARK}("{build}","{key}","{chunk}")\n' for key, chunk in chunks.items()}
+    )
 
 
 def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
@@ -115,7 +119,6 @@ def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
 
 
 def _differences(sources: Sequence[Source]) -> list[list[str]]:
-    """The settings in which two runs differ: name, the first's, the second's."""
     if len(sources) < 2:
         return []
     first, second = (flatten(source.config) for source in sources[:2])
@@ -144,8 +147,8 @@ def _html(title: str, index: Mapping[str, object], chunks: Mapping[str, str]) ->
 
 
 def content_policy(script: str, style: str, *, loads: bool) -> str:
-    """The Content-Security-Policy: nothing but this script and this style; with `loads`, also scripts that the script
-    adds, whose addresses it may only make by its own rule (Trusted Types)."""
+    """Return the Content-Security-Policy: nothing but this script and this style; with `loads`, also scripts that the
+    script adds, whose addresses it may only make by its own rule (Trusted Types)."""
     added = " 'strict-dynamic'" if loads else ""
     return "; ".join(
         (
@@ -165,7 +168,7 @@ def _read(name: str) -> str:
 
 
 def _reasons(path: Path, folder: Path) -> Iterator[str]:
-    """Why a page must not be written there."""
+    """Yield why a page must not be written there."""
     if path.suffix != ".html":
         yield f"{path} is not the name of a page: it does not end in .html."
     if path.is_dir():
@@ -179,7 +182,6 @@ def _reasons(path: Path, folder: Path) -> Iterator[str]:
 
 
 def _is_data(path: Path) -> bool:
-    """Whether a file is a data file of a page."""
     if path.suffix != ".js" or not path.is_file():
         return False
     with path.open("rb") as file:

@@ -12,7 +12,7 @@ _DIGITS = 5  # significant digits of a logprob or an advantage on the page
 
 
 @dataclass(frozen=True, slots=True)
-class Rollout:
+class RecordedRollout:
     """What a list shows of a line of trajectories.jsonl. `reward` is None for one that is Invalid, `hops` is the number
     of hops or searches of the question, or of its proposal, `stated` the question that a proposer wrote."""
 
@@ -53,7 +53,7 @@ class Rollout:
 
 
 @dataclass(frozen=True, slots=True)
-class Credit:
+class RecordedCredit:
     """The learner's input for a rollout, by its action tokens: advantages (one number if all are the same), and
     the learner's own logprobs if they were recorded."""
 
@@ -61,12 +61,12 @@ class Credit:
     logprobs: Sequence[float] = ()
 
 
-def rollout_of(row: Any) -> Rollout:
-    """The rollout of a line. Raises ValueError, LookupError, TypeError or AttributeError for any other object."""
+def rollout_of(row: Any) -> RecordedRollout:
+    """Read the rollout of a line. Raises ValueError, LookupError, TypeError or AttributeError for any other object."""
     question, outcome = row["question"], row["outcome"]
     given = {**(question.get("task") or {}), **(question.get("metadata") or {})}
     invalid = outcome.get("invalid")
-    return Rollout(
+    return RecordedRollout(
         id=str(row["id"]),
         step=int(row["step"]),
         role=str(row["role"]),
@@ -87,16 +87,16 @@ def rollout_of(row: Any) -> Rollout:
     )
 
 
-def credit_of(row: Any) -> tuple[str, Credit]:
-    """A trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
+def credit_of(row: Any) -> tuple[str, RecordedCredit]:
+    """Read a trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
     own: Any = row["advantages"]
     advantages = [float(value) for value in own] if isinstance(own, list) else float(own)
-    return str(row["id"]), Credit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
+    return str(row["id"]), RecordedCredit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
 
 
-def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
-    """What the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the actions,
-    the passages that were found, the question's metadata and task; where there is one for each action token,
+def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
+    """Read what the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the
+    actions, the passages that were found, the question's metadata and task. If there is one for each action token, also
     `advantages`, and `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""
     segments: list[Any] = row["segments"] or list(_turns(row))
     shown: dict[str, Any] = {
@@ -124,7 +124,7 @@ def detail_of(row: Any, credit: Credit | None) -> dict[str, Any]:
 
 
 def _turns(row: Any) -> Iterator[dict[str, Any]]:
-    """The turns of a model that was called with messages, of which no tokens are known, as segments without any."""
+    """Yield the turns of a model that was called with messages, whose tokens are not known, as segments without any."""
     results = iter(row["tool_results"])
     for action in row["actions"]:
         yield {"kind": "action", "text": action.get("text", ""), "ids": []}
@@ -133,7 +133,6 @@ def _turns(row: Any) -> Iterator[dict[str, Any]]:
 
 
 def _segment(segment: Any) -> dict[str, Any]:
-    """Ids are shown for what the policy wrote."""
     shown: dict[str, Any] = {"kind": segment["kind"], "text": segment["text"], "length": len(segment["ids"])}
     if segment["kind"] == "action":
         shown |= {"ids": segment["ids"], "logprobs": list(map(_rounded, segment.get("logprobs", ())))}
@@ -141,7 +140,7 @@ def _segment(segment: Any) -> dict[str, Any]:
 
 
 def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
-    """Without the text where an observation holds it already."""
+    """Leave out the text if an observation holds it already."""
     text = str(result["text"])
     is_said = any(
         _letters(text) in _letters(segment["text"]) for segment in segments if segment["kind"] == "observation"
@@ -154,7 +153,7 @@ def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
 
 
 def _letters(text: str) -> str:
-    """A text in the form in which a tokenizer that folds case and spaces leaves it alone."""
+    """Bring a text into the form in which a tokenizer that folds case and spaces leaves it alone."""
     return "".join(text.casefold().split())
 
 

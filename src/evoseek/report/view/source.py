@@ -21,7 +21,7 @@ from evoseek.eval.results import Score
 from evoseek.eval.statistics import Interval
 from evoseek.eval.tables import held_out_score, metric_name, score_text
 from evoseek.models.source import find_policy
-from evoseek.report.view.rollouts import Credit, credit_of
+from evoseek.report.view.rollouts import RecordedCredit, credit_of
 from evoseek.storage.checkpoints import list_checkpoints
 from evoseek.storage.files import nearest
 from evoseek.storage.jsonl import ResumableJsonl
@@ -43,7 +43,7 @@ class Source:
 
     @classmethod
     def open(cls, directory: Path) -> Source:
-        """The run or evaluation in a directory. Raises RunError if there is none, or it cannot be read."""
+        """Open the run or evaluation in a directory. Raises RunError if there is none, or it cannot be read."""
         if not directory.is_dir():
             found = f"{directory} is a file." if directory.exists() else f"There is no run {directory}."
             raise RunError(f"{found}{nearest(directory)} Give the directory of a run, with its trajectories.jsonl.")
@@ -162,8 +162,8 @@ class Source:
 
     @property
     def _is_relative(self) -> bool:
-        """Whether equal rewards in a group give no signal with the credit of the settings: of the default one if they
-        name none, and False if its code may not be imported."""
+        """Whether equal rewards in a group give no signal with the credit of the settings, or with the default one if
+        they name none. False if its code may not be imported."""
         table: Any = self.config.get("credit") or {}
         try:
             check_code(table, self.run.config)
@@ -172,14 +172,15 @@ class Source:
             return False
 
     @cached_property
-    def credits(self) -> dict[str, Credit]:
+    def credits(self) -> dict[str, RecordedCredit]:
         """The learner's input by trajectory; empty where the run did not record it. Raises DataError."""
         if self.is_evaluation:  # its samples.jsonl is another one
             return {}
         return dict(ResumableJsonl(self.run.samples).rows(credit_of, "rollout's advantages"))
 
     def rollouts(self, make: Callable[[Any], T]) -> Iterator[T]:
-        """What `make` makes of the line of each rollout, in the order in which they were recorded. Raises DataError."""
+        """Yield what `make` makes of the line of each rollout, in the order in which they were recorded. Raises
+        DataError."""
         return ResumableJsonl(self.run.trajectories).rows(make, "rollout")
 
     @property
@@ -188,7 +189,7 @@ class Source:
         return self.run.holder() is not None
 
     def tokenizer_file(self) -> Path | None:
-        """The tokenizer of the policy: of the last checkpoint, or of the model that the run began with."""
+        """Find the tokenizer of the policy: of the last checkpoint, or of the model that the run began with."""
         saved = [path / "policy" / "tokenizer.json" for _, path in list_checkpoints(self.directory)]
         begun: list[Path] = []
         try:

@@ -19,7 +19,7 @@ from typing import Any, cast
 
 from tokenizers import Tokenizer
 
-from evoseek.report.view.rollouts import Credit, Rollout, detail_of, rollout_of
+from evoseek.report.view.rollouts import RecordedCredit, RecordedRollout, detail_of, rollout_of
 from evoseek.report.view.source import Source
 
 
@@ -57,7 +57,7 @@ _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 
 
 def script_json(value: object) -> str:
-    """A value as JSON for a script element. Numbers that are not finite become null."""
+    """Write a value as JSON for a script element. Numbers that are not finite become null."""
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -66,12 +66,12 @@ def script_json(value: object) -> str:
 
 
 def packed(value: object) -> str:
-    """A value as compressed JSON in base64; equal values give equal texts."""
+    """Write a value as compressed JSON in base64; equal values give equal texts."""
     return base64.b64encode(gzip.compress(script_json(value).encode("ascii"), 6, mtime=0)).decode("ascii")
 
 
 def source_hash(text: str) -> str:
-    """A script or style as a Content-Security-Policy names it."""
+    """Name a script or style as a Content-Security-Policy does."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
@@ -114,7 +114,7 @@ class RolloutTable:
         table, tokens = cls(), TokenTexts(source.tokenizer_file(), source.notes)
         waiting: list[dict[str, Any]] = []
 
-        def detailed(row: Any) -> tuple[Rollout, dict[str, Any], Credit | None]:
+        def detailed(row: Any) -> tuple[RecordedRollout, dict[str, Any], RecordedCredit | None]:
             rollout = rollout_of(row)
             detail = detail_of(row, credit := source.credits.get(rollout.id))
             for segment in detail["segments"]:
@@ -131,7 +131,7 @@ class RolloutTable:
         table.token_texts = tokens.texts
         return table
 
-    def _add(self, rollout: Rollout, credit: Credit | None) -> None:
+    def _add(self, rollout: RecordedRollout, credit: RecordedCredit | None) -> None:
         question = (rollout.question_id, rollout.question, rollout.golden_answers)
         values = (
             *(rollout.id, rollout.step, rollout.shown_role, rollout.stop_reason, rollout.reward, rollout.invalid),
@@ -145,11 +145,11 @@ class RolloutTable:
             self.columns[name].append(value)
 
     def json(self) -> dict[str, Any]:
-        """Everything but the chunks and the token texts."""
+        """Return everything but the chunks and the token texts."""
         return {"columns": self.columns, "questions": list(self.questions), "episodes": list(self.episodes)}
 
 
-def _mean_advantage(credit: Credit | None) -> float | None:
+def _mean_advantage(credit: RecordedCredit | None) -> float | None:
     if credit is None:
         return None
     own = credit.advantages

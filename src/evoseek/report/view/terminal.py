@@ -10,7 +10,7 @@ from typing import Any
 from rich.console import Console
 
 from evoseek.errors import ConfigError, did_you_mean
-from evoseek.report.view.rollouts import Rollout, detail_of, rollout_of
+from evoseek.report.view.rollouts import RecordedRollout, detail_of, rollout_of
 from evoseek.report.view.source import Source
 from evoseek.text.printable import say
 
@@ -20,7 +20,7 @@ _LINE = 160  # characters of a question with its answer in the list
 
 def list_rollouts(console: Console, source: Source, last: int) -> None:
     """Print the last rollouts in the order in which they were recorded."""
-    shown: deque[Rollout] = deque(maxlen=last)
+    shown: deque[RecordedRollout] = deque(maxlen=last)
     total = 0
     for rollout in source.rollouts(rollout_of):
         shown.append(rollout)
@@ -49,8 +49,8 @@ def show_rollout(console: Console, source: Source, id: str) -> None:
     )
 
 
-def rollout_text(rollout: Rollout, detail: Mapping[str, Any]) -> str:
-    """The question, every turn, and the outcome."""
+def rollout_text(rollout: RecordedRollout, detail: Mapping[str, Any]) -> str:
+    """Write the question, every turn, and the outcome."""
     lines = [f"{rollout.id}  step {rollout.step}, {rollout.shown_role}", f"Question: {rollout.question}"]
     lines += [f"Golden answers: {' | '.join(rollout.golden_answers)}"] if rollout.golden_answers else []
     for segment in detail["segments"]:
@@ -68,7 +68,7 @@ def rollout_text(rollout: Rollout, detail: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _line(rollout: Rollout) -> str:
+def _line(rollout: RecordedRollout) -> str:
     reward = "Invalid" if rollout.reward is None else f"{rollout.reward:.2f}"
     searches = "1 search" if rollout.searches == 1 else f"{rollout.searches} searches"
     facts = f"step {rollout.step}, {rollout.shown_role}, {rollout.stop_reason}, {searches}"

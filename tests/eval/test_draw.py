@@ -11,18 +11,17 @@ from pydantic import TypeAdapter
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.agent.certainty import certainty_of
+from evoseek.agent.answer import certainty_of
 from evoseek.agent.support import by_words
 from evoseek.errors import SamplerError, ToolError
-from evoseek.eval.evaluate import examining
-from evoseek.eval.results import Results, value_of
-from evoseek.eval.sample import (
+from evoseek.eval.draw import (
     Sample,
     content_digest,
     draw,
     draw_missing,
     merged,
 )
+from evoseek.eval.results import Results, value_of
 from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.environments import SolverEnv
@@ -54,8 +53,9 @@ def drawn(script, number=0, question=QUESTION, check=by_words, lowest=0.0):
     prompts = load_prompts("tiny")
     env = SolverEnv([SearchTool(OnePassage(), 1, template=prompts["observation"])], prompts)
     answer = Roller(env, TagRenderer(TOKENIZER), sampler, Limits()).one
-    reward = examining(AnswerReward("f1"), "f1", check)
-    sample, _, _ = asyncio.run(draw(question, number, answer=answer, metric="f1", reward=reward, lowest=lowest))
+    reward = AnswerReward("f1")
+    reward.lowest = lowest
+    sample, _, _ = asyncio.run(draw(question, number, answer=answer, metric="f1", reward=reward, check=check))
     return sample, sampler
 
 
@@ -168,3 +168,57 @@ def test_every_missing_sample_is_drawn_once():
 
     asyncio.run(draw_missing(questions, 2, {("q", 0)}, draw=named, keep=kept.append))
     assert sorted(kept) == [("q", 1), ("r", 0), ("r", 1)]
+
+
+RIGHT = "<answer> Meri </answer>"
+
+
+@pytest.fixture
+def scored(made):
+    """`scored(text, ...)`: the samples of questions to which the model writes these texts, .01 seconds a token."""
+
+    def of(*texts, **limits):
+        tokenizer = made("qwen")
+        renderer, script = TagRenderer(tokenizer), {f"evaluation/q{n}/0": [text] for n, text in enumerate(texts)}
+        roller = Roller(
+            SolverEnv([], load_prompts("tiny"), renderer.format),
+            renderer,
+            ScriptedSampler(script, tokenizer, token_s=0.01),
+            Limits(**limits),
+        )
+        return [
+            asyncio.run(
+                draw(
+                    Question(f"q{n}", "who is the mayor of Kalo ?", ("Meri",)),
+                    0,
+                    answer=roller.one,
+                    metric="exact_match",
+                    reward=AnswerReward("exact_match"),
+                )
+            )[0]
+            for n in range(len(texts))
+        ]
+
+    return of
+
+
+def test_trap_of_two_answers_the_first_counts(scored):
+    """Whoever writes a second one after a wrong one, or several to choose from, has answered with the first."""
+    samples = scored(f"<answer> Tolu </answer> {RIGHT}", f"{RIGHT} <answer> Tolu </answer>")
+    assert [(one.answer, one.scores["exact_match"]) for one in samples] == [("Tolu", 0.0), ("Meri", 1.0)]
+
+
+@pytest.mark.parametrize("end", ["<|im_end|>", "<|im_end|>\n", "<|im_end|>\n<|endoftext|>", " \n\n"])
+def test_trap_tokens_that_end_a_turn_are_no_part_of_the_answer(scored, end):
+    (sample,) = scored(RIGHT + end)
+    assert (sample.answer, sample.scores["exact_match"], sample.scores["f1"]) == ("Meri", 1.0, 1.0)
+
+
+def test_trap_a_policy_that_is_slow_where_it_is_wrong_is_not_scored_on_the_rest_alone(scored):
+    """Two of four run out of time: .5 of four, all of them scored, not 1.0 of two."""
+    slow = "Tolu " * 200
+    samples = scored(RIGHT, slow, RIGHT, slow, deadline_s=0.5)
+    results = Results("exact_match", 4, 1, tuple(samples))
+    assert (results.score("exact_match").mean, results.score("exact_match").n) == (0.5, 4)
+    assert [sample.stop_reason for sample in samples] == ["answered", "max_time", "answered", "max_time"]
+    assert results.is_final

@@ -1,4 +1,4 @@
-"""Questions sorted by a judge, by what a model knows and by overlap, and mixed: the files that come of it."""
+"""Questions sorted by a judge, by what a model knows and by overlap: the files that come of it."""
 
 import re
 from contextlib import contextmanager
@@ -10,10 +10,8 @@ from tests.doubles.scripted import ScriptedChat
 
 from evoseek.assembly.context import Context
 from evoseek.assembly.sources import load_settings
-from evoseek.curation import sorting
-from evoseek.curation.contamination import find_contamination
-from evoseek.curation.mixing import mix_questions
-from evoseek.curation.sorting import filter_questions
+from evoseek.curation import filtering
+from evoseek.curation.filtering import Filter
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.questions.questions import load_questions, save_questions
 from evoseek.rollout.prompts import load_prompts
@@ -37,6 +35,8 @@ def said(command, *arguments, **options):
 
 def about(*sets, judge=None):
     """The context of these settings, with a chat in the judge's place."""
+    if judge is not None:
+        sets = ("judge.model=scripted", *sets)
     with Context(load_settings(sets=sets)) as context:
         if judge is not None:
             context.shared("chat judge", lambda: (judge, load_prompts("default")))
@@ -55,7 +55,7 @@ REPLIES = {"a": "good", "b": "harmful", "c": "subjective", "d": "harmful", "e": 
 
 
 def test_each_question_goes_into_one_of_three_files(source, tmp_path):
-    done, text = said(filter_questions, about(judge=judged_by(REPLIES)), source, tmp_path / "clean.jsonl")
+    done, text = said(Filter().run, about(judge=judged_by(REPLIES)), source, tmp_path / "clean.jsonl")
     assert done
     assert ids(tmp_path / "clean.jsonl") == ["a", "f"]
     assert ids(tmp_path / "clean.dropped.jsonl") == ["b", "c", "d"]
@@ -67,18 +67,18 @@ def test_each_question_goes_into_one_of_three_files(source, tmp_path):
 
 
 def test_stopped_and_gone_on_with(source, tmp_path, monkeypatch):
-    monkeypatch.setattr(sorting, "BATCH", 2)
+    monkeypatch.setattr(filtering, "BATCH", 2)
     chat, out = judged_by(REPLIES), tmp_path / "clean.jsonl"
     with monkeypatch.context() as patch:
         patch.setattr("evoseek.curation.batches.stop_on_interrupt", lambda say: stop_after(1))
-        done, text = said(filter_questions, about(judge=chat), source, out)
+        done, text = said(Filter().run, about(judge=chat), source, out)
     assert (done, "Stopped after 2 of 6" in text, out.exists()) == (False, True, False)
-    assert said(filter_questions, about(judge=chat), source, out)[0]
+    assert said(Filter().run, about(judge=chat), source, out)[0]
     whole = out.read_bytes()
-    assert said(filter_questions, about(judge=chat), source, out)[0]  # nothing is left to do: the same files
+    assert said(Filter().run, about(judge=chat), source, out)[0]  # nothing is left to do: the same files
     assert (len(chat.asked), out.read_bytes()) == (6, whole)
     with pytest.raises(ConfigError, match="begun with other settings"):
-        said(filter_questions, about("judge.model=another", judge=chat), source, out)
+        said(Filter().run, about("judge.model=another", judge=chat), source, out)
 
 
 @contextmanager
@@ -87,43 +87,48 @@ def stop_after(batches):
     yield lambda: next(left, None) is None
 
 
+def test_all_checks_in_one_pass(source, tmp_path):
+    """b overlaps, c and d are no good by the judge, who is not asked about b; a and f go on to the tiny policy."""
+    save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
+    judge = judged_by(REPLIES)
+    context = about("rollout.max_tokens_per_turn=8", "policy.model=tiny", judge=judge)
+    wanted = Filter([tmp_path / "dev.jsonl"], samples=1, likeness=1.0)
+    _, text = said(wanted.run, context, source, tmp_path / "clean.jsonl")
+    assert ids(tmp_path / "clean.jsonl") == ["a", "f"]
+    assert sorted(asked.key for asked in judge.asked) == [f"filter/{name}" for name in "acdef"]
+    assert "closed-book answers that are right: 0: 2." in text
+
+
 def test_nothing_is_overwritten_and_nothing_kept_is_an_error(source, tmp_path):
     context = about(judge=judged_by(dict.fromkeys("abcdef", "harmful")))
     (tmp_path / "mine.dropped.jsonl").write_text("mine")
     with pytest.raises(ConfigError, match="is there already"):
-        said(filter_questions, context, source, tmp_path / "mine.jsonl")
+        said(Filter().run, context, source, tmp_path / "mine.jsonl")
     assert (tmp_path / "mine.dropped.jsonl").read_text() == "mine"
     with pytest.raises(EvoseekError, match="Not one of 6 questions is left"):
-        said(filter_questions, context, source, tmp_path / "none.jsonl")
+        said(Filter().run, context, source, tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_nothing_is_overwritten_after_an_early_error_either(source, tmp_path):
     out, chat = tmp_path / "mine.jsonl", judged_by(REPLIES)
     with pytest.raises(ConfigError, match=r"No model was given to play this part: set judge\.model"):
-        said(filter_questions, about(), source, out)
+        said(Filter().run, about("judge.base_url=http://localhost:1"), source, out)
     out.write_text("mine")
     with pytest.raises(ConfigError, match="is there already"):
-        said(filter_questions, about(judge=chat), source, out)
+        said(Filter().run, about(judge=chat), source, out)
     assert out.read_text() == "mine"
     out.unlink()
-    assert said(filter_questions, about(judge=chat), source, out)[0]
+    assert said(Filter().run, about(judge=chat), source, out)[0]
 
 
 def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_path):
     save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
-    options = {"words": 13, "likeness": 1.0}
     with pytest.raises(ConfigError, match="nothing to look for"):
-        said(find_contamination, about(), source, tmp_path / "x.jsonl", evaluation=(), samples=0, **options)
-    done, text = said(
-        find_contamination,
-        about("rollout.max_tokens_per_turn=8", "policy.model=tiny"),
-        source,
-        tmp_path / "clean.jsonl",
-        evaluation=[tmp_path / "dev.jsonl"],
-        samples=2,
-        **options,
-    )
+        said(Filter().run, about(), source, tmp_path / "x.jsonl")
+    context = about("rollout.max_tokens_per_turn=8", "policy.model=tiny")
+    wanted = Filter([tmp_path / "dev.jsonl"], samples=2, likeness=1.0)
+    done, text = said(wanted.run, context, source, tmp_path / "clean.jsonl")
     assert done
     assert ids(tmp_path / "clean.dropped.jsonl") == ["b"]
     assert "1 shared words" in text
@@ -133,20 +138,7 @@ def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_
 
 def test_questions_without_an_answer_are_examined_too(source, tmp_path):
     save_questions(source, [*QUESTIONS, Question("none", "Who rules Tolu ?", (), {"answerable": False})])
-    options = {"words": 13, "likeness": 1.0, "evaluation": [tmp_path / "dev.jsonl"], "samples": 0}
     save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
-    assert said(find_contamination, about(), source, tmp_path / "clean.jsonl", **options)[0]
+    wanted = Filter([tmp_path / "dev.jsonl"], likeness=1.0)
+    assert said(wanted.run, about(), source, tmp_path / "clean.jsonl")[0]
     assert "none" in ids(tmp_path / "clean.jsonl")
-
-
-def test_a_mixture_is_written_and_what_is_missing_is_said(source, tmp_path):
-    save_questions(tmp_path / "nq.jsonl", [Question(str(n), f"what is {n} ?", ("x",)) for n in range(9)])
-    sources = {source: 3.0, tmp_path / "nq.jsonl": 1.0}
-    _, text = said(mix_questions, sources, tmp_path / "mixed.jsonl", count=12, seed=0)
-    assert sorted(ids(tmp_path / "mixed.jsonl"))[0].startswith("nq/")
-    assert "9 questions in" in text
-    assert "6 of questions, 3 of nq. questions has 3 too few for its share; nothing takes their place." in text
-    with pytest.raises(ConfigError, match="is there already"):
-        said(mix_questions, sources, source, count=12, seed=0)
-    with pytest.raises(ConfigError, match="have the same stem"):
-        said(mix_questions, {source: 1.0, tmp_path / "b" / "questions.jsonl": 1.0}, tmp_path / "n", count=1, seed=0)

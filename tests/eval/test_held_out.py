@@ -7,7 +7,8 @@ from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.errors import DataError, SamplerError
-from evoseek.eval.evaluate import evaluate, examining
+from evoseek.eval.draw import with_metric
+from evoseek.eval.held_out import held_out_scores
 from evoseek.eval.statistics import wilson_interval
 from evoseek.renderers.tags import TagRenderer
 from evoseek.reward.format import WebFormatReward
@@ -26,7 +27,7 @@ def run(script, questions=QUESTIONS, metric="exact_match", token_s=0.0, **limits
     sampler = ScriptedSampler(script, TOKENIZER, token_s=token_s)
     env, renderer = SolverEnv([], load_prompts("tiny")), TagRenderer(TOKENIZER)
     roller = Roller(env, renderer, sampler, Limits(**limits), temperature=0.5, seed=3)
-    evaluation = asyncio.run(evaluate(questions, roller=roller, metric=metric, reward=AnswerReward(metric)))
+    evaluation = asyncio.run(held_out_scores(questions, roller=roller, metric=metric, reward=AnswerReward(metric)))
     return evaluation, sampler
 
 
@@ -57,7 +58,7 @@ def test_in_training_too_an_unanswerable_question_is_right_if_it_is_refused():
     marked = [Question(f"q{n}", "what is vesu?", (), {"answerable": False}) for n in range(2)]
     evaluation, _ = run(answers("unknown", "meri"), marked)
     assert evaluation.rewards() == {"q0": 1.0, "q1": 0.0}
-    reward = examining(WebFormatReward(), "format_f1")  # whose lowest value is that of a broken format
+    reward = with_metric(WebFormatReward(), "format_f1")  # whose lowest value is that of a broken format
     graded = [asyncio.run(reward(one.trajectory)) for one in evaluation.drawn]
     assert graded == [Scored(1.0, {"format_f1": 1.0}), Scored(-1.0, {"format_f1": -1.0})]
 

@@ -1,4 +1,4 @@
-"""A finished rollout of an evaluation, a line of samples.jsonl, and how those that are missing are drawn and scored."""
+"""Samples of an evaluation: finished rollouts, each a line of samples.jsonl, and how missing ones are drawn."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from typing import NamedTuple
 
 from pydantic import ConfigDict, with_config
 
+from evoseek.agent.support import Check
 from evoseek.errors import ConfigError, DataError
 from evoseek.protocols import RewardFn
 from evoseek.questions.questions import evidence_of, question_row, recall
+from evoseek.reward.functions import lowest_of
 from evoseek.rollout.roller import REFILLS, score, searches
 from evoseek.storage.files import json_digest
-from evoseek.text.normalization import METRICS, answer_value
-from evoseek.types import Invalid, Outcome, Question, Trajectory
+from evoseek.text.normalization import METRICS, answer_value, is_right_refusal
+from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
-Answerer = Callable[[Question, str], Awaitable[Trajectory]]
+AnswerFn = Callable[[Question, str], Awaitable[Trajectory]]
 """Answers a question; the text is the trajectory's id, which random numbers are derived from. `Roller.one` is one."""
 
 Certainty = Callable[[Trajectory], float | None]
@@ -39,7 +41,7 @@ class Sample:
     `read` are numbers of tokens, None for a model whose tokens are not known. `seconds` is the time from the first
     turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
     `answerable` is False for a question that is marked so. `supported`: whether the passages that were found
-    support the answer (None: it was not checked). `certainty` is that of `rollout.certainty` (None: not known).
+    support the answer (None: it was not checked). `certainty` is that of `agent.answer.certainty_of` (None: not known).
     """
 
     question: str
@@ -79,58 +81,69 @@ class Drawn(NamedTuple):
 
 
 def content_digest(question: Question) -> str:
-    """A digest of text, golden answers and hidden documents, by which questions of one id are the same or not."""
+    """Return a digest of text, golden answers and hidden documents, by which questions of one id are the same or
+    not."""
     row = question_row(question)
     return json_digest([row["question"], row["golden_answers"], *sorted(question.hidden)])[:16]
 
 
 def identifier(question: str, number: int) -> str:
-    """The id of the rollout of a sample."""
+    """Return the id of the rollout of a sample."""
     return f"evaluation/{question}/{number}"
+
+
+def with_metric(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:
+    """Return the reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is
+    scored 1 for a refusal (`is_right_refusal`), and otherwise the reward's lowest value. With a check, the part
+    `supported` is 1 if the passages that were found support the answer, or else 0."""
+
+    async def scored(trajectory: Trajectory) -> Outcome:
+        if trajectory.question.is_answerable:
+            outcome = await reward(trajectory)
+        else:
+            value = 1.0 if is_right_refusal(trajectory) else lowest_of(reward)
+            outcome = Scored(value, {metric: value})
+        if check is None or not isinstance(outcome, Scored):
+            return outcome
+        support = await check(trajectory)
+        return Scored(outcome.reward, {**outcome.parts, "supported": float(support.is_given)})
+
+    return scored
 
 
 async def draw(
     question: Question,
     number: int,
     *,
-    answer: Answerer,
+    answer: AnswerFn,
     metric: str,
     reward: RewardFn,
-    lowest: float = 0.0,
+    check: Check | None = None,
     certainty: Certainty = lambda _: None,
 ) -> Drawn:
-    """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric.
-    `lowest` is the reward's lowest value.
+    """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric, as
+    `with_metric` says.
 
     A rollout that fails is repeated under the same id, so with the same random numbers: what a sample is must not
     depend on what failed before it. After three failures it is Invalid.
     """
-    id, begun = identifier(question.id, number), time.monotonic()
-    failures = 0
+    id, begun, failures = identifier(question.id, number), time.monotonic(), 0
+    scored, lowest = with_metric(reward, metric, check), lowest_of(reward)
     while True:
         trajectory = await answer(question, id)
-        outcome = await score(trajectory, reward)
+        outcome = await score(trajectory, scored)
         failures += isinstance(outcome, Invalid)
         if not isinstance(outcome, Invalid) or failures > REFILLS:
             break
-    seconds = time.monotonic() - begun
-    sample = sample_of(question, trajectory, outcome, number=number, metric=metric, lowest=lowest, seconds=seconds)
-    if not isinstance(outcome, Invalid):
-        sample = replace(sample, certainty=certainty(trajectory))
+    seconds, sure = round(time.monotonic() - begun, 3), None if isinstance(outcome, Invalid) else certainty(trajectory)
+    sample = _sample(question, number, trajectory, outcome, metric, lowest)
+    sample = replace(sample, seconds=seconds, certainty=sure)
     return Drawn(sample, trajectory, outcome)
 
 
-def sample_of(
-    question: Question,
-    trajectory: Trajectory,
-    outcome: Outcome,
-    *,
-    number: int = 0,
-    metric: str,
-    lowest: float = 0.0,
-    seconds: float = 0.0,
+def _sample(
+    question: Question, number: int, trajectory: Trajectory, outcome: Outcome, metric: str, lowest: float
 ) -> Sample:
-    """The sample of a finished rollout, which `metric` has scored."""
     scores = {metric: lowest}
     if not isinstance(outcome, Invalid):
         others = {name: answer_value(name, trajectory) for name in METRICS if name != metric}
@@ -155,7 +168,6 @@ def sample_of(
         searches=len(searched),
         written=written if trajectory.segments else None,
         read=len(trajectory.token_ids) - written if trajectory.segments else None,
-        seconds=round(seconds, 3),
         hops=hops if isinstance(hops, int) else None,
         source=None if source is None else str(source),
         invalid=str(outcome.reason) if isinstance(outcome, Invalid) else None,
@@ -166,7 +178,7 @@ def sample_of(
 
 
 def merged(samples: Iterable[Sample]) -> dict[Key, Sample]:
-    """One sample a key, in order of the keys: the first valid one, or else the last that failed."""
+    """Return one sample a key, in order of the keys: the first valid one, or else the last that failed."""
     found: dict[Key, Sample] = {}
     for sample in samples:
         held = found.get(sample.key)
@@ -186,7 +198,7 @@ def check_ids(questions: Sequence[Question]) -> None:
 
 
 def keys_of(questions: Sequence[Question], samples: int) -> list[Key]:
-    """Every sample of an evaluation. Raises DataError as `check_ids`."""
+    """Return the key of every sample of an evaluation. Raises DataError as `check_ids`."""
     check_ids(questions)
     return [(question.id, number) for number in range(samples) for question in questions]
 

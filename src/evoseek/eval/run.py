@@ -14,22 +14,18 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from evoseek.agent.answer import chat_roller, check_of, uses_chat_model
-from evoseek.agent.certainty import certainty_of
+from evoseek.agent.answer import certainty_of, chat_roller, check_of, uses_chat_model
 from evoseek.assembly.agent import limits_of
 from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import identity, inputs_of
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import SettingsSources
 from evoseek.config.registry import build
-from evoseek.config.sections import PartSettings, defaults_of
+from evoseek.config.sections import PartSettings, defaults_of, with_setting
 from evoseek.errors import EvoseekError
 from evoseek.eval.attempt import BaselineAnswerer, rollers_of
-from evoseek.eval.evaluate import examining
-from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import Results, Score
-from evoseek.eval.sample import (
-    Answerer,
+from evoseek.eval.draw import (
+    AnswerFn,
     Drawn,
     Key,
     Sample,
@@ -40,9 +36,10 @@ from evoseek.eval.sample import (
     keys_of,
     merged,
 )
+from evoseek.eval.folder import EvaluationFolder
+from evoseek.eval.results import OF_SENTENCES, Results, Score
 from evoseek.eval.suite import Suite
 from evoseek.eval.tables import grids, markdown, note, results_json
-from evoseek.reward.functions import lowest_of
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.manifest import Manifest
@@ -65,9 +62,9 @@ _INDEX: Mapping[str, object] = {"evaluation": {"index": ""}}  # whose digest is 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """What is evaluated: questions, how many samples of each, whether anything is searched, the suite that the
-    questions are of, or a part of (None: they are of none), and the baseline by which the model answers (None: as an
-    agent). `kind` says what the questions are, for the title."""
+    """What is evaluated: questions, how many samples of each, whether anything is searched. `suite` is the one that the
+    questions belong to, or None. `baseline` is the one by which the model answers (None: as an agent). `kind` says what
+    the questions are, for the title."""
 
     questions: Sequence[Question]
     samples: int = 1
@@ -78,17 +75,17 @@ class EvaluationRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class _Model:
+class _EvaluatedModel:
     """What answers: a name, a way to answer, the temperature, and the engine that is searched, if one is."""
 
     name: str
-    answer: Answerer
+    answer: AnswerFn
     temperature: float
     engine: object = None
 
 
 @dataclass(frozen=True, slots=True)
-class Evaluated:
+class EvaluationResult:
     """A finished evaluation: its results, and the same as JSON values."""
 
     results: Results
@@ -112,13 +109,17 @@ class Evaluated:
         return f"{about['model']}{by}{on}: {self.results.metric}, {drawn}, search {search}"
 
 
-def answers_in_sentences(given: SettingsSources, baseline: str | None) -> bool:
-    """Whether answers are scored as sentences are (`eval.results.OF_SENTENCES`): no reward was given, and what answers
-    was not trained to answer in few words: the model of [answerer], or any model by a baseline."""
-    return not given.states("reward.name") and (baseline is not None or uses_chat_model(given.read()))
+def with_metric_of_sentences(
+    settings: TrainingSettings, sources: SettingsSources, baseline: str | None
+) -> TrainingSettings:
+    """Return the settings, which score answers as sentences (`eval.results.OF_SENTENCES`) if no reward was given, and
+    what answers was not trained to answer in few words: the model of [answerer], or any model by a baseline."""
+    if sources.states("reward.name") or (baseline is None and not uses_chat_model(settings)):
+        return settings
+    return with_setting(settings, "reward.name", OF_SENTENCES)
 
 
-def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> Evaluated:
+def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> EvaluationResult:
     """Draw every sample that the folder `out` lacks (None: nothing is written); shows progress.
 
     Raises EvoseekError if not one rollout was valid: there is then no score. ConfigError if `out` holds something else.
@@ -134,14 +135,13 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
             context.metric, len(request.questions), request.samples, tuple(merged(samples.values()).values())
         )
         _check_any_valid(results)
-        evaluated = Evaluated(results, results_json(results, about))
+        evaluated = EvaluationResult(results, results_json(results, about))
         if folder:
             _write(folder, evaluated)
     return evaluated
 
 
-def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _Model:
-    """The policy, or the model of [answerer], that answers as an agent or by a baseline."""
+def _model_of(context: Context, request: EvaluationRequest, console: Console) -> _EvaluatedModel:
     settings = context.settings
     format: Literal["tags", "tools"] = "tags"
     engine = context.searched_held_out if request.search else None
@@ -149,7 +149,7 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
         temperature = settings.answerer.temperature
         if request.baseline is None:
             asked = chat_roller(context, engine, request.search)
-            return _Model(asked.chat.name, asked.one, temperature, engine)
+            return _EvaluatedModel(asked.chat.name, asked.one, temperature, engine)
         chat, prompts = context.chat("answerer")
         name, rollers = chat.name, partial(ChatRoller, chat)
     else:
@@ -159,18 +159,17 @@ def _model_of(context: Context, request: EvaluationRequest, console: Console) ->
         name = agent.policy.name
         if request.baseline is None:
             roller = context.solver(engine) if request.search else agent.solver([])
-            return _Model(name, roller.at(temperature).one, temperature, engine)
+            return _EvaluatedModel(name, roller.at(temperature).one, temperature, engine)
         prompts, rollers, format = agent.prompts, rollers_of(agent, temperature), agent.renderer([]).format
     if request.search and not settings.has_engine:
         engine = context.web.engine
     baseline = build("baseline", PartSettings(name=request.baseline), context)
     limits = limits_of(settings.rollout, prompts)
     answerer = BaselineAnswerer(baseline, rollers, format, prompts, limits, engine, settings.search)
-    return _Model(name, answerer.answer, temperature, engine)
+    return _EvaluatedModel(name, answerer.answer, temperature, engine)
 
 
-def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[str, object]:
-    """The conditions of the evaluation, which its results record."""
+def _about(context: Context, request: EvaluationRequest, model: _EvaluatedModel) -> dict[str, object]:
     contents = {question.id: content_digest(question) for question in request.questions}
     return {
         "model": model.name,
@@ -186,7 +185,6 @@ def _about(context: Context, request: EvaluationRequest, model: _Model) -> dict[
 
 
 def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
-    """The engine that searches an index, if one is searched."""
     if not (search and settings.examines_index and (index := settings.evaluation.index or settings.search.index)):
         return {}
     return {"engine": Manifest.read(Path(index)).engine_for(settings.search.name)}
@@ -195,8 +193,7 @@ def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
 def _held(
     folder: EvaluationFolder | None, context: Context, request: EvaluationRequest, about: Mapping[str, object]
 ) -> AbstractContextManager[object]:
-    """Hold the folder for this evaluation, which has to be the same if it is resumed, but for what training alone
-    reads."""
+    """Hold the folder for this evaluation. To be resumed it has to be the same, but for what training alone reads."""
     if folder is None:
         return nullcontext()
     settings, parts = context.settings, {"--baseline": request.baseline} if request.baseline else None
@@ -211,12 +208,11 @@ def _held(
 def _draw(
     context: Context,
     request: EvaluationRequest,
-    model: _Model,
+    model: _EvaluatedModel,
     samples: dict[Key, Sample],
     folder: EvaluationFolder | None,
     console: Console,
 ) -> None:
-    """Add the samples that are missing, or that failed, to `samples` and the folder."""
     valid = {key for key, sample in samples.items() if sample.invalid is None}
     done = frozenset(valid)
     keys = keys_of(request.questions, request.samples)
@@ -240,8 +236,8 @@ def _draw(
         draw,
         answer=model.answer,
         metric=context.metric,
-        reward=examining(context.reward, context.metric, check_of(context, model.engine)),
-        lowest=lowest_of(context.reward),
+        reward=context.reward,
+        check=check_of(context, model.engine),
         certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
     )
     with CountProgress(console, "samples") as progress:
@@ -250,7 +246,7 @@ def _draw(
         folder.flush()
 
 
-def _write(folder: EvaluationFolder, evaluated: Evaluated) -> None:
+def _write(folder: EvaluationFolder, evaluated: EvaluationResult) -> None:
     results = evaluated.results
     made, said = grids(results, evaluated.title), note(results)
     seconds = {name: asdict(cost) for name, cost in results.costs(("seconds",)).items()}
