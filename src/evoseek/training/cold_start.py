@@ -182,8 +182,8 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
 
 
 def held_apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
-    """Return the items, and `number` of them that are held out. Items with a passage in common stay together where that can
-    be: of one statement there are several questions, each of which says the other's answer.
+    """Return the items, and `number` of them that are held out. Items with a passage in common stay together where that
+    can be: of one statement there are several questions, each of which says the other's answer.
 
     The items are in a random order. A group has the place of the member whose text is least: by its first member, a
     large group would come early, and questions with much evidence would be held out more often than others."""
