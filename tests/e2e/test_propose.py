@@ -83,6 +83,7 @@ def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, 
     assert (status, "run.seed was 0, now 1" in " ".join(err.split())) == (2, True)
 
 
+@pytest.mark.merge
 def test_ctrl_c_leaves_a_file_that_loads_and_the_same_command_goes_on(world, processes, tmp_path, cli):
     words = ["propose", str(world), str(tmp_path / "stopped.jsonl"), "--system", "dr-zero", *sets(SMALL)]
     command = processes.start(*words, "--count", 100000)
