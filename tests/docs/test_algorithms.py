@@ -51,13 +51,11 @@ def test_no_algorithm_is_missing(package: str) -> None:
             assert not missing, f"{path.name}: {missing}"
 
 
-@pytest.mark.parametrize("module", ["proposer", "format", "shaping"])
+@pytest.mark.parametrize("module", ["selfplay/proposer_reward", "reward/shaping"])
 def test_no_reward_of_self_play_is_missing(module: str) -> None:
     """Of the two ways to the format reward, one is enough; what helps to compute it is no reward."""
-    helpers = {"FormatScore", "stated", "is_valid_search", "stands_in", "keeps_format", "unshaped"}
-    public = {
-        name for name in names_in(ROOT / "src" / "evoseek" / "reward" / f"{module}.py") if not name.startswith("_")
-    }
+    helpers = {"FormatScore", "unshaped"}
+    public = {name for name in names_in(ROOT / "src" / "evoseek" / f"{module}.py") if not name.startswith("_")}
     assert public - helpers <= {name for _, name in REFERENCES}
 
 

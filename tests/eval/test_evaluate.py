@@ -10,8 +10,7 @@ from evoseek.errors import DataError, SamplerError
 from evoseek.eval.evaluate import evaluate, examining
 from evoseek.eval.statistics import wilson_interval
 from evoseek.renderers.tags import TagRenderer
-from evoseek.reward.format import WebFormatReward
-from evoseek.reward.functions import AnswerReward
+from evoseek.reward.functions import AnswerReward, WebFormatReward
 from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import load_prompts
