@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
-from evoseek.systems.zerosearch.collecting import (
+from evoseek.systems.zerosearch.searches import (
     SearchRecord,
     document_text,
     document_texts,

@@ -25,8 +25,8 @@ from evoseek.eval.results import Score
 from evoseek.eval.statistics import wilson_interval
 from evoseek.eval.tables import score_text
 from evoseek.storage.files import write_atomic
-from evoseek.systems.zerosearch.collecting import SearchRecord, load_records
 from evoseek.systems.zerosearch.engine import SimulatedEngine, parse_documents, simulator_messages
+from evoseek.systems.zerosearch.searches import SearchRecord, load_records
 from evoseek.systems.zerosearch.system import ZeroSearch
 from evoseek.text.normalization import comparable
 from evoseek.text.printable import for_example, say, say_left_out

@@ -39,8 +39,8 @@ from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.storage.checkpoints import Checkpoint
 from evoseek.storage.files import check_new
 from evoseek.storage.runs import RunDirectory, with_digests
-from evoseek.systems.zerosearch.collecting import SearchRecord, document_texts, load_records
 from evoseek.systems.zerosearch.engine import parse_documents, simulator_messages, simulator_reply, write_card
+from evoseek.systems.zerosearch.searches import SearchRecord, document_texts, load_records
 from evoseek.systems.zerosearch.system import ZeroSearch
 from evoseek.text.printable import say
 from evoseek.text.progress import STOPPING, LiveProgress
