@@ -15,7 +15,16 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Annotated, Any, cast
 
-from pydantic import BeforeValidator, ConfigDict, Field, PlainSerializer, StrictBool, TypeAdapter, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
 from rich.console import Console
 
 from evoseek.assembly.context import Context
@@ -42,12 +51,12 @@ FORM = verdict_form("useful")
 COLLECTED, LABELLED = 64, 128  # rollouts, and searches, that are worked on concurrently and recorded together
 
 
-def _question(row: Mapping[str, object] | Question) -> Question:
-    return row if isinstance(row, Question) else parse_question(row, "")
+def _question(row: Any, info: ValidationInfo) -> Any:
+    return parse_question(row, str(info.context)) if isinstance(row, dict) else row
 
 
 def _with_document(row: Any) -> Any:
-    return {"document_id": row.get("id"), **row} if isinstance(row, dict) else row
+    return {**row, "document_id": row.get("id")} if isinstance(row, dict) else row
 
 
 _Question = Annotated[Question, BeforeValidator(_question), PlainSerializer(question_row)]
@@ -116,7 +125,7 @@ def record_row(record: SearchRecord) -> dict[str, object]:
 
 def _record(row: Mapping[str, object], number: int) -> SearchRecord:
     try:
-        return _RECORD.validate_python(row)
+        return _RECORD.validate_python(row, context=number)
     except ValidationError as error:
         raise DataError(
             f"{first_problem(error)}. Expected a search as `evoseek simulator collect` "
