@@ -76,14 +76,12 @@ class AnswerReward:
 
     @classmethod
     def build(cls, settings: RewardSettings, context: object) -> AnswerReward:
-        """By the name of the metric."""
         return cls(settings.name)
 
     def __init__(self, metric: str = "exact_match") -> None:
         self.metric = metric
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory."""
         value = answer_value(self.metric, trajectory)
         return Scored(value, {self.metric: value})
 
@@ -132,7 +130,6 @@ class FanOutReward:
     scores 0."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory."""
         answer, wanted = trajectory.answer, _reference(trajectory.question)
         value = 0.0 if answer is None else fan_out(answer, wanted)
         return Scored(value, {"fan_out": value})
@@ -172,7 +169,6 @@ class WebFormatReward:
     lowest = BROKEN
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory."""
         if not keeps_format(trajectory):
             return Scored(BROKEN, {"format": 0.0, "set_f1": 0.0})
         value = set_f1(trajectory.answer or "", trajectory.question.golden_answers)

@@ -74,12 +74,10 @@ class SearchTool:
 
     @property
     def name(self) -> str:
-        """`search`."""
         return "search"
 
     @property
     def schema(self) -> Mapping[str, object]:
-        """JSON schema of the function."""
         return _SCHEMA
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchTool:

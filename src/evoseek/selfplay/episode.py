@@ -47,7 +47,6 @@ class Stages:
     solve: float = 0.0
 
     def timings(self) -> dict[str, float]:
-        """As a step reports them."""
         seconds = {"propose": self.propose, "verify": self.verify, "solve": self.solve}
         return {f"selfplay/{stage}_seconds": value for stage, value in seconds.items()}
 
@@ -133,12 +132,10 @@ class SelfPlay:
         return Episode(proposal, outcome, question, None, verification.readings, solvers, failed)
 
     async def solve(self, question: Question, key: str) -> TrajectoryGroup:
-        """The solver's attempts at a question, scored."""
         group = await self.solver.group(question, size=self.attempts, reward=self.reward, key=f"{key}/{question.id}")
         return await self.label(group, self.reward) if self.label else group
 
     async def solve_all(self, questions: Sequence[Question], keys: Sequence[str]) -> list[TrajectoryGroup]:
-        """The solver's attempts at each of the questions, under its key."""
         pairs = list(zip(questions, keys, strict=True))
         own = pairs if self.ranks is None else self.ranks.share(pairs)
         groups = await asyncio.gather(*(self.solve(question, key) for question, key in own))

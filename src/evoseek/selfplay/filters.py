@@ -43,7 +43,6 @@ class RuleFilter:
     reserved: Container[str] = ()
 
     def __call__(self, proposal: Trajectory) -> Rejection | None:
-        """The first reason to reject the proposal, None if there is none."""
         return next(self._reasons(proposal), None)
 
     def _reasons(self, proposal: Trajectory) -> Iterator[Rejection]:

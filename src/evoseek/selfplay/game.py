@@ -124,7 +124,6 @@ class Game:
 
     @property
     def has_one_policy(self) -> bool:
-        """Whether one policy plays both roles."""
         return self.proposer is self.solver
 
     @property
@@ -135,7 +134,6 @@ class Game:
 
     @cached_property
     def pool(self) -> list[Passage]:
-        """The passages that questions begin with."""
         return sample_passages(self.context.corpus.passages(), self.settings.run.seed)
 
     @cached_property

@@ -154,7 +154,6 @@ class FormatScore:
 
     @property
     def value(self) -> float:
-        """f, in [0, 1]."""
         return math.fsum((1.0, self.think, self.tool, self.answer)) / 4 if self.gate else 0.0
 
 

@@ -193,7 +193,6 @@ class Writing:
 
 
 def _outcome(episode: Episode, seen: NearDuplicates) -> str:
-    """The outcome of a proposal. A valid question is remembered for the detection of duplicates."""
     if isinstance(episode.outcome, Invalid):
         return failed(episode.outcome.reason)
     if episode.question is None:

@@ -144,7 +144,6 @@ def _role_and_question(row: Any) -> tuple[str, str]:
 
 
 def _index(run: RunDirectory) -> str:
-    """The index of the run, for a command line."""
     try:
         return str(flatten(run.read_config()).get("search.index") or "INDEX") if run.config.is_file() else "INDEX"
     except (EvoseekError, AttributeError):  # damaged: another command says so

@@ -81,7 +81,6 @@ class Verifier:
         return Rejection.AMBIGUOUS if most and most >= sum(map(self._is_right, opened)) else None
 
     def _is_right(self, reading: Reading) -> bool:
-        """The reward function for a reading from passages."""
         if not self.exact:
             return self._is_near(reading)
         read, _ = reading

@@ -59,7 +59,6 @@ class DeepResearcher(SearchR1):
 
         @classmethod
         def effects(cls) -> tuple[Needs, ...]:
-            """There is no index."""
             why = "deepresearcher searches the web, not an index: [web] says how."
             return *super().effects(), Needs("search.name search.index evaluation.index", "", (), why)
 
@@ -79,7 +78,6 @@ class DeepResearcher(SearchR1):
         return cls.plan(settings, context, None)
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts; all of them are trained on."""
         rollouts = await SearchR1.collect(self, step)
         groups = rollouts.groups
         browsing = browsing_metrics(groups) | metrics_by(groups, "hops", browsing_metrics)

@@ -80,7 +80,6 @@ class PassageProposerSettings(ProposerSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """One policy is not frozen in one role."""
         return *super().effects(), Needs("frozen_after", "dr_zero.one_policy", (False,))
 
 
@@ -109,16 +108,13 @@ class PhaseSettings(Section):
 
     @property
     def iteration_steps(self) -> int:
-        """Steps of one iteration."""
         return self.proposer_steps + self.writing_steps + self.solver_steps
 
     @property
     def steps(self) -> int:
-        """Steps of all iterations."""
         return self.iterations * self.iteration_steps
 
     def place(self, step: int) -> ScheduledStep:
-        """The place of step number `step` (from 1) in the schedule."""
         iteration, index = divmod(step - 1, self.iteration_steps)
         if index < self.proposer_steps:
             return ScheduledStep(iteration + 1, "propose", index + 1)
@@ -190,17 +186,14 @@ class DrZero:
 
         @property
         def planned_steps(self) -> int:
-            """The phases end the run."""
             return min(self.run.steps, self.dr_zero.steps)
 
         @property
         def policies(self) -> int:
-            """The solver and the proposer."""
             return 1 if self.dr_zero.one_policy else 2
 
         @property
         def proposer_learns(self) -> bool:
-            """Unless it is frozen, or has no steps."""
             return self.dr_zero.proposer_steps > 0 and self.proposer.frozen_after != 0
 
         @property
@@ -278,7 +271,6 @@ class DrZero:
     _solving: tuple[int, SearchR1] | None = field(default=None, init=False)
 
     async def step(self, step: int) -> StepReport:
-        """Make a step of the phase that is due."""
         place = self.phases.place(step)
         if place.phase == "propose":
             report = await self._propose(step, place)
@@ -357,7 +349,6 @@ class DrZero:
         return selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric)
 
     def _record(self, step: int, episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
-        """Write every rollout; returns the proposers' groups."""
         groups = proposal_groups(episodes, self.group_by)
         self.trajectories.write(step, [*groups, *solver_groups(episodes), *check_groups(episodes)])
         return groups

@@ -100,7 +100,6 @@ def check_disk(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def _run_bytes(context: DoctorContext) -> float:
-    """Bytes of a run's directory at its largest."""
     settings, shape = context.settings, context.shape
     if shape is None:
         return _LOGS

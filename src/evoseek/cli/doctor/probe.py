@@ -69,7 +69,6 @@ def _rollouts(context: TrainingContext) -> Diagnosis:
 
 
 def _proposals(context: TrainingContext) -> Diagnosis:
-    """Whether a proposal becomes a question."""
     writing = Writing.of(context)
     episodes = _within(writing.play(writing.tasks(1)[:_COUNT], "probe", solve=False))
     if episodes is None:

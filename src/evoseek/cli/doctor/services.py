@@ -116,7 +116,6 @@ async def _models(service: _Service) -> Reply:
 
 
 def _names(reply: Reply) -> list[str]:
-    """The names in an OpenAI-compatible list of models; empty for anything else."""
     try:
         listed: Any = json.loads(reply.body)
         return [str(cast("dict[str, Any]", one)["id"]) for one in listed["data"]]

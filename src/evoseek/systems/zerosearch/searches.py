@@ -200,7 +200,6 @@ def _found_by(trajectory: Trajectory, engine: PagingEngine) -> Iterable[SearchRe
 
 
 def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRecord]:
-    """Of searches that found something."""
     earlier: list[str] = []
     for result in trajectory.tool_results:
         asked = result.call.arguments.get("query")

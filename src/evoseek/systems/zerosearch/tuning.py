@@ -153,7 +153,6 @@ class TuningData:
 
 
 def _endless(records: Sequence[SearchRecord], purpose: str) -> Iterator[SearchRecord]:
-    """All records, epoch by epoch, each time in another order."""
     epoch = 0
     while True:
         yield from random.Random(f"{purpose}/{epoch}").sample(records, len(records))
