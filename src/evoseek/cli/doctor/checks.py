@@ -19,7 +19,7 @@ from transformers import PreTrainedTokenizerBase
 from evoseek import __version__
 from evoseek.agent.prompt import rendered
 from evoseek.assembly.inputs import questions_to_write, read_questions, training_sources
-from evoseek.assembly.memory_needs import fit, step_rollouts
+from evoseek.assembly.memory_needs import disk_needs, fit, step_rollouts
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.cli.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, tried, warning
 from evoseek.cli.doctor.services import check_services
@@ -27,9 +27,9 @@ from evoseek.config.registry import build
 from evoseek.config.sections import lookup
 from evoseek.errors import EvoseekError, disk_text, is_of_disk
 from evoseek.models.load import check_device, load_tokenizer
-from evoseek.models.machine import cores, oversubscription
+from evoseek.models.machine import cores, find_machine, oversubscription
 from evoseek.models.policy import is_spelled
-from evoseek.models.shape import read_config
+from evoseek.models.shape import read_config, shape_of
 from evoseek.models.source import find_policy, is_gguf
 from evoseek.renderers.chat_template import check_template
 from evoseek.search.lexical import LexicalIndex, check_index
@@ -37,8 +37,6 @@ from evoseek.storage.files import expanded
 from evoseek.training.stages import check_asked, check_run
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
-_MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
-_LOGS = 100e6  # bytes of trajectories and metrics
 _WEIGHTS = ("*.safetensors", "adapter_model.safetensors", "remote.json")
 _AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index is tried
 
@@ -58,10 +56,11 @@ def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
 def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the device is there, and enough cores for the processes and their threads."""
     device, number = context.settings.policy.device, cores()
+    machine = find_machine(device)
 
     def found() -> str:
         check_device(device)
-        return f"{device}, {context.machine.free_bytes / 2**30:.1f} GiB free; {number} cores"
+        return f"{device}, {machine.free_bytes / 2**30:.1f} GiB free; {number} cores"
 
     yield tried("device", found)
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -74,7 +73,7 @@ def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
 
 def check_memory(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether training fits the free memory."""
-    found = fit(context.settings, context.shape, context.machine, context.processes)
+    found = fit(context.settings, context.processes)
     if found.state == "ok":
         yield fine("memory", found.words)
     else:
@@ -92,21 +91,11 @@ def check_disk(context: DoctorContext) -> Iterator[Diagnosis]:
         words = f"{context.run.path} cannot be written: {place} is no folder that this user may write to."
         yield fault("disk", words, "Give another --run-dir, or make the folder writable.")
         return
-    free, need = shutil.disk_usage(place).free, _run_bytes(context)
+    free, need = shutil.disk_usage(place).free, disk_needs(context.settings)
     needed = f"of which checkpoints and logs take about {need / 1e9:.2g}"
     words = f"{free / 1e9:.3g} GB free for {context.run.path}, {needed}"
     remedy = "Free space, set run.keep_checkpoints=1, or train an adapter."
     yield fault("disk", f"It does not fit: {words}.", remedy) if need > free else fine("disk", words)
-
-
-def _run_bytes(context: DoctorContext) -> float:
-    settings, shape = context.settings, context.shape
-    if shape is None:
-        return _LOGS
-    number = 4 if settings.policy.dtype == "float32" else 2
-    adapted = settings.adapter_rank > 0
-    each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * settings.policies
-    return each * (settings.run.keep_checkpoints + 1) + _LOGS
 
 
 def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
@@ -130,7 +119,7 @@ def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
 
 def _tokenizer(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the tokenizer fits the model, its chat template, and the prompts."""
-    settings, shape = context.settings, context.shape
+    settings, shape = context.settings, shape_of(read_config(context.settings.policy.model))
     try:
         tokenizer = load_tokenizer(settings.policy.model)
     except EvoseekError as error:

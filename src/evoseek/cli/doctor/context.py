@@ -11,8 +11,7 @@ from evoseek.agent.answer import uses_chat_model
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.sections import is_given
 from evoseek.errors import EvoseekError
-from evoseek.models.machine import Machine, find_machine
-from evoseek.models.shape import ModelShape, is_here, read_config, shape_of
+from evoseek.models.shape import is_here
 from evoseek.storage.runs import RunDirectory
 
 
@@ -35,16 +34,6 @@ class DoctorContext:
     def has_model(self) -> bool:
         """Whether the model's files are on this machine, so that reading them downloads nothing."""
         return is_here(self.settings.policy.model)
-
-    @property
-    def shape(self) -> ModelShape | None:
-        """The sizes of the model; None if they are unknown."""
-        return shape_of(read_config(self.settings.policy.model)) if self.has_model else None
-
-    @property
-    def machine(self) -> Machine:
-        """The device that the settings name, and its free memory."""
-        return find_machine(self.settings.policy.device)
 
 
 @dataclass(frozen=True, slots=True)
