@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 from evoseek.errors import DataError
 from evoseek.protocols import Environment, Tool
-from evoseek.rollout.base import EnvironmentContext, EnvironmentSettings
 from evoseek.rollout.prompts import PromptSet
+from evoseek.rollout.settings import EnvironmentContext, EnvironmentSettings
 from evoseek.types import Message, Passage, ProposerTask, Question
 
 

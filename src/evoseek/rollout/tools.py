@@ -11,8 +11,8 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.rollout.base import ToolContext, ToolSettings
 from evoseek.rollout.prompts import PromptTemplate
+from evoseek.rollout.settings import ToolContext, ToolSettings
 from evoseek.search.engines import retried, search_others
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage, Question, ToolCall, ToolResult

@@ -20,8 +20,7 @@ from evoseek.assembly.settings import RunSettings
 from evoseek.chat.settings import ReaderSettings
 from evoseek.config.sections import Needs, part, parts
 from evoseek.reward.functions import RewardPart
-from evoseek.rollout.base import ToolPart
-from evoseek.rollout.settings import QuestionRolloutSettings
+from evoseek.rollout.settings import QuestionRolloutSettings, ToolPart
 from evoseek.search.settings import SearchPart
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.training.rollout_metrics import metrics_by
