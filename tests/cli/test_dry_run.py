@@ -10,8 +10,7 @@ from typer.testing import CliRunner
 from evoseek.assembly.inputs import inputs_of
 from evoseek.assembly.memory_needs import fit
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.doctor.checks import check_plan
-from evoseek.cli.doctor.context import DoctorContext
+from evoseek.cli.doctor.checks import DoctorContext, check_plan
 from evoseek.cli.main import app
 from evoseek.cli.train import outline
 from evoseek.config.recipes import recipes
