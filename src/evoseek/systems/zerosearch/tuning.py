@@ -201,22 +201,6 @@ def begin_tuning(
     return SupervisedRun.begin(work, json.dumps(recipe, indent=1, sort_keys=True), load, learner)
 
 
-def tuning_data(settings: ZeroSearch.Settings, policy: Policy, records: Sequence[SearchRecord]) -> TuningData:
-    """The records as examples for a policy: asked as it will be as a simulator, for replies of search.top_k documents.
-
-    Raises ConfigError or DataError.
-    """
-    longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", LONGEST)
-    maker = ExampleMaker(
-        policy.tokenizer,
-        load_prompts(prompts_of(policy, settings.policy.prompts)),
-        documents=settings.search.top_k,
-        max_words=settings.simulator.max_words,
-        max_length=int(longest),
-    )
-    return TuningData.of(records, maker)
-
-
 def tune_simulator(
     settings: ZeroSearch.Settings,
     source: Path,
@@ -239,7 +223,15 @@ def tune_simulator(
         LiveProgress(console, "step") as bar,
     ):
         run = begin_tuning(settings, source, work, steps=steps, tokens_per_step=tokens_per_step)
-        data = tuning_data(settings, run.policy, records)
+        longest = getattr(run.policy.model.config.get_text_config(), "max_position_embeddings", LONGEST)
+        maker = ExampleMaker(
+            run.policy.tokenizer,
+            load_prompts(prompts_of(run.policy, settings.policy.prompts)),
+            documents=settings.search.top_k,
+            max_words=settings.simulator.max_words,
+            max_length=int(longest),
+        )
+        data = TuningData.of(records, maker)
         for problem, count in data.left_out.items():
             say(console, f"Left out: {count} searches {problem}.")
         say(
