@@ -197,7 +197,7 @@ def test_when_most_proposals_fail_it_ends_with_the_cause_and_the_batch_is_made_a
         return good(request, context)
 
     out = tmp_path / "q.jsonl"
-    with pytest.raises(EvoseekError, match=r"4 of 4 proposals could not be played .* the card fell off the bus"):
+    with pytest.raises(EvoseekError, match=r"4 of 4 proposals were invalid.* the card fell off the bus"):
         write(config, agent, out, 8, script=down)
     assert len(load_questions(out)) == 4
     assert write(config, agent, out, 8) == 8

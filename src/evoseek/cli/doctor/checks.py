@@ -118,11 +118,10 @@ def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
 def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the device is there, and enough cores for the processes and their threads."""
     device, number = context.settings.policy.device, cores()
-    machine = find_machine(device)
 
     def found() -> str:
         check_device(device)
-        return f"{device}, {machine.free_bytes / 2**30:.1f} GiB free; {number} cores"
+        return f"{device}, {find_machine(device).free_bytes / 2**30:.1f} GiB free; {number} cores"
 
     yield tried("device", found)
     threads = os.environ.get("OMP_NUM_THREADS", "")
