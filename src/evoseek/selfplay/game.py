@@ -73,8 +73,8 @@ class Game:
         return sample_passages(self.context.corpus.passages(), self.settings.run.seed)
 
     def passage_tasks(self, purpose: str, copies: int, *, shown: bool) -> TaskSource[Passage]:
-        """Tasks from passages, cut to the `SOURCE_TOKENS` that the proposer is shown, unless they are not `shown`.
-        `purpose` keeps draws apart."""
+        """Tasks from passages, each cut to `SOURCE_TOKENS`, `shown` as in `passage_task`. `purpose` keeps draws
+        apart."""
         tokenizer = self.proposer.policy.tokenizer
 
         def make(id: str, passage: Passage, hops: int) -> Question:
@@ -99,17 +99,15 @@ class Game:
         loss = WithTerms(proposing, self.settings.algorithm.importance)
         return Objective(loss, build("credit", own.credit, context), own.temperature)
 
-    def proposer_update(self) -> GroupUpdate:
-        """The update that trains the proposer: one optimizer step on a batch."""
+    def proposer_update(self, mini_batches: int = 1) -> GroupUpdate:
+        """The update that trains the proposer: one optimizer step on each mini-batch."""
         masked = self.settings.algorithm.mask_observations
-        return self.proposer_trainer.update_by(self._objective(), mask_observations=masked)
+        return self.proposer_trainer.update_by(self._objective(), mini_batches=mini_batches, mask_observations=masked)
 
     def update(self) -> TwoRoleUpdate:
         """Both roles of one policy in the same optimizer steps."""
-        trainer, algorithm = self.context.trainer, self.settings.algorithm
-        many, masked = algorithm.mini_batches, algorithm.mask_observations
-        proposing = trainer.update_by(self._objective(), mini_batches=many, mask_observations=masked)
-        roles = {"proposer": proposing, "solver": trainer.update()}
+        trainer, many = self.context.trainer, self.settings.algorithm.mini_batches
+        roles = {"proposer": self.proposer_update(many), "solver": trainer.update()}
         return TwoRoleUpdate(trainer.learner, roles, self.settings.run.seed, many)
 
     def publish_proposer(self, step: int) -> None:
