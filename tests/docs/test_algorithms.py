@@ -35,7 +35,7 @@ def test_every_path_is_one_that_was_checked_and_every_row_has_a_function_and_a_t
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind in ("credit", "loss") for name in KINDS[kind].parts])
 def test_every_credit_and_loss_that_can_be_chosen_has_a_row_with_its_name(kind: str, name: str) -> None:
-    section = TEXT.split(f"src/evoseek/{kind}`\n", 1)[1].split("\n## ")[0]
+    section = re.split(rf"src/evoseek/{kind}(?:\.py)?`\n", TEXT)[1].split("\n## ")[0]
     assert any(f"`{name}`" in line.split("|")[1] for line in section.splitlines() if "::" in line)
 
 
