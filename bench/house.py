@@ -124,9 +124,7 @@ def lines_of_tests(root: Path) -> int:
 def class_names(root: Path) -> Counter[str]:
     """How many classes of the package have each name, a leading underscore ignored."""
     trees = (ast.parse(path.read_text(encoding="utf-8")) for path in sources(root))
-    return Counter(
-        node.name.lstrip("_") for tree in trees for node in tree.body if isinstance(node, ast.ClassDef)
-    )
+    return Counter(node.name.lstrip("_") for tree in trees for node in tree.body if isinstance(node, ast.ClassDef))
 
 
 def sizes(root: Path) -> dict[str, int]:

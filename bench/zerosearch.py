@@ -41,9 +41,8 @@ from evoseek.storage.files import write_atomic
 from evoseek.storage.metrics import read_metrics
 from evoseek.storage.runs import RunDirectory
 from evoseek.systems.zerosearch.check import check
-from evoseek.systems.zerosearch.collecting import collect_searches
 from evoseek.systems.zerosearch.engine import simulated_engine
-from evoseek.systems.zerosearch.labelling import label_searches
+from evoseek.systems.zerosearch.searches import collect_searches, label_searches
 from evoseek.systems.zerosearch.tuning import tune_simulator
 from evoseek.training.train import training_loop
 from selfplay import over_seeds

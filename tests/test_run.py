@@ -23,7 +23,7 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.questions.questions import save_questions
 from evoseek.report.status import status
 from evoseek.report.view.source import Source
-from evoseek.reward.format import WebFormatReward
+from evoseek.reward.functions import WebFormatReward
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.limits import Limits
 from evoseek.run import Run

@@ -15,12 +15,11 @@ from evoseek.protocols import Environment, Renderer, Sampler, Tool
 from evoseek.renderers.chat_template import check_template
 from evoseek.renderers.tags import TagRenderer
 from evoseek.renderers.tool_calls import ToolCallRenderer, make_renderer
-from evoseek.rollout.base import EnvironmentContext
 from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.settings import RolloutSettings
+from evoseek.rollout.settings import EnvironmentContext, RolloutSettings
 
 
 @dataclass(frozen=True, slots=True)

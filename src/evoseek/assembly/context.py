@@ -25,9 +25,9 @@ from evoseek.models.source import is_adapter
 from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, RewardFn, SearchEngine, Tool
 from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
-from evoseek.rollout.base import ToolContext
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.settings import ToolContext
 from evoseek.search.lexical import open_index
 from evoseek.storage.checkpoints import Checkpoint, from_lasting
 from evoseek.storage.files import expanded

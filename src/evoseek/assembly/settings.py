@@ -29,8 +29,7 @@ from evoseek.models.settings import LoraSettings, PolicySettings, SamplerPart
 from evoseek.models.source import adapter_rank, longest_context
 from evoseek.questions.writers.base import QuestionWriterPart
 from evoseek.reward.functions import RewardPart
-from evoseek.rollout.base import EnvironmentPart, ToolPart
-from evoseek.rollout.settings import RolloutSettings
+from evoseek.rollout.settings import EnvironmentPart, RolloutSettings, ToolPart
 from evoseek.search.settings import SearchPart
 
 

@@ -124,14 +124,14 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
         from evoseek.models.machine import find_machine
         from evoseek.models.shape import local_config, shape_of
 
-    if (shape := shape_of(local_config(options.model))) is None:
+    if shape_of(local_config(options.model)) is None:
         return options, []
 
     def fits(rank: int) -> tuple[bool, str]:
         own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
         files = [Path(recipe) for recipe in options.recipes]
         settings = apply_model_defaults(gather(files, system=options.system, options=own).read(), find_machine)[0]
-        found = fit(settings, shape, find_machine(settings.policy.device))
+        found = fit(settings)
         return found.state != "over", found.words
 
     is_enough, words = fits(0)

@@ -161,9 +161,7 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
     check_searched(given.read())
     with end_on_interrupt():
         from evoseek.agent.answer import uses_chat_model
-        from evoseek.assembly.memory_needs import describe_needs, memory_needs
-        from evoseek.models.machine import find_machine
-        from evoseek.models.shape import read_config, shape_of
+        from evoseek.assembly.memory_needs import fit
         from evoseek.run import Run
 
     settings, plan = answering_settings(given, answers=running), f"Serve {answerer_name(given, run_dir)}: {place}"
@@ -172,11 +170,9 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
         return Run(settings=settings, search=_live(settings))
     if (slots := lookup(settings, "sampler.slots")) is not None:  # a run's own are for its training
         settings = with_setting(settings, "sampler.slots", min(slots, running))
-    memory = "unknown, since config.json of the model does not name its sizes"
-    if (shape := shape_of(read_config(settings.policy.model))) is not None:
-        memory = describe_needs(memory_needs(settings, shape, answers=running), find_machine(settings.policy.device))
-    stop_if_dry([plan, f"Memory: {memory}"], settings)
-    say(Console(stderr=True), f"Memory: {memory}")
+    memory = f"Memory: {fit(settings, answers=running).words}"
+    stop_if_dry([plan, memory], settings)
+    say(Console(stderr=True), memory)
     return Run(directory=run_dir, settings=settings, search=_live(settings))
 
 

@@ -60,7 +60,7 @@ def collect_searches(
     check_index(settings.search.index, setting="search.index", engine=settings.search)
     with end_on_interrupt():
         from evoseek.run import Run
-        from evoseek.systems.zerosearch.collecting import collect_searches as collect
+        from evoseek.systems.zerosearch.searches import collect_searches as collect
 
     stop_if_dry([f"Record the searches of {answerer_name(given, run_dir)} in {out}"], settings)
     with Run(directory=run_dir, settings=settings).context() as context:
@@ -86,7 +86,7 @@ def label_searches(
     if world is None:
         given.read().judge.check("judge")
     with end_on_interrupt():
-        from evoseek.systems.zerosearch.labelling import label_searches as label
+        from evoseek.systems.zerosearch.searches import label_searches as label
 
     plan = f"Label the searches of {searches} by {world or given.read().judge.model}; write {out}"
     with working(given, plan) as context:

@@ -170,8 +170,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     ConfigError if servers cannot be used as they are to be."""
     from evoseek.assembly.inputs import questions_to_write, training_questions
     from evoseek.assembly.memory_needs import fit
-    from evoseek.models.machine import find_machine, oversubscription
-    from evoseek.models.shape import read_config, shape_of
+    from evoseek.models.machine import oversubscription
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {settings.trained}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"
@@ -191,8 +190,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"
     if crowded := oversubscription(processes, settings.policy.device):
         yield f"Warning: {crowded}"
-    shape = shape_of(read_config(settings.policy.model))
-    found = fit(settings, shape, find_machine(settings.policy.device), processes)
+    found = fit(settings, processes)
     yield f"Memory: {found.words}" + (f" {found.remedy}" if found.state in ("over", "tight") else "")
     for command in _servers(settings, run):
         yield f"Server: {command}"

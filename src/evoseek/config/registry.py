@@ -102,7 +102,7 @@ KINDS: Mapping[str, Kind] = {
         "the reward of a finished rollout",
         {
             **dict.fromkeys(("exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"), _ANSWER),
-            "format_f1": "evoseek.reward.format:WebFormatReward",
+            "format_f1": "evoseek.reward.functions:WebFormatReward",
             "fan_out": "evoseek.reward.functions:FanOutReward",
             "judge": "evoseek.reward.judge:Judge",
         },

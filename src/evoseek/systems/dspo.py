@@ -115,7 +115,6 @@ class DSPO(SearchR1):
         dspo: SelectionSettings = SelectionSettings()
 
         def problems(self) -> Iterator[str]:
-            """A critic must see every group."""
             yield from super().problems()
             if needs_critic(find("credit", self.credit.name)):
                 yield (
@@ -125,7 +124,6 @@ class DSPO(SearchR1):
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """From settings."""
         return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
 
     async def collect(self, step: int) -> Rollouts:

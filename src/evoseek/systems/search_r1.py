@@ -109,7 +109,6 @@ class SearchR1:
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
-        """From settings: the policy searches the engine that they name."""
         return cls.plan(settings, context, context.engine)
 
     @classmethod
@@ -138,7 +137,6 @@ class SearchR1:
         return context.plan(system, solver, state=system.passes, ahead=ahead)
 
     async def step(self, step: int) -> StepReport:
-        """Rollouts, rewards, advantages, optimizer steps."""
         started = perf_counter()
         rollouts, seconds = await self._rolled_out(step)
         rolled_out, groups = perf_counter(), rollouts.groups
@@ -176,12 +174,10 @@ class SearchR1:
         return staleness_metrics(groups, step) | await asyncio.to_thread(self.update, step, groups)
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts; all of them are trained on."""
         groups = await self.rollouts(self.draw(step, self.questions_per_step), step)
         return Rollouts(groups, groups, {})
 
     def draw(self, step: int, size: int) -> list[Question]:
-        """The `size` questions that a step may ask."""
         return self.order(self.questions, seed=self.rollouts.roller.seed, step=step, size=size, passes=self.passes)
 
 

@@ -93,7 +93,6 @@ class SFT:
 
         @classmethod
         def effects(cls) -> tuple[Needs, ...]:
-            """There is no algorithm of reinforcement learning."""
             return *super().effects(), Needs("loss.name credit.* algorithm.*", "", instead=_NO_REWARDS)
 
     @classmethod
@@ -126,7 +125,6 @@ class SFT:
         return replace(plan, steps=steps, measure=system.measure if held_out else None, state=system.passes)
 
     async def step(self, step: int) -> StepReport:
-        """One optimizer step."""
         started = perf_counter()
         names = [str(number) for number in range(len(self.samples))]
         batch = [

@@ -113,7 +113,6 @@ class SSP:
 
         @property
         def proposer_learns(self) -> bool:
-            """Unless the solver alone does."""
             return self.ssp.train != "solver"
 
         def problems(self) -> Iterator[str]:
@@ -166,7 +165,6 @@ class SSP:
         self.given = state.get("tasks", 0)
 
     async def step(self, step: int) -> StepReport:
-        """Propose, verify, solve, and one update of both roles."""
         started, stages, given = perf_counter(), Stages(), self.given
         episodes, fresh = await self._episodes(step, stages), perf_counter()
         replayed = await self._replay(step, self._full_batch - _count_valid(episodes))

@@ -88,12 +88,10 @@ class ZeroSearch(SearchR1):
         return cls.plan(settings, context, engine, engine=engine, noise=noise)
 
     async def step(self, step: int) -> StepReport:
-        """A step of Search-R1, with numbers about the simulator."""
         report = await SearchR1.step(self, step)
         return replace(report, metrics={**report.metrics, **self.simulated.pop(step)})
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts, with the noise of the step."""
         noise = self.noise(step)
         with self.engine.simulating(noise) as own:
             rollouts = await SearchR1.collect(self, step)
