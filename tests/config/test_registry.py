@@ -253,6 +253,14 @@ def test_a_class_whose_build_makes_the_part_is_taken_as_it_is():
     assert find("search", "evoseek.search.lexical:Lexical") is find("search", "lexical")
 
 
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, about in KINDS.items() for name in about.parts])
+def test_a_default_of_a_part_is_that_of_its_settings(kind, name):
+    part, settings = find(kind, name), settings_class(kind, name)
+    arguments = inspect.signature(part).parameters.values() if isinstance(part, type) and settings else ()
+    given = [one for one in arguments if one.default is not one.empty and one.name in settings.model_fields]
+    assert {one.name: one.default for one in given} == {one.name: getattr(settings(), one.name) for one in given}
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_part_has_a_sentence_of_its_own(kind):
     sentences = parts_of(kind).values()

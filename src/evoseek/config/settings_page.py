@@ -7,7 +7,6 @@ import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -43,18 +42,10 @@ def sentence_of(part: Any) -> str:
 
 
 def parts_of(kind: str) -> dict[str, str]:
-    """The built-in parts of a kind, each with its summary (that of its module, if it has its own)."""
-    paths = KINDS[kind].parts
-    modules = [path.partition(":")[0] for path in paths.values()]
-    return {
-        name: sentence_of(import_module(module) if modules.count(module) == 1 else _documented(find(kind, name), name))
-        for name, module in zip(paths, modules, strict=True)
-    }
-
-
-def _documented(part: Any, name: str) -> Any:
-    """What says what a part of this name is: of a class that has several names, what its `by_name` says."""
-    return getattr(part, "by_name", {}).get(name, part)
+    """The built-in parts of a kind, each with the summary of its own docstring; of a class that has several names, with
+    that of what its `by_name` says."""
+    parts = {name: find(kind, name) for name in KINDS[kind].parts}
+    return {name: sentence_of(getattr(part, "by_name", {}).get(name, part)) for name, part in parts.items()}
 
 
 def settings_of(kind: str, name: str) -> list[Setting]:

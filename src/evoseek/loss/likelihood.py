@@ -23,17 +23,14 @@ class ReinforceLoss(PolicyLoss):
     progress; look at the reward.
     """
 
-    aggregate: Aggregate = "sequence-sum"
-
     Settings = ReinforceSettings
+    aggregate: Aggregate = Settings().aggregate
 
     @classmethod
     def build(cls, settings: ReinforceSettings, context: object) -> ReinforceLoss:
-        """From settings."""
         return cls(settings.aggregate)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
         values = -torch.where(inputs.loss_mask, inputs.weighted_advantages, 0.0) * inputs.logprobs
         return Loss(aggregate_tokens(values, inputs.loss_mask, self.aggregate, totals), metrics={})
 
@@ -51,7 +48,6 @@ class CrossEntropyLoss:
         return sample.weight != 0.0
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
         values = -inputs.logprobs * inputs.weights.unsqueeze(-1)
         return Loss(loss=aggregate_tokens(values, inputs.loss_mask, self.aggregate, totals), metrics={})
 
@@ -80,7 +76,6 @@ class ValueLoss:
         return sample.weight != 0.0 and sample.returns is not None
 
     def __call__(self, inputs: ValueInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
         off = ~inputs.loss_mask
         predictions, values, returns = (
             tensor.masked_fill(off, 0.0) for tensor in (inputs.predictions, inputs.values, inputs.returns)
