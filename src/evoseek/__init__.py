@@ -1,7 +1,7 @@
 """evoseek: language-model search agents that teach themselves.
 
-`Run` is a run, or an agent; it is imported when it is named. The records live in `evoseek.types`, what can be injected in
-`evoseek.protocols`, what can go wrong in `evoseek.errors`. Importing this package loads nothing heavy (no torch).
+`Run` is a run or an agent; it is imported when it is named. Other records are in `evoseek.types`, what can be injected
+in `evoseek.protocols`, what can go wrong in `evoseek.errors`. Importing this package loads nothing heavy (no torch).
 """
 
 from __future__ import annotations

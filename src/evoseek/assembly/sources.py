@@ -15,6 +15,7 @@ from evoseek.config.sections import read_settings
 from evoseek.config.settings_tree import Tree, merge, nested, read_tree, tree_of
 from evoseek.config.trust import allow_code, check_code, is_import_path
 from evoseek.errors import ConfigError
+from evoseek.storage.removed_settings import in_settings_of_today
 from evoseek.storage.runs import RunDirectory, flatten
 
 OVER = "over"
@@ -188,6 +189,7 @@ def _read(file: Path) -> tuple[Tree, ...]:
         beneath = (tree for recipe in project.recipes for tree in _read(Path(recipe)))
         return (*beneath, project.settings)
     if _is_saved(path):
+        tree = in_settings_of_today(tree)
         tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
         check_code(tree, path)
     return (tree,)

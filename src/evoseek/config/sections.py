@@ -26,6 +26,7 @@ from pydantic_core import core_schema
 from evoseek.config.registry import KINDS, find, settings_class
 from evoseek.config.settings_tree import Tree, merge
 from evoseek.errors import ConfigError
+from evoseek.storage.removed_settings import removed_words
 
 _Model = TypeVar("_Model", bound="Section")
 
@@ -373,6 +374,8 @@ class _Reader:
         words = [str(word) for word in problem["loc"] if isinstance(word, int) or word.isidentifier()]
         key = ".".join([at, *words] if at else words)
         if problem["type"] == "extra_forbidden":
+            if gone := removed_words(key):
+                return f"unknown setting {key} ({gone})"
             hints = list(self._hints(model, values, at, key))
             return f"unknown setting {key}" + (f" ({'; '.join(hints)})" if hints else "")
         return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
