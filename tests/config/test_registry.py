@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -91,6 +92,29 @@ def mine(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     yield lambda name: f"{module}:{name}"
     sys.modules.pop(module, None)
+
+
+@pytest.mark.parametrize(
+    ("line", "old", "new"),
+    [
+        ("from evoseek.corpus.questions import (\n    load_questions)", "corpus.questions", "questions.questions"),
+        ("import evoseek.settings", "settings", "config.sections"),
+        ("def f():\n    from evoseek.corpus import answers\nf()", "corpus.answers", "questions.answers"),
+    ],
+)
+def test_a_part_that_imports_a_module_from_where_it_was_is_told_where_it_is(line, old, new, mine):
+    module = mine("Halved").partition(":")[0]
+    with open(f"{module}.py", "a") as file:
+        file.write(line)
+    with pytest.raises(ConfigError, match=rf"{module}:Halved' imports evoseek\.{old}, which is now evoseek\.{new}\. "):
+        find("credit", mine("Halved"))
+
+
+def test_a_part_that_is_named_by_where_it_was_is_told_where_it_is():
+    with pytest.raises(ConfigError, match=r"imports evoseek\.credit\.advantages, which is now evoseek\.credit\."):
+        find("credit", "evoseek.credit.advantages:GroupCredit")
+    for _, new in sorted(registry.moved().items()):
+        assert find_spec(f"evoseek.{new}"), new
 
 
 PATHS = {(kind, name): path for kind, what in KINDS.items() for name, path in {**what.parts, **what.packaged}.items()}

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import tomllib
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,7 +24,6 @@ from evoseek.config.trust import check_owner, is_import_path
 from evoseek.errors import ConfigError, EvoseekError, did_you_mean
 
 _BUILD, _BIND = "build(settings, context)", "for_question(question, trajectory_id)"
-_MOVED = Path(__file__).with_name("moved.toml")  # old names of modules, each with the new one
 _beside: set[str] = set()  # working folders that were added to where modules are found
 
 
@@ -257,10 +258,11 @@ def _load(kind: str, path: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        if new := tomllib.loads(_MOVED.read_text(encoding="utf-8")).get((error.name or "").removeprefix("evoseek.")):
-            raise ConfigError(
-                f"The {kind} {path!r} imports {error.name}, which is now evoseek.{new}. Import it from there."
-            ) from error
+        for old in _named_at_fault(error, module):
+            if new := moved().get(old.removeprefix("evoseek.")):
+                raise ConfigError(
+                    f"The {kind} {path!r} imports {old}, which is now evoseek.{new}. Import it from there."
+                ) from error
         packages = {path.partition(".")[0]: name for name, path in KINDS[kind].packaged.items()}
         if found := packages.get(error.name or ""):
             raise ConfigError(
@@ -278,6 +280,19 @@ def _load(kind: str, path: str) -> Any:
     except (Exception, SystemExit) as error:
         raise ConfigError(f"Importing the {kind} {path!r} failed ({type(error).__name__}: {error}).") from error
     return found
+
+
+def moved() -> Mapping[str, str]:
+    """Return the old names of modules, each with the new one, without `evoseek.`."""
+    return tomllib.loads(Path(__file__).with_name("moved.toml").read_text(encoding="utf-8"))
+
+
+def _named_at_fault(error: ImportError, module: str) -> list[str]:
+    """The modules that a failed import may have named: an error names but the first part that is missing."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    line = frames[-1].line or ""
+    names = re.findall(r"evoseek(?:\.\w+)+", line)
+    return [module, *names, *(f"{name}.{line.split()[-1]}" for name in names)]
 
 
 def _look_beside(module: str) -> None:
