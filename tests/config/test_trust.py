@@ -94,7 +94,7 @@ def test_the_package_makes_templates_in_one_place():
         if any(word in path.read_text() for word in ("jinja2.Environment", "import Environment", "jinja2.sandbox"))
         and "jinja2" in path.read_text()
     }
-    assert imports == {"templates.py"}
+    assert imports == {"text/templates.py"}
     assert sandbox().sandboxed
 
 

@@ -247,9 +247,12 @@ def defaults_of(settings: _Model) -> _Model:
 
 
 def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
-    """The settings with one of them changed; it counts as given. The value is taken as it is."""
+    """The settings with one of them changed; it counts as given. The value is taken as it is; another part than before
+    has its own defaults."""
     key, _, rest = dotted.partition(".")
     inner = with_setting(getattr(settings, key), rest, value) if rest else value
+    if rest == "name" and (choice := _choice(type(settings).model_fields[key].metadata)) and isinstance(value, str):
+        inner = inner if value == getattr(settings, key).name else choice.of(value)(name=value)
     return settings.model_copy(update={key: inner})
 
 
