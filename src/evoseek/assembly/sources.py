@@ -12,7 +12,7 @@ from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.project import TABLE, Project, read_project
 from evoseek.config.recipes import FOLDER, find_config
 from evoseek.config.registry import check_name, find
-from evoseek.config.sections import read_settings, with_setting
+from evoseek.config.sections import read_settings, setting_names, with_setting
 from evoseek.config.settings_tree import Tree, merge, nested, read_tree, tree_of
 from evoseek.config.trust import allow_code, check_code, is_import_path
 from evoseek.errors import ConfigError
@@ -68,6 +68,14 @@ class SettingsSources:
     def stated(self, dotted: str) -> object:
         """The value of a setting in the files and options, as it is given; None if it is left to the defaults."""
         return next((flat[dotted] for tree in reversed(self.trees) if dotted in (flat := flatten(tree))), None)
+
+    def saved_value(self, dotted: str) -> object:
+        """The value of a setting in the config of the run."""
+        return flatten(self.saved[0].tree).get(dotted)
+
+    def has(self, dotted: str) -> bool:
+        """Whether the system has a setting of this name. Raises ConfigError."""
+        return dotted in setting_names(find("system", self.system).Settings)
 
     def read(self) -> TrainingSettings:
         """The settings. Raises ConfigError."""

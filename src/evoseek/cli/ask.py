@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Index, Json, Model, RunDir, answerer_name, stop_if_dry
+from evoseek.cli.options import ROLLOUTS, Index, Json, Model, RunDir, answerer_name, command, stop_if_dry
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.text.printable import say
 
 NO_ANSWER = 1  # the exit status of `ask` if the model gave no answer
 
 
+@command("ask", reads=f"{ROLLOUTS} answerer.* support.*", in_project=True)
 def ask(
     question: Annotated[str, typer.Argument()],
     run_dir: RunDir = None,

@@ -10,11 +10,13 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
+    JUDGE,
     FixedSeed,
     Index,
     JudgeModel,
     Model,
     Seed,
+    command,
     finish,
     new_group,
     stop_if_dry,
@@ -28,6 +30,7 @@ Kept = Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The
 
 
 @data.command("filter")
+@command("data filter", reads=JUDGE)
 def filter_data(
     questions: Source,
     out: Kept,
@@ -50,6 +53,7 @@ def filter_data(
 
 
 @data.command()
+@command("data contamination", reads="policy.* lora.* sampler.* rollout.* run.seed run.max_invalid")
 def contamination(
     questions: Source,
     out: Kept,
@@ -86,6 +90,7 @@ def contamination(
 
 
 @data.command("audit")
+@command("data audit", reads="policy.* lora.* sampler.* search.* rollout.* run.seed")
 def audit_data(
     questions: Source,
     out: Annotated[Path, typer.Argument(help="The JSONL file to write: the answerable questions.")],
@@ -107,6 +112,7 @@ def audit_data(
 
 
 @data.command("mix")
+@command("data mix")
 def mix_data(
     out: Annotated[Path, typer.Argument(help="The JSONL file to write.")],
     sources: Annotated[list[str], typer.Option("--from", help="FILE=SHARE, as in nq.jsonl=1; once for each file.")],

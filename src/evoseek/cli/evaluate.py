@@ -13,6 +13,8 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from evoseek.cli.options import (
+    JUDGE,
+    ROLLOUTS,
     AnswererArgument,
     Index,
     Json,
@@ -21,6 +23,7 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
+    command,
     feedback_path,
     new_group,
     project,
@@ -67,6 +70,12 @@ Baseline = Annotated[
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
 
+@command(
+    "eval",
+    reads=f"{ROLLOUTS} answerer.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
+    "evaluation.limit evaluation.temperature",
+    in_project=True,
+)
 def evaluate(
     answerer: AnswererArgument = None,
     run_dir: RunDir = None,
@@ -279,6 +288,7 @@ class ManyAgainst(TyperCommand):
         return super().parse_args(ctx, words)
 
 
+@command("compare", only_reads=True)
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders that `evoseek eval --out` wrote, two or more.")],
     against: Annotated[
@@ -312,6 +322,7 @@ def compare(
 
 
 @judge.command()
+@command("judge check", reads=JUDGE)
 def check(
     cases: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers, answer, correct (true, false).")],
 ) -> None:

@@ -9,7 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.assembly.sources import gather
-from evoseek.cli.options import stop_if_dry
+from evoseek.cli.options import command, stop_if_dry
 from evoseek.errors import ConfigError, EvoseekError, PolicyError, RunError, disk_text
 from evoseek.models.source import ADAPTER, check_policy, find_policy
 from evoseek.storage.files import check_new, expanded, write_atomic
@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 _EXAMPLE = "Who is the mayor of Kalo?"
 
 
+@command("export")
 def export(
     source: Annotated[str, typer.Argument(help="A run, whose last checkpoint is used, or a policy: see --model.")],
     directory: Annotated[Path, typer.Argument(help="Directory for the plain model.")],

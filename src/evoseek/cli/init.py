@@ -14,7 +14,7 @@ import typer
 from rich.console import Console
 
 from evoseek.assembly.sources import gather
-from evoseek.cli.options import stop_if_dry
+from evoseek.cli.options import command, stop_if_dry
 from evoseek.config.project import NAME
 from evoseek.config.recipes import recipes
 from evoseek.config.registry import check_name
@@ -58,6 +58,7 @@ _UNTRAINED = (
 )
 
 
+@command("init")
 def init(
     directory: Annotated[Path, typer.Argument(help="Folder of the project; it is made if need be.")] = Path("."),
     documents: Annotated[

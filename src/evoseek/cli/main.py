@@ -22,7 +22,6 @@ from evoseek.cli.export import export
 from evoseek.cli.feedback import feedback
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
-from evoseek.cli.options import READ_BY, with_shared
 from evoseek.cli.parts import parts, recipes
 from evoseek.cli.prompt import prompt
 from evoseek.cli.propose import collect, propose
@@ -72,33 +71,6 @@ for command in (ask, feedback, view, prompt, export, recipes, parts):
     app.command()(command)
 for name, group in {"simulator": simulator, "judge": judge, "data": data, "world": world, "serve": serve}.items():
     app.add_typer(group, name=name)
-
-_IN_PROJECT = (
-    *("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt", "status", "view", "doctor"),
-    *("review", "feedback", "serve agent", "serve mcp", "serve retrieval"),
-)
-_WITH_SETTINGS = (*READ_BY, "doctor", "sft", "train")
-_ONLY_READ = ("doctor", "status", "search", "compare", "prompt", "recipes", "parts")
-
-
-def _add_shared_options(group: typer.Typer, prefix: str = "") -> None:
-    """Add to the commands of a group the options that they share with others."""
-    for info in group.registered_commands:
-        if (command := info.callback) is None:
-            continue
-        name = prefix + (info.name or command.__name__)
-        names = [
-            *(["config", "sets"] if name in _WITH_SETTINGS else []),
-            *(["project"] if name in _IN_PROJECT else []),
-            *(["dry_run"] if name not in _ONLY_READ else []),
-        ]
-        info.callback = with_shared(command, name, *names)
-    for inner in group.registered_groups:
-        if inner.typer_instance is not None:
-            _add_shared_options(inner.typer_instance, f"{inner.name} ")
-
-
-_add_shared_options(app)
 
 
 def main() -> None:

@@ -8,6 +8,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from evoseek.cli.options import command
 from evoseek.config.recipes import find_recipe, purpose
 from evoseek.config.recipes import recipes as all_recipes
 from evoseek.config.registry import KINDS
@@ -15,6 +16,7 @@ from evoseek.errors import ConfigError, did_you_mean
 from evoseek.text.printable import say
 
 
+@command("parts", only_reads=True)
 def parts(
     kind: Annotated[str | None, typer.Argument(help="Kind of part, such as loss or reward.")] = None,
     name: Annotated[
@@ -55,6 +57,7 @@ def parts(
     console.print(table)
 
 
+@command("recipes", only_reads=True)
 def recipes(
     name: Annotated[str | None, typer.Argument(help="Name of a recipe, whose file is printed.")] = None,
 ) -> None:

@@ -9,11 +9,12 @@ from typing import Annotated, Literal
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Json, Model
+from evoseek.cli.options import ROLLOUTS, Json, Model, command
 from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
 
+@command("prompt", reads=f"{ROLLOUTS} ssp.* selfplay.* proposer.*", in_project=True, only_reads=True)
 def prompt(
     system: Annotated[
         str | None, typer.Argument(help="A system; default: that of --config, or search-r1. May be left out.")

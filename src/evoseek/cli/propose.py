@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
+    ROLLOUTS,
     GrowingFile,
     Index,
     Model,
@@ -16,12 +17,19 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
+    command,
     finish,
     stop_if_dry,
 )
 from evoseek.training.interrupt import end_on_interrupt
 
 
+@command(
+    "propose",
+    reads="policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
+    "verification.* selfplay.* ssp.answers run.*",
+    in_project=True,
+)
 def propose(
     index: Annotated[str, typer.Argument(help="Directory of an index made by `evoseek index`: the corpus.")],
     out: GrowingFile,
@@ -71,6 +79,7 @@ def propose(
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))
 
 
+@command("collect", reads=f"{ROLLOUTS} answerer.* reward.* judge.* evaluation.path run.max_invalid", in_project=True)
 def collect(
     out: GrowingFile,
     run_dir: RunDir = None,

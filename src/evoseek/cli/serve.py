@@ -15,10 +15,12 @@ from rich.console import Console
 
 from evoseek.cli.index import Engine
 from evoseek.cli.options import (
+    ROLLOUTS,
     AnswererArgument,
     FixedSeed,
     Index,
     answerer_name,
+    command,
     feedback_path,
     named_index,
     new_group,
@@ -50,6 +52,7 @@ Names = Annotated[
 
 
 @serve.command("retrieval")
+@command("serve retrieval", in_project=True)
 def serve_retrieval(
     directory: Annotated[Path | None, typer.Argument(help="An index. Default: the project's.")] = None,
     engine: Engine = None,
@@ -74,6 +77,7 @@ def serve_retrieval(
 
 
 @serve.command("agent")
+@command("serve agent", reads=f"{ROLLOUTS} answerer.* support.*", in_project=True)
 def serve_agent(
     answerer: AnswererArgument = None,
     index: Index = None,
@@ -132,6 +136,7 @@ def serve_agent(
 
 
 @serve.command("mcp")
+@command("serve mcp", reads=f"{ROLLOUTS} answerer.* support.*", in_project=True)
 def serve_mcp(
     answerer: Annotated[
         str | None,
@@ -232,6 +237,7 @@ def _extra() -> Generator[None]:
 
 
 @world.command("serve")
+@command("world serve")
 def serve_world(
     entities: Annotated[int, typer.Option(help="Number of articles, at least 200.")] = 2000,
     seed: FixedSeed = 0,

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Index, Model, Questions, Seed, finish, shared, stop_if_dry
+from evoseek.cli.options import EVERY, Index, Model, Questions, Seed, command, finish, shared, stop_if_dry
 from evoseek.config.registry import find
 from evoseek.config.sections import changeable, defaults_of, is_given, lookup
 from evoseek.storage.runs import RunDirectory
@@ -40,6 +40,7 @@ Processes = Annotated[
 ]
 
 
+@command("train", reads=EVERY, in_project=True)
 def train(
     system: Annotated[
         str | None,
@@ -81,6 +82,7 @@ def train(
     begin_or_resume(run_dir, system, options, processes)
 
 
+@command("sft", reads=EVERY, in_project=True)
 def sft(
     run_dir: Annotated[Path, typer.Option(help="Directory of the run. If given alone, the run is resumed.")],
     demonstrations: Annotated[
@@ -194,8 +196,8 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     shape = shape_of(read_config(settings.policy.model))
     found = fit(settings, shape, find_machine(settings.policy.device), processes)
     yield f"Memory: {found.words}" + (f" {found.remedy}" if found.state in ("over", "tight") else "")
-    for command in _servers(settings, run):
-        yield f"Server: {command}"
+    for server in _servers(settings, run):
+        yield f"Server: {server}"
 
 
 def _steps(settings: TrainingSettings, run: RunDirectory) -> str:

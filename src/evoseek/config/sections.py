@@ -389,7 +389,7 @@ class _Reader:
         if systems := _systems_with(key):
             yield f"it is for {' or '.join(systems)}"
         own = [f"{at}.{name}" if at else name for name in model.model_fields]
-        known, name = [*own, *_names(self.root)], _last(key)
+        known, name = [*own, *setting_names(self.root)], _last(key)
         same = [setting for setting in known if _last(setting) == name]
         if meant := same or ([] if systems else _nearest(name, own) or _nearest(name, known)):
             yield f"did you mean {' or '.join(dict.fromkeys(meant))}?"
@@ -416,7 +416,7 @@ def _last(dotted: str) -> str:
 
 def _systems_with(key: str) -> list[str]:
     """The systems that come with evoseek and have this setting, or table."""
-    return [name for name in KINDS["system"].parts if key in _names(find("system", name).Settings)]
+    return [name for name in KINDS["system"].parts if key in setting_names(find("system", name).Settings)]
 
 
 def _as_table(value: object) -> Tree:
@@ -446,9 +446,9 @@ def _is_table(info: FieldInfo) -> bool:
     return is_section or _choice_of_items(info) is not None
 
 
-def _names(model: type[Section], prefix: str = "") -> Iterator[str]:
+def setting_names(model: type[Section], prefix: str = "") -> Iterator[str]:
     """Every setting by its dotted name, and every table; of a part the settings that all of its kind have."""
     for key, info in model.model_fields.items():
         yield f"{prefix}{key}"
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            yield from _names(info.annotation, f"{prefix}{key}.")
+            yield from setting_names(info.annotation, f"{prefix}{key}.")
