@@ -17,7 +17,7 @@ from evoseek.storage.runs import RunDirectory
 from evoseek.types import Passage
 
 RUNNER = CliRunner()
-READING = {"search", "compare", "prompt", "recipes", "parts", "status", "doctor"}
+READING = {"search", "compare", "list", "status", "doctor"}
 
 
 def every_command(group, *words):
@@ -218,7 +218,7 @@ def test_words_that_are_no_query_are_refused(small, words, said):
 
 
 IN_PROJECT = (
-    *("index", "status", "view", "train", "ask x", "search x", "eval", "collect x.jsonl", "prompt"),
+    *("index", "status", "view", "train", "ask x", "search x", "eval", "collect x.jsonl"),
     *("serve agent", "serve mcp", "serve retrieval"),
 )
 

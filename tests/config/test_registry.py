@@ -158,7 +158,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(kind, name, words):
         with pytest.raises(ConfigError) as caught:
             refused(kind, name)
         assert words in str(caught.value)
-        assert f"`evoseek parts {kind}`" in str(caught.value)
+        assert f"`evoseek list {kind}`" in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["evoseek.loss clipped:Loss", ":Loss", "a.b:", "a..b:C", "a:b:c", "a/b.py:C"])

@@ -35,7 +35,7 @@ _STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of 
 _HEAD = """\
 # An evoseek project: `evoseek index`, `train`, `eval`, `ask` and `serve` read this file in this folder and in those
 # below it (elsewhere with --project). Options on the command line win. Paths are relative to this file.
-# `evoseek parts system {system}` lists every setting, `evoseek doctor` checks these.
+# `evoseek list system {system}` lists every setting, `evoseek doctor` checks these.
 
 [project]
 documents = {documents}
@@ -244,7 +244,7 @@ def project_text(options: ProjectOptions, folder: Path) -> str:
     lines = [_HEAD.format(system=options.system, documents=_path(options.documents, folder)).rstrip()]
     if fitting := options.recipes:
         named = _text(fitting[0]) if len(fitting) == 1 else json.dumps(fitting)
-        lines.append(f"recipe = {named}   # settings beneath these; `evoseek recipes` prints them")
+        lines.append(f"recipe = {named}   # settings beneath these; `evoseek list recipes` prints them")
     if longest := next((_MAX_WORDS[recipe] for recipe in fitting if recipe in _MAX_WORDS), None):
         lines.append(f"max_words = {longest}             # of a passage: several have to fit what the model reads")
     if options.starts_cold:

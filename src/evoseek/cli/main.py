@@ -22,8 +22,7 @@ from evoseek.cli.export import export
 from evoseek.cli.feedback import feedback
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
-from evoseek.cli.parts import parts, recipes
-from evoseek.cli.prompt import prompt
+from evoseek.cli.list import list_choices
 from evoseek.cli.propose import collect, propose
 from evoseek.cli.review import review
 from evoseek.cli.serve import serve, world
@@ -67,8 +66,9 @@ for command in (init, doctor, demo, index, search, collect, sft, train, status, 
     app.command()(command)
 app.command("eval")(evaluate)
 app.command(cls=ManyAgainst)(compare)
-for command in (ask, feedback, view, prompt, export, recipes, parts):
+for command in (ask, feedback, view, export):
     app.command()(command)
+app.command("list")(list_choices)
 for name, group in {"simulator": simulator, "judge": judge, "data": data, "world": world, "serve": serve}.items():
     app.add_typer(group, name=name)
 

@@ -10,21 +10,25 @@ from evoseek.errors import ConfigError
 from evoseek.storage.files import nearest
 
 FOLDER = Path(__file__).parents[1] / "recipes"
+ABLATIONS = "ablations/"
+"""Begins the names of recipes that repeat an experiment: what a paper compares its own settings with."""
 
 
 def recipes() -> dict[str, Path]:
     """Every recipe by its name, in alphabetical order."""
-    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.glob("*/*.toml"))}
+    return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.rglob("*.toml"))}
 
 
 def find_recipe(name: str) -> Path:
     """The file of a recipe. Raises ConfigError if there is none of that name."""
     known = recipes()
     if name not in known:
+        if f"{ABLATIONS}{name}" in known:
+            raise ConfigError(f"The recipe {name} is now {ABLATIONS}{name}. Give that name.")
         near = get_close_matches(name.removeprefix("recipes/").removesuffix(".toml"), known)
         hint = f"The nearest are {', '.join(near)}; `evoseek" if near else "`evoseek"
         meant = nearest(Path(name))
-        raise ConfigError(f"There is no config file and no recipe {name!r}.{meant} {hint} recipes` lists all recipes.")
+        raise ConfigError(f"There is no config file and no recipe {name!r}.{meant} {hint} list recipes` lists them.")
     return known[name]
 
 

@@ -241,7 +241,7 @@ def check_name(kind: str, name: str) -> None:
         return
     hint = did_you_mean(name, known)
     raise ConfigError(
-        f"There is no {kind} {name!r}.{hint} Choose one of {', '.join(known)} (`evoseek parts {kind}` describes them), "
+        f"There is no {kind} {name!r}.{hint} Choose one of {', '.join(known)} (`evoseek list {kind}` describes them), "
         f"or give your own {kind} as package.module:Name."
     )
 
@@ -341,7 +341,7 @@ def check_part(kind: str, name: str, part: Any) -> None:
     if fault := next(filter(None, (_fault(part, need) for need in wanted)), ""):
         raise ConfigError(
             f"{name} is given as {kind}, but {fault}. {'An' if kind[0] in 'aeiou' else 'A'} {kind} ({about.what}) "
-            f"needs {', '.join(needs)}; `evoseek parts {kind}` lists those that come with evoseek, to compare it with."
+            f"needs {', '.join(needs)}; `evoseek list {kind}` lists those that come with evoseek, to compare it with."
         )
 
 

@@ -170,7 +170,7 @@ def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = 
     if reader.problems:
         where = f" (from {source}, the options and --set)" if source else ""
         raise ConfigError(
-            f"The settings{where} are not valid: {'; '.join(dict.fromkeys(reader.problems))}. `evoseek parts` lists "
+            f"The settings{where} are not valid: {'; '.join(dict.fromkeys(reader.problems))}. `evoseek list` lists "
             "every setting with its default."
         )
     return cast(_Model, settings)
@@ -334,7 +334,7 @@ class _Reader:
         name = table.get("name")
         if not isinstance(name, str) or not name:
             self.problems.append(
-                f"{at}.name is {name!r}: expected the name of a {choice.kind} (`evoseek parts {choice.kind}`)"
+                f"{at}.name is {name!r}: expected the name of a {choice.kind} (`evoseek list {choice.kind}`)"
             )
             return None
         return self.section(choice.of(name), None, table, at)

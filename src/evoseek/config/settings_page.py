@@ -1,4 +1,4 @@
-"""The reference of parts and settings, generated from the parts themselves, for `evoseek parts` and
+"""The reference of parts and settings, generated from the parts themselves, for `evoseek list` and
 docs/settings.md."""
 
 from __future__ import annotations
