@@ -70,15 +70,12 @@ class SettingsSources:
         return next((flat[dotted] for tree in reversed(self.trees) if dotted in (flat := flatten(tree))), None)
 
     def saved_value(self, dotted: str) -> object:
-        """The value of a setting in the config of the run."""
         return flatten(self.saved[0].tree).get(dotted)
 
     def has(self, dotted: str) -> bool:
-        """Whether the system has a setting of this name. Raises ConfigError."""
         return dotted in setting_names(find("system", self.system).Settings)
 
     def read(self) -> TrainingSettings:
-        """The settings. Raises ConfigError."""
         return self.settings
 
     @cached_property
@@ -167,7 +164,6 @@ def read_saved(run: RunDirectory) -> TrainingSettings:
 
 
 def _without_code(tree: Tree) -> Tree:
-    """The settings without the parts that are named by import paths."""
     kept: Tree = {}
     for key, value in tree.items():
         table = cast("Tree", value) if isinstance(value, dict) else None
@@ -258,7 +254,6 @@ def _check_beneath(files: Sequence[_File], last: Tree) -> None:
 
 
 def _is_saved(path: Path) -> bool:
-    """Whether a file is a run's config, and not one that a user writes."""
     return path.suffix == ".json"
 
 

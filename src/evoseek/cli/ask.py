@@ -65,7 +65,6 @@ def ask(
 
 
 def _show_prompt(settings: TrainingSettings, role: Role, text: str, *, json: bool) -> None:
-    """Print a prompt: text with special tokens, number of tokens, and the file to change."""
     with end_on_interrupt():
         from evoseek.agent.prompt import rendered
 

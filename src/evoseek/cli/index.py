@@ -126,7 +126,6 @@ def index(
 
 
 def _refuse_settings(given: Iterable[str]) -> None:
-    """ConfigError for the first option that is given."""
     for name in given:
         option = f"--{name.replace('_', '-')}"
         raise ConfigError(

@@ -154,7 +154,6 @@ def is_smollm2(model: str) -> bool:
 
 
 def _outside(documents: Path, directory: Path) -> Path:
-    """The folder of the documents. Raises ConfigError if it is not there, or the project lies in it."""
     found = _existing(documents)
     if directory.resolve().is_relative_to(found.resolve()):
         raise ConfigError(
@@ -165,7 +164,6 @@ def _outside(documents: Path, directory: Path) -> Path:
 
 
 def _documents(directory: Path) -> Path:
-    """The first folder in the project, or here, that looks like documents."""
     places = [place / name for place in (directory, Path()) for name in ("documents", "docs")]
     return next((place for place in places if place.is_dir()), places[0])
 
@@ -180,7 +178,6 @@ def _existing(path: Path) -> Path:
 
 
 def _check(directory: Path, options: ProjectOptions) -> None:
-    """Raises ConfigError for what a later command would refuse."""
     check_name("system", options.system)
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is a file. Give the folder of the project, new or not.")
@@ -229,13 +226,11 @@ class ProjectOptions:
         return self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or "")
 
     def _has_hops(self) -> bool:
-        """Whether there are questions of one hop and of two, and all say which they are."""
         questions = load_questions(self.questions, check=evaluable_question) if self.questions else []
         return {question.metadata.get("hops") for question in questions} == {1, 2}
 
     @property
     def needs_questions(self) -> bool:
-        """Whether a file of questions is to be named."""
         return self.system not in (*SELF_PLAY, "sft") and not self.endpoint and not self.starts_cold
 
 
@@ -303,5 +298,4 @@ def _path(path: Path, folder: Path) -> str:
 
 
 def _text(text: str) -> str:
-    """As TOML spells it."""
     return json.dumps(text, ensure_ascii=False)

@@ -127,5 +127,4 @@ def _speaks() -> bool:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    """Replaces `warnings.showwarning`, which adds a line of source code."""
     print(f"evoseek: warning: {' '.join(str(message).split())}", file=sys.stderr)

@@ -106,7 +106,6 @@ class Shared:
 
     @cached_property
     def project(self) -> Project | None:
-        """The project of --project, or of this folder. Raises ConfigError."""
         return find_project(Path.cwd()) if self.folder is None else open_project(expanded(self.folder))
 
 

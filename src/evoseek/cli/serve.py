@@ -159,7 +159,6 @@ def serve_mcp(
 
 
 def _run(answerer: str | None, index: str | None, place: str, running: int) -> Run:
-    """The run, or the model alone, that answers so many questions at once. Prints the memory that its policy needs."""
     from evoseek.cli.settings import answering_settings, check_searched, named_answerer
 
     given, run_dir = named_answerer({"search.index": index}, answerer)
@@ -196,7 +195,6 @@ def _examples(run: Run) -> list[str]:
 
 
 def _feedback(answerer: str | None) -> FeedbackFile:
-    """Where conversations with a verdict are kept: in the project, or in the run that answers. Raises ConfigError."""
     from evoseek.questions.feedback import FeedbackFile
 
     return FeedbackFile(feedback_path(resolve_answerer(answerer, None, None)[0]))
@@ -227,7 +225,6 @@ def _answering(run: Run, console: Console) -> Generator[tuple[Answerer, SearchEn
 
 @contextmanager
 def _extra() -> Generator[None]:
-    """While what the extra `serve` installs is imported. Raises ConfigError if it is missing."""
     try:
         yield
     except ImportError as error:

@@ -145,7 +145,6 @@ def training_run(run_dir: Path | None) -> Path:
 
 
 def _note_project(own: Project | None, system: str, run: Path | None = None) -> None:
-    """Print what was taken from a project file."""
     if own is None:
         return
     tree = own.settings if own.lookup("run.system") in (None, system) else shared_settings(own)
@@ -170,7 +169,6 @@ def _note(text: str) -> None:
 
 
 def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
-    """Raises ConfigError for a project whose model is behind an endpoint."""
     answerer = own.lookup("answerer.model") or own.lookup("answerer.base_url")
     if answerer and not own.lookup("policy.model") and not options.get("policy.model"):
         raise ConfigError(

@@ -140,7 +140,6 @@ def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping
 
 
 def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
-    """Train in so many processes with the same command line, and end with their status."""
     with end_on_interrupt():
         from evoseek.learner.distributed import run_together
         from evoseek.models.machine import find_machine, oversubscription
@@ -152,7 +151,6 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
 
 
 def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None:
-    """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
     from evoseek.assembly.inputs import inputs_of
     from evoseek.cli.settings import chosen_for_model
     from evoseek.training.stages import check_asked, check_run
@@ -201,13 +199,11 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
 
 
 def _steps(settings: TrainingSettings, run: RunDirectory) -> str:
-    """How many, and after which one a run is resumed."""
     made = max(run.saved_steps, default=0)
     return f"{settings.planned_steps} steps" + (f", resumed after step {made}" if made else "")
 
 
 def _servers(settings: TrainingSettings, run: RunDirectory) -> list[str]:
-    """The command line of each server that the run would start; its port is one that is free now."""
     sampler = find("sampler", settings.sampler.name)
     if not hasattr(sampler, "planned"):
         return []

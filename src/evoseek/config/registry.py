@@ -324,7 +324,6 @@ def _specs(module: str, folder: str) -> Iterator[ModuleSpec]:
 
 
 def _places(spec: ModuleSpec | None) -> list[str]:
-    """The files and folders that a module is loaded from, its compiled file included."""
     places = (spec.origin, spec.cached, *(spec.submodule_search_locations or ())) if spec else ()
     return [place for place in places if place and os.path.exists(place)]
 

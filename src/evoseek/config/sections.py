@@ -69,7 +69,6 @@ class Needs:
 
     @property
     def words(self) -> str:
-        """The wanted values in words."""
         if self.wanted in ((True,), (False,)):
             return "set" if self.wanted[0] else "left out"
         return " or ".join(map(str, self.wanted))
@@ -114,7 +113,6 @@ class Chosen:
     base: type[PartSettings]
 
     def of(self, name: str) -> type[PartSettings]:
-        """The settings of a part. Raises ConfigError."""
         found = settings_class(self.kind, name) or self.base
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(
@@ -186,7 +184,6 @@ def _mappings(model: type[Section]) -> Iterator[tuple[str, ...]]:
 
 
 def _without(tree: Tree, over: Mapping[str, Any], path: Sequence[str]) -> Tree:
-    """The tree without the table at this path, if `over` has one there, too."""
     key, *rest = path
     below, above = tree.get(key), over.get(key)
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
@@ -285,7 +282,6 @@ def changed(settings: Section) -> list[str]:
 
 
 def _effects(settings: Section) -> list[tuple[str, str, Needs]]:
-    """Every pattern of names with the dotted name of its switch."""
     rows: list[tuple[str, str, Needs]] = []
     for prefix, table in tables(settings):
         for needs in type(table).effects():
@@ -315,7 +311,6 @@ class _Reader:
     problems: list[str] = field(default_factory=list[str])
 
     def section(self, model: type[Section], default: object, given: object, at: str) -> Section | None:
-        """A table over its default, with all tables in it; None where that cannot be."""
         if not isinstance(given, Mapping):
             self.problems.append(f"{at} is {given!r}: expected a table of settings, such as [{at}]")
             return None
@@ -358,7 +353,6 @@ class _Reader:
         return tuple(made) if None not in made else None
 
     def _over(self, below: object, given: object, at: str) -> Tree | None:
-        """A part's table over its default, as long as both are about the same part."""
         if given is None:
             return _as_table(below)
         if not isinstance(given, str | Mapping | PartSettings):
@@ -398,14 +392,12 @@ class _Reader:
 
 
 def _named(table: Section) -> Tree:
-    """The names of the parts in a table and in those below it."""
     names: Tree = {"name": table.name} if isinstance(table, PartSettings) else {}
     below = ((key, getattr(table, key)) for key in type(table).model_fields)
     return names | {key: tree for key, one in below if isinstance(one, Section) and (tree := _named(one))}
 
 
 def _nearest(name: str, settings: Sequence[str]) -> list[str]:
-    """The settings with the most similar names."""
     close = get_close_matches(name, {_last(setting) for setting in settings}, 1, 0.75)
     return [setting for setting in settings if _last(setting) in close]
 
@@ -415,7 +407,6 @@ def _last(dotted: str) -> str:
 
 
 def _systems_with(key: str) -> list[str]:
-    """The systems that come with evoseek and have this setting, or table."""
     return [name for name in KINDS["system"].parts if key in setting_names(find("system", name).Settings)]
 
 
@@ -426,7 +417,6 @@ def _as_table(value: object) -> Tree:
 
 
 def _explicit(default: object) -> Tree:
-    """The given values of a table."""
     if isinstance(default, Section):
         return {key: getattr(default, key) for key in default.model_fields_set}
     return dict(cast("Mapping[str, Any]", default or {}))

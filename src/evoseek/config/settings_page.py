@@ -32,7 +32,6 @@ class Setting:
 
     @property
     def table(self) -> str:
-        """The table that the setting belongs to."""
         return self.name.rpartition(".")[0]
 
 
@@ -69,7 +68,6 @@ def _sentence_of_list(info: FieldInfo) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value in TOML; empty for None, which TOML does not have."""
     if value is None:
         return ""
     if isinstance(value, tuple):
@@ -78,14 +76,12 @@ def _toml(value: object) -> str:
 
 
 def _allowed(info: FieldInfo) -> str:
-    """A short description of the possible values."""
     words = _type(info.annotation)
     bounds = [_bound(mark) for mark in info.metadata]
     return " ".join(filter(None, (words, *bounds)))
 
 
 def _bound(mark: object) -> str:
-    """A bound in words; empty for a bound far beyond any sensible value."""
     for kind, key, word in ((Ge, "ge", "from"), (Gt, "gt", "above"), (Le, "le", "to"), (Lt, "lt", "below")):
         if isinstance(mark, kind) and abs(bound := getattr(mark, key)) < _FAR:
             return f"{word} {bound:g}"

@@ -44,7 +44,6 @@ class CrossEntropyLoss:
     aggregate: Aggregate = "token-mean"
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False for weight 0."""
         return sample.weight != 0.0
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:

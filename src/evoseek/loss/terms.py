@@ -96,7 +96,6 @@ class WithTerms:
         return sample.weight != 0.0 if self.kl or self.entropy else self.loss.contributes(sample)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
         terms: list[torch.Tensor] = []
         measured: dict[str, torch.Tensor] = {}
         if self.entropy:
