@@ -33,7 +33,7 @@ from rich.table import Table
 from evoseek.assembly.context import Context
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.config.recipes import find_recipe
+from evoseek.config.settings_tree import find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import evaluate
 from evoseek.questions.questions import load_questions, save_questions

@@ -34,7 +34,7 @@ from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
-from evoseek.config.recipes import find_recipe
+from evoseek.config.settings_tree import find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.eval.statistics import paired_test

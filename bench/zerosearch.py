@@ -31,7 +31,7 @@ from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
-from evoseek.config.recipes import FOLDER, find_recipe
+from evoseek.config.settings_tree import FOLDER, find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.evaluate import Evaluation, evaluate
 from evoseek.reward.functions import AnswerReward

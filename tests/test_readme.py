@@ -18,11 +18,10 @@ from typer.main import get_command
 
 from evoseek.assembly.sources import gather
 from evoseek.cli.main import app
-from evoseek.config.recipes import FOLDER, recipes
 from evoseek.config.registry import KINDS
 from evoseek.config.sections import changed, check_effect, check_settings
 from evoseek.config.settings_page import settings_of
-from evoseek.config.settings_tree import read_tree
+from evoseek.config.settings_tree import FOLDER, read_tree, recipes
 from evoseek.errors import EvoseekError
 from evoseek.questions.demonstrations import load_demonstrations
 from evoseek.questions.questions import load_questions

@@ -7,7 +7,7 @@ import pytest
 
 from evoseek.assembly.sources import edited, flat_settings, gather, load_settings
 from evoseek.config.project import open_project
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import FOLDER
 from evoseek.errors import ConfigError
 
 SYSTEMS = ("search-r1", "dspo", "zerosearch", "deepresearcher", "dr-zero", "ssp")

@@ -14,7 +14,7 @@ from evoseek.cli.doctor.checks import check_plan
 from evoseek.cli.doctor.context import DoctorContext
 from evoseek.cli.main import app
 from evoseek.cli.train import outline
-from evoseek.config.recipes import recipes
+from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.models.machine import Machine, cores

@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from evoseek.assembly.sources import load_settings
-from evoseek.config.recipes import FOLDER, purpose, recipes
 from evoseek.config.sections import changed, check_effect, check_settings, lookup
-from evoseek.config.settings_tree import read_tree
+from evoseek.config.settings_tree import FOLDER, purpose, read_tree, recipes
 from evoseek.errors import ConfigError
 from evoseek.storage.runs import flatten
 

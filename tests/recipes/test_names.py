@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from evoseek.assembly.sources import load_settings
-from evoseek.config.recipes import FOLDER, find_config, find_recipe, recipes
+from evoseek.config.settings_tree import FOLDER, find_config, find_recipe, recipes
 from evoseek.errors import ConfigError
 
 

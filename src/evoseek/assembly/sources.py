@@ -10,10 +10,9 @@ from typing import Any, cast
 
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.project import TABLE, Project, read_project
-from evoseek.config.recipes import FOLDER, find_config
 from evoseek.config.registry import check_name, find
 from evoseek.config.sections import read_settings, setting_names, with_setting
-from evoseek.config.settings_tree import Tree, merge, nested, read_tree, tree_of
+from evoseek.config.settings_tree import FOLDER, Tree, find_config, merge, nested, read_tree, tree_of
 from evoseek.config.trust import allow_code, check_code, is_import_path
 from evoseek.errors import ConfigError
 from evoseek.storage.removed_settings import in_settings_of_today

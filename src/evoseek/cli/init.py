@@ -16,8 +16,8 @@ from rich.console import Console
 from evoseek.assembly.sources import gather
 from evoseek.cli.options import command, stop_if_dry
 from evoseek.config.project import NAME
-from evoseek.config.recipes import recipes
 from evoseek.config.registry import check_name
+from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError, disk_text
 from evoseek.models.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
 from evoseek.questions.questions import load_questions

@@ -9,8 +9,8 @@ from rich.console import Console
 from rich.table import Table
 
 from evoseek.cli.options import command
-from evoseek.config.recipes import ABLATIONS, find_recipe, purpose, recipes
 from evoseek.config.registry import KINDS
+from evoseek.config.settings_tree import ABLATIONS, find_recipe, purpose, recipes
 from evoseek.errors import ConfigError, did_you_mean
 from evoseek.text.printable import say
 
