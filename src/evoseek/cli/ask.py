@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import ROLLOUTS, Index, Json, Model, RunDir, answerer_name, command, stop_if_dry
+from evoseek.cli.options import ROLLOUTS, Index, Json, Model, RunDir, answerer_name, command
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
@@ -40,7 +40,7 @@ def ask(
 
     If there is no answer, prints the model's output and ends with status 1.
     """
-    from evoseek.cli.settings import answering_settings, check_searched, chosen_for_model, named_answerer
+    from evoseek.cli.settings import answering_run, check_searched, chosen_for_model, named_answerer
 
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
@@ -49,11 +49,8 @@ def ask(
         _show_prompt(chosen_for_model(given.read(), console=Console(quiet=True)), show_prompt, question, json=json)
         return
     check_searched(given.read())
-    stop_if_dry([f"Ask {answerer_name(given, run_dir)}: {question}"], given.read())
-    settings = answering_settings(given)
-    from evoseek.run import Run
-
-    answered = Run(directory=run_dir, settings=settings, console=Console(stderr=json)).ask(question)
+    plan = f"Ask {answerer_name(given, run_dir)}: {question}"
+    answered = answering_run(given, run_dir, plan, Console(stderr=json)).ask(question)
     if json:
         print(dumps(answered.json, ensure_ascii=False))
     else:

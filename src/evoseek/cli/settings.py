@@ -27,6 +27,7 @@ from evoseek.training.stages import check_run
 
 if TYPE_CHECKING:
     from evoseek.assembly.context import Context
+    from evoseek.run import Run
 
 _MOST = 6  # settings of a project that are named
 _ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
@@ -231,6 +232,15 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
     if uses_chat_model(settings):
         return follow_endpoint(settings)
     return chosen_for_model(settings, console=Console(stderr=True), answers=answers)
+
+
+def answering_run(given: SettingsSources, run_dir: Path | None, plan: str, console: Console | None = None) -> Run:
+    """The run that answers, or the model alone; with --dry-run the plan is printed instead."""
+    settings = answering_settings(given)
+    stop_if_dry([plan], settings)
+    from evoseek.run import Run
+
+    return Run(directory=run_dir, settings=settings, console=console)
 
 
 @contextmanager
