@@ -15,10 +15,10 @@ from evoseek.questions.questions import load_questions, save_questions
 from evoseek.renderers.encoding import plain
 from evoseek.rollout.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
+from evoseek.systems.zerosearch import collecting as simulator_collecting
+from evoseek.systems.zerosearch import labelling as simulator_labelling
 from evoseek.systems.zerosearch.collecting import load_records
 from evoseek.systems.zerosearch.engine import SimulatedEngine, simulator_reply
-from evoseek.systems.zerosearch.system import collecting as simulator_collecting
-from evoseek.systems.zerosearch.system import labelling as simulator_labelling
 from evoseek.world.world import World, save_world_card
 
 WORLD = World.generate(1, 200, "train")

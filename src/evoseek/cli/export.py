@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from evoseek.assembly.sources import gather
 from evoseek.cli.options import command, stop_if_dry
 from evoseek.errors import ConfigError, EvoseekError, PolicyError, RunError, disk_text
 from evoseek.models.source import ADAPTER, check_policy, find_policy
@@ -83,6 +82,7 @@ def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
     """An example of the prompts with which the policy was trained, or would be asked; None, with a note, if the parts
     that write them are not here."""
     from evoseek.agent.prompt import rendered
+    from evoseek.assembly.sources import gather
     from evoseek.report.model_card import ExamplePrompt
 
     try:

@@ -13,16 +13,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.assembly.sources import gather
 from evoseek.cli.options import command, stop_if_dry
 from evoseek.config.project import NAME
 from evoseek.config.registry import check_name
 from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError, disk_text
 from evoseek.models.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
-from evoseek.questions.questions import load_questions
 from evoseek.storage.files import expanded, nearest, write_atomic
-from evoseek.text.normalization import evaluable_question
 from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -122,6 +119,7 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults
+        from evoseek.assembly.sources import gather
         from evoseek.models.machine import find_machine
         from evoseek.models.shape import local_config, shape_of
 
@@ -226,6 +224,9 @@ class ProjectOptions:
         return self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or "")
 
     def _has_hops(self) -> bool:
+        from evoseek.questions.questions import load_questions
+        from evoseek.text.normalization import evaluable_question
+
         questions = load_questions(self.questions, check=evaluable_question) if self.questions else []
         return {question.metadata.get("hops") for question in questions} == {1, 2}
 

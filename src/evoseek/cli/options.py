@@ -12,20 +12,21 @@ from dataclasses import dataclass
 from fnmatch import fnmatch
 from functools import cached_property, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from evoseek.assembly.settings import TrainingSettings
-from evoseek.assembly.sources import SettingsSources, gather
 from evoseek.config.project import FEEDBACK, Project, find_project, how_to_name, open_project
-from evoseek.config.sections import Section, changed, each_setting, lookup
 from evoseek.errors import ConfigError
 from evoseek.storage.files import expanded
 from evoseek.storage.jsonl import is_begun
 from evoseek.text.printable import say
 from evoseek.training.interrupt import INTERRUPTED
+
+if TYPE_CHECKING:
+    from evoseek.assembly.settings import TrainingSettings
+    from evoseek.assembly.sources import SettingsSources
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
@@ -169,6 +170,8 @@ def project() -> Project | None:
 def checked_project() -> Project | None:
     """`project`, with settings that are valid. For commands that take but a path from it:
     a misspelt table would look like one that is missing. Raises ConfigError."""
+    from evoseek.assembly.sources import gather
+
     if (own := project()) is not None:
         gather(project=own).read()
     return own
@@ -233,6 +236,8 @@ def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterat
     if isinstance(settings, Mapping):
         yield from (f"  {key} = {_shown(value)}" for key, value in settings.items())
         return
+    from evoseek.config.sections import changed, each_setting, lookup
+
     uses = shared().command.uses
     every = filter(uses, (name for name, _, _ in each_setting(settings)))
     other = list(filter(uses, changed(settings)))
@@ -244,7 +249,7 @@ def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterat
 
 def _shown(value: object) -> str:
     return json.dumps(
-        value, ensure_ascii=False, default=lambda part: part.resolved() if isinstance(part, Section) else str(part)
+        value, ensure_ascii=False, default=lambda part: part.resolved() if hasattr(part, "resolved") else str(part)
     )
 
 

@@ -10,7 +10,6 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.assembly.sources import allow_project
 from evoseek.cli.options import Json, command, named_run, project, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.text.printable import say
@@ -70,6 +69,7 @@ def status(
 
     Example: evoseek status runs/mine
     """
+    from evoseek.assembly.sources import allow_project
     from evoseek.report.status import status as status_of
 
     allow_project(project())
