@@ -53,23 +53,22 @@ class SettingsSources:
         *files, last = self.trees
         made = replace(self, trees=(*files, nested(options), last))
         if "settings" in vars(self):
-            kept = flatten(last)
-            changed = self.settings
+            above, changed = replace(self, trees=(last,)), self.settings
             for key, value in options.items():
-                changed = changed if key in kept else with_setting(changed, key, value)
+                changed = changed if above.states(key) else with_setting(changed, key, value)
             vars(made)["settings"] = changed
         return made
 
     def states(self, dotted: str) -> bool:
         """Whether a setting is in a file or an option, and not left to the defaults."""
-        return any(dotted in flatten(tree) for tree in self.trees)
+        return self.stated(dotted) is not None
 
     def stated(self, dotted: str) -> object:
-        """The value of a setting in the files and options, as it is given; None if it is left to the defaults."""
-        return next((flat[dotted] for tree in reversed(self.trees) if dotted in (flat := flatten(tree))), None)
-
-    def saved_value(self, dotted: str) -> object:
-        return flatten(self.saved[0].tree).get(dotted)
+        """The value of a setting in the files and options, as it is given; None if it is left to the defaults. A part's
+        name may stand for its table."""
+        flat = (flatten(tree) for tree in reversed(self.trees))
+        values = (tree.get(dotted, tree.get(dotted.removesuffix(".name"))) for tree in flat)
+        return next((value for value in values if value is not None), None)
 
     def has(self, dotted: str) -> bool:
         return dotted in setting_names(find("system", self.system).Settings)

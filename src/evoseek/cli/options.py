@@ -65,7 +65,7 @@ _OPTIONS: Mapping[str, object] = {
         typer.Option("--config", help="A TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
     ],
     "sets": Annotated[list[str] | None, typer.Option("--set", help="A setting, such as learner.learning_rate=1e-4.")],
-    "project": Annotated[
+    "folder": Annotated[
         Path | None, typer.Option("--project", help="Folder with evoseek.toml. Default: this one, or one above.")
     ],
     "dry_run": Annotated[bool | None, typer.Option("--dry-run", help="Print the settings and the plan; do nothing.")],
@@ -134,7 +134,7 @@ def command(
     """Declare a command: its name, and as in `Command` what it reads and whether it works in a project. Its options get
     those that it shares: --config and --set for settings, --project, and --dry-run unless it `only_reads`."""
     COMMANDS[name] = Command(name, reads, in_project)
-    options = {"config": reads, "sets": reads, "project": in_project, "dry_run": not only_reads}
+    options = {"config": reads, "sets": reads, "folder": in_project, "dry_run": not only_reads}
     names = [option for option, has_it in options.items() if has_it]
 
     def declared(function: Callable[..., None]) -> Callable[..., None]:
@@ -145,8 +145,6 @@ def command(
                     text = f"--{option.replace('_', '-')} is {value}"
                     raise ConfigError(f"{text}. Expected a finite number, such as 0.5.")
             mine = {option: value for option in names if (value := values.pop(option, None)) is not None}
-            if "project" in mine:
-                mine["folder"] = mine.pop("project")
             with running(name, **mine):
                 function(*words, **values)
 

@@ -277,7 +277,7 @@ def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) ->
             "or `evoseek demo` made and that has saved one (every run.checkpoint_every steps), or give --model instead."
         )
     given = gather(run.config, system=system, options=options, sets=shared().sets)
-    own_model = given.saved_value("policy.model")
+    own_model = flatten(given.saved[0].tree).get("policy.model")
     if shared().config or given.stated("policy.model") != own_model:
         raise ConfigError(
             f"--run-dir brings its own config and model, {own_model}. Give either --run-dir, or --model and --config, "
