@@ -87,7 +87,7 @@ wheel:
 	dist/venv/bin/python -m pip install --quiet $(TORCH)
 	dist/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	dist/venv/bin/python -m pip install --quiet dist/*.whl
-	cd dist && venv/bin/evoseek recipes && venv/bin/evoseek demo --max-minutes 0.05
+	cd dist && venv/bin/evoseek list recipes && venv/bin/evoseek demo --max-minutes 0.05
 
 chaos: $(INSTALLED)
 	EVOSEEK_CHAOS=100 $(BIN)/python -m pytest tests/e2e/test_chaos.py tests/e2e/test_killed_evaluation.py

@@ -11,6 +11,7 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
+from evoseek import Run
 from evoseek.assembly.context import Context, Objects
 from evoseek.assembly.sources import gather, load_settings
 from evoseek.cli.main import app
@@ -26,7 +27,6 @@ from evoseek.report.view.source import Source
 from evoseek.reward.functions import WebFormatReward
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.limits import Limits
-from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.runs import RunDirectory, changes
 from evoseek.systems.deepresearcher import DeepResearcher

@@ -13,7 +13,7 @@ from evoseek.assembly.sources import load_settings
 from evoseek.cli.doctor.checks import DoctorContext, check_plan
 from evoseek.cli.main import app
 from evoseek.cli.train import outline
-from evoseek.config.recipes import recipes
+from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.models.machine import Machine, cores

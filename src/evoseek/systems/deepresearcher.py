@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeepResearcher(SearchR1):
-    """One training step of DeepResearcher: Search-R1's, with numbers about browsing."""
+    """DeepResearcher (arXiv 2504.03160): a policy learns to search the web and to read its pages."""
 
     class Settings(SearchR1.Settings):
         """Settings of DeepResearcher."""

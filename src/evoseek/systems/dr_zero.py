@@ -128,8 +128,9 @@ class PhaseSettings(Section):
 
 @dataclass(slots=True)
 class DrZero:
-    """One step of Dr. Zero; `training.loop.TrainingLoop` repeats it.
+    """Dr. Zero (arXiv 2601.07055): a proposer and a solver that make each other better, from a corpus alone.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them. After
     `frozen_after` iterations the proposer's phase only measures. `publish_proposer` hands the proposer's new weights to
     its sampler; `restart_solver` gives the solver a fresh optimizer in every iteration, `restart_proposer` the proposer

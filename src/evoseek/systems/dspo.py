@@ -97,7 +97,7 @@ class SelectionSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class DSPO(SearchR1):
-    """One training step of DSPO: Search-R1 with a filter on its groups.
+    """DSPO (arXiv 2510.09255): sequence-level policy optimisation on groups that are filtered for a signal.
 
     A step draws at most `limit` x `questions_per_step` questions, or all there are if these are fewer.
     """

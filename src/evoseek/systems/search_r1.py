@@ -55,8 +55,9 @@ class Rollouts:
 
 @dataclass(frozen=True, slots=True)
 class SearchR1:
-    """One training step of Search-R1; `training.loop.TrainingLoop` repeats it.
+    """Search-R1 (arXiv 2503.09516): a policy learns to search, from questions with answers.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `publish` hands the new weights to the sampler, as the policy of that step. `order` chooses the questions of a step
     in `passes` over them; some metrics are reported by the values of its field, or else by the number of hops.
     With `ahead` the rollouts of later steps go on while the update runs in a thread, so `collect` is called for several

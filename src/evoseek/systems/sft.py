@@ -68,8 +68,9 @@ class SFTEvaluationSettings(EvaluationSettings):
 
 @dataclass(frozen=True, slots=True)
 class SFT:
-    """One step on a batch of demonstrations; `training.loop.TrainingLoop` repeats it.
+    """Supervised fine-tuning: a policy learns its format and its first skill from demonstrations.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `update` makes an optimizer step, `publish` hands the new weights to the sampler, and `score` puts the learner's
     logprobs into the samples.
     """

@@ -65,8 +65,9 @@ class FillSettings(Section):
 
 @dataclass(slots=True)
 class SSP:
-    """One step of Search Self-play; `training.loop.TrainingLoop` repeats it.
+    """Search Self-play (arXiv 2510.18821): one policy proposes and solves, both in the same update.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `trained` are the roles that learn, `update` makes a step's optimizer steps from the groups of both and gives their
     metrics. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions for replay are taken from
     `questions`, so a resumed run replays the same ones. `given` is the number of answers that proposers were given so

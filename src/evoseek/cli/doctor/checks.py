@@ -206,7 +206,9 @@ def _template(tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags"
 def _prompt(settings: TrainingSettings, role: Literal["solver", "proposer"]) -> Diagnosis:
     """The length of an example of a role's prompt, relative to the longest rollout."""
     shown, longest = rendered(settings, role, ""), settings.rollout.max_total_tokens
-    words = f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek prompt --role {role}`)"
+    words = (
+        f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek ask TEXT --show-prompt {role}`)"
+    )
     if shown.tokens >= longest:
         return fault("prompt", f"No room for an answer: {words}.", "Raise rollout.max_total_tokens.")
     return fine("prompt", words)

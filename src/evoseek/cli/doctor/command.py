@@ -12,7 +12,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cli.options import Index, Json, Model, Questions, project, shared
+from evoseek.cli.options import EVERY, Index, Json, Model, Questions, command, project, shared
 from evoseek.errors import EvoseekError, disk_text, is_of_disk
 from evoseek.text.printable import printable
 from evoseek.training.interrupt import end_on_interrupt
@@ -25,6 +25,7 @@ FAULTY = 1  # the exit status with a fault
 _STYLES = {"ok": "green", "warning": "yellow", "fault": "red"}
 
 
+@command("doctor", reads=EVERY, in_project=True, only_reads=True)
 def doctor(
     system: Annotated[str | None, typer.Argument(help="A system. Default: the project's, or search-r1.")] = None,
     run_dir: Annotated[Path | None, typer.Option(help="Directory of the run. Default: the project's.")] = None,

@@ -52,7 +52,10 @@ class ScheduledRunSettings(RunSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroSearch(SearchR1):
-    """One training step of ZeroSearch: Search-R1 whose engine is simulated, as noisy as `noise` says of the step."""
+    """ZeroSearch (arXiv 2505.04588): a policy learns to search from a language model that plays the search engine.
+
+    It is Search-R1 with a simulated engine, as noisy as `noise` says of the step.
+    """
 
     engine: SimulatedEngine
     noise: Callable[[int], float]
