@@ -96,7 +96,7 @@ wheel:
 	dist/venv/bin/python -m pip install --quiet $(TORCH)
 	dist/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 	dist/venv/bin/python -m pip install --quiet dist/*.whl
-	cd dist && venv/bin/evoseek recipes && venv/bin/evoseek demo --max-minutes 0.05
+	cd dist && venv/bin/evoseek list recipes && venv/bin/evoseek demo --max-minutes 0.05
 
 bench: $(BENCH_INSTALLED) $(REAL_INSTALLED)
 	$(BIN)/python bench/proposal_rules.py

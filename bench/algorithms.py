@@ -35,7 +35,7 @@ from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import FOLDER
 from evoseek.errors import EvoseekError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.storage.checkpoints import Checkpoint, latest_checkpoint

@@ -39,7 +39,7 @@ from evoseek.assembly.context import Objects
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, make_world
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import FOLDER
 from evoseek.errors import EvoseekError
 from evoseek.questions.outcomes import Rejection
 from evoseek.search.lexical import LexicalIndex

@@ -15,7 +15,7 @@ A seed has one cold start (`demonstrations`), from which each arm trains an adap
 
 And one in which both roles of Dr. Zero learn demonstrations (`roles`), from which there are 12 steps of the solver in
 
-    self-play   dr-zero/documents with dr-zero/evidence: the proposer learns in 4 steps, then writes the questions
+    self-play   dr-zero/documents, ablations/dr-zero/evidence: the proposer learns in 4 steps, then writes the questions
     frozen      the same, but the proposer does not learn
     rules       no proposer: the solver learns from the questions of the cold start
 
@@ -46,7 +46,7 @@ from evoseek.training.cold_start import FOLDER, ColdStart
 MODEL = "smollm2-135m"
 ONE_HOP, TWO_HOPS, HIDDEN = 120, 80, 40
 RECIPES = ("search-r1/smollm2", "search-r1/documents")
-SELF_PLAY = ("dr-zero/smollm2", "dr-zero/documents", "dr-zero/evidence")
+SELF_PLAY = ("dr-zero/smollm2", "dr-zero/documents", "ablations/dr-zero/evidence")
 STARTS = {"demonstrations": RECIPES, "roles": SELF_PLAY}
 ADAPTER = "[lora]\nrank = 32\n\n[learner]\nlearning_rate = 3e-4\n\n"  # as in search-r1/smollm2
 

@@ -33,7 +33,7 @@ from rich.table import Table
 from evoseek.assembly.context import Context
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.held_out import held_out_scores
 from evoseek.questions.questions import load_questions, save_questions
@@ -53,7 +53,6 @@ sys.path.append(str(Path(__file__).parents[1]))  # for tests
 
 from tests.doubles.world_site import WorldSite
 
-RECIPES = FOLDER / "deepresearcher"
 ENTITIES, TRAINING_QUESTIONS, QUESTIONS, HOPS = 1000, 2000, 500, (1, 2, 3, 4)
 FAULTS = ("too_many", "unavailable", "captcha", "reset", "wrong_length", "hang")
 
@@ -69,7 +68,8 @@ class Arm:
     @property
     def recipes(self) -> list[Path]:
         """The config files, those that go over others last."""
-        return [RECIPES / f"{name}.toml" for name in ("tiny", self.over) if name]
+        over = [find_recipe(f"ablations/deepresearcher/{self.over}")] if self.over else []
+        return [find_recipe("deepresearcher/tiny"), *over]
 
 
 ARMS = {

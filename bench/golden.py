@@ -65,7 +65,7 @@ CASES: dict[str, tuple[str, str, dict[str, object]]] = {
     "zerosearch": ("zerosearch", "", SMALL | {"search.top_k": 3}),
     "deepresearcher": ("deepresearcher", "deepresearcher/tiny", SMALL),
     "dr-zero": ("dr-zero", "dr-zero/tiny", SMALL_GAME | PHASES),
-    "dr-zero-majority": ("dr-zero", "dr-zero/majority", SMALL_GAME | PHASES),
+    "dr-zero-majority": ("dr-zero", "ablations/dr-zero/majority", SMALL_GAME | PHASES),
     "ssp": ("ssp", "ssp/tiny", {"selfplay.proposals_per_step": 6, "evaluation.limit": 8}),
 }
 

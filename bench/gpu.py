@@ -41,7 +41,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwe
 from evoseek.assembly.memory_needs import training_needs
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import RECIPE, TRAINING_HOPS, demo_options, make_world
-from evoseek.config.recipes import find_recipe
+from evoseek.config.settings_tree import find_recipe
 from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations

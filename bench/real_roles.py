@@ -25,7 +25,7 @@ from pathlib import Path
 from rich.console import Console
 
 from evoseek.storage.files import write_atomic
-from evoseek.systems.zerosearch.collecting import SearchRecord, load_records, save_records
+from evoseek.systems.zerosearch.searches import SearchRecord, load_records, save_records
 from real_learning import Bench, run
 
 QUESTIONS = 240  # whose searches are recorded; those of every sixth are held out

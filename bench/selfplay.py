@@ -34,7 +34,7 @@ from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.eval.statistics import paired_test
@@ -83,7 +83,8 @@ class Arm:
     @property
     def recipes(self) -> list[Path]:
         """The config files, those that go over others last."""
-        return [FOLDER / self.system / f"{name}.toml" for name in ("tiny", self.over) if name]
+        over = [find_recipe(f"ablations/{self.system}/{self.over}")] if self.over else []
+        return [find_recipe(f"{self.system}/tiny"), *over]
 
 
 def dr_zero(over: str = "", *sets: str) -> Arm:

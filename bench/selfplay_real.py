@@ -44,10 +44,10 @@ from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import measure
 from evoseek.eval.statistics import paired_test, wilson_interval
 from evoseek.questions.questions import load_questions
-from evoseek.reward.format import stated
 from evoseek.rollout.environments import task_of
 from evoseek.rollout.record import TrajectoryRecord, read_trajectories
 from evoseek.search.lexical import LexicalIndex
+from evoseek.selfplay.filters import stated
 from evoseek.storage.files import write_atomic
 from evoseek.storage.metrics import read_metrics
 from evoseek.storage.runs import RunDirectory

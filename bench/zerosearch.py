@@ -31,7 +31,7 @@ from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import FOLDER, find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.reward.functions import AnswerReward
@@ -41,9 +41,8 @@ from evoseek.storage.files import write_atomic
 from evoseek.storage.metrics import read_metrics
 from evoseek.storage.runs import RunDirectory
 from evoseek.systems.zerosearch.check import check
-from evoseek.systems.zerosearch.collecting import collect_searches
 from evoseek.systems.zerosearch.engine import simulated_engine
-from evoseek.systems.zerosearch.labelling import label_searches
+from evoseek.systems.zerosearch.searches import collect_searches, label_searches
 from evoseek.systems.zerosearch.tuning import tune_simulator
 from evoseek.training.train import training_loop
 from selfplay import over_seeds
@@ -185,7 +184,8 @@ def label(world: Path, seed: int, run: RunDirectory | None, console: Console) ->
 
 
 def recipes(arm: Arm) -> list[Path]:
-    return [RECIPES / "tiny.toml", *([RECIPES / f"{arm.over}.toml"] if arm.over else [])]
+    over = [find_recipe(f"ablations/zerosearch/{arm.over}")] if arm.over else []
+    return [RECIPES / "tiny.toml", *over]
 
 
 def real_config(arm: Arm, seed: int, world: Path) -> TrainingSettings:

@@ -15,7 +15,7 @@ PAGE = Path(__file__).with_name("settings.md")
 
 HEAD = """# Settings
 
-Written by `python docs/settings.py`; a test holds it up to date. `evoseek parts [KIND [NAME]]` prints the same.
+Written by `python docs/settings.py`; a test holds it up to date. `evoseek list [KIND [NAME]]` prints the same.
 
 A setting stands in a TOML file (`--config`), or is given as `--set table.key=value`. A table with a `name` belongs to a
 part that can be chosen: `--set loss=sequence`, or `--set loss=my_module:MyLoss` for one of your own (`extend.md`

@@ -69,7 +69,7 @@ def test_a_room_imports_those_before_it_alone():
     for module in MODULES:
         room = layer_of(module)
         for other in {layer_of(name) for name in own(module)} - {room, ""}:
-            assert order[other] < order[room], f"{module} imports {other}, which comes after {room}"
+            assert order[other] < order.get(room, len(order)), f"{module} imports {other}, which comes after {room}"
             assert not (room in STRANGERS and other in STRANGERS), f"{module} must not know {other}"
 
 
@@ -95,12 +95,12 @@ def test_what_lies_beside_the_package_is_imported_by_nothing_in_it():
 
 
 def test_no_import_cycles():
-    TopologicalSorter({module: own(module) for module in MODULES}).prepare()
+    TopologicalSorter({module: own(module) - {"evoseek"} for module in MODULES}).prepare()  # which names `Run` lazily
 
 
 def test_imports_inside_functions_are_for_the_command_line_systems_and_optional_extras_only():
     for module, path in MODULES.items():
-        if layer_of(module) in ("cli", "systems", "run"):  # what trains is imported when something is trained
+        if layer_of(module) in ("", "cli", "systems", "run"):  # what trains is imported when something is trained
             continue
         for function in ast.walk(tree_of(path)):
             if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
@@ -116,7 +116,8 @@ def test_start_is_light():
     """The command line starts without what takes long to import, and settings are read without most of it."""
     heavy = ("torch", "transformers", "numpy", "starlette", "uvicorn", "tantivy", "huggingface_hub", "httpx2", "mcp")
     code = (
-        "import sys; import evoseek; from evoseek.cli.main import app\n"
+        "import sys; import evoseek; assert not any(name.startswith('evoseek.') for name in sys.modules)\n"
+        "from evoseek.cli.main import app\n"
         "try: app(['--help'])\n"
         f"except SystemExit: print([m for m in {heavy} if m in sys.modules], file=sys.stderr)\n"
         "import evoseek.assembly.sources\n"

@@ -42,10 +42,10 @@ from evoseek.renderers.chat_template import parse_hermes, parse_json
 from evoseek.renderers.encoding import Encoder, harmless
 from evoseek.renderers.tags import SEARCH, TagMessages, read_action
 from evoseek.renderers.tool_calls import ToolCallRenderer
-from evoseek.reward.format import WebFormatReward, stands_in
+from evoseek.reward.functions import WebFormatReward
 from evoseek.reward.judge import on_one_line, parse_label, parse_verdict, same_family
 from evoseek.search.analyser import Analyser
-from evoseek.selfplay.filters import supporting_passages
+from evoseek.selfplay.filters import stands_in, supporting_passages
 from evoseek.systems.zerosearch.engine import parse_documents
 from evoseek.text.normalization import f1, guarded_substring_match, normalise
 from evoseek.types import Action, Document, Passage, Question, StopReason, ToolCall, ToolResult, Trajectory

@@ -50,8 +50,8 @@ MISTAKES = {
     "here. Demonstrations are learnt by the cross-entropy of their tokens, without rewards.",
     "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
     "propose my-index out.jsonl --set answerer.model=x": "answerer.model was given with --set, but "
-    "`evoseek propose` does not use it. Leave it out; it is for `evoseek ask`, `evoseek serve agent`, "
-    "`evoseek serve mcp`, `evoseek eval`, `evoseek collect`.",
+    "`evoseek propose` does not use it. Leave it out; it is for `evoseek ask`, `evoseek eval`, "
+    "`evoseek collect`, `evoseek serve agent`, `evoseek serve mcp`.",
     "eval --index my-index --questions questions.jsonl --model tiny --set answerer.model=x": "--model names the policy "
     "tiny, and [answerer] the model x, but only one can answer.",
     "eval --run-dir docs": "docs holds no checkpoint to use.",

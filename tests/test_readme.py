@@ -18,11 +18,10 @@ from typer.main import get_command
 
 from evoseek.assembly.sources import gather
 from evoseek.cli.main import app
-from evoseek.config.recipes import FOLDER, recipes
 from evoseek.config.registry import KINDS
 from evoseek.config.sections import changed, check_effect, check_settings
 from evoseek.config.settings_page import settings_of
-from evoseek.config.settings_tree import read_tree
+from evoseek.config.settings_tree import FOLDER, read_tree, recipes
 from evoseek.errors import EvoseekError
 from evoseek.questions.demonstrations import load_demonstrations
 from evoseek.questions.questions import load_questions
@@ -135,15 +134,15 @@ def read_command(words, *, is_whole):
         if is_whole or type(error).__name__ not in ("MissingParameter", "BadOptionUsage"):  # typer's own classes
             raise AssertionError(f"{words}: {error}") from error
         return
-    check_given(given, words, command.name)
+    check_given(given, words)
 
 
-def check_given(given, words, command):
+def check_given(given, words):
     """One system, that of the command if it names one, takes the settings. Files and parts of a user's own are left."""
-    system = given.get("system") if command != "prompt" else None  # `prompt` takes a question in its place, too
+    system = given.get("system")
     assert system in (None, *KINDS["system"].parts), words
     files = [Path(name) for name in map(str, given.get("config") or ()) if name in recipes()]
-    named = [name for name in map(str, given.get("config") or ()) if re.fullmatch(r"[a-z][\w-]*/[\w-]+", name)]
+    named = [name for name in map(str, given.get("config") or ()) if re.fullmatch(r"[a-z][\w-]*(/[\w-]+)+", name)]
     assert set(named) <= recipes().keys(), words
     sets = [text for text in given.get("sets") or () if not re.search(r"=\w+:\w+$", text)]
     if files or sets:

@@ -12,6 +12,7 @@ from rich.console import Console
 from tests.raising import raises
 from typer.testing import CliRunner
 
+from evoseek import Run
 from evoseek.assembly.context import Context, Objects
 from evoseek.assembly.sources import gather, load_settings
 from evoseek.cli.main import app
@@ -24,10 +25,9 @@ from evoseek.loss.clipped import ClippedLoss
 from evoseek.questions.questions import save_questions
 from evoseek.report.status import status
 from evoseek.report.view.source import Source
-from evoseek.reward.format import WebFormatReward
+from evoseek.reward.functions import WebFormatReward
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.limits import Limits
-from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.runs import RunDirectory, changes
 from evoseek.systems.deepresearcher import DeepResearcher

@@ -1,7 +1,24 @@
 """evoseek: language-model search agents that teach themselves.
 
-The public records live in `evoseek.types`, what can be injected in `evoseek.protocols`, what can go wrong in
-`evoseek.errors`. Importing this package loads nothing heavy (no torch).
+`Run` is a run or an agent; it is imported when it is named. Other records are in `evoseek.types`, what can be injected
+in `evoseek.protocols`, what can go wrong in `evoseek.errors`. Importing this package loads nothing heavy (no torch).
 """
 
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from evoseek.run import Run
+
 __version__ = "0.1.0"
+__all__ = ["Run", "__version__"]
+
+
+def __getattr__(name: str) -> object:
+    """Import `Run` when it is first named."""
+    if name != "Run":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from evoseek.run import Run
+
+    return Run

@@ -130,10 +130,6 @@ def _shown(value: object) -> str:
 class GroupCredit:
     """GRPO, Dr. GRPO and HRPO: relative to the group mean; see `group_advantages`."""
 
-    scale: Literal["std", "none"] = "std"
-    singleton: Literal["raw", "zero", "drop"] = "zero"
-    is_relative: ClassVar[bool] = True
-
     class Settings(CreditSettings):
         """Settings of group-relative credit."""
 
@@ -146,13 +142,15 @@ class GroupCredit:
             "that the rollout is left out (drop).",
         )
 
+    scale: Literal["std", "none"] = Settings().scale
+    singleton: Literal["raw", "zero", "drop"] = Settings().singleton
+    is_relative: ClassVar[bool] = True
+
     @classmethod
     def build(cls, settings: Settings, context: object) -> GroupCredit:
-        """From settings."""
         return cls(settings.scale, settings.singleton)
 
     def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
-        """Advantages."""
         return group_advantages(rewards, groups, scale=self.scale, singleton=self.singleton)
 
 
@@ -162,17 +160,12 @@ class LeaveOneOutCredit:
     is_relative = True
 
     def __call__(self, rewards: Rewards, groups: Groups) -> list[float | None]:
-        """Advantages."""
         return leave_one_out_advantages(rewards, groups)
 
 
 @dataclass(frozen=True, slots=True)
 class CriticCredit:
     """PPO: generalised advantage estimation with a critic."""
-
-    gamma: float = 1.0
-    lam: float = 1.0
-    needs_critic: ClassVar[bool] = True
 
     class Settings(CreditSettings):
         """Settings of advantage estimation."""
@@ -182,9 +175,12 @@ class CriticCredit:
             default=1.0, ge=0, le=1, description="Lambda of GAE: 1 uses the rewards as observed, 0 trusts the critic."
         )
 
+    gamma: float = Settings().gamma
+    lam: float = Settings().lam
+    needs_critic: ClassVar[bool] = True
+
     @classmethod
     def build(cls, settings: Settings, context: object) -> CriticCredit:
-        """From settings."""
         return cls(settings.gamma, settings.lam)
 
     def __call__(self, rewards: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from evoseek.assembly import sources
 from evoseek.assembly.sources import edited, flat_settings, gather, load_settings
 from evoseek.config.project import open_project
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import FOLDER
 from evoseek.errors import ConfigError
 
 SYSTEMS = ("search-r1", "dspo", "zerosearch", "deepresearcher", "dr-zero", "ssp")
@@ -110,6 +111,22 @@ def test_a_recipe_is_named_and_files_go_over_it(tmp_path):
     assert (given.system, given.source) == ("dr-zero", f"dr-zero/3b and {file}")
     assert given.read().run.steps == 7
     assert load_settings(Path("dr-zero/3b")) == load_settings(FOLDER / "dr-zero" / "3b.toml")
+
+
+def test_what_is_stated_is_known_before_it_is_read_and_changed_without_reading_again(monkeypatch):
+    given = gather(options={"search.index": "i"}, sets=["reward=judge", "evaluation.path=q"])
+    assert given.states("reward.name")
+    assert [given.stated(name) for name in ("reward.name", "loss.name", "search.index")] == ["judge", None, "i"]
+    assert given.has("questions.path")
+    assert not gather(system="dr-zero").has("questions.path")
+    assert given.over({"run.seed": 3, "evaluation.path": "other"}).read() == load_settings(
+        options={"search.index": "i"}, sets=["reward=judge", "evaluation.path=q", "run.seed=3"]
+    )
+    read = given.read()
+    monkeypatch.setattr(sources, "read_settings", None)
+    changed = given.over({"reward.name": "set_f1", "run.seed": 3, "evaluation.path": "other"}).read()
+    assert (changed.reward.name, changed.run.seed, changed.evaluation.path) == ("judge", 3, "q")
+    assert type(read.reward) is type(changed.reward)
 
 
 def test_a_run_with_settings_that_are_gone_is_refused_by_their_names_and_resumes_without_them(tmp_path):

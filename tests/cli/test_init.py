@@ -105,7 +105,8 @@ def test_what_does_not_fit_is_trained_as_an_adapter_or_said_not_to_fit(init, tmp
     (tmp_path / "half").mkdir()
     sizes |= {"num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768}
     (tmp_path / "half" / "config.json").write_text(json.dumps(sizes))
-    monkeypatch.setattr("evoseek.models.machine.find_machine", lambda device=None: Machine("cpu", int(free)))
+    for module in ("models.machine", "assembly.memory_needs"):
+        monkeypatch.setattr(f"evoseek.{module}.find_machine", lambda device=None: Machine("cpu", int(free)))
     options = ["--documents", "docs", "--model", "half", "--system", "search-r1", "--questions", "q.jsonl"]
     done, file = init("mine", *options)
     assert done.exception is None

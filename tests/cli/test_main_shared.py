@@ -7,12 +7,17 @@ import pytest
 from typer.main import get_command
 from typer.testing import CliRunner
 
+from evoseek.assembly import sources
+from evoseek.assembly.sources import load_settings
 from evoseek.cli.main import app
+from evoseek.cli.options import COMMANDS as declared
+from evoseek.config.sections import read_settings
 from evoseek.search.lexical import LexicalIndex
+from evoseek.storage.runs import RunDirectory
 from evoseek.types import Passage
 
 RUNNER = CliRunner()
-READING = {"search", "compare", "prompt", "recipes", "parts", "status", "doctor"}
+READING = {"search", "compare", "list", "status", "doctor"}
 
 
 def every_command(group, *words):
@@ -78,7 +83,7 @@ LINES = {
     "world serve": "world serve --port 0 --questions new.jsonl",
     "serve retrieval": "serve retrieval index --port 0",
     "serve agent": "serve agent tiny --index index --port 0",
-    "serve mcp": "serve mcp index",
+    "serve mcp": "serve mcp tiny --index index",
 }
 
 
@@ -90,6 +95,49 @@ def test_a_dry_run_says_what_would_be_done_and_writes_nothing(words, material, m
     assert (done.exit_code, done.exception) == (0, None), done.output
     assert done.stdout.rstrip().endswith("Nothing was done (--dry-run).")
     assert sorted(material.rglob("*")) == before
+
+
+READS = {name: f"{LINES[name]} --dry-run" for name in LINES if declared[name].reads}
+READS |= {"search": "search index kalo", "doctor": "doctor --index index --no-probe"}
+
+
+@pytest.fixture
+def readings(monkeypatch):
+    """How often the settings were merged and validated."""
+    made = []
+
+    def read(*given, **named):
+        made.append(given)
+        return read_settings(*given, **named)
+
+    monkeypatch.setattr(sources, "read_settings", read)
+    return made
+
+
+@pytest.mark.parametrize("name", READS)
+def test_settings_are_read_once_a_command(name, material, monkeypatch, readings):
+    monkeypatch.chdir(material)
+    done = RUNNER.invoke(app, READS[name].split())
+    assert done.exception is None or name == "doctor", done.output
+    assert len(readings) == 1
+
+
+@pytest.mark.parametrize("line", ["train", "ask who?", "eval"])
+def test_those_of_a_projects_run_too(line, small, readings):
+    paths = {"search.index": str(small / "index"), "questions.path": str(small / "q.jsonl")}
+    config = load_settings(options=paths).resolved()
+    (small / "q.jsonl").write_text('{"question": "who?", "golden_answers": ["Meri"]}\n')
+    (small / "reviewed.jsonl").write_text('{"question": "who is it?", "golden_answers": ["Meri"]}\n')
+    with open(small / "evoseek.toml", "a") as file:
+        file.write('[questions]\npath = "q.jsonl"\n[run]\nsteps = 7\n')
+    run = RunDirectory(small / "run")
+    run.path.mkdir()
+    run.claim(config)
+    (run.path / "checkpoints" / "step-000001").mkdir(parents=True)
+    (run.path / "checkpoints" / "step-000001" / "state.json").write_text("{}")
+    readings.clear()
+    done = RUNNER.invoke(app, [*line.split(), "--dry-run"])
+    assert (done.exception, len(readings)) == (None, 1), done.output
 
 
 def test_the_whole_config_is_printed_with_what_differs_last(material, monkeypatch):
@@ -166,7 +214,7 @@ def test_words_that_are_no_query_are_refused(small, words, said):
 
 
 IN_PROJECT = (
-    *("index", "status", "view", "train", "ask x", "search x", "eval", "collect x.jsonl", "prompt"),
+    *("index", "status", "view", "train", "ask x", "search x", "eval", "collect x.jsonl"),
     *("serve agent", "serve mcp", "serve retrieval"),
 )
 

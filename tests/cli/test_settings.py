@@ -2,7 +2,8 @@
 
 import pytest
 
-from evoseek.cli.options import with_shared
+import evoseek.cli.main  # noqa: F401 - the commands are declared
+from evoseek.cli.options import running
 from evoseek.cli.settings import given_settings, training_run, training_settings
 from evoseek.config.sections import changeable, read_settings
 from evoseek.errors import ConfigError, RunError
@@ -13,7 +14,8 @@ from evoseek.types import Passage
 
 def on_command_line(command, function, *words, config=(), sets=(), **named):
     """What a function of a command returns with these shared options."""
-    return with_shared(lambda: function(*words, **named), command, "config", "sets")(config=config, sets=sets)
+    with running(command, config=config, sets=sets):
+        return function(*words, **named)
 
 
 def given_to(command, sets, files=(), **options):

@@ -7,8 +7,9 @@ import shutil
 import pytest
 from rich.console import Console
 
+import evoseek.cli.ask  # noqa: F401 - it is declared
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.options import with_shared
+from evoseek.cli.options import running
 from evoseek.cli.settings import chosen_for_model
 from evoseek.models.source import tiny_policy_dir
 from evoseek.storage.runs import RunDirectory
@@ -48,8 +49,8 @@ def test_a_resumed_run_is_the_same_whatever_is_chosen_now(model, tmp_path):
 
 def test_a_command_that_trains_nothing_lists_nothing_of_training(model, monkeypatch):
     settings, given = load_settings(options={"policy.model": model, "policy.device": "cpu"}), {}
-    ask = with_shared(lambda: given.update(ask=printed(settings)[1]), "ask")
-    ask()
+    with running("ask"):
+        given["ask"] = printed(settings)[1]
     assert "rollout.max_turns = " in given["ask"]
     assert "learner." not in given["ask"]
     assert "questions." not in given["ask"]

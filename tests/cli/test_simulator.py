@@ -15,10 +15,8 @@ from evoseek.questions.questions import load_questions, save_questions
 from evoseek.renderers.encoding import plain
 from evoseek.rollout.prompts import load_prompts
 from evoseek.search.lexical import LexicalIndex
-from evoseek.systems.zerosearch import collecting as simulator_collecting
-from evoseek.systems.zerosearch import labelling as simulator_labelling
-from evoseek.systems.zerosearch.collecting import load_records
 from evoseek.systems.zerosearch.engine import SimulatedEngine, simulator_reply
+from evoseek.systems.zerosearch.searches import load_records
 from evoseek.world.world import World, save_world_card
 
 WORLD = World.generate(1, 200, "train")
@@ -96,7 +94,7 @@ def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_p
     assert (status, "was begun with other settings" in err) == (2, True)
     assert searches.read_bytes() == whole
 
-    monkeypatch.setattr(simulator_labelling, "BATCH", 3)
+    monkeypatch.setattr("evoseek.systems.zerosearch.searches.LABELLED", 3)
     with monkeypatch.context() as patch:
         patch.setattr("evoseek.curation.batches.stop_on_interrupt", lambda say: stop_after(1))
         status, out, _ = cli("label", searches, labelled, "--world", world)
@@ -148,7 +146,7 @@ def test_a_check_is_printed_and_written(cli, folder, tmp_path, monkeypatch):
 
 
 def test_collecting_is_gone_on_with_and_gives_the_same_file(cli, folder, tmp_path, monkeypatch):
-    monkeypatch.setattr(simulator_collecting, "BATCH", 3)
+    monkeypatch.setattr("evoseek.systems.zerosearch.searches.COLLECTED", 3)
     status, said, _ = collect(cli, folder, tmp_path / "whole.jsonl", "--pages", "2")
     assert status == 0
     out = tmp_path / "stopped.jsonl"

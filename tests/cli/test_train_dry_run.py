@@ -10,15 +10,13 @@ from typer.testing import CliRunner
 from evoseek.assembly.inputs import inputs_of
 from evoseek.assembly.memory_needs import fit
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.doctor.checks import check_plan
-from evoseek.cli.doctor.context import DoctorContext
+from evoseek.cli.doctor.checks import DoctorContext, check_plan
 from evoseek.cli.main import app
 from evoseek.cli.train import outline
-from evoseek.config.recipes import recipes
+from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.models.machine import Machine, cores
-from evoseek.models.shape import read_config, shape_of
 from evoseek.questions.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.runs import RunDirectory
@@ -68,7 +66,8 @@ def test_the_data_type_that_the_machine_would_decide_on_is_shown(words, tmp_path
     (tmp_path / "model" / "config.json").write_text(json.dumps(sizes | {"vocab_size": 49152}))
     words = [str(tmp_path / "model") if word == "tiny" else word for word in words]
     machine = Machine("cpu", 2**36, has_bfloat16=dtype == "bfloat16")
-    monkeypatch.setattr("evoseek.models.machine.find_machine", lambda _: machine)
+    for module in ("models.machine", "assembly.memory_needs"):
+        monkeypatch.setattr(f"evoseek.{module}.find_machine", lambda _: machine)
     lines = said([*words, "--dry-run"], monkeypatch)
     assert [line.partition("  #")[0] for line in lines if "dtype" in line][:1] == [f'  policy.dtype = "{dtype}"']
     assert f"Model: {tmp_path / 'model'} ({dtype}, all weights) on cpu" in lines
@@ -194,12 +193,16 @@ def test_the_dry_run_doctor_and_the_run_refuse_the_same_plans(words, tmp_path, s
         pass
 
 
-def test_an_estimate_of_memory_that_is_missing_or_too_large_says_so():
-    settings, machine, shape = load_settings(), Machine("cpu", 2**36), shape_of(read_config("tiny"))
-    assert fit(settings, None, machine).words.startswith("No estimate: the sizes of tiny are not known here")
-    assert fit(settings, shape, machine).state == "ok"
-    assert "there is no cuda on this machine" in fit(settings, shape, Machine("cuda", 2**36, is_here=False)).words
-    over = fit(settings, shape, Machine("cpu", 2**20))
+def test_an_estimate_of_memory_that_is_missing_or_too_large_says_so(monkeypatch):
+    def fitting(machine, **options):
+        monkeypatch.setattr("evoseek.assembly.memory_needs.find_machine", lambda _: machine)
+        return fit(load_settings(options=options))
+
+    unknown = fitting(Machine("cpu", 2**36), **{"policy.model": "nowhere/unknown"})
+    assert unknown.words.startswith("No estimate: the sizes of nowhere/unknown are not known here")
+    assert fitting(Machine("cpu", 2**36)).state == "ok"
+    assert "there is no cuda on this machine" in fitting(Machine("cuda", 2**36, is_here=False)).words
+    over = fitting(Machine("cpu", 2**20))
     assert (over.state, over.words[:16]) == ("over", "It does not fit:")
     assert over.remedy
 

@@ -2,6 +2,7 @@
 
 import inspect
 import sys
+from importlib.util import find_spec
 
 import pytest
 
@@ -93,6 +94,29 @@ def mine(tmp_path, monkeypatch):
     sys.modules.pop(module, None)
 
 
+@pytest.mark.parametrize(
+    ("line", "old", "new"),
+    [
+        ("from evoseek.corpus.questions import (\n    load_questions)", "corpus.questions", "questions.questions"),
+        ("import evoseek.settings", "settings", "config.sections"),
+        ("def f():\n    from evoseek.corpus import answers\nf()", "corpus.answers", "questions.answers"),
+    ],
+)
+def test_a_part_that_imports_a_module_from_where_it_was_is_told_where_it_is(line, old, new, mine):
+    module = mine("Halved").partition(":")[0]
+    with open(f"{module}.py", "a") as file:
+        file.write(line)
+    with pytest.raises(ConfigError, match=rf"{module}:Halved' imports evoseek\.{old}, which is now evoseek\.{new}\. "):
+        find("credit", mine("Halved"))
+
+
+def test_a_part_that_is_named_by_where_it_was_is_told_where_it_is():
+    with pytest.raises(ConfigError, match=r"imports evoseek\.credit\.advantages, which is now evoseek\.credit\."):
+        find("credit", "evoseek.credit.advantages:GroupCredit")
+    for _, new in sorted(registry.moved().items()):
+        assert find_spec(f"evoseek.{new}"), new
+
+
 PATHS = {(kind, name): path for kind, what in KINDS.items() for name, path in {**what.parts, **what.packaged}.items()}
 
 
@@ -134,7 +158,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(kind, name, words):
         with pytest.raises(ConfigError) as caught:
             refused(kind, name)
         assert words in str(caught.value)
-        assert f"`evoseek parts {kind}`" in str(caught.value)
+        assert f"`evoseek list {kind}`" in str(caught.value)
 
 
 @pytest.mark.parametrize("path", ["evoseek.loss clipped:Loss", ":Loss", "a.b:", "a..b:C", "a:b:c", "a/b.py:C"])
@@ -251,6 +275,14 @@ def test_a_part_is_built_by_its_own_settings():
 
 def test_a_class_whose_build_makes_the_part_is_taken_as_it_is():
     assert find("search", "evoseek.search.lexical:Lexical") is find("search", "lexical")
+
+
+@pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, about in KINDS.items() for name in about.parts])
+def test_a_default_of_a_part_is_that_of_its_settings(kind, name):
+    part, settings = find(kind, name), settings_class(kind, name)
+    arguments = inspect.signature(part).parameters.values() if isinstance(part, type) and settings else ()
+    given = [one for one in arguments if one.default is not one.empty and one.name in settings.model_fields]
+    assert {one.name: one.default for one in given} == {one.name: getattr(settings(), one.name) for one in given}
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -75,7 +75,7 @@ def test_unknown_keys_name_the_nearest(key, hint):
     with pytest.raises(ConfigError) as caught:
         load_settings(sets=[f"{key}=1"])
     assert hint in str(caught.value)
-    assert "`evoseek parts` lists every setting" in str(caught.value)
+    assert "`evoseek list` lists every setting" in str(caught.value)
 
 
 def test_a_key_like_no_other_gets_no_hint():

@@ -20,9 +20,8 @@ from evoseek.assembly.sources import allow_project, gather, load_settings
 from evoseek.cli.main import app
 from evoseek.config import trust
 from evoseek.config.project import find_project, open_project
-from evoseek.config.recipes import FOLDER, find_config
 from evoseek.config.registry import KINDS, find
-from evoseek.config.settings_tree import nested
+from evoseek.config.settings_tree import FOLDER, find_config, nested
 from evoseek.config.trust import VARIABLE
 from evoseek.errors import ConfigError, PolicyError
 from evoseek.learner.sharding import load_deferred

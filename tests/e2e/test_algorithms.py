@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from transformers import AutoModelForCausalLM
 
-from evoseek.config.recipes import FOLDER
+from evoseek.config.settings_tree import FOLDER
 from evoseek.storage.runs import flatten
 
 RECIPES = sorted((FOLDER / "algorithms").glob("*.toml"))

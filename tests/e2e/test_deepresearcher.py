@@ -17,7 +17,7 @@ from tools.tiny.more_tags import add_tags
 
 from evoseek.models.load import load_policy, save_policy
 from evoseek.questions.questions import load_questions, save_questions
-from evoseek.reward.format import WebFormatReward
+from evoseek.reward.functions import WebFormatReward
 from evoseek.rollout.record import read_trajectories
 from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.types import Invalid, Scored, StopReason

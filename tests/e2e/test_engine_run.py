@@ -4,7 +4,7 @@ import pytest
 from tests.doubles.engines import Failure, ScriptedVLLM
 
 from evoseek.assembly.sources import load_settings
-from evoseek.config.recipes import recipes
+from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.models.load import load_policy
 from evoseek.questions.questions import save_questions

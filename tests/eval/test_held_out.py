@@ -11,8 +11,7 @@ from evoseek.eval.draw import with_metric
 from evoseek.eval.held_out import held_out_scores
 from evoseek.eval.statistics import wilson_interval
 from evoseek.renderers.tags import TagRenderer
-from evoseek.reward.format import WebFormatReward
-from evoseek.reward.functions import AnswerReward
+from evoseek.reward.functions import AnswerReward, WebFormatReward
 from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import load_prompts

@@ -6,8 +6,8 @@ import pytest
 from evoseek.assembly.sources import load_settings
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import SearchEngine
-from evoseek.rollout.base import ToolContext
 from evoseek.rollout.prompts import load_prompts
+from evoseek.rollout.settings import ToolContext
 from evoseek.rollout.tools import SearchTool
 from evoseek.types import Passage, Question, ToolCall
 

@@ -24,7 +24,7 @@ from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.rollout.limits import Limits
 from evoseek.search.lexical import LexicalIndex, open_index
 from evoseek.selfplay.filters import RuleFilter, seen_passages, supporting_passages
-from evoseek.selfplay.game import load_players
+from evoseek.selfplay.game import Game
 from evoseek.selfplay.tasks import answer_tasks, sample_passages
 from evoseek.storage.checkpoints import latest_checkpoint
 from evoseek.storage.runs import RunDirectory
@@ -508,11 +508,11 @@ def test_ssp_is_examined_every_so_many_steps(ssp):
 
 def test_two_adapters_share_one_model(places):
     settings = {"search.index": places["search.index"], "lora.rank": 2}
-    solver, proposer = load_players(load_settings(system="dr-zero", options=settings), None)
+    with TrainingContext(load_settings(system="dr-zero", options=settings)) as context:
+        game = Game.load(context.settings, context, PassageProposerEnv, one_policy=False)
+        solver, proposer = game.solver.policy, game.proposer.policy
     assert solver.model is proposer.model
     assert (solver.adapter, proposer.adapter) == ("policy", "proposer")
-    solver, proposer = load_players(load_settings(system="dr-zero"), None)
-    assert solver.model is not proposer.model
 
 
 def test_a_source_passage_is_cut_and_its_end_is_not_shown(places, monkeypatch):
@@ -520,7 +520,7 @@ def test_a_source_passage_is_cut_and_its_end_is_not_shown(places, monkeypatch):
     with TrainingContext(load_settings(system="dr-zero", options=places)) as context:
         game, tasks = DrZero.proposing(context.settings, context)
         (whole, *_) = tasks(0, 5, "k")
-        monkeypatch.setattr("evoseek.systems.dr_zero.SOURCE_TOKENS", 3)
+        monkeypatch.setattr("evoseek.selfplay.game.SOURCE_TOKENS", 3)
         (cut, *_) = tasks(0, 5, "k")
     stored = index.get(cut.task.passage.id)
     assert whole.task.passage.text == stored.text  # as it stands in the corpus, letter case and all

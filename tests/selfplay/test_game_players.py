@@ -9,13 +9,13 @@ from tests.doubles.learners import learner_of
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
+from evoseek.assembly.context import load_run_policy
 from evoseek.assembly.sources import load_settings
 from evoseek.errors import ConfigError
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.models.load import load_policy, save_policy
 from evoseek.models.policy import Policy
-from evoseek.selfplay.game import load_players
 from evoseek.types import TrainingSample
 
 pytest.importorskip("peft")
@@ -27,7 +27,9 @@ def load_pair(model: str, *, rank: int = 0, **directories: Path) -> tuple[Policy
     """The players, of which some are in these directories of a checkpoint."""
     lora = {"lora.rank": rank, "lora.alpha": 1.0} if rank else {}
     settings = load_settings(system="dr-zero", options={"policy.model": model, **lora})
-    return load_players(settings, SimpleNamespace(part_directory=directories.get))
+    checkpoint = SimpleNamespace(part_directory=directories.get)
+    solver = load_run_policy(settings, checkpoint, device="cpu")
+    return solver, load_run_policy(settings, checkpoint, device="cpu", part="proposer", beside=solver)
 
 
 @pytest.fixture(scope="module")

@@ -197,7 +197,7 @@ def test_when_most_proposals_fail_it_ends_with_the_cause_and_the_batch_is_made_a
         return good(request, context)
 
     out = tmp_path / "q.jsonl"
-    with pytest.raises(EvoseekError, match=r"4 of 4 proposals could not be played .* the card fell off the bus"):
+    with pytest.raises(EvoseekError, match=r"4 of 4 proposals were invalid.* the card fell off the bus"):
         write(config, agent, out, 8, script=down)
     assert len(load_questions(out)) == 4
     assert write(config, agent, out, 8) == 8
@@ -209,7 +209,7 @@ def test_from_passages_forwards_the_source_is_evidence_and_whole(config, agent, 
     def forwards(request: SampleRequest, context: str) -> str:
         return good(replace(request, turn=request.turn + 1), context)
 
-    monkeypatch.setattr("evoseek.systems.dr_zero.SOURCE_TOKENS", 3)
+    monkeypatch.setattr("evoseek.selfplay.game.SOURCE_TOKENS", 3)
     passages = load_settings(system="dr-zero", options={"search.index": config.search.index, **SMALL})
     assert write(passages, agent, tmp_path / "q.jsonl", 24, script=forwards) == 24
     found = [passage for q in load_questions(tmp_path / "q.jsonl") for passage in q.metadata["evidence"]]

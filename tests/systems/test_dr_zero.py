@@ -15,9 +15,9 @@ from evoseek.errors import TrainingError
 from evoseek.questions.outcomes import Rejection
 from evoseek.rollout.environments import passage_task
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
-from evoseek.selfplay.question_log import QuestionLog
+from evoseek.selfplay.question_log import QuestionLog, best_questions
 from evoseek.selfplay.tasks import TaskSource
-from evoseek.systems.dr_zero import DrZero, PhaseSettings, ScheduledStep, best_questions
+from evoseek.systems.dr_zero import DrZero, PhaseSettings, ScheduledStep
 from evoseek.systems.search_r1 import SearchR1
 from evoseek.types import (
     Episode,

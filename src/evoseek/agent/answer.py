@@ -21,11 +21,11 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.models.policy import vocabulary_notice
 from evoseek.models.source import origin
 from evoseek.protocols import Environment, QuestionEngine, SearchEngine, WordCounts
-from evoseek.rollout.base import EnvironmentContext
 from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import ChatRoller, Roller
+from evoseek.rollout.settings import EnvironmentContext
 from evoseek.types import Message, Question, Trajectory
 
 _MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of the turn

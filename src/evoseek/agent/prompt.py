@@ -15,9 +15,9 @@ from evoseek.models.load import load_tokenizer
 from evoseek.models.shape import prompts_for
 from evoseek.protocols import Environment, Tool
 from evoseek.renderers.tool_calls import make_renderer
-from evoseek.rollout.base import EnvironmentContext, ToolContext
 from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, answer_task, passage_task
 from evoseek.rollout.prompts import PromptSet, load_prompts
+from evoseek.rollout.settings import EnvironmentContext, ToolContext
 from evoseek.types import Passage, Question, StopConditions
 
 Role = Literal["solver", "closed-book", "reader", "proposer"]

@@ -15,12 +15,11 @@ from evoseek.protocols import Environment, Renderer, Sampler, Tool
 from evoseek.renderers.chat_template import check_template
 from evoseek.renderers.tags import TagRenderer
 from evoseek.renderers.tool_calls import ToolCallRenderer, make_renderer
-from evoseek.rollout.base import EnvironmentContext
 from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.rollout.roller import Roller
-from evoseek.rollout.settings import RolloutSettings
+from evoseek.rollout.settings import EnvironmentContext, RolloutSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,14 +52,12 @@ class Agent:
         return cls(settings, policy, sampler, prompts, limits_of(settings.rollout, prompts))
 
     def renderer(self, tools: Sequence[Tool]) -> TagRenderer | ToolCallRenderer:
-        """The renderer for the model, in the format of the settings."""
         schemas = [tool.schema for tool in tools]
         return make_renderer(self.policy.tokenizer, self.settings.policy.format, schemas, eos_ids(self.policy))
 
     def roller(
         self, env: Environment, renderer: Renderer, *, limits: Limits | None = None, temperature: float | None = None
     ) -> Roller:
-        """The agent in a role, with its own limits and temperature unless others are given."""
         own, seed = self.settings.rollout.temperature, self.settings.run.seed
         drawn = own if temperature is None else temperature
         return Roller(env, renderer, self.sampler, limits or self.limits, drawn, seed)
@@ -85,12 +82,10 @@ class Agent:
         return self.roller(made, renderer, limits=limits, temperature=temperature)
 
     def template_notice(self) -> str | None:
-        """The capabilities of the model's chat template, in words; None if it has none."""
         tokenizer = self.policy.tokenizer
         return str(check_template(tokenizer)) if tokenizer.chat_template else None
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """Text of token ids, control tokens included."""
         return str(self.policy.tokenizer.decode(list(token_ids)))
 
 

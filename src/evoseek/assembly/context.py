@@ -25,9 +25,9 @@ from evoseek.models.source import is_adapter
 from evoseek.protocols import Chat, MetricSink, PassageStore, QuestionEngine, RewardFn, SearchEngine, Tool
 from evoseek.reward.functions import NamedReward
 from evoseek.reward.judge import same_family
-from evoseek.rollout.base import ToolContext
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import Roller
+from evoseek.rollout.settings import ToolContext
 from evoseek.search.lexical import open_index
 from evoseek.storage.checkpoints import Checkpoint, from_lasting
 from evoseek.storage.files import expanded
@@ -68,7 +68,6 @@ class Objects:
 
     @property
     def are_given(self) -> bool:
-        """Whether there is any."""
         return bool(self.names() or self.trackers)
 
     def names(self) -> dict[str, str]:
@@ -125,14 +124,12 @@ class Context:
         return self.agent_of(from_lasting(self.checkpoint, load))
 
     def agent_of(self, policy: Policy) -> Agent:
-        """An agent from a loaded policy."""
         web = getattr(self.settings, "web", None)
         lockstep = web is not None and bool(web.record)
         return Agent.of(self.settings, policy, lockstep=lockstep, sampler_run=self.sampler_run)
 
     @cached_property
     def sampler_run(self) -> SamplerRun:
-        """Where samplers keep what they write, and what closes them at the end."""
         return SamplerRun(closing=self.closing)
 
     @property
@@ -143,7 +140,6 @@ class Context:
 
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
-        """The engine of the search tool."""
         given = self._given_engine
         return build("search", self.settings.search, self) if given is None else given  # one may have a length of 0
 
@@ -182,7 +178,6 @@ class Context:
 
     @cached_property
     def web(self) -> Web:
-        """The web of the settings [web], [browse] and [reader], open until the end."""
         given = self.objects.web
         return self.closing.enter_context(open_web(self.settings)) if given is None else given
 
@@ -199,7 +194,6 @@ class Context:
         return tools
 
     def solver(self, engine: SearchEngine | QuestionEngine | None) -> Roller:
-        """The run's agent as a solver that searches with this engine."""
         return self.agent.solver(self.tools(self.agent.prompts, engine))
 
     def chat(self, section: str) -> tuple[Chat, PromptSet]:
@@ -213,7 +207,6 @@ class Context:
 
     @cached_property
     def reward(self) -> RewardFn:
-        """The reward function."""
         settings = self.settings.reward
         given = self.objects.reward
         reward = build("reward", settings, self) if given is None else given
@@ -225,13 +218,10 @@ class Context:
         return "reward" if self.objects.reward is not None else self.settings.reward.name
 
     def warn_unknown_words(self, texts: Iterable[str], *, what: str) -> None:
-        """Warn about a tiny policy that does not know the words of these texts."""
         if notice := vocabulary_notice(self.agent.policy, texts, what=what):
             self.notify(notice)
 
     def report_models(self) -> None:
-        """Report the capabilities of the policy's chat template, and warn if the judge is of the policy's family, or if
-        so few attempts are made at a failing call that failures bias what is learnt."""
         for notice in (self.agent.template_notice(), self._judge_notice(), self._attempts_notice()):
             if notice:
                 self.notify(notice)
@@ -256,7 +246,6 @@ class Context:
 
 
 def _name_of(part: object) -> str:
-    """Module and name of a function, or of an object's class."""
     named = part if hasattr(part, "__qualname__") else type(part)
     return f"{named.__module__}.{getattr(named, '__qualname__', '')}"
 

@@ -66,7 +66,6 @@ def identity(
 
 
 def _own_modules(settings: TrainingSettings, parts: Mapping[str, str] | None = None) -> dict[str, Path]:
-    """The files of parts of a user's own, by where they are named and how."""
     named = {"run.system": settings.run.system, **(parts or {})}
     named |= {at: part.name for at, part in tables(settings) if isinstance(part, PartSettings)}
     files: dict[str, Path] = {}
@@ -105,7 +104,6 @@ def _is_here(model: Path) -> bool:
 
 
 def _model(path: Path) -> str:
-    """Of an adapter, together with its base."""
     if not is_adapter(path):
         return model_digest(path)
     base = expanded(find_policy(base_name(path)))
@@ -137,14 +135,12 @@ class ReviewedQuestions:
 
     @classmethod
     def of(cls, settings: TrainingSettings) -> ReviewedQuestions:
-        """Those of the settings. Raises DataError if it cannot be read."""
         path = Path(settings.evaluation.reviewed)
         if not settings.evaluation.reviewed or (path.is_file() and not _has_lines(path)):
             return cls()
         return cls(frozenset(comparable(question.text) for question in load_questions(path)))
 
     def __contains__(self, text: str) -> bool:
-        """Whether a question of this text is one of them."""
         return bool(self.texts) and comparable(text) in self.texts
 
 

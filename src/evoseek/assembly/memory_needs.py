@@ -32,9 +32,9 @@ from evoseek.config.registry import find
 from evoseek.config.sections import lookup, with_setting
 from evoseek.credit import needs_critic
 from evoseek.learner.settings import MAX_LOGITS, LearnerSettings
-from evoseek.models.machine import Machine
+from evoseek.models.machine import Machine, find_machine
 from evoseek.models.settings import CPU_PREFILL_TOKENS, GPU_PREFILL_TOKENS, EngineSettings
-from evoseek.models.shape import ModelShape
+from evoseek.models.shape import ModelShape, local_config, shape_of
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 _PROCESS = 450 << 20  # measured: torch, transformers and what else a run imports
@@ -54,6 +54,9 @@ _REMEDIES = {
     "reference": "Train an adapter (lora.rank=16), whose base is the reference, or give a smaller model.",
     "keys and values": "Lower sampler.slots or rollout.max_total_tokens.",
 }
+_SMALLER = "Give a smaller model."
+_MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
+_LOGS = 100_000_000  # bytes of trajectories and metrics
 _FREED = 0.25  # of what comes and goes: measured, up to 0.3 after a few steps
 
 
@@ -150,6 +153,16 @@ def describe_needs(needs: Mapping[str, int], machine: Machine) -> str:
     return f"about {sum(needs.values()) / 2**30:.2f}{free}: {parts}"
 
 
+def disk_needs(settings: TrainingSettings) -> float:
+    """Bytes of a run's directory at its largest: the checkpoints that are kept and one more, and the logs."""
+    shape = shape_of(local_config(settings.policy.model))
+    if shape is None:
+        return _LOGS
+    number, adapted = 4 if settings.policy.dtype == "float32" else 2, settings.adapter_rank > 0
+    each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * settings.policies
+    return each * (settings.run.keep_checkpoints + 1) + _LOGS
+
+
 class Fit(NamedTuple):
     """Whether a run fits the free memory, in words, and what to do if it does not, or hardly does."""
 
@@ -158,20 +171,20 @@ class Fit(NamedTuple):
     remedy: str = ""
 
 
-def fit(settings: TrainingSettings, shape: ModelShape | None, machine: Machine, processes: int = 1) -> Fit:
-    """Whether training in so many processes fits the machine; `shape` is None for a model of unknown sizes."""
-    if settings.learner.is_remote or shape is None:
+def fit(settings: TrainingSettings, processes: int = 1, *, answers: int = 0) -> Fit:
+    """Whether training in so many processes, or answering so many questions at once, fits this machine."""
+    shape, machine = shape_of(local_config(settings.policy.model)), find_machine(settings.policy.device)
+    if (is_elsewhere := settings.learner.is_remote and not answers) or shape is None:
         unknown = f"the sizes of {settings.policy.model} are not known here, without a config.json that has them"
-        why = "a service trains" if settings.learner.is_remote else unknown
+        why = "a service trains" if is_elsewhere else unknown
         return Fit("unknown", f"No estimate: {why}.", "Watch the memory in the first steps.")
-    needs = memory_needs(settings, shape, processes)
+    needs = memory_needs(settings, shape, processes, answers=answers)
     words = describe_needs(needs, machine) + (f" (each of {processes} processes)" if processes > 1 else "")
     if not machine.is_here:
-        return Fit(
-            "unknown", f"{words}; there is no {machine.device} on this machine", "Compare it with that device's."
-        )
+        words = f"{words}; there is no {machine.device} on this machine"
+        return Fit("unknown", words, "Compare it with that device's.")
     need = sum(needs.values()) * (processes if machine.is_cpu else 1)
-    remedy = _REMEDIES[max(needs, key=lambda name: needs[name])]
+    remedy = _REMEDIES.get(max(needs, key=lambda name: needs[name]), _SMALLER)
     if need > machine.free_bytes:
         return Fit("over", f"It does not fit: {words}.", remedy)
     return Fit("tight", f"It is tight: {words}.", remedy) if need > _TIGHT * machine.free_bytes else Fit("ok", words)

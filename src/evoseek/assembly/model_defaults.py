@@ -122,7 +122,6 @@ class _Choice:
     reasons: dict[str, str] = field(default_factory=dict[str, str])
 
     def __call__(self, key: str, value: object, reason: str = "") -> None:
-        """Set what was not given, if the settings have it."""
         table, _, name = key.rpartition(".")
         if is_given(self.settings, key) or name not in getattr(type(lookup(self.settings, table)), "model_fields", ()):
             return

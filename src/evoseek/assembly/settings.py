@@ -29,8 +29,7 @@ from evoseek.models.settings import LoraSettings, PolicySettings, SamplerPart
 from evoseek.models.source import adapter_rank, longest_context
 from evoseek.questions.writers.base import QuestionWriterPart
 from evoseek.reward.functions import RewardPart
-from evoseek.rollout.base import EnvironmentPart, ToolPart
-from evoseek.rollout.settings import RolloutSettings
+from evoseek.rollout.settings import EnvironmentPart, RolloutSettings, ToolPart
 from evoseek.search.settings import SearchPart
 
 
@@ -85,7 +84,6 @@ class QuestionSettings(StepQuestionSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Shares are those of a field's values."""
         return (Needs("shares", "balance_by"),)
 
 
@@ -123,7 +121,6 @@ class StageSettings(Section):
         return dict(self.model_extra or {})
 
     def problems(self) -> Iterator[str]:
-        """`over` is for a condition, which can be looked at before the stage ends."""
         if self.over != type(self).model_fields["over"].default and not self.until:  # a saved run states the default
             yield f"The stage {self.name} has over = {self.over}, but no until: there is no mean. Leave over out."
         if self.until and self.steps is not None and self.steps < self.over:
@@ -159,7 +156,6 @@ class EvaluationSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """The details of evaluation need held-out questions."""
         return (Needs("index every limit temperature", "path"),)
 
 
@@ -235,19 +231,15 @@ class TrainingSettings(Section):
 
     @model_validator(mode="after")
     def _correct_staleness(self) -> Self:
-        """Rollouts ahead of training are corrected unless something else is asked for."""
         if self.max_staleness == 0 or is_given(self, "algorithm.importance"):
             return self
         return with_setting(self, "algorithm.importance", "truncate")
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """The judge is used only as the reward, and the critic only if the credit needs one."""
         return Needs("judge.*", "reward.name", ("judge",)), Needs("critic.*", "credit.name", credits_with_critic())
 
     def problems(self) -> Iterator[str]:
-        """A plain policy gradient is right only for one step per batch; remote has no index; what the learner
-        cannot do."""
         yield from self.learner.problems_with(self)
         if self.search.name == "remote" and self.evaluation.index:
             yield (
@@ -285,7 +277,6 @@ class TrainingSettings(Section):
         yield from self.sampler.problems_with(self, processes)
 
     def dtype_problems(self, processes: int) -> Iterator[str]:
-        """What is against training weights of this type in so many processes."""
         dtype = self.policy.dtype
         if dtype == "float16" and not self.adapter_rank:
             yield (
@@ -323,12 +314,10 @@ class TrainingSettings(Section):
 
     @property
     def max_staleness(self) -> int:
-        """How many steps rollouts may be ahead of training; 0 in systems that cannot."""
         return int(lookup(self, "rollout.max_staleness") or 0)
 
     @property
     def planned_steps(self) -> int:
-        """The number of steps after which a run ends, by its settings."""
         return self.run.steps
 
     @property
@@ -338,7 +327,6 @@ class TrainingSettings(Section):
 
     @property
     def trained(self) -> str:
-        """What is trained of the model, in words."""
         return f"an adapter of rank {rank}" if (rank := self.adapter_rank) else "all weights"
 
     @property
@@ -348,7 +336,6 @@ class TrainingSettings(Section):
 
     @property
     def searches_index(self) -> bool:
-        """Whether training searches the index that search.index names."""
         return self.searches_engine and self.search.reads_index
 
     @property

@@ -3,46 +3,82 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, cast
 
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.project import TABLE, Project, read_project
-from evoseek.config.recipes import FOLDER, find_config
 from evoseek.config.registry import check_name, find
-from evoseek.config.sections import read_settings
-from evoseek.config.settings_tree import Tree, merge, nested, read_tree, tree_of
+from evoseek.config.sections import read_settings, setting_names, with_setting
+from evoseek.config.settings_tree import FOLDER, Tree, find_config, merge, nested, read_tree, tree_of
 from evoseek.config.trust import allow_code, check_code, is_import_path
 from evoseek.errors import ConfigError
+from evoseek.storage.removed_settings import in_settings_of_today
 from evoseek.storage.runs import RunDirectory, flatten
 
 OVER = "over"
-"""Key of a config file: the recipes of which one has to lie beneath it, unless a model is given."""
+"""Key of a config file: the recipes one of which has to lie beneath it, unless a model is given."""
 
 
 @dataclass(frozen=True, slots=True)
+class _File:
+    """A file of settings: its own ones, and the recipes one of which has to lie beneath it."""
+
+    path: Path
+    tree: Tree
+    over: Sequence[str] = ()
+    is_saved: bool = False
+
+
+@dataclass(frozen=True)
 class SettingsSources:
-    """Which system, and what was set. `source` names the files; `of_project` is what a project gives to a run, by
-    dotted names, which the run records; `saved` are those of the files that a run saved."""
+    """Where the settings of a command come from: a system, and trees of values, the later over the earlier. They are
+    merged and validated once, when they are first read.
+
+    `source` names the files; `of_project` is what a project gives to a run, by dotted names, which the run records;
+    `saved` are the files that a run saved.
+    """
 
     system: str
     trees: tuple[Tree, ...]
     source: str
     of_project: Mapping[str, object] | None = None
-    saved: Mapping[Path, Tree] = field(default_factory=dict[Path, Tree])
+    saved: tuple[_File, ...] = ()
 
     def over(self, options: Mapping[str, object]) -> SettingsSources:
-        """With these settings, by dotted names, over the files and beneath the options of the command line."""
+        """With these settings, by dotted names, over the files and beneath the options of the command line. Where the
+        settings were read already, they are changed, and not read again."""
         *files, last = self.trees
-        return replace(self, trees=(*files, nested(options), last))
+        made = replace(self, trees=(*files, nested(options), last))
+        if "settings" in vars(self):
+            above, changed = replace(self, trees=(last,)), self.settings
+            for key, value in options.items():
+                changed = changed if above.states(key) else with_setting(changed, key, value)
+            vars(made)["settings"] = changed
+        return made
 
     def states(self, dotted: str) -> bool:
         """Whether a setting is in a file or an option, and not left to the defaults."""
-        return any(dotted in flatten(tree) for tree in self.trees)
+        return self.stated(dotted) is not None
+
+    def stated(self, dotted: str) -> object:
+        """The value of a setting in the files and options, as it is given; None if it is left to the defaults. A part's
+        name may stand for its table."""
+        flat = (flatten(tree) for tree in reversed(self.trees))
+        values = (tree.get(dotted, tree.get(dotted.removesuffix(".name"))) for tree in flat)
+        return next((value for value in values if value is not None), None)
+
+    def has(self, dotted: str) -> bool:
+        return dotted in setting_names(find("system", self.system).Settings)
 
     def read(self) -> TrainingSettings:
-        """The settings. Raises ConfigError."""
+        return self.settings
+
+    @cached_property
+    def settings(self) -> TrainingSettings:
+        """The settings, frozen. Raises ConfigError."""
         stated = _stated(self.trees[-1])
         if isinstance(stated, str) and stated != self.system:
             raise ConfigError(
@@ -51,16 +87,23 @@ class SettingsSources:
             )
         model: type[TrainingSettings] = find("system", self.system).Settings
         base = {"run": {"system": self.system}}
-        for path, tree in self.saved.items():
-            try:
-                read_settings(model, base, tree)
-            except ConfigError as error:
-                raise ConfigError(
-                    f"{path} was saved with settings that this version of evoseek does not read. {error} Resume the "
-                    "run with the version that began it, or remove these settings from the file to resume it with the "
-                    "values that this version fixes for them."
-                ) from error
-        return read_settings(model, base, *self.trees, source=self.source)
+        try:
+            return read_settings(model, base, *self.trees, source=self.source)
+        except ConfigError:
+            for file in self.saved:
+                _check_readable(model, base, file)
+            raise
+
+
+def _check_readable(model: type[TrainingSettings], base: Tree, saved: _File) -> None:
+    try:
+        read_settings(model, base, saved.tree)
+    except ConfigError as error:
+        raise ConfigError(
+            f"{saved.path} was saved with settings that this version of evoseek does not read. {error} Resume the "
+            "run with the version that began it, or remove these settings from the file to resume it with the "
+            "values that this version fixes for them."
+        ) from error
 
 
 def gather(
@@ -81,22 +124,21 @@ def gather(
     """
     paths = [files] if isinstance(files, Path) else list(files)
     last = tree_of(options or {}, sets)
-    _check_beneath([*(Path(recipe) for recipe in (project.recipes if project else ())), *paths], last)
     allow_code([system, last])
+    below = _read(project.file) if project is not None else ()
     read = {path: _read(path) for path in sorted(paths, key=_is_saved)}  # a run's config last: it is checked
-    trees = tuple(tree for path in paths for tree in read[path])
+    above = [file for path in paths for file in read[path]]
+    _check_beneath([*below, *above], last)
+    trees = tuple(file.tree for file in above)
     source = " and ".join(map(str, paths))
     chosen = _choose(system, trees, source)
     if project is not None:
-        below = _read(project.file)
-        own = _choose(None, below, str(project.file))
+        own = _choose(None, (file.tree for file in below), str(project.file))
         chosen = chosen or own
-        trees = (*(below if chosen == own else (shared_settings(project),)), *trees)
+        trees = (*([file.tree for file in below] if chosen == own else [shared_settings(project)]), *trees)
         source = " and ".join([str(project.file), *map(str, paths)])
-    chosen = chosen or fallback
-    return SettingsSources(
-        chosen, (*trees, last), source, saved={path: read[path][0] for path in paths if _is_saved(path)}
-    )
+    saved = tuple(file for file in above if file.is_saved)
+    return SettingsSources(chosen or fallback, (*trees, last), source, saved=saved)
 
 
 def load_settings(files: Path | Sequence[Path] = (), **given: Any) -> TrainingSettings:
@@ -120,7 +162,6 @@ def read_saved(run: RunDirectory) -> TrainingSettings:
 
 
 def _without_code(tree: Tree) -> Tree:
-    """The settings without the parts that are named by import paths."""
     kept: Tree = {}
     for key, value in tree.items():
         table = cast("Tree", value) if isinstance(value, dict) else None
@@ -154,7 +195,7 @@ def shared_settings(project: Project) -> Tree:
 def flat_settings(project: Project, system: str) -> dict[str, object]:
     """The settings by dotted names that a project, with its recipes, gives to a run of this system. Raises
     ConfigError."""
-    trees = _read(project.file)
+    trees = [file.tree for file in _read(project.file)]
     tree: Tree = {}
     for below in trees if _choose(None, trees, "") in (None, system) else (shared_settings(project),):
         tree = merge(tree, below)
@@ -176,50 +217,41 @@ def edited(project: Project, before: Mapping[str, object] | None, system: str) -
     return edits
 
 
-def _read(file: Path) -> tuple[Tree, ...]:
-    """The settings of a file; those of a project's recipes before its own."""
+def _read(file: Path) -> tuple[_File, ...]:
+    """The settings of a file, after those of the recipes of the project that it may be."""
     path = find_config(file)
     tree = read_tree(path)
-    if not _is_saved(path):
-        tree.pop(OVER, None)
-        allow_code(tree)
-    if TABLE in tree and not _is_saved(path):
-        project = read_project(tree, path.absolute())
-        beneath = (tree for recipe in project.recipes for tree in _read(Path(recipe)))
-        return (*beneath, project.settings)
     if _is_saved(path):
+        tree = in_settings_of_today(tree)
         tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
         check_code(tree, path)
-    return (tree,)
+        return (_File(path, tree, is_saved=True),)
+    over = cast("list[str]", tree.pop(OVER, None) or [])
+    allow_code(tree)
+    if TABLE not in tree:
+        return (_File(path, tree, over),)
+    project = read_project(tree, path.absolute())
+    beneath = (below for recipe in project.recipes for below in _read(Path(recipe)))
+    return (*beneath, _File(path, project.settings, over))
 
 
-def _check_beneath(paths: Sequence[Path], last: Tree) -> None:
+def _check_beneath(files: Sequence[_File], last: Tree) -> None:
     """Raises ConfigError for a file that goes over another one (its key `over`), where neither that nor a model is
     given: its settings would train the tiny policy."""
-    files = [path for file in paths for path in _with_recipes(find_config(file))]
-    trees = [*map(read_tree, files), last]
-    if any("model" in cast(Tree, tree.get("policy") or {}) for tree in trees):
+    if any("model" in cast(Tree, tree.get("policy") or {}) for tree in (*(file.tree for file in files), last)):
         return
-    for path, tree in zip(files, trees, strict=False):
-        over = cast("list[str]", tree.get(OVER) or [])
-        if over and not any(find_config(Path(name)) in files for name in over):
-            name = path.relative_to(FOLDER).with_suffix("") if path.is_relative_to(FOLDER) else path
+    paths = [file.path for file in files]
+    for file in files:
+        if file.over and not any(find_config(Path(name)) in paths for name in file.over):
+            is_recipe = file.path.is_relative_to(FOLDER)
+            name = file.path.relative_to(FOLDER).with_suffix("") if is_recipe else file.path
             raise ConfigError(
-                f"{name} goes over another recipe, {' or '.join(over)}, which is missing: it does not say which model "
-                f"is trained. Give `--config {over[0]}` before it, or a model (--model)."
+                f"{name} goes over another recipe, {' or '.join(file.over)}, which is missing: it does not say which "
+                f"model is trained. Give `--config {file.over[0]}` before it, or a model (--model)."
             )
 
 
-def _with_recipes(path: Path) -> list[Path]:
-    """A config file, and before it the recipes of the project that it may be."""
-    tree = read_tree(path)
-    if TABLE not in tree or _is_saved(path):
-        return [path]
-    return [*(find_config(Path(recipe)) for recipe in read_project(tree, path.absolute()).recipes), path]
-
-
 def _is_saved(path: Path) -> bool:
-    """Whether a file is a run's config, and not one that a user writes."""
     return path.suffix == ".json"
 
 

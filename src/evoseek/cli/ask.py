@@ -2,41 +2,55 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from json import dumps
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Index, Json, Model, RunDir, answerer_name, stop_if_dry
+from evoseek.cli.options import ROLLOUTS, Index, Json, Model, RunDir, answerer_name, command
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.text.printable import say
+from evoseek.training.interrupt import end_on_interrupt
+
+if TYPE_CHECKING:
+    from evoseek.assembly.settings import TrainingSettings
 
 NO_ANSWER = 1  # the exit status of `ask` if the model gave no answer
+Role = Literal["solver", "closed-book", "reader", "proposer"]
 
 
+@command("ask", reads=f"{ROLLOUTS} answerer.* support.*", in_project=True)
 def ask(
     question: Annotated[str, typer.Argument()],
     run_dir: RunDir = None,
     index: Index = None,
     model: Model = None,
+    show_prompt: Annotated[
+        Role | None,
+        typer.Option(
+            help="Print the prompt of a role instead, as the model is given it; a proposer's is about a passage, or "
+            "(ssp) an answer. Only the tokenizer is loaded."
+        ),
+    ] = None,
     json: Json = False,
 ) -> None:
     """Ask a policy, or the model of [answerer]: prints the answer, the searches made and the passages it rests on.
 
     If there is no answer, prints the model's output and ends with status 1.
     """
-    from evoseek.cli.settings import answering_settings, check_searched, named_answerer
+    from evoseek.cli.settings import answering_run, check_searched, chosen_for_model, named_answerer
 
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
     given, run_dir = named_answerer({"search.index": index}, run_dir=run_dir, model=model)
+    if show_prompt is not None:
+        _show_prompt(chosen_for_model(given.read(), console=Console(quiet=True)), show_prompt, question, json=json)
+        return
     check_searched(given.read())
-    stop_if_dry([f"Ask {answerer_name(given, run_dir)}: {question}"], given.read())
-    settings = answering_settings(given)
-    from evoseek.run import Run
-
-    answered = Run(directory=run_dir, settings=settings, console=Console(stderr=json)).ask(question)
+    plan = f"Ask {answerer_name(given, run_dir)}: {question}"
+    answered = answering_run(given, run_dir, plan, Console(stderr=json)).ask(question)
     if json:
         print(dumps(answered.json, ensure_ascii=False))
     else:
@@ -45,3 +59,22 @@ def ask(
         raise EvoseekError(f"The question could not be answered: {failure}")
     if answered.answer is None:
         raise typer.Exit(NO_ANSWER)
+
+
+def _show_prompt(settings: TrainingSettings, role: Role, text: str, *, json: bool) -> None:
+    with end_on_interrupt():
+        from evoseek.agent.prompt import rendered
+
+    shown, console = rendered(settings, role, text), Console()
+    if json:
+        print(dumps(asdict(shown), ensure_ascii=False))
+        return
+    words = (
+        f"The words are those of {shown.template}. To replace them, copy its folder, edit the file in the copy, "
+        "and set policy.prompts to the copy."
+        if shown.template
+        else "The words are those of your environment."
+    )
+    say(console, f"{shown.model} as {shown.role} of {shown.system}: {shown.tokens} tokens, format {shown.format}.")
+    say(console, f"{words}\n")
+    say(console, shown.text)

@@ -9,11 +9,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import FixedSeed, finish, stop_if_dry
+from evoseek.cli.options import FixedSeed, command, finish, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.training.interrupt import end_on_interrupt
 
 
+@command("demo")
 def demo(
     run_dir: Annotated[Path, typer.Option(help="Directory for data, checkpoints and results.")] = Path("demo"),
     seed: FixedSeed = 0,

@@ -14,6 +14,7 @@ from rich.console import Console
 from typer.core import TyperCommand
 
 from evoseek.cli.options import (
+    ROLLOUTS,
     AnswererArgument,
     Index,
     Json,
@@ -22,6 +23,7 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
+    command,
     feedback_path,
     project,
     stop_if_dry,
@@ -70,6 +72,12 @@ LabelledAnswers = Annotated[
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
 
+@command(
+    "eval",
+    reads=f"{ROLLOUTS} answerer.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
+    "evaluation.limit evaluation.temperature",
+    in_project=True,
+)
 def evaluate(
     answerer: AnswererArgument = None,
     run_dir: RunDir = None,
@@ -311,6 +319,7 @@ class ManyAgainst(TyperCommand):
         return super().parse_args(ctx, words)
 
 
+@command("compare", only_reads=True)
 def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders that `evoseek eval --out` wrote, two or more.")],
     against: Annotated[

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.console import Console
 
-from evoseek.assembly.sources import gather
-from evoseek.cli.options import stop_if_dry
+from evoseek.cli.options import command, stop_if_dry
 from evoseek.errors import ConfigError, EvoseekError, PolicyError, RunError, disk_text
 from evoseek.models.source import ADAPTER, check_policy, find_policy
 from evoseek.storage.files import check_new, expanded, write_atomic
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 _EXAMPLE = "Who is the mayor of Kalo?"
 
 
+@command("export")
 def export(
     source: Annotated[str, typer.Argument(help="A run, whose last checkpoint is used, or a policy: see --model.")],
     directory: Annotated[Path, typer.Argument(help="Directory for the plain model.")],
@@ -82,6 +82,7 @@ def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
     """An example of the prompts with which the policy was trained, or would be asked; None, with a note, if the parts
     that write them are not here."""
     from evoseek.agent.prompt import rendered
+    from evoseek.assembly.sources import gather
     from evoseek.report.model_card import ExamplePrompt
 
     try:

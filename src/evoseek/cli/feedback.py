@@ -11,7 +11,7 @@ import typer
 from rich.console import Console
 from rich.text import Text
 
-from evoseek.cli.options import Json, feedback_path, stop_if_dry
+from evoseek.cli.options import Json, command, feedback_path, stop_if_dry
 from evoseek.config.project import FEEDBACK
 from evoseek.text.printable import say
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from evoseek.questions.feedback import Feedback
 
 
+@command("feedback", in_project=True)
 def feedback(
     run: Annotated[Path | None, typer.Argument(help="Directory of a run. Default: the project.")] = None,
     delete: Annotated[

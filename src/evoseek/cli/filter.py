@@ -8,12 +8,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Model, Seed, finish
+from evoseek.cli.options import Model, Seed, command, finish
 from evoseek.training.interrupt import end_on_interrupt
 
 Evaluation = Annotated[list[Path] | None, typer.Option(help="A file of evaluation questions; may be repeated.")]
 
 
+@command("filter", reads="judge.* policy.* lora.* sampler.* rollout.* run.seed run.max_invalid")
 def filter_questions(
     questions: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers.")],
     out: Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command resumes it.")],

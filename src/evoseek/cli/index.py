@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Json, checked_project, project, stop_if_dry
+from evoseek.cli.options import Json, checked_project, command, project, stop_if_dry
 from evoseek.config.project import how_to_name
 from evoseek.config.registry import build
+from evoseek.config.sections import with_setting
 from evoseek.config.trust import is_import_path
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
@@ -59,6 +60,7 @@ Numbers = Annotated[
 ]
 
 
+@command("index", in_project=True)
 def index(
     corpus: Annotated[
         Path | None,
@@ -116,7 +118,6 @@ def index(
 
 
 def _refuse_settings(given: Iterable[str]) -> None:
-    """ConfigError for the first option that is given."""
     for name in given:
         option = f"--{name.replace('_', '-')}"
         raise ConfigError(
@@ -161,6 +162,7 @@ def _engine(settings: TrainingSettings, closing: ExitStack) -> SearchEngine:
     return engine
 
 
+@command("search", reads="search.*", in_project=True, only_reads=True)
 def search(
     words: Annotated[
         list[str],
@@ -193,9 +195,9 @@ def search(
     own, console = project(), Console()
     place = directory[0] if directory else own and own.index and str(own.index)
     given = given_settings({"search.index": place, "search.name": engine})
-    if directory and engine is None and not given.read().search.reads_index:
-        given = given.over({"search.name": "auto"})
     settings = given.read()
+    if directory and engine is None and not settings.search.reads_index:
+        settings = with_setting(with_setting(settings, "search.name", "auto"), "search.index", place)
     if directory and not settings.search.reads_index and not is_import_path(settings.search.name):
         raise ConfigError(
             f"The engine {settings.search.name} searches no index, but the index {place} was given. Leave out the "

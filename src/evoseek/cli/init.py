@@ -13,16 +13,13 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.assembly.sources import gather
-from evoseek.cli.options import stop_if_dry
+from evoseek.cli.options import command, stop_if_dry
 from evoseek.config.project import NAME
-from evoseek.config.recipes import recipes
 from evoseek.config.registry import check_name
+from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError, disk_text
 from evoseek.models.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
-from evoseek.questions.questions import load_questions
 from evoseek.storage.files import expanded, nearest, write_atomic
-from evoseek.text.normalization import evaluable_question
 from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -35,7 +32,7 @@ _STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of 
 _HEAD = """\
 # An evoseek project: `evoseek index`, `train`, `eval`, `ask` and `serve` read this file in this folder and in those
 # below it (elsewhere with --project). Options on the command line win. Paths are relative to this file.
-# `evoseek parts system {system}` lists every setting, `evoseek doctor` checks these.
+# `evoseek list system {system}` lists every setting, `evoseek doctor` checks these.
 
 [project]
 documents = {documents}
@@ -58,6 +55,7 @@ _UNTRAINED = (
 )
 
 
+@command("init")
 def init(
     directory: Annotated[Path, typer.Argument(help="Folder of the project; it is made if need be.")] = Path("."),
     documents: Annotated[
@@ -121,17 +119,18 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults
+        from evoseek.assembly.sources import gather
         from evoseek.models.machine import find_machine
         from evoseek.models.shape import local_config, shape_of
 
-    if (shape := shape_of(local_config(options.model))) is None:
+    if shape_of(local_config(options.model)) is None:
         return options, []
 
     def fits(rank: int) -> tuple[bool, str]:
         own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
         files = [Path(recipe) for recipe in options.recipes]
         settings = apply_model_defaults(gather(files, system=options.system, options=own).read(), find_machine)[0]
-        found = fit(settings, shape, find_machine(settings.policy.device))
+        found = fit(settings)
         return found.state != "over", found.words
 
     is_enough, words = fits(0)
@@ -153,7 +152,6 @@ def is_smollm2(model: str) -> bool:
 
 
 def _outside(documents: Path, directory: Path) -> Path:
-    """The folder of the documents. Raises ConfigError if it is not there, or the project lies in it."""
     found = _existing(documents)
     if directory.resolve().is_relative_to(found.resolve()):
         raise ConfigError(
@@ -164,7 +162,6 @@ def _outside(documents: Path, directory: Path) -> Path:
 
 
 def _documents(directory: Path) -> Path:
-    """The first folder in the project, or here, that looks like documents."""
     places = [place / name for place in (directory, Path()) for name in ("documents", "docs")]
     return next((place for place in places if place.is_dir()), places[0])
 
@@ -179,7 +176,6 @@ def _existing(path: Path) -> Path:
 
 
 def _check(directory: Path, options: ProjectOptions) -> None:
-    """Raises ConfigError for what a later command would refuse."""
     check_name("system", options.system)
     if directory.exists() and not directory.is_dir():
         raise ConfigError(f"{directory} is a file. Give the folder of the project, new or not.")
@@ -228,13 +224,14 @@ class ProjectOptions:
         return self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or "")
 
     def _has_hops(self) -> bool:
-        """Whether there are questions of one hop and of two, and all say which they are."""
+        from evoseek.questions.questions import load_questions
+        from evoseek.text.normalization import evaluable_question
+
         questions = load_questions(self.questions, check=evaluable_question) if self.questions else []
         return {question.metadata.get("hops") for question in questions} == {1, 2}
 
     @property
     def needs_questions(self) -> bool:
-        """Whether a file of questions is to be named."""
         return self.system not in (*SELF_PLAY, "sft") and not self.endpoint and not self.starts_cold
 
 
@@ -243,7 +240,7 @@ def project_text(options: ProjectOptions, folder: Path) -> str:
     lines = [_HEAD.format(system=options.system, documents=_path(options.documents, folder)).rstrip()]
     if fitting := options.recipes:
         named = _text(fitting[0]) if len(fitting) == 1 else json.dumps(fitting)
-        lines.append(f"recipe = {named}   # settings beneath these; `evoseek recipes` prints them")
+        lines.append(f"recipe = {named}   # settings beneath these; `evoseek list recipes` prints them")
     if longest := next((_MAX_WORDS[recipe] for recipe in fitting if recipe in _MAX_WORDS), None):
         lines.append(f"max_words = {longest}             # of a passage: several have to fit what the model reads")
     if options.starts_cold:
@@ -302,5 +299,4 @@ def _path(path: Path, folder: Path) -> str:
 
 
 def _text(text: str) -> str:
-    """As TOML spells it."""
     return json.dumps(text, ensure_ascii=False)

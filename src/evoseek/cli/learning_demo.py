@@ -25,7 +25,7 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.config.recipes import find_recipe
+from evoseek.config.settings_tree import find_recipe
 from evoseek.errors import ConfigError, TrainingError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.eval.statistics import paired_test

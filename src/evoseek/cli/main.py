@@ -22,9 +22,7 @@ from evoseek.cli.feedback import feedback
 from evoseek.cli.filter import filter_questions
 from evoseek.cli.index import index, search
 from evoseek.cli.init import init
-from evoseek.cli.options import READ_BY, with_shared
-from evoseek.cli.parts import parts, recipes
-from evoseek.cli.prompt import prompt
+from evoseek.cli.list import list_choices
 from evoseek.cli.propose import collect, propose
 from evoseek.cli.review import review
 from evoseek.cli.serve import serve, world
@@ -69,37 +67,11 @@ for command in (init, doctor, demo, index, search, collect, sft, train, status, 
 app.command("eval")(evaluate)
 app.command("filter")(filter_questions)
 app.command(cls=ManyAgainst)(compare)
-for command in (ask, feedback, view, prompt, export, recipes, parts):
+for command in (ask, feedback, view, export):
     app.command()(command)
+app.command("list")(list_choices)
 for name, group in {"simulator": simulator, "world": world, "serve": serve}.items():
     app.add_typer(group, name=name)
-
-_IN_PROJECT = (
-    *("index", "search", "sft", "train", "propose", "collect", "eval", "ask", "prompt", "status", "view", "doctor"),
-    *("review", "feedback", "serve agent", "serve mcp", "serve retrieval"),
-)
-_WITH_SETTINGS = (*READ_BY, "doctor", "sft", "train")
-_ONLY_READ = ("doctor", "status", "search", "compare", "prompt", "recipes", "parts")
-
-
-def _add_shared_options(group: typer.Typer, prefix: str = "") -> None:
-    """Add to the commands of a group the options that they share with others."""
-    for info in group.registered_commands:
-        if (command := info.callback) is None:
-            continue
-        name = prefix + (info.name or command.__name__)
-        names = [
-            *(["config", "sets"] if name in _WITH_SETTINGS else []),
-            *(["project"] if name in _IN_PROJECT else []),
-            *(["dry_run"] if name not in _ONLY_READ else []),
-        ]
-        info.callback = with_shared(command, name, *names)
-    for inner in group.registered_groups:
-        if inner.typer_instance is not None:
-            _add_shared_options(inner.typer_instance, f"{inner.name} ")
-
-
-_add_shared_options(app)
 
 
 def main() -> None:
@@ -156,5 +128,4 @@ def _speaks() -> bool:
 
 
 def _show_warning(message: Warning | str, *_: object) -> None:
-    """Replaces `warnings.showwarning`, which adds a line of source code."""
     print(f"evoseek: warning: {' '.join(str(message).split())}", file=sys.stderr)

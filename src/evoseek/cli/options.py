@@ -1,30 +1,32 @@
-"""What commands share: options, the project and --dry-run (`main` adds these two), and the model that answers."""
+"""What commands share, and how each declares it: the settings that it reads, the project, --dry-run."""
 
 from __future__ import annotations
 
 import inspect
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
 from fnmatch import fnmatch
-from functools import wraps
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from rich.console import Console
 
-from evoseek.assembly.settings import TrainingSettings
-from evoseek.assembly.sources import SettingsSources, gather
 from evoseek.config.project import FEEDBACK, Project, find_project, how_to_name, open_project
-from evoseek.config.sections import Section, changed, each_setting, lookup
 from evoseek.errors import ConfigError
 from evoseek.storage.files import expanded
 from evoseek.storage.jsonl import is_begun
 from evoseek.text.printable import say
 from evoseek.training.interrupt import INTERRUPTED
+
+if TYPE_CHECKING:
+    from evoseek.assembly.settings import TrainingSettings
+    from evoseek.assembly.sources import SettingsSources
 
 RunDir = Annotated[Path | None, typer.Option(help="Directory of a run: its last checkpoint is used.")]
 Index = Annotated[str | None, typer.Option(help="Directory of an index made by `evoseek index`.")]
@@ -63,90 +65,111 @@ _OPTIONS: Mapping[str, object] = {
         typer.Option("--config", help="A TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
     ],
     "sets": Annotated[list[str] | None, typer.Option("--set", help="A setting, such as learner.learning_rate=1e-4.")],
-    "project": Annotated[
+    "folder": Annotated[
         Path | None, typer.Option("--project", help="Folder with evoseek.toml. Default: this one, or one above.")
     ],
     "dry_run": Annotated[bool | None, typer.Option("--dry-run", help="Print the settings and the plan; do nothing.")],
 }
-
-_ROLLOUTS = (
+EVERY = "*"
+ROLLOUTS = (
     "policy.* lora.* sampler.* search.* environment.* tools rollout.* web.* browse.* reader.* run.seed run.system"
 )
-_PLAIN_JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.max_invalid"
-
-# The settings that a command other than `train` accepts with --set; a file may be shared with other commands.
-READ_BY = {
-    "ask": f"{_ROLLOUTS} answerer.* support.*",
-    "search": "search.*",
-    **dict.fromkeys(("serve agent", "serve mcp"), f"{_ROLLOUTS} answerer.* support.*"),
-    "eval": f"{_ROLLOUTS} answerer.* support.* questions.path reward.* judge.* evaluation.path evaluation.index "
-    "evaluation.limit evaluation.temperature",
-    "prompt": f"{_ROLLOUTS} ssp.* selfplay.* proposer.*",
-    "collect": f"{_ROLLOUTS} answerer.* reward.* judge.* evaluation.path run.max_invalid",
-    "propose": "policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
-    "verification.* selfplay.* ssp.answers run.*",
-    "simulator collect": "policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system",
-    "simulator label": _PLAIN_JUDGE,
-    "simulator tune": "policy.* lora.* learner.* simulator.* search.top_k run.seed",
-    "simulator check": "policy.* simulator.* search.top_k run.seed",
-    "filter": "judge.* policy.* lora.* sampler.* rollout.* run.seed run.max_invalid",
-}
+JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.max_invalid"
 
 
 @dataclass(frozen=True, slots=True)
+class Command:
+    """What a command declares. `reads` are patterns of the settings that it makes use of: with --set it accepts no
+    other, while a file of settings may be shared with other commands."""
+
+    name: str = ""
+    reads: str = ""
+    in_project: bool = False
+
+    def uses(self, key: str) -> bool:
+        """Whether the command makes use of a setting; without any settings of its own it is not asked."""
+        return not self.reads or any(fnmatch(key, pattern) for pattern in self.reads.split())
+
+
+COMMANDS: dict[str, Command] = {}
+"""Every command that was declared, by its name."""
+
+
+@dataclass(frozen=True)
 class Shared:
     """The command that runs, and the values of the options that it shares with others."""
 
-    command: str = ""
+    command: Command = Command()
     config: Sequence[Path] = ()
     sets: Sequence[str] = ()
-    project: Path | None = None
+    folder: Path | None = None
     dry_run: bool = False
 
+    @cached_property
+    def project(self) -> Project | None:
+        return find_project(Path.cwd()) if self.folder is None else open_project(expanded(self.folder))
 
-_NOTHING = Shared()
-_given: ContextVar[Shared] = ContextVar("given", default=_NOTHING)
+
+_given: ContextVar[Shared | None] = ContextVar("given", default=None)
 
 
 def shared() -> Shared:
     """The shared options of the command that runs."""
-    return _given.get()
+    return _given.get() or Shared()
 
 
-def with_shared(command: Callable[..., Any], name: str, *names: str) -> Callable[..., Any]:
-    """The command of this name with these shared options beside its own, as typer reads them from its signature."""
+@contextmanager
+def running(name: str, **values: Any) -> Generator[None]:
+    """While the command of this name runs with these values of `Shared`."""
+    token = _given.set(Shared(COMMANDS[name], **values))
+    try:
+        yield
+    finally:
+        _given.reset(token)
 
-    @wraps(command)
-    def run(*words: Any, **values: Any) -> Any:
-        for option, value in values.items():
-            if isinstance(value, float) and not math.isfinite(value):
-                raise ConfigError(f"--{option.replace('_', '-')} is {value}. Expected a finite number, such as 0.5.")
-        mine = {name: value for name in names if (value := values.pop(name, None)) is not None}
-        token = _given.set(Shared(name, **mine))
-        try:
-            return command(*words, **values)
-        finally:
-            _given.reset(token)
 
-    own = [
-        inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTIONS[name])
-        for name in names
-    ]
-    signature = inspect.signature(command, eval_str=True)
-    vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), *own])
-    run.__annotations__ = {**command.__annotations__, **{name: _OPTIONS[name] for name in names}}
-    return run
+def command(
+    name: str, *, reads: str = "", in_project: bool = False, only_reads: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Declare a command: its name, and as in `Command` what it reads and whether it works in a project. Its options get
+    those that it shares: --config and --set for settings, --project, and --dry-run unless it `only_reads`."""
+    COMMANDS[name] = Command(name, reads, in_project)
+    options = {"config": reads, "sets": reads, "folder": in_project, "dry_run": not only_reads}
+    names = [option for option, has_it in options.items() if has_it]
+
+    def declared(function: Callable[..., None]) -> Callable[..., None]:
+        @wraps(function)
+        def run(*words: Any, **values: Any) -> None:
+            for option, value in values.items():
+                if isinstance(value, float) and not math.isfinite(value):
+                    text = f"--{option.replace('_', '-')} is {value}"
+                    raise ConfigError(f"{text}. Expected a finite number, such as 0.5.")
+            mine = {option: value for option in names if (value := values.pop(option, None)) is not None}
+            with running(name, **mine):
+                function(*words, **values)
+
+        own = [
+            inspect.Parameter(option, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=_OPTIONS[option])
+            for option in names
+        ]
+        signature = inspect.signature(function, eval_str=True)
+        vars(run)["__signature__"] = signature.replace(parameters=[*signature.parameters.values(), *own])
+        run.__annotations__ = {**function.__annotations__, **{option: _OPTIONS[option] for option in names}}
+        return run
+
+    return declared
 
 
 def project() -> Project | None:
-    """The project of --project, or of this folder. Raises ConfigError."""
-    folder = shared().project
-    return find_project(Path.cwd()) if folder is None else open_project(expanded(folder))
+    """The project of the command that runs. Raises ConfigError."""
+    return shared().project
 
 
 def checked_project() -> Project | None:
     """`project`, with settings that are valid. For commands that take but a path from it:
     a misspelt table would look like one that is missing. Raises ConfigError."""
+    from evoseek.assembly.sources import gather
+
     if (own := project()) is not None:
         gather(project=own).read()
     return own
@@ -182,12 +205,6 @@ def named_index() -> Path:
     return own.index
 
 
-def is_read(key: str, command: str | None = None) -> bool:
-    """Whether a command, or else the one that runs, makes use of a setting."""
-    command = shared().command if command is None else command
-    return command not in READ_BY or any(fnmatch(key, pattern) for pattern in READ_BY[command].split())
-
-
 def stop_if_dry(
     plan: Iterable[str],
     settings: Mapping[str, object] | TrainingSettings | None = None,
@@ -217,8 +234,11 @@ def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterat
     if isinstance(settings, Mapping):
         yield from (f"  {key} = {_shown(value)}" for key, value in settings.items())
         return
-    every = filter(is_read, (name for name, _, _ in each_setting(settings)))
-    other = list(filter(is_read, changed(settings)))
+    from evoseek.config.sections import changed, each_setting, lookup
+
+    uses = shared().command.uses
+    every = filter(uses, (name for name, _, _ in each_setting(settings)))
+    other = list(filter(uses, changed(settings)))
     yield "Settings at their defaults:"
     yield from (f"  {key} = {_shown(lookup(settings, key))}" for key in every if key not in other)
     yield "Settings that differ from the defaults:"
@@ -227,7 +247,7 @@ def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterat
 
 def _shown(value: object) -> str:
     return json.dumps(
-        value, ensure_ascii=False, default=lambda part: part.resolved() if isinstance(part, Section) else str(part)
+        value, ensure_ascii=False, default=lambda part: part.resolved() if hasattr(part, "resolved") else str(part)
     )
 
 

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
+    ROLLOUTS,
     GrowingFile,
     Index,
     Model,
@@ -16,12 +17,19 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
+    command,
     finish,
     stop_if_dry,
 )
 from evoseek.training.interrupt import end_on_interrupt
 
 
+@command(
+    "propose",
+    reads="policy.* lora.* sampler.* search.* environment.* tools rollout.* reward.* judge.* proposer.* filters.* "
+    "verification.* selfplay.* ssp.answers run.*",
+    in_project=True,
+)
 def propose(
     index: Annotated[str, typer.Argument(help="Directory of an index made by `evoseek index`: the corpus.")],
     out: GrowingFile,
@@ -71,6 +79,7 @@ def propose(
     finish(write_questions(settings, checkpoint, out, count=count, max_proposals=max_proposals, console=Console()))
 
 
+@command("collect", reads=f"{ROLLOUTS} answerer.* reward.* judge.* evaluation.path run.max_invalid", in_project=True)
 def collect(
     out: GrowingFile,
     run_dir: RunDir = None,
@@ -90,17 +99,16 @@ def collect(
 
     With --set answerer.base_url=URL and --set answerer.model=NAME a model behind an OpenAI-compatible endpoint answers.
     """
-    from evoseek.cli.settings import answering_settings, check_evaluation, named_answerer
+    from evoseek.cli.settings import answering_run, check_evaluation, named_answerer
 
     options = {"search.index": index, "evaluation.path": questions, "run.seed": seed}
     given, run_dir = named_answerer(options, run_dir=run_dir, model=model)
     check_evaluation(given.read(), search=True)
+    plan, console = f"Let {answerer_name(given, run_dir)} answer each question {attempts} times; write {out}", Console()
+    run = answering_run(given, run_dir, plan, console)
     with end_on_interrupt():
         from evoseek.curation.collecting import CollectionLimits, collect_demonstrations
-        from evoseek.run import Run
 
-    settings, console = answering_settings(given), Console()
-    stop_if_dry([f"Let {answerer_name(given, run_dir)} answer each question {attempts} times; write {out}"], settings)
     limits = CollectionLimits(attempts, min_reward, per_question)
-    with Run(directory=run_dir, settings=settings, console=console).context() as context:
+    with run.context() as context:
         finish(collect_demonstrations(context, out, limits, limit=limit, console=console))

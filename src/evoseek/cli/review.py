@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.rule import Rule
 from rich.text import Text
 
-from evoseek.cli.options import FixedSeed, Index, finish, named_run, project, stop_if_dry
+from evoseek.cli.options import FixedSeed, Index, command, finish, named_run, project, stop_if_dry
 from evoseek.config.project import REVIEWED
 from evoseek.errors import ConfigError
 from evoseek.storage.files import nearest
@@ -35,6 +35,7 @@ BACK, QUIT = ("b", "\x1b[D", "\x1bOD"), ("q", _INTERRUPTED, "")
 _HELP = "r right   w wrong   u unclear   b (or left) back   q quit"
 
 
+@command("review", in_project=True)
 def review(
     source: Annotated[
         Path | None,

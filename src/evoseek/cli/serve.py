@@ -15,10 +15,12 @@ from rich.console import Console
 
 from evoseek.cli.index import Engine
 from evoseek.cli.options import (
+    ROLLOUTS,
     AnswererArgument,
     FixedSeed,
     Index,
     answerer_name,
+    command,
     feedback_path,
     named_index,
     new_group,
@@ -50,6 +52,7 @@ Names = Annotated[
 
 
 @serve.command("retrieval")
+@command("serve retrieval", in_project=True)
 def serve_retrieval(
     directory: Annotated[Path | None, typer.Argument(help="An index. Default: the project's.")] = None,
     engine: Engine = None,
@@ -74,6 +77,7 @@ def serve_retrieval(
 
 
 @serve.command("agent")
+@command("serve agent", reads=f"{ROLLOUTS} answerer.* support.*", in_project=True)
 def serve_agent(
     answerer: AnswererArgument = None,
     index: Index = None,
@@ -132,6 +136,7 @@ def serve_agent(
 
 
 @serve.command("mcp")
+@command("serve mcp", reads=f"{ROLLOUTS} answerer.* support.*", in_project=True)
 def serve_mcp(
     answerer: Annotated[
         str | None,
@@ -154,16 +159,13 @@ def serve_mcp(
 
 
 def _run(answerer: str | None, index: str | None, place: str, running: int) -> Run:
-    """The run, or the model alone, that answers so many questions at once. Prints the memory that its policy needs."""
     from evoseek.cli.settings import answering_settings, check_searched, named_answerer
 
     given, run_dir = named_answerer({"search.index": index}, answerer)
     check_searched(given.read())
     with end_on_interrupt():
         from evoseek.agent.answer import uses_chat_model
-        from evoseek.assembly.memory_needs import describe_needs, memory_needs
-        from evoseek.models.machine import find_machine
-        from evoseek.models.shape import read_config, shape_of
+        from evoseek.assembly.memory_needs import fit
         from evoseek.run import Run
 
     settings, plan = answering_settings(given, answers=running), f"Serve {answerer_name(given, run_dir)}: {place}"
@@ -172,11 +174,9 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
         return Run(settings=settings, search=_live(settings))
     if (slots := lookup(settings, "sampler.slots")) is not None:  # a run's own are for its training
         settings = with_setting(settings, "sampler.slots", min(slots, running))
-    memory = "unknown, since config.json of the model does not name its sizes"
-    if (shape := shape_of(read_config(settings.policy.model))) is not None:
-        memory = describe_needs(memory_needs(settings, shape, answers=running), find_machine(settings.policy.device))
-    stop_if_dry([plan, f"Memory: {memory}"], settings)
-    say(Console(stderr=True), f"Memory: {memory}")
+    memory = f"Memory: {fit(settings, answers=running).words}"
+    stop_if_dry([plan, memory], settings)
+    say(Console(stderr=True), memory)
     return Run(directory=run_dir, settings=settings, search=_live(settings))
 
 
@@ -191,7 +191,6 @@ def example_questions(run: Run) -> list[str]:
 
 
 def _feedback(answerer: str | None) -> FeedbackFile:
-    """Where conversations with a verdict are kept: in the project, or in the run that answers. Raises ConfigError."""
     from evoseek.questions.feedback import FeedbackFile
 
     return FeedbackFile(feedback_path(resolve_answerer(answerer, None, None)[0]))
@@ -222,7 +221,6 @@ def _answering(run: Run, console: Console) -> Generator[tuple[Answerer, SearchEn
 
 @contextmanager
 def _extra() -> Generator[None]:
-    """While what the extra `serve` installs is imported. Raises ConfigError if it is missing."""
     try:
         yield
     except ImportError as error:
@@ -232,6 +230,7 @@ def _extra() -> Generator[None]:
 
 
 @world.command("serve")
+@command("world serve")
 def serve_world(
     entities: Annotated[int, typer.Option(help="Number of articles, at least 200.")] = 2000,
     seed: FixedSeed = 0,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -13,9 +13,9 @@ from rich.console import Console
 from evoseek.assembly.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
-from evoseek.cli.options import READ_BY, is_read, project, resolve_answerer, shared, stop_if_dry
+from evoseek.cli.options import COMMANDS, EVERY, project, resolve_answerer, shared, stop_if_dry
 from evoseek.config.project import Project, how_to_name
-from evoseek.config.sections import changed, check_effect, lookup
+from evoseek.config.sections import changed, check_effect
 from evoseek.errors import ConfigError, RunError
 from evoseek.models.source import check_policy
 from evoseek.search.lexical import check_index
@@ -27,9 +27,8 @@ from evoseek.training.stages import check_run
 
 if TYPE_CHECKING:
     from evoseek.assembly.context import Context
+    from evoseek.run import Run
 
-# The other commands take the settings that their task needs.
-_RUNS_THE_SYSTEM = ("ask", "serve agent", "serve mcp", "eval", "prompt", "collect", "propose")
 _MOST = 6  # settings of a project that are named
 _ONLY_IN_TRAINING = ("evaluation.path",)  # as a switch: `eval` has its own questions
 
@@ -49,10 +48,10 @@ def given_settings(
     RunError if the directory holds no run or no checkpoint yet.
     """
     line = shared()
-    own = project() if line.command in (*_RUNS_THE_SYSTEM, "search") else None
+    own = line.project if line.command.in_project else None
     if run_dir is None:
         given = gather(line.config, system=system, fallback=fallback, options=options, sets=line.sets, project=own)
-        if is_read("policy.model"):
+        if line.command.uses("policy.model"):
             check_policy(given.read().policy.model, setting="policy.model")
         _note_project(own, given.system)
     else:
@@ -73,7 +72,8 @@ def training_settings(
 
     Everything that can be checked without a model is checked. Raises EvoseekError.
     """
-    run, own, line = RunDirectory(run_dir), project(), shared()
+    run, line = RunDirectory(run_dir), shared()
+    own = line.project
     run.check()
     allow_project(own)
     given = bool(line.config or line.sets or system) or any(value is not None for value in options.values())
@@ -108,13 +108,13 @@ def training_settings(
 def _with_people(given: SettingsSources, own: Project, *, begun: bool) -> SettingsSources:
     """With what people have said in a project: its test set, and for a new run its feedback. Settings that name other
     files, or none, win."""
-    settings, found = given.read(), dict[str, object]()
-    named = Path(settings.evaluation.reviewed)
-    is_open = own.lookup("evaluation.reviewed") is None and (not settings.evaluation.reviewed or not named.is_file())
+    found = dict[str, object]()
+    named = str(given.stated("evaluation.reviewed") or "")
+    is_open = own.lookup("evaluation.reviewed") is None and (not named or not Path(named).is_file())
     if is_open and own.reviewed.is_file():
         found["evaluation.reviewed"] = str(own.reviewed)
-    is_open = own.lookup("questions.feedback") is None and lookup(settings, "questions.feedback") == ""
-    if is_open and not begun and own.feedback.is_file():
+    is_open = own.lookup("questions.feedback") is None and not given.stated("questions.feedback")
+    if is_open and not begun and given.has("questions.feedback") and own.feedback.is_file():
         found["questions.feedback"] = str(own.feedback)
     return given.over(found)
 
@@ -146,7 +146,6 @@ def training_run(run_dir: Path | None) -> Path:
 
 
 def _note_project(own: Project | None, system: str, run: Path | None = None) -> None:
-    """Print what was taken from a project file."""
     if own is None:
         return
     tree = own.settings if own.lookup("run.system") in (None, system) else shared_settings(own)
@@ -171,7 +170,6 @@ def _note(text: str) -> None:
 
 
 def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
-    """Raises ConfigError for a project whose model is behind an endpoint."""
     answerer = own.lookup("answerer.model") or own.lookup("answerer.base_url")
     if answerer and not own.lookup("policy.model") and not options.get("policy.model"):
         raise ConfigError(
@@ -201,7 +199,7 @@ def chosen_for_model(
         found = find_machine(device)
         return found if processes is None else replace(found, processes=processes)
 
-    settings, words = apply_model_defaults(settings, machine, saved, shown=is_read, answers=answers)
+    settings, words = apply_model_defaults(settings, machine, saved, shown=shared().command.uses, answers=answers)
     if words:
         say(console, words)
     return settings
@@ -234,6 +232,15 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
     if uses_chat_model(settings):
         return follow_endpoint(settings)
     return chosen_for_model(settings, console=Console(stderr=True), answers=answers)
+
+
+def answering_run(given: SettingsSources, run_dir: Path | None, plan: str, console: Console | None = None) -> Run:
+    """The run that answers, or the model alone; with --dry-run the plan is printed instead."""
+    settings = answering_settings(given)
+    stop_if_dry([plan], settings)
+    from evoseek.run import Run
+
+    return Run(directory=run_dir, settings=settings, console=console)
 
 
 @contextmanager
@@ -270,8 +277,8 @@ def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) ->
             "or `evoseek demo` made and that has saved one (every run.checkpoint_every steps), or give --model instead."
         )
     given = gather(run.config, system=system, options=options, sets=shared().sets)
-    own_model = gather(run.config).read().policy.model
-    if shared().config or given.read().policy.model != own_model:
+    own_model = flatten(given.saved[0].tree).get("policy.model")
+    if shared().config or given.stated("policy.model") != own_model:
         raise ConfigError(
             f"--run-dir brings its own config and model, {own_model}. Give either --run-dir, or --model and --config, "
             "not both."
@@ -279,19 +286,23 @@ def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) ->
     return given
 
 
-def _check_given(settings: TrainingSettings, options: Iterable[str]) -> None:
+def _check_given(settings: TrainingSettings, options: Sequence[str]) -> None:
     """Raise ConfigError for a setting of --set that the command does not read, or whose switch is off. `options` are
     settings that the command's own options gave."""
-    command, names = shared().command, [text.partition("=")[0].strip() for text in shared().sets]
+    line = shared()
+    names = [text.partition("=")[0].strip() for text in line.sets]
+    if not names and not options:
+        return
     all_changed = changed(settings)
     given = [key for key in all_changed if any(key == name or key.startswith(f"{name}.") for name in names)]
     for key in given:
-        if not is_read(key):
-            users = [name for name in READ_BY if is_read(key, name)]
+        if not line.command.uses(key):
+            users = [name for name, other in COMMANDS.items() if other.reads not in ("", EVERY) and other.uses(key)]
             raise ConfigError(
-                f"{key} was given with --set, but `evoseek {command}` does not use it. Leave it out; it is for "
-                f"`evoseek {'`, `evoseek '.join(users or ['train'])}`."
+                f"{key} was given with --set, but `evoseek {line.command.name}` does not use it. Leave it out; it is "
+                f"for `evoseek {'`, `evoseek '.join(users or ['train'])}`."
             )
-    elsewhere = () if command in _RUNS_THE_SYSTEM else ("", "reward.name")
+    # What does not run the system takes the settings that its task needs.
+    elsewhere = () if line.command.in_project else ("", "reward.name")
     keys = [*given, *(key for key in options if key in all_changed)]
     check_effect(settings, keys, ignored=(*_ONLY_IN_TRAINING, *elsewhere))

@@ -9,6 +9,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import (
+    JUDGE,
     GrowingFile,
     Index,
     JudgeModel,
@@ -17,6 +18,7 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
+    command,
     finish,
     new_group,
     stop_if_dry,
@@ -35,6 +37,7 @@ WorldCard = Annotated[
 
 
 @simulator.command("collect")
+@command("simulator collect", reads="policy.* lora.* sampler.* search.* questions.path rollout.* run.seed run.system")
 def collect_searches(
     out: GrowingFile,
     run_dir: RunDir = None,
@@ -60,7 +63,7 @@ def collect_searches(
     check_index(settings.search.index, setting="search.index", engine=settings.search)
     with end_on_interrupt():
         from evoseek.run import Run
-        from evoseek.systems.zerosearch.collecting import collect_searches as collect
+        from evoseek.systems.zerosearch.searches import collect_searches as collect
 
     stop_if_dry([f"Record the searches of {answerer_name(given, run_dir)} in {out}"], settings)
     with Run(directory=run_dir, settings=settings).context() as context:
@@ -68,6 +71,7 @@ def collect_searches(
 
 
 @simulator.command("label")
+@command("simulator label", reads=JUDGE)
 def label_searches(
     searches: Searches,
     out: GrowingFile,
@@ -86,7 +90,7 @@ def label_searches(
     if world is None:
         given.read().judge.check("judge")
     with end_on_interrupt():
-        from evoseek.systems.zerosearch.labelling import label_searches as label
+        from evoseek.systems.zerosearch.searches import label_searches as label
 
     plan = f"Label the searches of {searches} by {world or given.read().judge.model}; write {out}"
     with working(given, plan) as context:
@@ -94,6 +98,7 @@ def label_searches(
 
 
 @simulator.command("tune")
+@command("simulator tune", reads="policy.* lora.* learner.* simulator.* search.top_k run.seed")
 def tune_simulator(
     searches: Searches,
     directory: Annotated[Path, typer.Argument(help="Directory for the tuned model.")],
@@ -123,6 +128,7 @@ def tune_simulator(
 
 
 @simulator.command("check")
+@command("simulator check", reads="policy.* simulator.* search.top_k run.seed")
 def check_simulator(
     searches: Searches,
     model: Annotated[str | None, typer.Option(help="The simulator, as in simulator.model.")] = None,

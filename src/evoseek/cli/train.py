@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.console import Console
 
-from evoseek.cli.options import Index, Model, Questions, Seed, finish, shared, stop_if_dry
+from evoseek.cli.options import EVERY, Index, Model, Questions, Seed, command, finish, shared, stop_if_dry
 from evoseek.config.registry import find
 from evoseek.config.sections import changeable, defaults_of, is_given, lookup
 from evoseek.storage.runs import RunDirectory
@@ -40,6 +40,7 @@ Processes = Annotated[
 ]
 
 
+@command("train", reads=EVERY, in_project=True)
 def train(
     system: Annotated[
         str | None,
@@ -81,6 +82,7 @@ def train(
     begin_or_resume(run_dir, system, options, processes)
 
 
+@command("sft", reads=EVERY, in_project=True)
 def sft(
     run_dir: Annotated[Path, typer.Option(help="Directory of the run. If given alone, the run is resumed.")],
     demonstrations: Annotated[
@@ -138,7 +140,6 @@ def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping
 
 
 def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
-    """Train in so many processes with the same command line, and end with their status."""
     with end_on_interrupt():
         from evoseek.learner.distributed import run_together
         from evoseek.models.machine import find_machine, oversubscription
@@ -150,7 +151,6 @@ def _train_together(settings: TrainingSettings, processes: int) -> NoReturn:
 
 
 def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None:
-    """Print what training would do: nothing is loaded, started or written. Raises ConfigError."""
     from evoseek.assembly.inputs import inputs_of
     from evoseek.cli.settings import chosen_for_model
     from evoseek.training.stages import check_asked, check_run
@@ -170,8 +170,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
     ConfigError if servers cannot be used as they are to be."""
     from evoseek.assembly.inputs import questions_to_write, training_questions
     from evoseek.assembly.memory_needs import fit
-    from evoseek.models.machine import find_machine, oversubscription
-    from evoseek.models.shape import read_config, shape_of
+    from evoseek.models.machine import oversubscription
 
     yield f"Model: {settings.policy.model} ({settings.policy.dtype}, {settings.trained}) on {settings.policy.device}"
     yield f"Plan: {settings.run.system}, {_steps(settings, run)}, in {run.path.absolute()}"
@@ -191,21 +190,18 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         yield f"Learner: {_TOGETHER.format(processes=processes, words=own)}"
     if crowded := oversubscription(processes, settings.policy.device):
         yield f"Warning: {crowded}"
-    shape = shape_of(read_config(settings.policy.model))
-    found = fit(settings, shape, find_machine(settings.policy.device), processes)
+    found = fit(settings, processes)
     yield f"Memory: {found.words}" + (f" {found.remedy}" if found.state in ("over", "tight") else "")
-    for command in _servers(settings, run):
-        yield f"Server: {command}"
+    for server in _servers(settings, run):
+        yield f"Server: {server}"
 
 
 def _steps(settings: TrainingSettings, run: RunDirectory) -> str:
-    """How many, and after which one a run is resumed."""
     made = max(run.saved_steps, default=0)
     return f"{settings.planned_steps} steps" + (f", resumed after step {made}" if made else "")
 
 
 def _servers(settings: TrainingSettings, run: RunDirectory) -> list[str]:
-    """The command line of each server that the run would start; its port is one that is free now."""
     sampler = find("sampler", settings.sampler.name)
     if not hasattr(sampler, "planned"):
         return []

@@ -10,12 +10,12 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from evoseek.assembly.sources import allow_project
-from evoseek.cli.options import Json, named_run, project, stop_if_dry
+from evoseek.cli.options import Json, command, named_run, project, stop_if_dry
 from evoseek.errors import ConfigError
 from evoseek.text.printable import say
 
 
+@command("view", in_project=True)
 def view(
     run: Annotated[
         Path | None,
@@ -60,6 +60,7 @@ def view(
         say(console, "No browser could be started here. Open the file yourself.")
 
 
+@command("status", in_project=True, only_reads=True)
 def status(
     run: Annotated[Path | None, typer.Argument(help="Directory of a run. Default: the project's run.")] = None,
     json: Json = False,
@@ -68,6 +69,7 @@ def status(
 
     Example: evoseek status runs/mine
     """
+    from evoseek.assembly.sources import allow_project
     from evoseek.report.status import status as status_of
 
     allow_project(project())

@@ -53,22 +53,18 @@ class Project:
 
     @property
     def folder(self) -> Path:
-        """The folder of the file."""
         return self.file.parent
 
     @property
     def reviewed(self) -> Path:
-        """The questions that were judged right, if there are any."""
         return self.folder / REVIEWED
 
     @property
     def feedback(self) -> Path:
-        """The conversations with a verdict, if there are any."""
         return self.folder / FEEDBACK
 
     @property
     def index(self) -> Path | None:
-        """The index, if the file names one."""
         index = self.lookup("search.index")
         return Path(index) if isinstance(index, str) and index else None
 

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import sys
 import tomllib
+import traceback
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -22,7 +24,6 @@ from evoseek.config.trust import check_owner, is_import_path
 from evoseek.errors import ConfigError, EvoseekError, did_you_mean
 
 _BUILD, _BIND = "build(settings, context)", "for_question(question, trajectory_id)"
-_MOVED = Path(__file__).with_name("moved.toml")  # old names of modules, each with the new one
 _beside: set[str] = set()  # working folders that were added to where modules are found
 
 
@@ -102,7 +103,7 @@ KINDS: Mapping[str, Kind] = {
         "the reward of a finished rollout",
         {
             **dict.fromkeys(("exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"), _ANSWER),
-            "format_f1": "evoseek.reward.format:WebFormatReward",
+            "format_f1": "evoseek.reward.functions:WebFormatReward",
             "fan_out": "evoseek.reward.functions:FanOutReward",
             "judge": "evoseek.reward.judge:Judge",
         },
@@ -246,7 +247,7 @@ def check_name(kind: str, name: str) -> None:
         return
     hint = did_you_mean(name, known)
     raise ConfigError(
-        f"There is no {kind} {name!r}.{hint} Choose one of {', '.join(known)} (`evoseek parts {kind}` describes them), "
+        f"There is no {kind} {name!r}.{hint} Choose one of {', '.join(known)} (`evoseek list {kind}` describes them), "
         f"or give your own {kind} as package.module:Name."
     )
 
@@ -263,10 +264,11 @@ def _load(kind: str, path: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        if new := tomllib.loads(_MOVED.read_text(encoding="utf-8")).get((error.name or "").removeprefix("evoseek.")):
-            raise ConfigError(
-                f"The {kind} {path!r} imports {error.name}, which is now evoseek.{new}. Import it from there."
-            ) from error
+        for old in _named_at_fault(error, module):
+            if new := moved().get(old.removeprefix("evoseek.")):
+                raise ConfigError(
+                    f"The {kind} {path!r} imports {old}, which is now evoseek.{new}. Import it from there."
+                ) from error
         packages = {path.partition(".")[0]: name for name, path in KINDS[kind].packaged.items()}
         if found := packages.get(error.name or ""):
             raise ConfigError(
@@ -284,6 +286,19 @@ def _load(kind: str, path: str) -> Any:
     except (Exception, SystemExit) as error:
         raise ConfigError(f"Importing the {kind} {path!r} failed ({type(error).__name__}: {error}).") from error
     return found
+
+
+def moved() -> Mapping[str, str]:
+    """Return the old names of modules, each with the new one, without `evoseek.`."""
+    return tomllib.loads(Path(__file__).with_name("moved.toml").read_text(encoding="utf-8"))
+
+
+def _named_at_fault(error: ImportError, module: str) -> list[str]:
+    """The modules that a failed import may have named: an error names but the first part that is missing."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
+    line = frames[-1].line or ""
+    names = re.findall(r"evoseek(?:\.\w+)+", line)
+    return [module, *names, *(f"{name}.{line.split()[-1]}" for name in names)]
 
 
 def _look_beside(module: str) -> None:
@@ -315,7 +330,6 @@ def _specs(module: str, folder: str) -> Iterator[ModuleSpec]:
 
 
 def _places(spec: ModuleSpec | None) -> list[str]:
-    """The files and folders that a module is loaded from, its compiled file included."""
     places = (spec.origin, spec.cached, *(spec.submodule_search_locations or ())) if spec else ()
     return [place for place in places if place and os.path.exists(place)]
 
@@ -332,7 +346,7 @@ def check_part(kind: str, name: str, part: Any) -> None:
     if fault := next(filter(None, (_fault(part, need) for need in wanted)), ""):
         raise ConfigError(
             f"{name} is given as {kind}, but {fault}. {'An' if kind[0] in 'aeiou' else 'A'} {kind} ({about.what}) "
-            f"needs {', '.join(needs)}; `evoseek parts {kind}` lists those that come with evoseek, to compare it with."
+            f"needs {', '.join(needs)}; `evoseek list {kind}` lists those that come with evoseek, to compare it with."
         )
 
 

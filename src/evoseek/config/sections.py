@@ -26,6 +26,7 @@ from pydantic_core import core_schema
 from evoseek.config.registry import KINDS, find, settings_class
 from evoseek.config.settings_tree import Tree, merge
 from evoseek.errors import ConfigError
+from evoseek.storage.removed_settings import removed_words
 
 _Model = TypeVar("_Model", bound="Section")
 
@@ -68,7 +69,6 @@ class Needs:
 
     @property
     def words(self) -> str:
-        """The wanted values in words."""
         if self.wanted in ((True,), (False,)):
             return "set" if self.wanted[0] else "left out"
         return " or ".join(map(str, self.wanted))
@@ -113,7 +113,6 @@ class Chosen:
     base: type[PartSettings]
 
     def of(self, name: str) -> type[PartSettings]:
-        """The settings of a part. Raises ConfigError."""
         found = settings_class(self.kind, name) or self.base
         if not (isinstance(found, type) and issubclass(found, self.base)):
             raise ConfigError(
@@ -169,7 +168,7 @@ def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = 
     if reader.problems:
         where = f" (from {source}, the options and --set)" if source else ""
         raise ConfigError(
-            f"The settings{where} are not valid: {'; '.join(dict.fromkeys(reader.problems))}. `evoseek parts` lists "
+            f"The settings{where} are not valid: {'; '.join(dict.fromkeys(reader.problems))}. `evoseek list` lists "
             "every setting with its default."
         )
     return cast(_Model, settings)
@@ -185,7 +184,6 @@ def _mappings(model: type[Section]) -> Iterator[tuple[str, ...]]:
 
 
 def _without(tree: Tree, over: Mapping[str, Any], path: Sequence[str]) -> Tree:
-    """The tree without the table at this path, if `over` has one there, too."""
     key, *rest = path
     below, above = tree.get(key), over.get(key)
     if not isinstance(below, Mapping) or not isinstance(above, Mapping):
@@ -246,9 +244,12 @@ def defaults_of(settings: _Model) -> _Model:
 
 
 def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
-    """The settings with one of them changed; it counts as given. The value is taken as it is."""
+    """The settings with one of them changed; it counts as given. The value is taken as it is; another part than before
+    has its own defaults."""
     key, _, rest = dotted.partition(".")
     inner = with_setting(getattr(settings, key), rest, value) if rest else value
+    if rest == "name" and (choice := _choice(type(settings).model_fields[key].metadata)) and isinstance(value, str):
+        inner = inner if value == getattr(settings, key).name else choice.of(value)(name=value)
     return settings.model_copy(update={key: inner})
 
 
@@ -281,7 +282,6 @@ def changed(settings: Section) -> list[str]:
 
 
 def _effects(settings: Section) -> list[tuple[str, str, Needs]]:
-    """Every pattern of names with the dotted name of its switch."""
     rows: list[tuple[str, str, Needs]] = []
     for prefix, table in tables(settings):
         for needs in type(table).effects():
@@ -311,7 +311,6 @@ class _Reader:
     problems: list[str] = field(default_factory=list[str])
 
     def section(self, model: type[Section], default: object, given: object, at: str) -> Section | None:
-        """A table over its default, with all tables in it; None where that cannot be."""
         if not isinstance(given, Mapping):
             self.problems.append(f"{at} is {given!r}: expected a table of settings, such as [{at}]")
             return None
@@ -330,7 +329,7 @@ class _Reader:
         name = table.get("name")
         if not isinstance(name, str) or not name:
             self.problems.append(
-                f"{at}.name is {name!r}: expected the name of a {choice.kind} (`evoseek parts {choice.kind}`)"
+                f"{at}.name is {name!r}: expected the name of a {choice.kind} (`evoseek list {choice.kind}`)"
             )
             return None
         return self.section(choice.of(name), None, table, at)
@@ -354,7 +353,6 @@ class _Reader:
         return tuple(made) if None not in made else None
 
     def _over(self, below: object, given: object, at: str) -> Tree | None:
-        """A part's table over its default, as long as both are about the same part."""
         if given is None:
             return _as_table(below)
         if not isinstance(given, str | Mapping | PartSettings):
@@ -373,6 +371,8 @@ class _Reader:
         words = [str(word) for word in problem["loc"] if isinstance(word, int) or word.isidentifier()]
         key = ".".join([at, *words] if at else words)
         if problem["type"] == "extra_forbidden":
+            if gone := removed_words(key):
+                return f"unknown setting {key} ({gone})"
             hints = list(self._hints(model, values, at, key))
             return f"unknown setting {key}" + (f" ({'; '.join(hints)})" if hints else "")
         return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
@@ -383,7 +383,7 @@ class _Reader:
         if systems := _systems_with(key):
             yield f"it is for {' or '.join(systems)}"
         own = [f"{at}.{name}" if at else name for name in model.model_fields]
-        known, name = [*own, *_names(self.root)], _last(key)
+        known, name = [*own, *setting_names(self.root)], _last(key)
         same = [setting for setting in known if _last(setting) == name]
         if meant := same or ([] if systems else _nearest(name, own) or _nearest(name, known)):
             yield f"did you mean {' or '.join(dict.fromkeys(meant))}?"
@@ -392,14 +392,12 @@ class _Reader:
 
 
 def _named(table: Section) -> Tree:
-    """The names of the parts in a table and in those below it."""
     names: Tree = {"name": table.name} if isinstance(table, PartSettings) else {}
     below = ((key, getattr(table, key)) for key in type(table).model_fields)
     return names | {key: tree for key, one in below if isinstance(one, Section) and (tree := _named(one))}
 
 
 def _nearest(name: str, settings: Sequence[str]) -> list[str]:
-    """The settings with the most similar names."""
     close = get_close_matches(name, {_last(setting) for setting in settings}, 1, 0.75)
     return [setting for setting in settings if _last(setting) in close]
 
@@ -409,8 +407,7 @@ def _last(dotted: str) -> str:
 
 
 def _systems_with(key: str) -> list[str]:
-    """The systems that come with evoseek and have this setting, or table."""
-    return [name for name in KINDS["system"].parts if key in _names(find("system", name).Settings)]
+    return [name for name in KINDS["system"].parts if key in setting_names(find("system", name).Settings)]
 
 
 def _as_table(value: object) -> Tree:
@@ -420,7 +417,6 @@ def _as_table(value: object) -> Tree:
 
 
 def _explicit(default: object) -> Tree:
-    """The given values of a table."""
     if isinstance(default, Section):
         return {key: getattr(default, key) for key in default.model_fields_set}
     return dict(cast("Mapping[str, Any]", default or {}))
@@ -440,9 +436,9 @@ def _is_table(info: FieldInfo) -> bool:
     return is_section or _choice_of_items(info) is not None
 
 
-def _names(model: type[Section], prefix: str = "") -> Iterator[str]:
+def setting_names(model: type[Section], prefix: str = "") -> Iterator[str]:
     """Every setting by its dotted name, and every table; of a part the settings that all of its kind have."""
     for key, info in model.model_fields.items():
         yield f"{prefix}{key}"
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):
-            yield from _names(info.annotation, f"{prefix}{key}.")
+            yield from setting_names(info.annotation, f"{prefix}{key}.")

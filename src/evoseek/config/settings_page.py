@@ -1,4 +1,4 @@
-"""The reference of parts and settings, generated from the parts themselves, for `evoseek parts` and
+"""The reference of parts and settings, generated from the parts themselves, for `evoseek list` and
 docs/settings.md."""
 
 from __future__ import annotations
@@ -7,7 +7,6 @@ import inspect
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import import_module
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin
 
@@ -33,7 +32,6 @@ class Setting:
 
     @property
     def table(self) -> str:
-        """The table that the setting belongs to."""
         return self.name.rpartition(".")[0]
 
 
@@ -43,18 +41,10 @@ def sentence_of(part: Any) -> str:
 
 
 def parts_of(kind: str) -> dict[str, str]:
-    """The built-in parts of a kind, each with its summary (that of its module, if it has its own)."""
-    paths = KINDS[kind].parts
-    modules = [path.partition(":")[0] for path in paths.values()]
-    return {
-        name: sentence_of(import_module(module) if modules.count(module) == 1 else _documented(find(kind, name), name))
-        for name, module in zip(paths, modules, strict=True)
-    }
-
-
-def _documented(part: Any, name: str) -> Any:
-    """What says what a part of this name is: of a class that has several names, what its `by_name` says."""
-    return getattr(part, "by_name", {}).get(name, part)
+    """The built-in parts of a kind, each with the summary of its own docstring; of a class that has several names, with
+    that of what its `by_name` says."""
+    parts = {name: find(kind, name) for name in KINDS[kind].parts}
+    return {name: sentence_of(getattr(part, "by_name", {}).get(name, part)) for name, part in parts.items()}
 
 
 def settings_of(kind: str, name: str) -> list[Setting]:
@@ -78,7 +68,6 @@ def _sentence_of_list(info: FieldInfo) -> str:
 
 
 def _toml(value: object) -> str:
-    """A value in TOML; empty for None, which TOML does not have."""
     if value is None:
         return ""
     if isinstance(value, tuple):
@@ -87,14 +76,12 @@ def _toml(value: object) -> str:
 
 
 def _allowed(info: FieldInfo) -> str:
-    """A short description of the possible values."""
     words = _type(info.annotation)
     bounds = [_bound(mark) for mark in info.metadata]
     return " ".join(filter(None, (words, *bounds)))
 
 
 def _bound(mark: object) -> str:
-    """A bound in words; empty for a bound far beyond any sensible value."""
     for kind, key, word in ((Ge, "ge", "from"), (Gt, "gt", "above"), (Le, "le", "to"), (Lt, "lt", "below")):
         if isinstance(mark, kind) and abs(bound := getattr(mark, key)) < _FAR:
             return f"{word} {bound:g}"

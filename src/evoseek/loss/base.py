@@ -82,9 +82,7 @@ class LossFn(Protocol[Inputs]):
         """False if the sample's gradient is zero whatever the model: it is then counted but not computed."""
         ...
 
-    def __call__(self, inputs: Inputs, totals: Totals) -> Loss:
-        """The micro-batch's share of the loss."""
-        ...
+    def __call__(self, inputs: Inputs, totals: Totals) -> Loss: ...
 
 
 class PolicyLoss:

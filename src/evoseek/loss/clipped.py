@@ -55,15 +55,13 @@ def sequence_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask
 class ClippedLoss(PolicyLoss):
     """The clipped loss of token ratios."""
 
-    clip_low: float = 0.2
-    clip_high: float = 0.2
-    aggregate: Aggregate = "token-mean"
-
     Settings = ClippedSettings
+    clip_low: float = Settings().clip_low
+    clip_high: float = Settings().clip_high
+    aggregate: Aggregate = Settings().aggregate
 
     @classmethod
     def build(cls, settings: ClippedSettings, context: object) -> ClippedLoss:
-        """From settings."""
         return cls(settings.clip_low, settings.clip_high, settings.aggregate)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
@@ -82,14 +80,12 @@ class SequenceLoss(PolicyLoss):
     """The clipped loss of sequence ratios. A sequence's advantage is the mean over its action tokens."""
 
     level = "sequence"
-    clip_low: float = 3e-4
-    clip_high: float = 4e-4
-
     Settings = SequenceSettings
+    clip_low: float = Settings().clip_low
+    clip_high: float = Settings().clip_high
 
     @classmethod
     def build(cls, settings: SequenceSettings, context: object) -> SequenceLoss:
-        """From settings."""
         return cls(settings.clip_low, settings.clip_high)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:

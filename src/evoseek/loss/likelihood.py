@@ -23,13 +23,11 @@ class ReinforceLoss(PolicyLoss):
     progress; look at the reward.
     """
 
-    aggregate: Aggregate = "sequence-sum"
-
     Settings = ReinforceSettings
+    aggregate: Aggregate = Settings().aggregate
 
     @classmethod
     def build(cls, settings: ReinforceSettings, context: object) -> ReinforceLoss:
-        """From settings."""
         return cls(settings.aggregate)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
@@ -46,7 +44,6 @@ class CrossEntropyLoss:
     aggregate: Aggregate = "token-mean"
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False for weight 0."""
         return sample.weight != 0.0
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:

@@ -81,11 +81,9 @@ class AlgorithmSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Settings that need another setting to have an effect."""
         return (Needs("kl_in", "kl_coefficient"),)
 
     def problems(self) -> Iterator[str]:
-        """A KL in the reward needs the sampler's logprobs."""
         if not self.mask_observations and self.kl_in == "reward" and self.kl_coefficient > 0:
             yield (
                 "algorithm.mask_observations is false and algorithm.kl_in is reward, but the sampler knows no logprobs "

@@ -30,7 +30,6 @@ class Machine:
 
     @property
     def is_cpu(self) -> bool:
-        """Whether it has no accelerator."""
         return self.device == "cpu"
 
 

@@ -1,8 +1,9 @@
-"""Reward functions made of answer metrics or of a user's function, and the settings that every reward has."""
+"""Reward functions of an answer: by a metric, by its format, or a user's own; and the settings that every one has."""
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from inspect import isawaitable
 from typing import Annotated, Any, ClassVar, cast
@@ -11,7 +12,7 @@ from pydantic import Field, SerializeAsAny
 
 from evoseek.config.sections import Chosen, Count, PartSettings
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
-from evoseek.text.normalization import METRICS, AnswerMetric, answer_value, normalise
+from evoseek.text.normalization import METRICS, AnswerMetric, answer_value, normalise, set_f1, word_set
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 
@@ -75,14 +76,12 @@ class AnswerReward:
 
     @classmethod
     def build(cls, settings: RewardSettings, context: object) -> AnswerReward:
-        """By the name of the metric."""
         return cls(settings.name)
 
     def __init__(self, metric: str = "exact_match") -> None:
         self.metric = metric
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory."""
         value = answer_value(self.metric, trajectory)
         return Scored(value, {self.metric: value})
 
@@ -131,7 +130,6 @@ class FanOutReward:
     scores 0."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory."""
         answer, wanted = trajectory.answer, _reference(trajectory.question)
         value = 0.0 if answer is None else fan_out(answer, wanted)
         return Scored(value, {"fan_out": value})
@@ -150,3 +148,45 @@ def _reference(question: Question) -> Sequence[str]:
     if isinstance(given, list) and given:
         return tuple(map(str, cast("list[object]", given)))
     return question.golden_answers
+
+
+BROKEN = -1.0
+"""The reward of a broken format: the lowest possible score."""
+
+_WEB_TAG = re.compile(r"<(/?)(think|search|browse|information|tool_call|tool_response|answer)>")
+
+
+class WebFormatReward:
+    """DeepResearcher's reward (arXiv 2504.03160, section 3.4), a RewardFn: -1 if the format is broken, else `set_f1`.
+    Its parts are `format`, 1 if the format is correct, and `set_f1`, 0 if it is not.
+
+    The format is correct if the rollout ended with an answer of at least one word, in the only <answer> of its last
+    turn, every turn could be parsed, and in every turn each tag is closed before another one is opened. A call that
+    cannot be parsed makes the reward -1, even if the rollout continues after it (rollout.max_malformed), and so does
+    reaching a limit.
+    """
+
+    lowest = BROKEN
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        if not keeps_format(trajectory):
+            return Scored(BROKEN, {"format": 0.0, "set_f1": 0.0})
+        value = set_f1(trajectory.answer or "", trajectory.question.golden_answers)
+        return Scored(value, {"format": 1.0, "set_f1": value})
+
+
+def keeps_format(trajectory: Trajectory) -> bool:
+    """Whether a trajectory answers, with all tags in their places."""
+    turns = [action.text for action in trajectory.actions]
+    answers = bool(turns and word_set(trajectory.answer or "")) and turns[-1].count("<answer>") == 1
+    readable = all(action.problem is None for action in trajectory.actions)
+    return answers and readable and all(map(_is_balanced, turns))
+
+
+def _is_balanced(text: str) -> bool:
+    """Whether tags open and close in turns. The first may be </think>: some chat templates open the reasoning."""
+    tags = [(bool(tag[1]), str(tag[2])) for tag in _WEB_TAG.finditer(text)]
+    if tags[:1] == [(True, "think")]:
+        tags = tags[1:]
+    pairs = zip(tags[::2], tags[1::2], strict=False)
+    return len(tags) % 2 == 0 and all(pair == ((False, pair[0][1]), (True, pair[0][1])) for pair in pairs)

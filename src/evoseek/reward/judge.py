@@ -146,14 +146,12 @@ class Judge:
 
     @classmethod
     def build(cls, settings: RewardSettings, context: Any) -> Judge:
-        """The model of [judge]."""
         return cls(*context.chat("judge"))
 
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:
         self._chat, self._template = chat, prompts["judge"]
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory."""
         try:
             correct = await self.verdict(trajectory.question, trajectory.answer or "", key=f"{trajectory.id}/judge")
         except ToolError as error:

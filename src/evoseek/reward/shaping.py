@@ -60,7 +60,6 @@ class ShapedReward:
     settings: RewardSettings
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory."""
         outcome = await self.reward(trajectory)
         if isinstance(outcome, Invalid):
             return outcome

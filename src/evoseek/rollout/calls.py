@@ -41,7 +41,6 @@ class ToolCalls:
 
     @property
     def is_left(self) -> bool:
-        """Whether a call may still be made."""
         return self._may_call and len(self.results) < self._limits.max_tool_calls
 
     async def texts(self, actions: Sequence[Action]) -> list[str] | None:

@@ -8,8 +8,8 @@ from typing import ClassVar, Literal
 
 from evoseek.errors import DataError
 from evoseek.protocols import Environment, Tool
-from evoseek.rollout.base import EnvironmentContext, EnvironmentSettings
 from evoseek.rollout.prompts import PromptSet
+from evoseek.rollout.settings import EnvironmentContext, EnvironmentSettings
 from evoseek.types import Message, Passage, ProposerTask, Question
 
 
@@ -32,11 +32,9 @@ class PromptEnv:
         self._prompts, self._format, self._template, self._values = prompts, format, prompts[template], values
 
     def messages(self, question: Question) -> list[Message]:
-        """The prompt."""
         return self._message(question=question.text)
 
     def malformed(self, problem: str) -> str:
-        """The notice after a malformed turn."""
         return self._prompts.malformed(problem, role=self.role, tools=self.tools, format=self._format)
 
     def _message(self, **values: object) -> list[Message]:
@@ -93,11 +91,9 @@ class HistoryEnv:
         self.role, self.tools = env.role, env.tools
 
     def messages(self, question: Question) -> list[Message]:
-        """The history, then the prompt."""
         return [*self._history, *self._env.messages(question)]
 
     def malformed(self, problem: str) -> str:
-        """The other environment's notice."""
         return self._env.malformed(problem)
 
 

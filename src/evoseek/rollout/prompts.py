@@ -85,7 +85,6 @@ class PromptSet:
         self._environment = sandbox(directory, _SETS / "default", finalize=outside)
 
     def __getitem__(self, name: str) -> PromptTemplate:
-        """The template `<name>.jinja`. Raises ConfigError."""
         try:
             return PromptTemplate(self._environment.get_template(f"{name}.jinja"))
         except TemplateNotFound as error:

@@ -146,6 +146,5 @@ def _logprobs(segment: Mapping[str, Any]) -> Mapping[str, object]:
 
 
 def _float32(values: Sequence[float]) -> list[float]:
-    """The nearest numbers of single precision."""
     with np.errstate(over="ignore"):  # beyond its range they are infinite
         return np.asarray(values, np.float32).tolist()

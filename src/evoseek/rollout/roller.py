@@ -49,11 +49,9 @@ class Roller:
         return self if temperature is None else replace(self, temperature=temperature)
 
     def after(self, history: Sequence[Message]) -> Roller:
-        """The same roller for a question that follows earlier messages."""
         return replace(self, env=HistoryEnv(self.env, history)) if history else self
 
     def prompt_length(self, question: Question) -> int:
-        """Tokens of a question's prompt."""
         return len(self.renderer.render_prompt(self.env.messages(question)))
 
     def can_ask(self, question: Question) -> bool:
@@ -68,7 +66,6 @@ class Roller:
     async def one(
         self, question: Question, trajectory_id: str, *, puts_off: bool = False, watch: Watch = unwatched
     ) -> Trajectory:
-        """One rollout; see `run_trajectory`."""
         return await run_trajectory(
             question,
             env=self.env,
@@ -145,19 +142,15 @@ class ChatRoller:
     limits: Limits
 
     def after(self, history: Sequence[Message]) -> ChatRoller:
-        """The same model for a question that follows earlier messages."""
         return replace(self, env=HistoryEnv(self.env, history)) if history else self
 
     def prompt_length(self, question: Question) -> int:
-        """0: not known."""
         return 0
 
     def has_room(self, question: Question) -> bool:
-        """True: it is not known."""
         return True
 
     async def one(self, question: Question, trajectory_id: str, *, watch: Watch = unwatched) -> Trajectory:
-        """One rollout; see `converse`."""
         return await converse(
             question, env=self.env, chat=self.chat, limits=self.limits, trajectory_id=trajectory_id, watch=watch
         )

@@ -11,8 +11,8 @@ from pydantic import Field
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.rollout.base import ToolContext, ToolSettings
 from evoseek.rollout.prompts import PromptTemplate
+from evoseek.rollout.settings import ToolContext, ToolSettings
 from evoseek.search.calling import retried, search_others
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage, Question, ToolCall, ToolResult
@@ -74,12 +74,10 @@ class SearchTool:
 
     @property
     def name(self) -> str:
-        """`search`."""
         return "search"
 
     @property
     def schema(self) -> Mapping[str, object]:
-        """JSON schema of the function."""
         return _SCHEMA
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchTool:

@@ -56,8 +56,10 @@ class RemoteSettings(SearchSettings):
 
 
 class RemoteEngine:
-    """Searches by POST, called and retried as `http.server.Server` says. A failure is a ToolError, also a reply that is
-    not of the wire format: it is never taken for a search that found nothing.
+    """A retrieval server: Search-R1's, or `evoseek serve retrieval`.
+
+    It is searched by POST, called and retried as `http.server.Server` says. A failure is a ToolError, also a reply that
+    is not of the wire format: it is never taken for a search that found nothing.
 
     Raises ConfigError for an address or a key that cannot be used.
     """

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
+from evoseek.errors import ConfigError
 from evoseek.protocols import GroupLabel, RewardFn
 from evoseek.questions.outcomes import Rejection
 from evoseek.rollout.roller import Roller, as_failed, nothing_found
@@ -27,11 +28,15 @@ from evoseek.selfplay.filters import (
 from evoseek.selfplay.proposer_reward import ProposerReward
 from evoseek.selfplay.verify import Verification, Verifier
 from evoseek.text.duplicates import NearDuplicates
-from evoseek.text.normalization import comparable
+from evoseek.text.normalization import METRICS, comparable
 from evoseek.types import Episode, Invalid, Outcome, Passage, Question, Scored, Trajectory, TrajectoryGroup
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # these import torch, which the settings of a system do not need
+    from evoseek.assembly.agent import Agent
     from evoseek.learner.distributed import Ranks
+    from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv
+    from evoseek.selfplay.settings import GameSettings
+    from evoseek.training.plan import TrainingContext
 
 
 Failed = tuple[tuple[Trajectory, Invalid], ...]
@@ -47,7 +52,6 @@ class Stages:
     solve: float = 0.0
 
     def timings(self) -> dict[str, float]:
-        """As a step reports them."""
         seconds = {"propose": self.propose, "verify": self.verify, "solve": self.solve}
         return {f"selfplay/{stage}_seconds": value for stage, value in seconds.items()}
 
@@ -77,6 +81,41 @@ class SelfPlay:
     label: GroupLabel | None = None
     refills: int = 2
     ranks: Ranks | None = None
+
+    @classmethod
+    def build(
+        cls,
+        settings: GameSettings,
+        context: TrainingContext,
+        proposer: Agent,
+        env: type[AnswerProposerEnv | PassageProposerEnv],
+    ) -> SelfPlay:
+        """Episodes between the proposer, whose environment is `env`, and the context's agent, who search the context's
+        engine. Raises ConfigError for a reward of one's own that cannot compare answers with a majority."""
+        metric, own, filters = context.metric, settings.proposer, settings.filters
+        by_majority = settings.selfplay.label == "majority"
+        if by_majority and metric not in METRICS:
+            raise ConfigError(
+                "selfplay.label is majority, and the reward is an object of your own, but votes are compared by an "
+                f"answer metric. Set reward.name to one of {', '.join(METRICS)} in its place, or selfplay.label to "
+                "proposer."
+            )
+        limits = replace(proposer.limits, max_turns=own.max_turns, max_tokens_per_turn=own.max_tokens_per_turn)
+        tools = context.tools(proposer.prompts, context.engine)
+        return cls(
+            proposer=proposer.proposer(tools, env, limits=limits, temperature=own.temperature),
+            solver=context.solver(context.engine),
+            rules=RuleFilter(filters.min_words, filters.min_searches, filters.rules, context.reviewed),
+            reward=context.training_reward,
+            proposer_reward=ProposerReward(own.difficulty, own.format_weight, own.rejected_reward, success=metric),
+            attempts=own.attempts,
+            metric=metric,
+            verifier=Verifier.build(settings, context),
+            evidence=supporting_passages if settings.verification.passages == "supporting" else seen_passages,
+            near_duplicates=filters.near_duplicates,
+            label=relabel if by_majority else None,
+            ranks=context.ranks,
+        )
 
     async def __call__(
         self,
@@ -133,12 +172,10 @@ class SelfPlay:
         return Episode(proposal, outcome, question, None, verification.readings, solvers, failed)
 
     async def solve(self, question: Question, key: str) -> TrajectoryGroup:
-        """The solver's attempts at a question, scored."""
         group = await self.solver.group(question, size=self.attempts, reward=self.reward, key=f"{key}/{question.id}")
         return await self.label(group, self.reward) if self.label else group
 
     async def solve_all(self, questions: Sequence[Question], keys: Sequence[str]) -> list[TrajectoryGroup]:
-        """The solver's attempts at each of the questions, under its key."""
         pairs = list(zip(questions, keys, strict=True))
         own = pairs if self.ranks is None else self.ranks.share(pairs)
         groups = await asyncio.gather(*(self.solve(question, key) for question, key in own))

@@ -27,13 +27,13 @@ from evoseek.questions.question_rules import (
     mixes_languages,
     refers_to_passage,
 )
-from evoseek.reward.format import is_valid_search, stands_in, stated
 from evoseek.rollout.environments import task_of
-from evoseek.text.normalization import comparable
+from evoseek.text.normalization import comparable, normalise
 from evoseek.text.scripts import length
-from evoseek.types import Passage, Question, StopReason, Trajectory
+from evoseek.types import Passage, Question, StopReason, ToolCall, Trajectory
 
 MIN_CHARACTERS, MAX_CHARACTERS = 10, 1000  # of a question
+_SHORT = 3  # characters of a phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +53,6 @@ class RuleFilter:
     reserved: Container[str] = ()
 
     def __call__(self, proposal: Trajectory) -> Rejection | None:
-        """The first reason to reject the proposal, None if there is none."""
         return next(self._reasons(proposal), None)
 
     def _reasons(self, proposal: Trajectory) -> Iterator[Rejection]:
@@ -121,6 +120,34 @@ def _reasons_of_wording(question: str, right: Sequence[str], passages: Sequence[
         yield Rejection.MISFIT
     if not any(is_supported(answer, question, passages) for answer in right):
         yield Rejection.UNSUPPORTED
+
+
+def stated(proposal: Trajectory) -> tuple[str, str]:
+    """The question and the answer in a proposer's last turn; "" if it was not stated.
+
+    In the tool-call format a turn without <answer> is read as the answer, whole: with a <question> in it it is none.
+    """
+    question = (proposal.actions[-1].question or "").strip() if proposal.actions else ""
+    answer = (proposal.answer or "").strip()
+    return question, "" if "<question>" in answer else answer
+
+
+def is_valid_search(call: ToolCall) -> bool:
+    """Whether a call is one of `search`, a proposer's only tool, with a query that is a text and not blank."""
+    query = call.arguments.get("query")
+    return call.name == "search" and isinstance(query, str) and bool(query.strip())
+
+
+def stands_in(phrase: str, text: str) -> bool:
+    """Whether a phrase occurs in a text, both in normal form, also within words ("Paris" in "Parisian").
+
+    Up to three ASCII characters ("c", "7", "art") would occur in nearly every text: they count as whole words only. A
+    phrase of which the normal form leaves nothing occurs nowhere.
+    """
+    wanted, given = normalise(phrase), normalise(text)
+    if len(wanted) <= _SHORT and wanted.isascii():
+        return bool(wanted) and f" {wanted} " in f" {given} "
+    return wanted in given
 
 
 def proposed_question(proposal: Trajectory, evidence: Sequence[Passage]) -> Question:

@@ -74,7 +74,6 @@ def selfplay_metrics(
 
 
 def _requested(episode: Episode) -> int:
-    """0: the proposer's choice."""
     return task_of(episode.proposer.question).requested
 
 

@@ -23,15 +23,20 @@ more often. So a question gets no reward at all if too large a share of its atte
 from __future__ import annotations
 
 import math
+import re
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
 from evoseek.errors import TrainingError
-from evoseek.reward.format import format_score
-from evoseek.text.normalization import RIGHT_FROM
+from evoseek.rollout.environments import task_of
+from evoseek.selfplay.filters import is_valid_search, stands_in, stated
+from evoseek.text.normalization import RIGHT_FROM, normalise
 from evoseek.types import Invalid, Outcome, Scored, Trajectory, TrajectoryGroup
+
+_FEW_WORDS, _MANY_WORDS = 5, 10  # of an answer
+_TAG = re.compile(r"</?(?:think|search|tool_call|question|answer)>")
 
 
 def difficulty(correct: float, attempts: int) -> float:
@@ -136,3 +141,93 @@ def _undecided(failed: Sequence[Invalid], attempts: int) -> Invalid:
     reason, _ = Counter(outcome.reason for outcome in failed).most_common(1)[0]
     detail = next(outcome.detail for outcome in failed if outcome.reason == reason)
     return Invalid(reason, f"{len(failed)} of {attempts} of the solver's attempts failed: {detail or 'no detail'}")
+
+
+@dataclass(frozen=True, slots=True)
+class FormatScore:
+    """The gate and the three graded parts, each in [0, 1]."""
+
+    gate: bool
+    think: float
+    tool: float
+    answer: float
+
+    @property
+    def value(self) -> float:
+        return math.fsum((1.0, self.think, self.tool, self.answer)) / 4 if self.gate else 0.0
+
+
+def format_score(proposal: Trajectory) -> FormatScore:
+    """Dr. Zero's format reward (arXiv 2601.07055): the quality of a proposal before it is answered. Its gate and the
+    steps of each part are those of the published code. Appendix A of the paper names four requirements, each with a
+    lower bound of 0, that add up to 0.5.
+
+        f = (1 + think + tool + answer) / 4, or 0 if the gate fails.     The paper's r_f is f / 2, in [0, 0.5].
+
+        gate      there are a question and an answer, and the question does not contain the answer
+        think     share of the proposer's turns that open with reasoning
+        tool      for n = 1 requested hops 1; for n > 1 min((1 + calls) / n, 1) if there was a call and all were valid,
+                  else 0; if none is requested, 1 if all calls were valid, else 0 (ours)
+        answer    0 if it is neither yes or no nor stands in the source passage (if that was shown) or in one that was
+                  found by a proposal whose calls were all valid; else 1 for up to 5 words of its normal form, 1/2 for
+                  up to 10, 0 beyond
+
+    As published, more calls than the n - 1 asked for cost nothing. Raises ValueError if the task requests no number of
+    hops.
+    """
+    question, answer = stated(proposal)
+    return FormatScore(
+        gate=bool(question and normalise(answer)) and not stands_in(answer, question),
+        think=_think(proposal),
+        tool=_tool(proposal),
+        answer=_answer(proposal, answer),
+    )
+
+
+def _think(proposal: Trajectory) -> float:
+    turns = proposal.actions
+    return sum(_opens_with_reasoning(turn.text) for turn in turns) / len(turns) if turns else 0.0
+
+
+def _opens_with_reasoning(text: str) -> bool:
+    """Whether reasoning that is not empty is closed, and no other tag comes before it. Where the chat template opens
+    the reasoning, the model's own opening tag is missing."""
+    reasoning, closing, _ = text.strip().partition("</think>")
+    if not reasoning.startswith("<think>") and _TAG.search(reasoning):
+        return False
+    return bool(closing and reasoning.removeprefix("<think>").strip())
+
+
+def _tool(proposal: Trajectory) -> float:
+    """Every call of a proposal that ended with an answer was run, so its results tell all of them."""
+    hops = task_of(proposal.question).requested
+    if hops == 0:
+        return float(_calls_are_valid(proposal))
+    if hops == 1:
+        return 1.0
+    calls = len(proposal.tool_results)
+    return min((1 + calls) / hops, 1.0) if calls and _calls_are_valid(proposal) else 0.0
+
+
+def _calls_are_valid(proposal: Trajectory) -> bool:
+    """Whether every call was a search. A turn that could not be read counts as a call that was not."""
+    readable = all(action.problem is None for action in proposal.actions)
+    return readable and all(is_valid_search(result.call) for result in proposal.tool_results)
+
+
+def _answer(proposal: Trajectory, answer: str) -> float:
+    wanted = normalise(answer)
+    words = len(wanted.split())
+    if not wanted or not (wanted in ("yes", "no") or any(wanted in normalise(text) for text in _texts(proposal))):
+        return 0.0
+    return 1.0 if words <= _FEW_WORDS else 0.5 if words <= _MANY_WORDS else 0.0
+
+
+def _texts(proposal: Trajectory) -> Iterator[str]:
+    """The source passage (the text of a passage task), if the proposer was shown it, and all that was found, unless a
+    call was invalid."""
+    if task_of(proposal.question).shown:
+        yield proposal.question.text
+    for result in proposal.tool_results if _calls_are_valid(proposal) else ():
+        for passage in result.passages:
+            yield passage.contents

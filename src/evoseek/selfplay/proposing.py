@@ -25,10 +25,11 @@ from evoseek.storage.checkpoints import Checkpoint
 from evoseek.storage.jsonl import ResumableJsonl, open_growing_file
 from evoseek.text.duplicates import NearDuplicates
 from evoseek.text.normalization import RIGHT_FROM
-from evoseek.text.printable import for_example, say
+from evoseek.text.printable import say
 from evoseek.text.progress import STOPPING_AFTER_BATCH, LiveProgress
 from evoseek.training.interrupt import stop_on_interrupt
 from evoseek.training.plan import TrainingContext
+from evoseek.training.rollout_metrics import describe_failures
 from evoseek.types import Episode, Invalid, Question, Scored
 
 PROPOSALS_PER_QUESTION = 20  # maximum number per requested question, unless given
@@ -182,18 +183,15 @@ class Writing:
         return replace(question, metadata={**question.metadata, **measured})
 
     def _check_failures(self, episodes: Sequence[Episode]) -> None:
-        outcomes = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
-        failures = [": ".join(filter(None, (outcome.reason, outcome.detail))) for outcome in outcomes]
+        failures = [episode.outcome for episode in episodes if isinstance(episode.outcome, Invalid)]
         if surely_more(len(failures), len(episodes), self.max_invalid):
             raise EvoseekError(
-                f"{len(failures)} of {len(episodes)} proposals could not be played to their end. "
-                f"{for_example(failures)} Nothing of this batch was written. Repair what failed and give the same "
-                "command again."
+                f"{describe_failures(failures, len(episodes), 'proposals')} Nothing of this batch was written. Repair "
+                "what failed and give the same command again."
             )
 
 
 def _outcome(episode: Episode, seen: NearDuplicates) -> str:
-    """The outcome of a proposal. A valid question is remembered for the detection of duplicates."""
     if isinstance(episode.outcome, Invalid):
         return failed(episode.outcome.reason)
     if episode.question is None:

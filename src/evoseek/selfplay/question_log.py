@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.questions.questions import load_questions, question_row
+from evoseek.rollout.environments import task_of
 from evoseek.storage.jsonl import ResumableJsonl
 from evoseek.storage.runs import RunDirectory, flatten
 from evoseek.text.duplicates import NearDuplicates
-from evoseek.types import Question
+from evoseek.types import Episode, Question, Scored
 
 if TYPE_CHECKING:
     from evoseek.learner.distributed import Ranks
@@ -90,6 +91,22 @@ def draw_again(questions: Iterable[Question], count: int, seed: str) -> list[Que
     return drawn
 
 
+def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], near_duplicates: float) -> list[Question]:
+    """Of every task's proposals the valid one with the best reward (its format reward, before the solver's
+    rollouts), the first of equals; without those that are duplicates of earlier ones."""
+    best: dict[str, tuple[float, Question]] = {}
+    for episode in episodes:
+        if episode.question is None or not isinstance(episode.outcome, Scored):
+            continue
+        task, reward = task_of(episode.proposer.question).id, episode.outcome.reward
+        if task not in best or reward > best[task][0]:
+            best[task] = reward, episode.question
+    seen = NearDuplicates(near_duplicates or 1.0)
+    for question in earlier:
+        seen.is_new(question.text)
+    return [question for _, question in best.values() if seen.is_new(question.text)]
+
+
 def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
     """The questions that the run's cold start held out; without a cold start, the written questions that the solver was
     not trained on; if there are none, all written questions. Also returns a description of them.
@@ -144,7 +161,6 @@ def _role_and_question(row: Any) -> tuple[str, str]:
 
 
 def _index(run: RunDirectory) -> str:
-    """The index of the run, for a command line."""
     try:
         return str(flatten(run.read_config()).get("search.index") or "INDEX") if run.config.is_file() else "INDEX"
     except (EvoseekError, AttributeError):  # damaged: another command says so

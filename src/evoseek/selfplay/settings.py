@@ -110,7 +110,6 @@ class VerificationSettings(Section):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """Noise is for readings."""
         return (Needs("noise*", "readings"),)
 
 
@@ -147,7 +146,6 @@ class GameSettings(TrainingSettings, ABC):
         )
 
     def problems(self) -> Iterator[str]:
-        """Combinations that self-play does not support."""
         yield from super().problems()
         yield from self._judged()
         yield from self._estimators()
@@ -161,9 +159,7 @@ class GameSettings(TrainingSettings, ABC):
 
     @property
     @abstractmethod
-    def proposer_learns(self) -> bool:
-        """Whether the proposer is trained at all."""
-        ...
+    def proposer_learns(self) -> bool: ...
 
     @property
     def group_by(self) -> Literal["requested", "task"]:

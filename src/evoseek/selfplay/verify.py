@@ -18,14 +18,19 @@ import asyncio
 import random
 from collections import Counter
 from collections.abc import Callable, Sequence, Set
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Literal
 
 from evoseek.protocols import RewardFn
 from evoseek.questions.outcomes import Rejection
+from evoseek.rollout.environments import ReaderEnv
 from evoseek.rollout.roller import Roller, score
-from evoseek.text.normalization import RIGHT_FROM, comparable, exact_match
+from evoseek.text.normalization import GRADED, RIGHT_FROM, comparable, exact_match
 from evoseek.types import Invalid, Outcome, Passage, Question, Scored, Trajectory
+
+if TYPE_CHECKING:
+    from evoseek.selfplay.settings import GameSettings
+    from evoseek.training.plan import TrainingContext
 
 Reading = tuple[Trajectory, Outcome]
 
@@ -57,6 +62,29 @@ class Verifier:
     closed_book: bool = False
     exact: bool = False
 
+    @classmethod
+    def build(cls, settings: GameSettings, context: TrainingContext) -> Verifier | None:
+        """The context's agent as a reader, if the settings ask for any check."""
+        own, agent = settings.verification, context.agent
+        if not (own.readings or own.closed_book):
+            return None
+        renderer, limits = agent.renderer([]), replace(agent.limits, max_turns=1)
+
+        def reader(passages: Sequence[Passage]) -> Roller:
+            env = ReaderEnv(passages, agent.prompts, renderer.format)
+            return agent.roller(env, renderer, limits=limits, temperature=0.0)
+
+        return cls(
+            reader,
+            context.reward,
+            settings.run.seed,
+            own.readings,
+            own.noise_passages,
+            own.noise,
+            own.closed_book,
+            exact=context.metric in GRADED,
+        )
+
     async def __call__(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], key: str
     ) -> Verification:
@@ -81,7 +109,6 @@ class Verifier:
         return Rejection.AMBIGUOUS if most and most >= sum(map(self._is_right, opened)) else None
 
     def _is_right(self, reading: Reading) -> bool:
-        """The reward function for a reading from passages."""
         if not self.exact:
             return self._is_near(reading)
         read, _ = reading

@@ -37,6 +37,7 @@ from pathlib import Path
 from evoseek.errors import ConfigError, RunError, RunLockedError, disk_text
 from evoseek.storage.checkpoints import list_checkpoints
 from evoseek.storage.files import json_digest, remove_leftovers, write_atomic
+from evoseek.storage.removed_settings import in_settings_of_today
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,14 +252,14 @@ class RunDirectory:
     def read_config(self) -> dict[str, object]:
         """The resolved config that was saved here. Raises RunError if there is none or it is damaged."""
         try:
-            return json.loads(self.config.read_text(encoding="utf-8"))
+            return in_settings_of_today(json.loads(self.config.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
             raise RunError(
                 f"{self.path} holds no run: there is no config.json in it. Give the directory of a run that "
                 "`evoseek train` or `evoseek demo` made.",
                 code="run.missing",
             ) from error
-        except (OSError, ValueError, RecursionError) as error:
+        except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise RunError(
                 f"{self.config} is damaged ({error}). Restore it from a copy, or begin a new run in another directory.",
                 code="run.config_damaged",
@@ -290,7 +291,7 @@ def changes(
     which may be patterns. What is missing before has its value of `defaults`."""
     given = flatten(now)
     usual = {key: value for key, value in flatten(defaults or {}).items() if key in given}
-    saved = usual | flatten(before)
+    saved = usual | flatten(in_settings_of_today(before))
     differing = (key for key in sorted(saved.keys() | given.keys()) if saved.get(key) != given.get(key))
     keys = [key for key in differing if not any(fnmatchcase(key, pattern) for pattern in may_differ)]
     return "; ".join(f"{key} was {saved.get(key)!r}, now {given.get(key)!r}" for key in keys)

@@ -20,8 +20,7 @@ from evoseek.assembly.settings import RunSettings
 from evoseek.chat.settings import ReaderSettings
 from evoseek.config.sections import Needs, part, parts
 from evoseek.reward.functions import RewardPart
-from evoseek.rollout.base import ToolPart
-from evoseek.rollout.settings import QuestionRolloutSettings
+from evoseek.rollout.settings import QuestionRolloutSettings, ToolPart
 from evoseek.search.settings import SearchPart
 from evoseek.systems.search_r1 import Rollouts, SearchR1
 from evoseek.training.rollout_metrics import metrics_by
@@ -34,7 +33,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class DeepResearcher(SearchR1):
-    """One training step of DeepResearcher: Search-R1's, with numbers about browsing."""
+    """DeepResearcher (arXiv 2504.03160): a policy learns to search the web and to read its pages."""
 
     class Settings(SearchR1.Settings):
         """Settings of DeepResearcher."""
@@ -59,7 +58,6 @@ class DeepResearcher(SearchR1):
 
         @classmethod
         def effects(cls) -> tuple[Needs, ...]:
-            """There is no index."""
             why = "deepresearcher searches the web, not an index: [web] says how."
             return *super().effects(), Needs("search.name search.index evaluation.index", "", (), why)
 
@@ -79,7 +77,6 @@ class DeepResearcher(SearchR1):
         return cls.plan(settings, context, None)
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts; all of them are trained on."""
         rollouts = await SearchR1.collect(self, step)
         groups = rollouts.groups
         browsing = browsing_metrics(groups) | metrics_by(groups, "hops", browsing_metrics)

@@ -29,18 +29,17 @@ from pydantic import Field
 from evoseek.assembly.settings import ColdStartSettings, RunSettings, StepQuestionSettings
 from evoseek.config.sections import MANY, AnyTemperature, Count, Needs, Section, table
 from evoseek.errors import TrainingError
-from evoseek.rollout.environments import PassageProposerEnv, passage_task, task_of
+from evoseek.rollout.environments import PassageProposerEnv
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.settings import GroupRolloutSettings
 from evoseek.selfplay.episode import SelfPlay, Stages
 from evoseek.selfplay.metrics import selfplay_metrics
-from evoseek.selfplay.question_log import QuestionLog
+from evoseek.selfplay.question_log import QuestionLog, best_questions
 from evoseek.selfplay.settings import GameSettings, ProposerSettings
 from evoseek.selfplay.tasks import TaskSource, check_groups, proposal_groups, solver_groups
 from evoseek.systems.search_r1 import SearchR1
-from evoseek.text.duplicates import NearDuplicates
 from evoseek.training.rollout_metrics import StepReport, describe_failures, prefixed, too_many_failures
-from evoseek.types import Episode, Invalid, Passage, Question, Scored, TrajectoryGroup
+from evoseek.types import Episode, Invalid, Passage, Question, TrajectoryGroup
 from evoseek.world.world import Oracle
 
 if TYPE_CHECKING:
@@ -52,7 +51,6 @@ Phase = Literal["propose", "write", "solve"]
 
 _OUTAGE = 0.2  # share of a writing step's proposals; if more failed, its questions are a biased selection
 _WRITING_TRIES = 3
-SOURCE_TOKENS = 256  # maximum number of tokens of a passage that a proposer is shown
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,6 @@ class PassageProposerSettings(ProposerSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """One policy is not frozen in one role."""
         return *super().effects(), Needs("frozen_after", "dr_zero.one_policy", (False,))
 
 
@@ -109,16 +106,13 @@ class PhaseSettings(Section):
 
     @property
     def iteration_steps(self) -> int:
-        """Steps of one iteration."""
         return self.proposer_steps + self.writing_steps + self.solver_steps
 
     @property
     def steps(self) -> int:
-        """Steps of all iterations."""
         return self.iterations * self.iteration_steps
 
     def place(self, step: int) -> ScheduledStep:
-        """The place of step number `step` (from 1) in the schedule."""
         iteration, index = divmod(step - 1, self.iteration_steps)
         if index < self.proposer_steps:
             return ScheduledStep(iteration + 1, "propose", index + 1)
@@ -134,8 +128,9 @@ class PhaseSettings(Section):
 
 @dataclass(slots=True)
 class DrZero:
-    """One step of Dr. Zero; `training.loop.TrainingLoop` repeats it.
+    """Dr. Zero (arXiv 2601.07055): a proposer and a solver that make each other better, from a corpus alone.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them. After
     `frozen_after` iterations the proposer's phase only measures. `publish_proposer` hands the proposer's new weights to
     its sampler; `restart_solver` gives the solver a fresh optimizer in every iteration, `restart_proposer` the proposer
@@ -190,17 +185,14 @@ class DrZero:
 
         @property
         def planned_steps(self) -> int:
-            """The phases end the run."""
             return min(self.run.steps, self.dr_zero.steps)
 
         @property
         def policies(self) -> int:
-            """The solver and the proposer."""
             return 1 if self.dr_zero.one_policy else 2
 
         @property
         def proposer_learns(self) -> bool:
-            """Unless it is frozen, or has no steps."""
             return self.dr_zero.proposer_steps > 0 and self.proposer.frozen_after != 0
 
         @property
@@ -213,7 +205,7 @@ class DrZero:
         """From settings: two policies that begin as the same model."""
         from evoseek.selfplay.game import Game  # imports torch, which the settings do not need
 
-        own = settings.dr_zero
+        own, shown = settings.dr_zero, settings.proposer.show_source
         game = Game.load(settings, context, PassageProposerEnv, one_policy=own.one_policy)
         solver = game.solver
         questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
@@ -223,8 +215,8 @@ class DrZero:
             phases=own,
             play=game.play,
             writing=replace(game.play, proposer=game.play.proposer.at(own.writing_temperature)),
-            tasks=_tasks(settings, game, "training", settings.proposer.per_task),
-            written_tasks=_tasks(settings, game, "writing", own.questions_per_passage),
+            tasks=game.passage_tasks("training", settings.proposer.per_task, shown=shown),
+            written_tasks=game.passage_tasks("writing", own.questions_per_passage, shown=shown),
             solving=SearchR1(
                 [],
                 rollouts,
@@ -273,12 +265,12 @@ class DrZero:
 
         one_policy = settings.dr_zero.one_policy or context.checkpoint is None
         game = Game.load(settings, context, PassageProposerEnv, one_policy=one_policy)
-        return game, _tasks(settings, game, "proposing", settings.proposer.per_task)
+        own = settings.proposer
+        return game, game.passage_tasks("proposing", own.per_task, shown=own.show_source)
 
     _solving: tuple[int, SearchR1] | None = field(default=None, init=False)
 
     async def step(self, step: int) -> StepReport:
-        """Make a step of the phase that is due."""
         place = self.phases.place(step)
         if place.phase == "propose":
             report = await self._propose(step, place)
@@ -357,26 +349,9 @@ class DrZero:
         return selfplay_metrics(episodes, oracle=self.oracle, metric=play.metric)
 
     def _record(self, step: int, episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
-        """Write every rollout; returns the proposers' groups."""
         groups = proposal_groups(episodes, self.group_by)
         self.trajectories.write(step, [*groups, *solver_groups(episodes), *check_groups(episodes)])
         return groups
-
-
-def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], near_duplicates: float) -> list[Question]:
-    """Of every task's proposals the valid one with the best reward (its format reward, before the solver's
-    rollouts), the first of equals; without those that are duplicates of earlier ones."""
-    best: dict[str, tuple[float, Question]] = {}
-    for episode in episodes:
-        if episode.question is None or not isinstance(episode.outcome, Scored):
-            continue
-        task, reward = task_of(episode.proposer.question).id, episode.outcome.reward
-        if task not in best or reward > best[task][0]:
-            best[task] = reward, episode.question
-    seen = NearDuplicates(near_duplicates or 1.0)
-    for question in earlier:
-        seen.is_new(question.text)
-    return [question for _, question in best.values() if seen.is_new(question.text)]
 
 
 def _outage(step: int, failures: Sequence[Invalid], proposals: int) -> str:
@@ -396,19 +371,6 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
         f"first: {reasons}. Begin a new run that loosens the filter or the verification that rejects most (--model RUN "
         "takes the policy of this one), or one with a model whose proposals are valid more often."
     )
-
-
-def _tasks(settings: DrZero.Settings, game: Game, purpose: str, copies: int) -> TaskSource[Passage]:
-    """Tasks from passages, cut to the `SOURCE_TOKENS` that the proposer is shown. `purpose` keeps draws apart."""
-    own, tokenizer = settings.proposer, game.proposer.policy.tokenizer
-
-    def make(id: str, passage: Passage, hops: int) -> Question:
-        ids = tokenizer.encode(passage.text, add_special_tokens=False)
-        text = passage.text if len(ids) <= SOURCE_TOKENS else str(tokenizer.decode(ids[:SOURCE_TOKENS]))
-        return passage_task(id, replace(passage, text=text), hops, shown=own.show_source)
-
-    seed, can_ask = f"{settings.run.seed}/{purpose}", game.play.proposer.can_ask
-    return TaskSource(game.pool, make, own.ratio, seed, copies, can_ask)
 
 
 def _report(

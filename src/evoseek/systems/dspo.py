@@ -97,7 +97,7 @@ class SelectionSettings(Section):
 
 @dataclass(frozen=True, slots=True)
 class DSPO(SearchR1):
-    """One training step of DSPO: Search-R1 with a filter on its groups.
+    """DSPO (arXiv 2510.09255): sequence-level policy optimisation on groups that are filtered for a signal.
 
     A step draws at most `limit` x `questions_per_step` questions, or all there are if these are fewer.
     """
@@ -115,7 +115,6 @@ class DSPO(SearchR1):
         dspo: SelectionSettings = SelectionSettings()
 
         def problems(self) -> Iterator[str]:
-            """A critic must see every group."""
             yield from super().problems()
             if needs_critic(find("credit", self.credit.name)):
                 yield (
@@ -125,7 +124,6 @@ class DSPO(SearchR1):
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """From settings."""
         return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
 
     async def collect(self, step: int) -> Rollouts:

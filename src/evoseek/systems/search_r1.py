@@ -55,8 +55,9 @@ class Rollouts:
 
 @dataclass(frozen=True, slots=True)
 class SearchR1:
-    """One training step of Search-R1; `training.loop.TrainingLoop` repeats it.
+    """Search-R1 (arXiv 2503.09516): a policy learns to search, from questions with answers.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `publish` hands the new weights to the sampler, as the policy of that step. `order` chooses the questions of a step
     in `passes` over them; some metrics are reported by the values of its field, or else by the number of hops.
     With `ahead` the rollouts of later steps go on while the update runs in a thread, so `collect` is called for several
@@ -109,7 +110,6 @@ class SearchR1:
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
-        """From settings: the policy searches the engine that they name."""
         return cls.plan(settings, context, context.engine)
 
     @classmethod
@@ -138,7 +138,6 @@ class SearchR1:
         return context.plan(system, solver, state=system.passes, ahead=ahead)
 
     async def step(self, step: int) -> StepReport:
-        """Rollouts, rewards, advantages, optimizer steps."""
         started = perf_counter()
         rollouts, seconds = await self._rolled_out(step)
         rolled_out, groups = perf_counter(), rollouts.groups
@@ -176,12 +175,10 @@ class SearchR1:
         return staleness_metrics(groups, step) | await asyncio.to_thread(self.update, step, groups)
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts; all of them are trained on."""
         groups = await self.rollouts(self.draw(step, self.questions_per_step), step)
         return Rollouts(groups, groups, {})
 
     def draw(self, step: int, size: int) -> list[Question]:
-        """The `size` questions that a step may ask."""
         return self.order(self.questions, seed=self.rollouts.roller.seed, step=step, size=size, passes=self.passes)
 
 

@@ -68,8 +68,9 @@ class SFTEvaluationSettings(EvaluationSettings):
 
 @dataclass(frozen=True, slots=True)
 class SFT:
-    """One step on a batch of demonstrations; `training.loop.TrainingLoop` repeats it.
+    """Supervised fine-tuning: a policy learns its format and its first skill from demonstrations.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `update` makes an optimizer step, `publish` hands the new weights to the sampler, and `score` puts the learner's
     logprobs into the samples.
     """
@@ -93,7 +94,6 @@ class SFT:
 
         @classmethod
         def effects(cls) -> tuple[Needs, ...]:
-            """There is no algorithm of reinforcement learning."""
             return *super().effects(), Needs("loss.name credit.* algorithm.*", "", instead=_NO_REWARDS)
 
     @classmethod
@@ -126,7 +126,6 @@ class SFT:
         return replace(plan, steps=steps, measure=system.measure if held_out else None, state=system.passes)
 
     async def step(self, step: int) -> StepReport:
-        """One optimizer step."""
         started = perf_counter()
         names = [str(number) for number in range(len(self.samples))]
         batch = [

@@ -65,8 +65,9 @@ class FillSettings(Section):
 
 @dataclass(slots=True)
 class SSP:
-    """One step of Search Self-play; `training.loop.TrainingLoop` repeats it.
+    """Search Self-play (arXiv 2510.18821): one policy proposes and solves, both in the same update.
 
+    `training.loop.TrainingLoop` repeats `step`.
     `trained` are the roles that learn, `update` makes a step's optimizer steps from the groups of both and gives their
     metrics. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions for replay are taken from
     `questions`, so a resumed run replays the same ones. `given` is the number of answers that proposers were given so
@@ -113,7 +114,6 @@ class SSP:
 
         @property
         def proposer_learns(self) -> bool:
-            """Unless the solver alone does."""
             return self.ssp.train != "solver"
 
         def problems(self) -> Iterator[str]:
@@ -166,7 +166,6 @@ class SSP:
         self.given = state.get("tasks", 0)
 
     async def step(self, step: int) -> StepReport:
-        """Propose, verify, solve, and one update of both roles."""
         started, stages, given = perf_counter(), Stages(), self.given
         episodes, fresh = await self._episodes(step, stages), perf_counter()
         replayed = await self._replay(step, self._full_batch - _count_valid(episodes))

@@ -16,8 +16,8 @@ from typing import cast
 
 from evoseek.errors import PageError, ToolError
 from evoseek.protocols import Fetcher, PageReader, SearchEngine
-from evoseek.rollout.base import ToolContext, ToolSettings
 from evoseek.rollout.prompts import PromptTemplate
+from evoseek.rollout.settings import ToolContext, ToolSettings
 from evoseek.search.calling import all_of, search_others
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage, Question, ToolCall, ToolResult

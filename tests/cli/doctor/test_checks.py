@@ -9,8 +9,8 @@ import pytest
 from typer.testing import CliRunner
 
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.doctor.checks import diagnoses as diagnoses_of
-from evoseek.cli.doctor.context import DoctorContext
+from evoseek.cli.doctor.checks import DoctorContext
+from evoseek.cli.doctor.command import diagnoses_of
 from evoseek.cli.main import app
 from evoseek.config.sections import with_setting
 from evoseek.models.source import tiny_policy_dir
@@ -146,7 +146,7 @@ PLANTED = {
     "no questions": (None, {"questions.path": ""}, "questions.path", "No questions were given", "questions.path"),
     "another folder": (fill_run, {}, "run", "it holds letter.txt", "Give another one."),
     "no such device": (None, {"policy.device": "cuda:99"}, "device", "cuda:99", "policy.device"),
-    "a judge without a model": (None, {"reward.name": "judge"}, "judge", "judge.model is empty", "Set judge.model"),
+    "a judge without a model": (None, {"reward.name": "judge"}, "settings", "No model was given", "judge.model"),
     "settings that contradict": (
         None,
         {"loss.name": "reinforce", "algorithm.mini_batches": 2},

@@ -7,7 +7,7 @@ from tests.doubles.scripted import ScriptedSampler
 from tests.search.failing import FailingEngine
 
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.doctor.context import DoctorContext
+from evoseek.cli.doctor.checks import DoctorContext
 from evoseek.cli.doctor.probe import probe
 from evoseek.errors import SamplerError
 from evoseek.search.lexical import LexicalIndex

@@ -11,8 +11,8 @@ from evoseek.errors import DataError, ToolError
 from evoseek.renderers.encoding import plain
 from evoseek.rollout.prompts import load_prompts
 from evoseek.systems.zerosearch.check import check_simulator, compliance_table, world_claims
-from evoseek.systems.zerosearch.collecting import SearchRecord
 from evoseek.systems.zerosearch.engine import SimulatedEngine, simulator_reply
+from evoseek.systems.zerosearch.searches import SearchRecord
 from evoseek.types import Passage, Question
 from evoseek.world.world import World
 

@@ -1,7 +1,7 @@
 """What documents can say in answer to a query, and that an invention is not taken for the truth."""
 
 from evoseek.systems.zerosearch.check import golden_claims, world_claims
-from evoseek.systems.zerosearch.collecting import SearchRecord
+from evoseek.systems.zerosearch.searches import SearchRecord
 from evoseek.types import Passage, Question
 from evoseek.world.world import World
 

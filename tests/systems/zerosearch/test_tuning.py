@@ -15,8 +15,8 @@ from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.models.load import load_policy
 from evoseek.renderers.tags import TagRenderer
 from evoseek.rollout.prompts import load_prompts
-from evoseek.systems.zerosearch.collecting import SearchRecord
 from evoseek.systems.zerosearch.engine import parse_documents, simulator_messages
+from evoseek.systems.zerosearch.searches import SearchRecord
 from evoseek.systems.zerosearch.tuning import ExampleMaker, TuningData
 from evoseek.training.supervised import SupervisedRun
 from evoseek.types import Passage, Question

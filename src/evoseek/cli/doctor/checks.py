@@ -1,4 +1,4 @@
-"""The checks, in report order: what is installed, what fits, what is read, and what would be trained."""
+"""What is checked, and what a check finds: what is installed, what fits, what is read, and what would be trained."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import platform
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from functools import partial
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -17,30 +18,89 @@ from typing import Literal
 from transformers import PreTrainedTokenizerBase
 
 from evoseek import __version__
+from evoseek.agent.answer import uses_chat_model
 from evoseek.agent.prompt import rendered
 from evoseek.assembly.inputs import questions_to_write, read_questions, training_sources
-from evoseek.assembly.memory_needs import fit, step_rollouts
+from evoseek.assembly.memory_needs import disk_needs, fit, step_rollouts
 from evoseek.assembly.settings import TrainingSettings
-from evoseek.cli.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, tried, warning
-from evoseek.cli.doctor.services import check_services
 from evoseek.config.registry import build
-from evoseek.config.sections import lookup
-from evoseek.errors import EvoseekError, disk_text, is_of_disk
+from evoseek.config.sections import is_given, lookup
+from evoseek.errors import EvoseekError
 from evoseek.models.load import check_device, load_tokenizer
-from evoseek.models.machine import cores, oversubscription
+from evoseek.models.machine import cores, find_machine, oversubscription
 from evoseek.models.policy import is_spelled
-from evoseek.models.shape import read_config
+from evoseek.models.shape import is_here, read_config, shape_of
 from evoseek.models.source import find_policy, is_gguf
 from evoseek.renderers.chat_template import check_template
 from evoseek.search.lexical import LexicalIndex, check_index
 from evoseek.storage.files import expanded
+from evoseek.storage.runs import RunDirectory
 from evoseek.training.stages import check_asked, check_run
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
-_MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
-_LOGS = 100e6  # bytes of trajectories and metrics
 _WEIGHTS = ("*.safetensors", "adapter_model.safetensors", "remote.json")
 _AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index is tried
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorContext:
+    """Settings, the run that they would make or resume (optional), the number of processes that would train, and the
+    index that `evoseek index` builds for the project (None: there is no project)."""
+
+    settings: TrainingSettings
+    run: RunDirectory | None = None
+    processes: int = 1
+    project_index: Path | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Whether there is a policy to train, and not only a model behind [answerer]."""
+        return not uses_chat_model(self.settings) or is_given(self.settings, "policy.model")
+
+    @property
+    def has_model(self) -> bool:
+        """Whether the model's files are on this machine, so that reading them downloads nothing."""
+        return is_here(self.settings.policy.model)
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """The result of a check; warnings, and faults, which make a command fail, have a remedy."""
+
+    about: str
+    state: Literal["ok", "warning", "fault"]
+    words: str
+    remedy: str = ""
+
+
+def fine(about: str, words: str) -> Diagnosis:
+    """A diagnosis without a remedy."""
+    return Diagnosis(about, "ok", words)
+
+
+def warning(about: str, words: str, remedy: str) -> Diagnosis:
+    """A diagnosis about what works, but may not be what the user expects."""
+    return Diagnosis(about, "warning", words, remedy)
+
+
+def fault(about: str, words: str, remedy: str) -> Diagnosis:
+    """A diagnosis about what makes a command fail."""
+    return Diagnosis(about, "fault", words, remedy)
+
+
+def refused(about: str, error: Exception) -> Diagnosis:
+    """An error as a fault: its last sentence is the remedy, as in all errors of evoseek."""
+    words, stop, remedy = " ".join(str(error).split()).rpartition(". ")
+    return fault(about, f"{words}{stop.strip()}" if words else remedy, remedy if words else "Correct that.")
+
+
+def tried(about: str, check: Callable[[], Diagnosis | str]) -> Diagnosis:
+    """What a check finds, or the error that it raises as a fault. A text is a diagnosis without a remedy."""
+    try:
+        found = check()
+    except EvoseekError as error:
+        return refused(about, error)
+    return fine(about, found) if isinstance(found, str) else found
 
 
 def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
@@ -61,7 +121,7 @@ def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
 
     def found() -> str:
         check_device(device)
-        return f"{device}, {context.machine.free_bytes / 2**30:.1f} GiB free; {number} cores"
+        return f"{device}, {find_machine(device).free_bytes / 2**30:.1f} GiB free; {number} cores"
 
     yield tried("device", found)
     threads = os.environ.get("OMP_NUM_THREADS", "")
@@ -74,7 +134,7 @@ def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
 
 def check_memory(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether training fits the free memory."""
-    found = fit(context.settings, context.shape, context.machine, context.processes)
+    found = fit(context.settings, context.processes)
     if found.state == "ok":
         yield fine("memory", found.words)
     else:
@@ -92,22 +152,11 @@ def check_disk(context: DoctorContext) -> Iterator[Diagnosis]:
         words = f"{context.run.path} cannot be written: {place} is no folder that this user may write to."
         yield fault("disk", words, "Give another --run-dir, or make the folder writable.")
         return
-    free, need = shutil.disk_usage(place).free, _run_bytes(context)
+    free, need = shutil.disk_usage(place).free, disk_needs(context.settings)
     needed = f"of which checkpoints and logs take about {need / 1e9:.2g}"
     words = f"{free / 1e9:.3g} GB free for {context.run.path}, {needed}"
     remedy = "Free space, set run.keep_checkpoints=1, or train an adapter."
     yield fault("disk", f"It does not fit: {words}.", remedy) if need > free else fine("disk", words)
-
-
-def _run_bytes(context: DoctorContext) -> float:
-    """Bytes of a run's directory at its largest."""
-    settings, shape = context.settings, context.shape
-    if shape is None:
-        return _LOGS
-    number = 4 if settings.policy.dtype == "float32" else 2
-    adapted = settings.adapter_rank > 0
-    each = 0.02 * shape.parameters * number if adapted else shape.parameters * (number + _MOMENTS) * settings.policies
-    return each * (settings.run.keep_checkpoints + 1) + _LOGS
 
 
 def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
@@ -131,7 +180,7 @@ def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
 
 def _tokenizer(context: DoctorContext) -> Iterator[Diagnosis]:
     """Whether the tokenizer fits the model, its chat template, and the prompts."""
-    settings, shape = context.settings, context.shape
+    settings, shape = context.settings, shape_of(read_config(context.settings.policy.model))
     try:
         tokenizer = load_tokenizer(settings.policy.model)
     except EvoseekError as error:
@@ -157,7 +206,9 @@ def _template(tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags"
 def _prompt(settings: TrainingSettings, role: Literal["solver", "proposer"]) -> Diagnosis:
     """The length of an example of a role's prompt, relative to the longest rollout."""
     shown, longest = rendered(settings, role, ""), settings.rollout.max_total_tokens
-    words = f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek prompt --role {role}`)"
+    words = (
+        f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek ask TEXT --show-prompt {role}`)"
+    )
     if shown.tokens >= longest:
         return fault("prompt", f"No room for an answer: {words}.", "Raise rollout.max_total_tokens.")
     return fine("prompt", words)
@@ -256,23 +307,3 @@ def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
         yield refused("settings", error)
     words = f"{settings.run.system}: {settings.trained} of {settings.policy.model}, {settings.planned_steps} steps"
     yield fine("plan", words + (f" of {each} rollouts" if (each := step_rollouts(settings)) else ""))
-
-
-_OF_TRAINING = (check_memory, check_disk, check_model, check_sources, check_directory, check_plan)
-CHECKS: tuple[Callable[[DoctorContext], Iterator[Diagnosis]], ...] = (
-    *(check_environment, check_machine, check_memory, check_disk, check_model),
-    *(check_indexes, check_sources, check_services, check_directory, check_plan),
-)
-
-
-def diagnoses(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Every diagnosis; where a model of [answerer] answers and none is trained, without those about training. A check
-    that raises an unforeseen error is a fault, and the others go on."""
-    for check in CHECKS:
-        if check in _OF_TRAINING and not context.trains:
-            continue
-        try:
-            yield from check(context)
-        except Exception as error:
-            remedy = disk_text(error) if is_of_disk(error) else "Report this with the line above: it is unforeseen."
-            yield fault(check.__name__.removeprefix("check_"), f"{type(error).__name__}: {error}", remedy)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
@@ -12,19 +12,20 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cli.options import Index, Json, Model, Questions, project, shared
-from evoseek.errors import EvoseekError
+from evoseek.cli.options import EVERY, Index, Json, Model, Questions, command, project, shared
+from evoseek.errors import EvoseekError, disk_text, is_of_disk
 from evoseek.text.printable import printable
 from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
-    from evoseek.cli.doctor.context import Diagnosis
+    from evoseek.cli.doctor.checks import Diagnosis, DoctorContext
     from evoseek.config.project import Project
 
 FAULTY = 1  # the exit status with a fault
 _STYLES = {"ok": "green", "warning": "yellow", "fault": "red"}
 
 
+@command("doctor", reads=EVERY, in_project=True, only_reads=True)
 def doctor(
     system: Annotated[str | None, typer.Argument(help="A system. Default: the project's, or search-r1.")] = None,
     run_dir: Annotated[Path | None, typer.Option(help="Directory of the run. Default: the project's.")] = None,
@@ -49,7 +50,7 @@ def doctor(
     """
     options = {"search.index": index, "questions.path": questions, "policy.model": model}
     with end_on_interrupt():
-        from evoseek.cli.doctor.context import refused
+        from evoseek.cli.doctor.checks import refused
 
     try:
         own = project()
@@ -75,8 +76,7 @@ def _diagnoses(
     """All diagnoses. Raises ConfigError for settings that cannot be read, without which nothing can be checked."""
     with end_on_interrupt():
         from evoseek.assembly.sources import gather
-        from evoseek.cli.doctor.checks import diagnoses
-        from evoseek.cli.doctor.context import DoctorContext
+        from evoseek.cli.doctor.checks import DoctorContext
         from evoseek.cli.doctor.probe import probe
         from evoseek.cli.settings import chosen_for_model
         from evoseek.models.shape import is_here
@@ -87,13 +87,40 @@ def _diagnoses(
     if is_here(settings.policy.model):
         settings = chosen_for_model(settings, console=Console(quiet=True))
     context = DoctorContext(settings, RunDirectory(where) if where else None, processes, own.index if own else None)
-    found = list(diagnoses(context))
+    found = list(diagnoses_of(context))
     if probing is None:
         probing = settings.examines_index and settings.sampler.name == "torch"
     is_ready = context.trains and context.has_model and not any(diagnosis.state == "fault" for diagnosis in found)
     if own is not None and own.index is not None and not own.index.exists():
         is_ready = False
     return [*found, *(probe(context) if probing and is_ready else ())]
+
+
+def diagnoses_of(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Every diagnosis; where a model of [answerer] answers and none is trained, without those about training. A check
+    that raises an unforeseen error is a fault, and the others go on."""
+    from evoseek.cli.doctor import checks
+    from evoseek.cli.doctor.services import check_services
+
+    for check, is_of_training in {
+        checks.check_environment: False,
+        checks.check_machine: False,
+        checks.check_memory: True,
+        checks.check_disk: True,
+        checks.check_model: True,
+        checks.check_indexes: False,
+        checks.check_sources: True,
+        check_services: False,
+        checks.check_directory: True,
+        checks.check_plan: True,
+    }.items():
+        if is_of_training and not context.trains:
+            continue
+        try:
+            yield from check(context)
+        except Exception as error:
+            remedy = disk_text(error) if is_of_disk(error) else "Report this with the line above: it is unforeseen."
+            yield checks.fault(check.__name__.removeprefix("check_"), f"{type(error).__name__}: {error}", remedy)
 
 
 def _show(diagnoses: Sequence[Diagnosis]) -> None:

@@ -9,7 +9,7 @@ from time import perf_counter
 from typing import Any, TypeVar
 
 from evoseek.assembly.memory_needs import step_rollouts
-from evoseek.cli.doctor.context import Diagnosis, DoctorContext, fault, fine, refused, warning
+from evoseek.cli.doctor.checks import Diagnosis, DoctorContext, fault, fine, refused, warning
 from evoseek.errors import EvoseekError
 from evoseek.selfplay.proposing import Writing
 from evoseek.selfplay.settings import GameSettings
@@ -69,7 +69,6 @@ def _rollouts(context: TrainingContext) -> Diagnosis:
 
 
 def _proposals(context: TrainingContext) -> Diagnosis:
-    """Whether a proposal becomes a question."""
     writing = Writing.of(context)
     episodes = _within(writing.play(writing.tasks(1)[:_COUNT], "probe", solve=False))
     if episodes is None:

@@ -8,117 +8,78 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any, cast
+from contextlib import ExitStack
+from functools import partial
+from typing import Any
 
 from evoseek.chat.settings import EndpointSettings
-from evoseek.cli.doctor.context import Diagnosis, DoctorContext, fault, fine, is_here, warning
+from evoseek.cli.doctor.checks import Diagnosis, DoctorContext, fault, fine, tried, warning
 from evoseek.config.sections import lookup, tables
 from evoseek.errors import EvoseekError
 from evoseek.http.limits import Retry
-from evoseek.http.server import Reply, Server, check_url
-from evoseek.web.providers import PROVIDERS
+from evoseek.http.server import Reply, Server, check_url, key_of
+from evoseek.models.shape import is_here
+from evoseek.search.settings import SearchSettings
+from evoseek.web.settings import WebSettings
+from evoseek.web.web import make_web_engine
 
 TIMEOUT_S = 5.0
 
 
-@dataclass(frozen=True, slots=True)
-class _Service:
-    """A server, the variable with its key, and the model that it should have ("": any)."""
-
-    setting: str
-    url: str
-    key_env: str
-    model: str = ""
-
-    @property
-    def key(self) -> str:
-        return os.environ.get(self.key_env, "") if self.key_env else ""
-
-
 def check_services(context: DoctorContext) -> Iterator[Diagnosis]:
     """Every server that is named, the provider's key, and in-process chat models."""
-    yield from _provider(context)
-    for setting, chat in tables(context.settings):
-        if isinstance(chat, EndpointSettings) and chat.model and not chat.base_url and not is_here(chat.model):
-            words = f"{chat.model} is not on this machine."
-            yield warning(f"{setting}.model", words, f"Correct {setting}.model, or download the model first.")
-    if context.settings.answerer.model:
+    settings = context.settings
+    web: WebSettings | None = lookup(settings, "web")
+    if web is not None and web.provider not in ("", "replay"):
+        yield tried("web.provider", partial(_provider, web, settings.search))
+    if settings.answerer.model:
         words = "it writes its calls as tags in its text, which stop strings end; tools of an API are not used"
         yield fine("answerer format", words)
-    if context.settings.reward.name == "judge" and not context.settings.judge.model:
-        yield fault("judge", "The reward is a judge's, but judge.model is empty.", "Set judge.model.")
-    for service in _services(context):
-        yield _called(service)
+    for table, chat in tables(settings):
+        if not isinstance(chat, EndpointSettings):
+            continue
+        if chat.base_url:
+            yield tried(table, partial(_called, table, table, chat.base_url, chat.api_key_env, chat.model))
+        elif chat.model and not is_here(chat.model):
+            words = f"{chat.model} is not on this machine."
+            yield warning(f"{table}.model", words, f"Correct {table}.model, or download the model first.")
+    urls = {"search.url": [lookup(settings, "search.url")], "sampler.urls": lookup(settings, "sampler.urls") or ()}
+    for setting, url in ((setting, url) for setting, own in urls.items() for url in own if url):
+        table = setting.partition(".")[0]
+        yield tried(setting, partial(_called, setting, table, url, lookup(settings, f"{table}.api_key_env") or ""))
 
 
-def _services(context: DoctorContext) -> Iterator[_Service]:
-    settings = context.settings
-    for setting, chat in tables(settings):
-        if isinstance(chat, EndpointSettings) and chat.base_url:
-            yield _Service(setting, chat.base_url, chat.api_key_env, chat.model)
-    if settings.search.name == "remote" and (url := lookup(settings, "search.url")):
-        yield _Service("search.url", url, lookup(settings, "search.api_key_env") or "")
-    for url in lookup(settings, "sampler.urls") or ():
-        yield _Service("sampler.urls", url, lookup(settings, "sampler.api_key_env") or "")
+def _provider(web: WebSettings, search: SearchSettings) -> str:
+    make_web_engine(web.model_copy(update={"cache": ""}), search, ExitStack())  # refuses one without its key
+    return f"{web.provider}, with the key that it needs, if any"
 
 
-def _provider(context: DoctorContext) -> Iterator[Diagnosis]:
-    name = lookup(context.settings, "web.provider")
-    if not name or name == "replay":
-        return
-    usual = PROVIDERS[name].key_env if name in PROVIDERS else ""
-    described: dict[str, str] = lookup(context.settings, "web.api") or {}
-    variable = described.get("key_env", usual)
-    if variable and not os.environ.get(variable):
-        words = f"{name} needs a key, but the environment variable {variable} is not set."
-        yield fault("web.provider", words, f"export {variable}=... (the key of your account at {name}).")
-    else:
-        yield fine("web.provider", f"{name}" + (f", with the key in {variable}" if variable else ", without a key"))
-
-
-def _called(service: _Service) -> Diagnosis:
-    if service.key_env and not service.key:
-        words = f"The environment variable {service.key_env}, which is to hold the key, is not set."
-        return fault(service.setting, words, f"export {service.key_env}=...")
+def _called(setting: str, table: str, url: str, key_env: str, model: str = "") -> Diagnosis:
+    """Whether a server answers, and has the model ("": any). Raises ConfigError for a wrong address or key."""
+    key = key_of(key_env, setting=f"{table}.api_key_env")
+    check_url(url, setting=setting, example="http://localhost:8000/v1")
+    retry, address = Retry(attempts=1, wait_s=0.0), url.rstrip("/") + ("/models" if model else "")
+    server = Server(setting=setting, api_key=key, timeout_s=TIMEOUT_S, retry=retry, concurrency=1)
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
     try:
-        check_url(service.url, setting=service.setting, example="http://localhost:8000/v1")
-        reply = asyncio.run(_models(service))
+        reply = asyncio.run(server.call(lambda client: server.send(client, "GET", address, headers=headers)))
     except EvoseekError as error:
-        words = f"{service.url} does not answer: {error}"
-        return fault(service.setting, words, "Start the server, or correct its address.")
+        return fault(setting, f"{url} does not answer: {error}", "Start the server, or correct its address.")
     if reply.status in (401, 403):
-        how = f"the key in {service.key_env}" if service.key_env else "a request without a key"
-        words = f"{service.url} refuses {how} (status {reply.status})."
-        table = service.setting.partition(".")[0]
-        return fault(service.setting, words, f"Name the variable with a valid key as {table}.api_key_env.")
+        how = f"the key in {key_env}" if key_env else "a request without a key"
+        words = f"{url} refuses {how} (status {reply.status})."
+        return fault(setting, words, f"Name the variable with a valid key as {table}.api_key_env.")
     names = _names(reply)
-    if service.model and names and service.model not in names:
-        words = f"{service.url} has no model {service.model}, but {', '.join(names[:5])}."
-        return fault(service.setting, words, f"Set {service.setting}.model to one of them.")
-    return fine(service.setting, f"{service.url} answers" + (f" and has {service.model}" if names else ""))
-
-
-async def _models(service: _Service) -> Reply:
-    """The reply to a request for the list of models. Raises ToolError."""
-    server = Server(
-        setting=service.setting,
-        api_key=service.key,
-        timeout_s=TIMEOUT_S,
-        retry=Retry(attempts=1, wait_s=0.0),
-        concurrency=1,
-    )
-    headers = {"Authorization": f"Bearer {service.key}"} if service.key else {}
-    url = service.url.rstrip("/") + ("/models" if service.model else "")
-    return await server.call(lambda client: server.send(client, "GET", url, headers=headers))
+    if model and names and model not in names:
+        words = f"{url} has no model {model}, but {', '.join(names[:5])}."
+        return fault(setting, words, f"Set {table}.model to one of them.")
+    return fine(setting, f"{url} answers" + (f" and has {model}" if names else ""))
 
 
 def _names(reply: Reply) -> list[str]:
-    """The names in an OpenAI-compatible list of models; empty for anything else."""
     try:
         listed: Any = json.loads(reply.body)
-        return [str(cast("dict[str, Any]", one)["id"]) for one in listed["data"]]
-    except (ValueError, LookupError, TypeError):
+        return [str(one["id"]) for one in listed["data"]]
+    except (ValueError, LookupError, TypeError):  # no OpenAI-compatible list of models
         return []

@@ -103,7 +103,7 @@ class TorchSampler:
         self,
         policy: Policy,
         *,
-        slots: int = 160,
+        slots: int = TorchSamplerSettings().slots,
         max_length: int | None = None,
         prefill_tokens: int | None = None,
         lockstep: bool = False,

@@ -25,8 +25,8 @@ from evoseek.eval.results import Score
 from evoseek.eval.statistics import wilson_interval
 from evoseek.eval.tables import score_text
 from evoseek.storage.files import write_atomic
-from evoseek.systems.zerosearch.collecting import SearchRecord, load_records
 from evoseek.systems.zerosearch.engine import SimulatedEngine, parse_documents, simulator_messages
+from evoseek.systems.zerosearch.searches import SearchRecord, load_records
 from evoseek.systems.zerosearch.system import ZeroSearch
 from evoseek.text.normalization import comparable
 from evoseek.text.printable import for_example, say, say_left_out
@@ -36,7 +36,6 @@ from evoseek.world.world import World, load_world
 
 Claims = Mapping[str, Callable[[Sequence[str]], bool]]
 """The statements that may answer a query, by name, each with a check of whether texts make it."""
-
 
 ClaimSource = Callable[[SearchRecord], Claims]
 """The claims that would answer a record's query; {} if nothing can be said of its answers."""
@@ -68,12 +67,16 @@ def world_claims(world: World) -> ClaimSource:
         fact, truth = asked_fact(record.query), oracle(record.question.text)
         if fact is None or truth is None:
             return {}
-        golden = partial(_states, fact, record.question.golden_answers)
+
+        def stating(objects: Sequence[str] | None) -> Callable[[Sequence[str]], bool]:
+            return lambda texts: states(texts, *fact, objects)
+
+        golden = stating(record.question.golden_answers)
         earlier = {(link.subject.casefold(), link.relation): link.object for link in truth.chain[:-1]}
         if fact in earlier:
             return {
-                "earlier link, some object": partial(_states, fact, None),
-                "earlier link, true object": partial(_states, fact, [earlier[fact]]),
+                "earlier link, some object": stating(None),
+                "earlier link, true object": stating([earlier[fact]]),
                 "earlier link, golden answer": golden,
             }
         last = truth.chain[-1]
@@ -88,10 +91,6 @@ def world_claims(world: World) -> ClaimSource:
 
 def _holds_any(wanted: Sequence[str], texts: Sequence[str]) -> bool:
     return any(f" {golden} " in f" {comparable(text)} " for text in texts for golden in wanted)
-
-
-def _states(fact: tuple[str, str], objects: Sequence[str] | None, texts: Sequence[str]) -> bool:
-    return states(texts, *fact, objects)
 
 
 DocumentKind = Literal["useful", "noisy"]

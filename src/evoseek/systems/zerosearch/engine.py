@@ -90,11 +90,9 @@ class SimulatedEngine:
 
     @property
     def current(self) -> tuple[float, Counter[str]]:
-        """Noise and counts of the running task."""
         return _SIMULATING.get() or (self.noise, self.counts)
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
-        """The engine of one rollout."""
         return _BoundEngine(self, question, trajectory_id)
 
 

@@ -52,7 +52,10 @@ class ScheduledRunSettings(RunSettings):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ZeroSearch(SearchR1):
-    """One training step of ZeroSearch: Search-R1 whose engine is simulated, as noisy as `noise` says of the step."""
+    """ZeroSearch (arXiv 2505.04588): a policy learns to search from a language model that plays the search engine.
+
+    It is Search-R1 with a simulated engine, as noisy as `noise` says of the step.
+    """
 
     engine: SimulatedEngine
     noise: Callable[[int], float]
@@ -88,12 +91,10 @@ class ZeroSearch(SearchR1):
         return cls.plan(settings, context, engine, engine=engine, noise=noise)
 
     async def step(self, step: int) -> StepReport:
-        """A step of Search-R1, with numbers about the simulator."""
         report = await SearchR1.step(self, step)
         return replace(report, metrics={**report.metrics, **self.simulated.pop(step)})
 
     async def collect(self, step: int) -> Rollouts:
-        """The step's rollouts, with the noise of the step."""
         noise = self.noise(step)
         with self.engine.simulating(noise) as own:
             rollouts = await SearchR1.collect(self, step)

@@ -39,8 +39,8 @@ from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.storage.checkpoints import Checkpoint
 from evoseek.storage.files import check_new
 from evoseek.storage.runs import RunDirectory, with_digests
-from evoseek.systems.zerosearch.collecting import SearchRecord, document_texts, load_records
 from evoseek.systems.zerosearch.engine import parse_documents, simulator_messages, simulator_reply, write_card
+from evoseek.systems.zerosearch.searches import SearchRecord, document_texts, load_records
 from evoseek.systems.zerosearch.system import ZeroSearch
 from evoseek.text.printable import say
 from evoseek.text.progress import STOPPING, LiveProgress
@@ -153,7 +153,6 @@ class TuningData:
 
 
 def _endless(records: Sequence[SearchRecord], purpose: str) -> Iterator[SearchRecord]:
-    """All records, epoch by epoch, each time in another order."""
     epoch = 0
     while True:
         yield from random.Random(f"{purpose}/{epoch}").sample(records, len(records))
@@ -202,22 +201,6 @@ def begin_tuning(
     return SupervisedRun.begin(work, json.dumps(recipe, indent=1, sort_keys=True), load, learner)
 
 
-def tuning_data(settings: ZeroSearch.Settings, policy: Policy, records: Sequence[SearchRecord]) -> TuningData:
-    """The records as examples for a policy: asked as it will be as a simulator, for replies of search.top_k documents.
-
-    Raises ConfigError or DataError.
-    """
-    longest = getattr(policy.model.config.get_text_config(), "max_position_embeddings", LONGEST)
-    maker = ExampleMaker(
-        policy.tokenizer,
-        load_prompts(prompts_of(policy, settings.policy.prompts)),
-        documents=settings.search.top_k,
-        max_words=settings.simulator.max_words,
-        max_length=int(longest),
-    )
-    return TuningData.of(records, maker)
-
-
 def tune_simulator(
     settings: ZeroSearch.Settings,
     source: Path,
@@ -240,7 +223,15 @@ def tune_simulator(
         LiveProgress(console, "step") as bar,
     ):
         run = begin_tuning(settings, source, work, steps=steps, tokens_per_step=tokens_per_step)
-        data = tuning_data(settings, run.policy, records)
+        longest = getattr(run.policy.model.config.get_text_config(), "max_position_embeddings", LONGEST)
+        maker = ExampleMaker(
+            run.policy.tokenizer,
+            load_prompts(prompts_of(run.policy, settings.policy.prompts)),
+            documents=settings.search.top_k,
+            max_words=settings.simulator.max_words,
+            max_length=int(longest),
+        )
+        data = TuningData.of(records, maker)
         for problem, count in data.left_out.items():
             say(console, f"Left out: {count} searches {problem}.")
         say(

@@ -17,7 +17,7 @@ from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.tools import SearchTool
 from evoseek.storage.jsonl import open_growing_file
-from evoseek.systems.zerosearch.collecting import PagingEngine, collecting, load_records
+from evoseek.systems.zerosearch.searches import PagingEngine, collecting, load_records
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 TOKENIZER = tiny_tokenizer()

@@ -10,8 +10,7 @@ from evoseek.errors import DataError, ToolError
 from evoseek.renderers.encoding import plain, split_trusted
 from evoseek.rollout.prompts import load_prompts
 from evoseek.storage.jsonl import open_growing_file
-from evoseek.systems.zerosearch.collecting import SearchRecord, load_records
-from evoseek.systems.zerosearch.labelling import FORM, JudgeLabel, TrueLabel, labelling
+from evoseek.systems.zerosearch.searches import FORM, JudgeLabel, SearchRecord, TrueLabel, labelling, load_records
 from evoseek.types import Passage
 from evoseek.world.world import World
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from evoseek.errors import DataError
-from evoseek.systems.zerosearch.collecting import (
+from evoseek.systems.zerosearch.searches import (
     SearchRecord,
     document_text,
     document_texts,
@@ -43,6 +43,9 @@ def test_records_come_back(tmp_path):
         ({"passages": []}, "passages"),
         ({"query": None}, "query"),
         ({"score": 1}, "score"),
+        ({"question": "who?"}, "question"),
+        ({"passages": ["Kalo"]}, "passages"),
+        ({"passages": [{"id": "k#0", "title": "Kalo"}]}, "passages.0.text"),
         ({"question": {"id": "q1", "question": "who?", "golden_answers": []}}, "The question has no golden answer"),
     ],
 )

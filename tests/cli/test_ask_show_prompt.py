@@ -1,4 +1,4 @@
-"""`evoseek prompt`, with models of which only the tokenizer is there."""
+"""`evoseek ask --show-prompt`, with models of which only the tokenizer is there."""
 
 import json
 import shutil
@@ -25,10 +25,10 @@ def model(tmp_path_factory):
 
 @pytest.fixture
 def prompt(capsys, monkeypatch):
-    """`evoseek prompt ...`: (exit status, stdout, stderr)."""
+    """`evoseek ask TEXT --show-prompt ROLE ...`: (exit status, stdout, stderr)."""
 
-    def prompt(*words):
-        monkeypatch.setattr("sys.argv", ["evoseek", "prompt", *words])
+    def prompt(text, *words, role="solver"):
+        monkeypatch.setattr("sys.argv", ["evoseek", "ask", text, "--show-prompt", role, *words])
         with pytest.raises(SystemExit) as ended:
             main()
         said = capsys.readouterr()
@@ -49,36 +49,39 @@ def test_shows_text_tokens_and_file_without_loading_weights(prompt, model):
     assert "4" in shown["text"]  # calls, which follow the model
 
 
-def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt):
-    out, question = prompt("search-r1", "who is kalo ?")[1], "solve : who is kalo ?"
+def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt, tmp_path):
+    out, question = prompt("who is kalo ?")[1], "solve : who is kalo ?"
     assert "tiny as solver of search-r1: 8 tokens, format tags." in out
     assert "set policy.prompts to the copy" in " ".join(out.split())
     assert out.splitlines()[-1] == question
-    assert prompt("who is kalo ?", "--role", "closed-book")[1].splitlines()[-1] == question
-    assert prompt("--role", "reader")[1].splitlines()[-1].startswith("read : who is the mayor of kalo ?")
-    assert prompt("dr-zero", "kalo .", "--role", "proposer")[1].splitlines()[-1] == "propose 2 hops : kalo ."
-    chooses = prompt("dr-zero", "kalo .", "--role", "proposer", "--set", "proposer.ratio=[]")[1]
-    assert chooses.splitlines()[-1] == "propose hops : kalo ."
-    assert "kalo" in prompt("ssp", "kalo", "--role", "proposer")[1].splitlines()[-1]
+    assert prompt("who is kalo ?", role="closed-book")[1].splitlines()[-1] == question
+    assert prompt("who is kalo ?", role="reader")[1].splitlines()[-1].startswith("read : who is kalo ?")
+
+    def proposer(text, *words):
+        return prompt(text, *words, role="proposer")[1].splitlines()[-1]
+
+    assert proposer("kalo .", "--config", "dr-zero/tiny") == "propose 2 hops : kalo ."
+    (tmp_path / "free.toml").write_text("[proposer]\nratio = []\n")
+    free = proposer("kalo .", "--config", "dr-zero/tiny", "--config", str(tmp_path / "free.toml"))
+    assert free == "propose hops : kalo ."
+    assert "kalo" in proposer("kalo", "--config", "ssp/tiny")
 
 
 def test_tools_need_neither_index_nor_web(prompt, model):
-    status, out, _ = prompt("deepresearcher", "--model", model)
+    status, out, _ = prompt("who?", "--config", "deepresearcher/tiny", "--model", model)
     assert status == 0
     assert "solver_web.jinja" in out
 
 
 @pytest.mark.parametrize(
-    ("words", "phrase"),
+    ("role", "words", "phrase"),
     [
-        (("--role", "proposer"), "search-r1 has no proposer. Name a self-play system: dr-zero or ssp."),
-        (("--set", "learner.learning_rate=1e-4"), "`evoseek prompt` does not use it"),
-        (("--set", "policy.prompts=shrot"), "neither one of default, short, tiny"),
-        (("--model", "./nowhere"), "there is no such directory"),
-        (("serch-r1",), "Did you mean search-r1?"),
+        ("proposer", (), "search-r1 has no proposer. Name a self-play system: dr-zero or ssp."),
+        ("solver", ("--set", "policy.prompts=shrot"), "neither one of default, short, tiny"),
+        ("solver", ("--model", "./nowhere"), "there is no such directory"),
     ],
 )
-def test_mistakes_are_told(prompt, words, phrase):
-    status, _, err = prompt(*words)
+def test_mistakes_are_told(prompt, role, words, phrase):
+    status, _, err = prompt("who?", *words, role=role)
     assert status == 2
     assert phrase in " ".join(err.split())

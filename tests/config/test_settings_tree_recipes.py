@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from evoseek.assembly.sources import load_settings
-from evoseek.config.recipes import FOLDER, purpose, recipes
 from evoseek.config.sections import changed, check_effect, check_settings, lookup
-from evoseek.config.settings_tree import read_tree
+from evoseek.config.settings_tree import FOLDER, purpose, read_tree, recipes
 from evoseek.errors import ConfigError
 from evoseek.storage.runs import flatten
 
@@ -21,7 +20,7 @@ VARIATIONS = [
 
 
 def name_of(path: Path) -> str:
-    return f"{path.parent.name}/{path.stem}"
+    return path.relative_to(FOLDER).with_suffix("").as_posix()
 
 
 def check(settings):
@@ -45,7 +44,7 @@ def test_it_loads_by_itself_unless_it_has_to_lie_over_another_one(path):
 @pytest.mark.parametrize("path", VARIATIONS, ids=name_of)
 @pytest.mark.parametrize("model", MODELS)
 def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_names(path, model):
-    base = path.with_name(f"{model}.toml")
+    base = FOLDER / path.parent.name / f"{model}.toml"
     before, after = (flatten(load_settings(files).resolved()) for files in (base, [base, path]))
     check(load_settings([base, path]))
     different = {key for key in after if after[key] != before.get(key)}
@@ -57,7 +56,7 @@ def test_it_goes_over_the_recipe_of_a_model_and_changes_that_alone_which_it_name
 
 @pytest.mark.parametrize("path", [path for path in SELFPLAY if path.parent.name == "dr-zero"], ids=name_of)
 def test_dr_zeros_phases_are_all_reached(path):
-    for files in (path, [path.with_name("3b.toml"), path]):
+    for files in (path, [FOLDER / "dr-zero" / "3b.toml", path]):
         config = load_settings(files, options={"policy.model": "tiny"} if "over" in read_tree(path) else {})
         assert config.run.steps >= config.dr_zero.steps
 

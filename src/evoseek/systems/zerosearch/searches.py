@@ -1,32 +1,66 @@
-"""Collecting a search engine's results for a policy's queries: the first step to a simulated engine (ZeroSearch, arXiv
-2505.04588, section 3.2)."""
+"""Searches of a real engine, from which a simulated one learns (ZeroSearch, arXiv 2505.04588, section 3.2).
+
+They are collected from rollouts of a policy, and labelled as useful or noisy: by a judge, or in a generated world by
+truth. Useful means: whoever reads the passages can answer the query (in the paper for each document, here for those
+that were shown together, as a simulator will write them).
+"""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from hashlib import sha256
 from pathlib import Path
-from typing import cast
+from typing import Annotated, Any, cast
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import (
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainSerializer,
+    StrictBool,
+    TypeAdapter,
+    ValidationError,
+    ValidationInfo,
+)
 from rich.console import Console
 
 from evoseek.assembly.context import Context
-from evoseek.assembly.inputs import identity, read_questions
+from evoseek.assembly.inputs import identity, inputs_of, read_questions
 from evoseek.config.sections import lookup
 from evoseek.curation.batches import BatchWork, Made
-from evoseek.errors import ConfigError, DataError, EvoseekError, first_problem
-from evoseek.protocols import SearchEngine
+from evoseek.errors import ConfigError, DataError, EvoseekError, ToolError, first_problem
+from evoseek.protocols import Chat, SearchEngine
 from evoseek.questions.questions import parse_question, question_row
+from evoseek.reward.judge import parse_verdict, verdict_form
+from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import Roller
 from evoseek.search.calling import outside
 from evoseek.storage.files import write_atomic
-from evoseek.text.printable import say, say_left_out
+from evoseek.storage.runs import with_digests
+from evoseek.text.printable import for_example, say, say_left_out
 from evoseek.text.rows import read_rows
 from evoseek.text.scripts import well_formed
-from evoseek.types import Passage, Question, Trajectory
+from evoseek.types import Message, Passage, Question, Trajectory
+from evoseek.world.grammar import states
+from evoseek.world.world import World, load_world
+
+FORM = verdict_form("useful")
+COLLECTED, LABELLED = 64, 128  # rollouts, and searches, that are worked on concurrently and recorded together
+
+
+def _question(row: Any, info: ValidationInfo) -> Any:
+    return parse_question(row, str(info.context)) if isinstance(row, dict) else row
+
+
+def _with_document(row: Any) -> Any:
+    return {**row, "document_id": row.get("id")} if isinstance(row, dict) else row
+
+
+_Question = Annotated[Question, BeforeValidator(_question), PlainSerializer(question_row)]
+_Passage = Annotated[Passage, BeforeValidator(_with_document)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +72,19 @@ class SearchRecord:
     queries that it had made before.
     """
 
-    question: Question
+    __pydantic_config__ = ConfigDict(extra="forbid")
+
+    question: _Question
     query: str
-    passages: tuple[Passage, ...]
-    page: int = 1
-    useful: bool | None = None
+    passages: Annotated[tuple[_Passage, ...], Field(min_length=1)]
+    page: Annotated[int, Field(ge=1)] = 1
+    useful: StrictBool | None = None
     trajectory: str = ""
     earlier: tuple[str, ...] = ()
+
+
+_RECORD = TypeAdapter(SearchRecord)
+_HIDDEN = {"passages": {"__all__": {field.name for field in fields(Passage)} - {"id", "title", "text"}}}
 
 
 def document_text(passage: Passage) -> str:
@@ -80,58 +120,18 @@ def load_records(path: Path, *, notify: Callable[[str], None] = lambda text: Non
 
 def record_row(record: SearchRecord) -> dict[str, object]:
     """What a line of a file of searches says: of a passage its id, title and text."""
-    row: dict[str, object] = {
-        "question": question_row(record.question),
-        "query": record.query,
-        "earlier": list(record.earlier),
-        "passages": [{"id": p.id, "title": p.title, "text": p.text} for p in record.passages],
-        "page": record.page,
-        "trajectory": record.trajectory,
-    }
-    return row if record.useful is None else {**row, "useful": record.useful}
+    return _RECORD.dump_python(record, exclude_none=True, exclude=_HIDDEN)
 
 
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", strict=True)
-
-
-class _Passage(_Strict):
-    id: str
-    title: str
-    text: str
-
-
-class _Row(_Strict):
-    question: dict[str, object]
-    query: str
-    passages: list[_Passage] = Field(min_length=1)
-    page: int = Field(ge=1)
-    trajectory: str
-    earlier: list[str] = Field(default_factory=list[str])
-    useful: bool | None = None
-
-
-def _record(fields: Mapping[str, object], number: int) -> SearchRecord:
+def _record(row: Mapping[str, object], number: int) -> SearchRecord:
     try:
-        row = _Row.model_validate(fields)
+        return _RECORD.validate_python(row, context=number)
     except ValidationError as error:
         raise DataError(
             f"{first_problem(error)}. Expected a search as `evoseek simulator collect` "
             "writes it: question, query, passages, page, trajectory, and useful once it is labelled. Correct the line "
             "or remove it."
         ) from error
-    return SearchRecord(
-        question=parse_question(row.question, str(number)),
-        query=row.query,
-        passages=tuple(Passage(p.id, p.id, p.title, p.text) for p in row.passages),
-        page=row.page,
-        useful=row.useful,
-        trajectory=row.trajectory,
-        earlier=tuple(row.earlier),
-    )
-
-
-BATCH = 64  # rollouts that are made concurrently and recorded together
 
 
 def collecting(roller: Roller, engine: PagingEngine) -> BatchWork[Question, Trajectory]:
@@ -150,7 +150,7 @@ def collecting(roller: Roller, engine: PagingEngine) -> BatchWork[Question, Traj
         pages = Counter(str(record.page) for record in records)
         return Made(map(record_row, records), pages, failures, len(trajectories))
 
-    return BatchWork(play, made_of, BATCH, "rollouts")
+    return BatchWork(play, made_of, COLLECTED, "rollouts")
 
 
 def collect_searches(
@@ -200,7 +200,6 @@ def _found_by(trajectory: Trajectory, engine: PagingEngine) -> Iterable[SearchRe
 
 
 def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRecord]:
-    """Of searches that found something."""
     earlier: list[str] = []
     for result in trajectory.tool_results:
         asked = result.call.arguments.get("query")
@@ -243,3 +242,106 @@ class PagingEngine:
         size, found = self._found[query]
         shown = outside(found, hidden)[: size * self._pages]
         return [shown[start : start + size] for start in range(0, len(shown), size)]
+
+
+Label = Callable[[SearchRecord, str], Awaitable[bool]]
+"""Whether a record's passages are useful. The text is a unique key for the call. Raises ToolError if there is no
+label."""
+
+
+def labelling(label: Label, *, max_failed: float = 1.0) -> BatchWork[SearchRecord, SearchRecord | ToolError]:
+    """Records are labelled; those without a label are left out, never guessed. What is counted are the `useful` and the
+    `noisy` ones."""
+
+    async def one(record: SearchRecord, number: int) -> SearchRecord | ToolError:
+        try:
+            return replace(record, useful=await label(record, f"label/{number}"))
+        except ToolError as error:
+            return error
+
+    def made_of(results: Sequence[SearchRecord | ToolError]) -> Made:
+        labelled = [result for result in results if isinstance(result, SearchRecord)]
+        counts = Counter("useful" if record.useful else "noisy" for record in labelled)
+        failures = [str(result) for result in results if isinstance(result, ToolError)]
+        return Made(map(record_row, labelled), counts, failures, len(results))
+
+    return BatchWork(one, made_of, LABELLED, "searches", max_failed)
+
+
+def label_searches(context: Context, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
+    """Label searches by the settings' judge, or by truth if a world's card is given, or resume that.
+
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
+    """
+    records = load_records(source, notify=lambda text: say(console, text))
+    label, deciding = _make_label(context, world, records)
+    begun_with = {"searches": sha256(source.read_bytes()).hexdigest(), **deciding}
+    work = labelling(label, max_failed=context.settings.run.max_invalid)
+    labelled = work.run(records, out, begun_with, console)
+    if labelled is None:
+        return False
+    useful, noisy = (labelled.counts.get(name, 0) for name in ("useful", "noisy"))
+    if not useful + noisy:
+        raise EvoseekError(f"There is no label for any of {len(records)} searches. {for_example(labelled.failures)}")
+    say_left_out(console, "searches have no label and are left out", labelled.failures)
+    say(console, f"{useful + noisy} searches in {out}: {useful} useful, {noisy} noisy.")
+    return True
+
+
+def _make_label(
+    context: Context, world: Path | None, records: Sequence[SearchRecord]
+) -> tuple[Label, Mapping[str, object]]:
+    if world is not None:
+        label = TrueLabel(load_world(world))
+        label.check(records)
+        return label, {"world": world.read_text(encoding="utf-8")}
+    settings = context.settings
+    deciding = {"judge": {"model", "base_url", "max_tokens"}, "policy": {"prompts"}}
+    judge = with_digests(settings.model_dump(include=deciding), inputs_of(settings))
+    return JudgeLabel(*context.chat("judge")), {**judge, "seed": settings.run.seed}
+
+
+class JudgeLabel:
+    """A `Label` by a model, which is asked with simulator_label.jinja of a prompt set."""
+
+    def __init__(self, chat: Chat, prompts: PromptSet) -> None:
+        self._chat, self._template = chat, prompts["simulator_label"]
+
+    async def __call__(self, record: SearchRecord, key: str) -> bool:
+        values = {"question": record.question.text, "query": record.query, "passages": record.passages}
+        messages = [Message("user", self._template.marked(**values))]
+        return parse_verdict(await self._chat.chat(messages, key=key, form=FORM), ("useful", "noisy"))
+
+
+class TrueLabel:
+    """A `Label` by the world that the records come from: useful if every fact that the query asks for is stated.
+
+    Of a query that has no answer there (a relation that its subject has not, an unknown name) the first page is useful:
+    it is the best there is. From such examples a simulator learns that such queries lead nowhere. Without them it
+    states the golden answer whatever subject a query names, and a policy soon queries for it at once, skipping the
+    earlier links, which no real engine would answer.
+    """
+
+    def __init__(self, world: World) -> None:
+        self._world = world
+
+    def check(self, records: Sequence[SearchRecord]) -> None:
+        """Raise DataError if not one of the records' questions has its golden answer in this world: in the wrong world
+        every search is noise."""
+        if not any(self._is_true(record) for record in records):
+            raise DataError(
+                f"Not one question of the {len(records)} searches has its golden answer in the given world, so they "
+                "were made in another one. Give the world.json that lies beside the index of these searches, or leave "
+                "the world out and name a judge."
+            )
+
+    async def __call__(self, record: SearchRecord, key: str) -> bool:
+        truth = self._world.oracle(record.query) or self._world.oracle(f"What is {record.query}?")
+        if truth is None:
+            return record.page == 1
+        texts = [passage.text for passage in record.passages]
+        return all(states(texts, fact.subject, fact.relation, [fact.object]) for fact in truth.chain)
+
+    def _is_true(self, record: SearchRecord) -> bool:
+        truth = self._world.oracle(record.question.text)
+        return truth is not None and truth.answer in record.question.golden_answers
