@@ -227,25 +227,15 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "phrases"),
     [
-        ("mix out.jsonl --count 1 --from q.jsonl", ["'q.jsonl'; expected FILE=SHARE"]),
-        ("mix out.jsonl --count 1 --from q.jsonl=half", ["'q.jsonl=half'; expected FILE=SHARE"]),
-        ("mix out.jsonl --count 1 --from q.jsonl=0", ["for every source a share above 0"]),
-        ("mix out.jsonl --count 1 --from q.jsonl=nan", ["for every source a share above 0"]),
-        ("mix out.jsonl --count 1 --from none.jsonl=1", ["none.jsonl cannot be read"]),
-        ("mix out.jsonl --count 1 --from q.jsonl=1 --from q.jsonl=2", ["names a file twice"]),
-        ("mix out.jsonl --count 1 --from q.jsonl=1 --from below/q.jsonl=1", ["have the same stem", "Rename one"]),
-        ("mix r.jsonl --count 1 --from q.jsonl=1", ["r.jsonl is there already, and is left as it is"]),
-        ("filter q.jsonl out.jsonl", ["set judge.model to"]),
-        ("filter none.jsonl out.jsonl", ["none.jsonl"]),
-        ("contamination q.jsonl out.jsonl", ["No model to check", "--model", "--samples 0"]),
-        ("contamination q.jsonl out.jsonl --samples 0", ["There is nothing to look for"]),
-        ("contamination q.jsonl out.jsonl --samples 0 --evaluation none.jsonl", ["none.jsonl cannot be read"]),
-        ("contamination q.jsonl out.jsonl --samples 0 --evaluation r.jsonl --likeness 7", ["7"]),
-        ("contamination q.jsonl out.jsonl --samples 0 --evaluation q.jsonl", ["Not one of 1 questions is left"]),
+        ("q.jsonl out.jsonl", ["There is nothing to look for"]),
+        ("none.jsonl out.jsonl", ["none.jsonl"]),
+        ("q.jsonl out.jsonl --evaluation none.jsonl", ["none.jsonl cannot be read"]),
+        ("q.jsonl out.jsonl --evaluation r.jsonl --likeness 7", ["7"]),
+        ("q.jsonl out.jsonl --evaluation q.jsonl", ["Not one of 1 questions is left"]),
     ],
 )
 def test_questions_that_cannot_be_made_fit(here, cli, words, phrases):
-    refused(cli("data", *words.split()), *phrases)
+    refused(cli("filter", *words.split()), *phrases)
     assert not (here / "out.jsonl").exists()
     assert "r.jsonl" in (here / "r.jsonl").read_text()
 
