@@ -33,7 +33,7 @@ TINKER_INSTALLED := $(TINKER_VENV)/.tinker-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo demo-real test test-all test-engines test-verifiers test-tinker lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher chaos
+.PHONY: demo demo-real check test night test-all test-engines test-verifiers test-tinker lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -46,11 +46,20 @@ demo-real: $(REAL_INSTALLED)
 PROCESSES ?= 2
 PYTEST := $(BIN)/python -m pytest -n $(PROCESSES) --dist worksteal
 
-# What one process has compiled, those that follow it read. What tests/extra needs is no part of .[dev]: see bench.
-test: export PYTHONDONTWRITEBYTECODE =
-test: export OMP_NUM_THREADS ?= 1
+# Three rings (tests/rings.py): what a change needs, what a merge needs, everything. What one process has compiled, those
+# that follow it read.
+check test night: export PYTHONDONTWRITEBYTECODE =
+check test night: export OMP_NUM_THREADS ?= 1
+check test night: export EVOSEEK_RING = $@
+
+check: $(INSTALLED)
+	$(PYTEST) --ignore tests/extra
+
 test: $(INSTALLED)
 	$(PYTEST) --ignore tests/extra
+
+night: $(BENCH_INSTALLED) $(REAL_INSTALLED)
+	$(PYTEST)
 
 # A real server of vLLM on this machine's CPU, with SmolLM2-135M. Slow; -rP shows the numbers.
 test-engines: export OMP_NUM_THREADS ?= 1
@@ -89,16 +98,12 @@ wheel:
 	dist/venv/bin/python -m pip install --quiet dist/*.whl
 	cd dist && venv/bin/evoseek list recipes && venv/bin/evoseek demo --max-minutes 0.05
 
-chaos: $(INSTALLED)
-	EVOSEEK_CHAOS=100 $(BIN)/python -m pytest tests/e2e/test_chaos.py tests/e2e/test_killed_evaluation.py
-
 bench: $(BENCH_INSTALLED) $(REAL_INSTALLED)
 	$(BIN)/python bench/proposal_rules.py
 	$(BIN)/python bench/interval_coverage.py
 	$(BIN)/python bench/sampler.py
 	$(BIN)/python bench/rl_step.py
 	$(BIN)/python bench/learner.py
-	$(BIN)/python -m pytest tests/extra
 
 science: $(INSTALLED)
 	$(BIN)/python bench/learning.py

@@ -20,6 +20,7 @@ import typer.main
 import typer.testing
 from hypothesis import settings
 from tests.doubles.scripted import ScriptedSampler
+from tests.rings import RING, runs, sized
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.renderers.tags import TagRenderer
@@ -50,8 +51,14 @@ typer.main.get_command = typer.testing._get_command = cache(typer.main.get_comma
 # Until all tests are collected, what is made stays: see pytest_collection.
 gc.disable()
 
-# The same examples in every run, however long one takes on a busy machine.
-settings.register_profile("evoseek", derandomize=True, deadline=None, max_examples=50)
+# The same examples in every run of a ring but at night, however long one takes on a busy machine.
+settings.register_profile(
+    "evoseek",
+    derandomize=RING != "night",
+    print_blob=True,
+    deadline=None,
+    max_examples=sized(check=15, test=50, night=200),
+)
 settings.load_profile("evoseek")
 
 
@@ -297,8 +304,12 @@ def pytest_make_parametrize_id(val):
     return f"{len(val)}-bytes" if isinstance(val, bytes) else None
 
 
-def pytest_collection_modifyitems(items):
-    """The longest first: whichever process is done early takes short ones from the end of the other's list."""
+def pytest_collection_modifyitems(config, items):
+    """The tests of the ring that runs, the longest first: whichever process is done early takes short ones from the end
+    of the other's list."""
+    left_out = [item for item in items if not runs(item)]
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if runs(item)]
     items.sort(key=lambda item: (item.get_closest_marker("slow") is None, "e2e" not in item.path.parts))
 
 

@@ -1,7 +1,7 @@
 """Every kind of file that evoseek reads back, damaged in many ways by a fixed seed: is it refused, or does it change
 what is read without a word?
 
-    python tests/test_damage.py    # the counts of every kind
+    EVOSEEK_RING=night python -m tests.test_damage    # the counts of every kind
 """
 
 import ast
@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from tests.rings import sized
 
 from evoseek.errors import EvoseekError, PageError, ToolError
 from evoseek.learner.checkpoint import Part, save_checkpoint
@@ -51,7 +52,7 @@ class Kind:
     make: Callable[[Path], None]
     pattern: str
     read: Callable[[Path], object]
-    times: int = 150
+    times: int = sized(check=50, test=150, night=500)
     may_be: tuple[object, ...] = ()
 
 

@@ -1,12 +1,28 @@
-"""One text for a disk that fails, whichever library says so."""
+"""Errors: a code each, whose texts a person reads in errors.txt; and one text for a disk that fails.
 
+python tests/test_errors.py    # writes errors.txt again, from the sources
+"""
+
+import ast
 import errno
+import inspect
+import pickle
 import sys
+import textwrap
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
+from evoseek import errors
 from evoseek.cli import main as command_line
-from evoseek.errors import disk_text, is_of_disk
+from evoseek.errors import CutReplyError, EvoseekError, SearchIndexError, disk_text, is_of_disk
+
+TESTS = Path(__file__).parent
+PACKAGE = TESTS.parent / "src" / "evoseek"
+TEXTS = TESTS / "errors.txt"
+CLASSES = {name: one for name, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, EvoseekError)}
 
 FULL = (
     "Failed to acquire Lockfile: IoError(Os { code: 28, kind: StorageFull, message: 'No space left on device' }). None"
@@ -64,3 +80,68 @@ def test_the_command_line_does_not_call_a_failing_disk_a_bug(monkeypatch, capsys
     assert ended.value.code == 2
     assert "bug" not in said
     assert said == f"evoseek: {disk_text(error)}\n"
+
+
+def text_of(node: ast.expr) -> str:
+    """A message as its source writes it, with {expressions} where values stand."""
+    match node:
+        case ast.Constant(value=str(text)):
+            return text
+        case ast.JoinedStr(values=parts):
+            return "".join(map(text_of, parts))
+        case ast.FormattedValue(value=value):
+            return f"{{{ast.unparse(value)}}}"
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return text_of(left) + text_of(right)
+        case ast.Call(func=ast.Name(id="disk_text"), args=[_, what]):
+            return f"{text_of(what)} ({{reason}}). {{remedy}}"
+        case _:
+            return f"{{{ast.unparse(node)}}}"
+
+
+def coded() -> Iterator[tuple[str, str, str, str]]:
+    """The code, class, module and text of each error in the sources that has a code of its own."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        module = path.relative_to(PACKAGE).with_suffix("").as_posix()
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in CLASSES and node.args:
+                given = [key.value for key in node.keywords if key.arg == "code"]
+                if given and not isinstance(given[0], ast.Constant):
+                    continue  # that of the error behind it
+                code = given[0].value if given else CLASSES[node.func.id].code
+                if given or "." in code:
+                    yield code, node.func.id, module, text_of(node.args[0])
+
+
+def snapshot() -> str:
+    lines = ["The errors that have a code, and their texts. Made by: python -m tests.test_errors", ""]
+    for code, name, module, text in sorted(coded()):
+        lines.append(f"{code} ({name}, {module})")
+        lines += textwrap.wrap(" ".join(text.split()), 116, initial_indent="    ", subsequent_indent="    ")
+    return "\n".join(lines) + "\n"
+
+
+def test_the_texts_of_errors_are_those_that_a_person_has_read():
+    assert TEXTS.read_text() == snapshot(), "read what changed, then run: python -m tests.test_errors"
+
+
+def test_every_code_is_checked_by_a_test():
+    checked = "".join(path.read_text() for path in TESTS.rglob("*.py"))
+    assert not {code for code, *_ in coded() if f'"{code}"' not in checked}
+
+
+def test_an_error_has_its_code_or_that_of_its_class_in_another_process_too():
+    error = pickle.loads(pickle.dumps(SearchIndexError("There is none.", code="index.missing")))
+    assert (type(error), str(error), error.code) == (SearchIndexError, "There is none.", "index.missing")
+    assert SearchIndexError("It is damaged.").code == ""
+    cut = CutReplyError("It was cut.", "He was")
+    assert (cut.code, cut.text) == ("reply.cut", "He was")
+
+
+def test_an_error_with_another_code_is_not_taken_for_the_one_expected():
+    with pytest.raises(AssertionError), raises("index.missing"):
+        raise SearchIndexError("It is damaged.", code="index.damaged")
+
+
+if __name__ == "__main__":
+    TEXTS.write_text(snapshot())

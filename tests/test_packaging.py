@@ -87,6 +87,8 @@ def test_the_workflow_runs_the_targets_that_the_pages_name_on_the_oldest_python_
     assert run == {"lint": ["make lint"], "test": [command], "wheel": ["make wheel"]}
     versions = jobs["test"]["strategy"]["matrix"]["python-version"]
     assert (PROJECT["project"]["requires-python"], versions) == (f">={versions[0]}", ["3.11", "3.13"])
+    night = yaml.load((ROOT / ".github" / "workflows" / "night.yml").read_text(), yaml.BaseLoader)
+    assert night["jobs"]["night"]["steps"][-1]["run"] == "make night"
 
 
 def test_every_commit_is_checked_as_make_lint_checks():

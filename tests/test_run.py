@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import pytest
 from rich.console import Console
+from tests.raising import raises
 from typer.testing import CliRunner
 
 from evoseek import Run
@@ -18,7 +19,7 @@ from evoseek.cli.main import app
 from evoseek.config import trust
 from evoseek.config.registry import KINDS
 from evoseek.config.sections import changeable, lookup
-from evoseek.errors import ConfigError, EvoseekError, TrainingError
+from evoseek.errors import ConfigError, TrainingError
 from evoseek.loss.base import PolicyLoss
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.questions.questions import save_questions
@@ -329,7 +330,7 @@ def test_an_error_is_recorded_as_the_reason_of_the_stop_and_a_mistake_leaves_no_
     run = RunDirectory(tmp_path / "run")
     settings = load_settings(options=places | {"questions.per_step": 1, "rollout.group_size": 2})
     objects = Objects(reward=spoil)
-    with pytest.raises(EvoseekError), run.locked():
+    with raises("disk.failed"), run.locked():
         train(settings, RunDirectory(tmp_path / "nowhere"), console=Console(quiet=True), objects=Objects(reward=3))
     assert not (tmp_path / "nowhere").exists()
     with pytest.raises(Exception, match="weights are gone"), run.locked():

@@ -1,7 +1,9 @@
 """Every error a user can see, as one tree under `EvoseekError`.
 
 A message has what was received, what was expected and what to do, in one paragraph. The command line prints it without
-a traceback and exits with status 2. `disk_text` makes the text for an error of the operating system.
+a traceback and exits with status 2. A code, "index.missing" for example, names the mistake for programs and tests: it
+stays when the text changes. `tests/errors.txt` lists the codes and their texts. `disk_text` makes the text for an error
+of the operating system.
 """
 
 import errno
@@ -25,7 +27,17 @@ _REMEDIES: Mapping[int, str] = {
 
 
 class EvoseekError(Exception):
-    """Root of every error that evoseek raises on purpose."""
+    """Root of every error that evoseek raises on purpose.
+
+    `code` is "" where no program has to tell the mistake from others of its class.
+    """
+
+    code = ""
+
+    def __init__(self, message: str = "", *, code: str = "") -> None:
+        super().__init__(message)
+        if code:
+            self.code = code
 
 
 class ConfigError(EvoseekError):
@@ -38,6 +50,8 @@ class DataError(EvoseekError):
 
 class EmptyCorpusError(DataError):
     """No readable document was found in a corpus."""
+
+    code = "corpus.empty"
 
 
 class SearchIndexError(EvoseekError):
@@ -59,13 +73,17 @@ class ReplyError(ToolError):
 class CutReplyError(ReplyError):
     """A model's reply was cut at its limit of tokens, after `text`."""
 
-    def __init__(self, message: str, text: str = "") -> None:
-        super().__init__(message)
+    code = "reply.cut"
+
+    def __init__(self, message: str, text: str = "", *, code: str = "") -> None:
+        super().__init__(message, code=code)
         self.text = text
 
 
 class EmptyReplyError(ReplyError):
     """A model's reply holds no text."""
+
+    code = "reply.empty"
 
 
 class PageError(EvoseekError):
@@ -83,6 +101,8 @@ class RunError(EvoseekError):
 class RunLockedError(RunError):
     """Another running process holds the lock of the run directory."""
 
+    code = "run.locked"
+
 
 class CheckpointError(EvoseekError):
     """A checkpoint is incomplete, damaged, or could not be written."""
@@ -91,13 +111,19 @@ class CheckpointError(EvoseekError):
 class OtherVersionError(CheckpointError):
     """A checkpoint is whole, but of a format that this version does not read."""
 
+    code = "checkpoint.other_version"
+
 
 class AddedFileError(CheckpointError):
     """A checkpoint is whole, but holds a file that was not saved with it and might be loaded in place of one."""
 
+    code = "checkpoint.added_file"
+
 
 class UnreadableFileError(CheckpointError):
     """A file of a checkpoint is there, but the disk or its owner do not let it be read."""
+
+    code = "checkpoint.unreadable"
 
 
 class TrainingError(EvoseekError):

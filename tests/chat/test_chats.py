@@ -7,11 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 from tests.doubles.scripted import Asked, ScriptedChat, ScriptedSampler
+from tests.raising import raises
 
 from evoseek.chat import chats
 from evoseek.chat.chats import SamplerChat, make_chat
 from evoseek.chat.settings import EndpointSettings
-from evoseek.errors import ConfigError, PolicyError, ReplyError, SamplerError, ToolError
+from evoseek.errors import SamplerError, ToolError
 from evoseek.models.load import load_policy
 from evoseek.models.settings import PolicySettings
 from evoseek.renderers.encoding import outside, trusted
@@ -55,10 +56,10 @@ def test_an_endpoint_is_sent_what_the_settings_say(monkeypatch):
 
 def test_no_model_and_no_key_are_refused(monkeypatch):
     monkeypatch.delenv("A_KEY", raising=False)
-    with pytest.raises(ConfigError, match=r"set judge\.model"):
+    with raises("model.not_given", match=r"set judge\.model"):
         make_chat(EndpointSettings(), section="judge", seed=0, policy=PolicySettings())
     settings = EndpointSettings(model="m", base_url="http://x/v1", api_key_env="A_KEY")
-    with pytest.raises(ConfigError, match=r"judge\.api_key_env is A_KEY, but"):
+    with raises("server.no_variable", match=r"judge\.api_key_env is A_KEY, but"):
         make_chat(settings, section="judge", seed=0, policy=PolicySettings())
 
 
@@ -143,7 +144,7 @@ def test_outside_text_opens_no_thought(made, name):
 
 def test_the_beginning_of_a_reply_is_none(made):
     sampler = ScriptedSampler(lambda request: "the mayor of Kalo is Meri", made("qwen"))
-    with pytest.raises(ReplyError, match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2; "):
+    with raises("reply.cut", match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2; "):
         ask(chat_of(sampler, made("qwen"), max_tokens=2))
     assert sampler.released == ["q1/0/judge"]
 
@@ -163,17 +164,18 @@ def refuse(request):
 
 
 @pytest.mark.parametrize(
-    ("script", "named"), [(refuse, "memory ran out"), (lambda request: "<|im_end|>", "it is empty")]
+    ("script", "code", "named"),
+    [(refuse, "", "memory ran out"), (lambda request: "<|im_end|>", "reply.empty", "it is empty")],
 )
-def test_a_failed_or_empty_completion_is_a_tool_error(made, script, named):
+def test_a_failed_or_empty_completion_is_a_tool_error(made, script, code, named):
     sampler = ScriptedSampler(script, made("qwen"))
-    with pytest.raises(ToolError, match=f"no reply of the model 'a model' for 'q1/0/judge': {named}"):
+    with raises(code, match=f"no reply of the model 'a model' for 'q1/0/judge': {named}"):
         ask(chat_of(sampler, made("qwen")))
     assert sampler.released == ["q1/0/judge"]
 
 
 def test_messages_that_no_template_shows_are_refused(made):
-    with pytest.raises(PolicyError, match="leaves out part"):
+    with raises("chat_template.leaves_out"):
         ask(
             chat_of(ScriptedSampler(refuse, made("qwen")), made("qwen")),
             [Message("tool", "x"), MESSAGES[1]] * 2 + [Message("system", "late")],

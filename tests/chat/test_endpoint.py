@@ -13,10 +13,11 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.raising import raises
 
 from evoseek.chat.chats import SamplerChat
 from evoseek.chat.endpoint import EndpointChat, text_of
-from evoseek.errors import ConfigError, CutReplyError, PolicyError, ReplyError, ToolError
+from evoseek.errors import ToolError
 from evoseek.http.limits import TransientError
 from evoseek.http.server import MAX_BODY
 from evoseek.models.load import load_policy
@@ -161,7 +162,7 @@ def test_parameters_that_are_refused_one_after_the_other_are_all_left_out():
 def test_a_refusal_of_anything_else_is_final_and_changes_nothing(status, words):
     with http.ChatServer(http.fails(status, words), MERI) as server:
         chat = chat_of(server.url)
-        with pytest.raises(ToolError, match="It is not called again"):
+        with raises("endpoint.refused"):
             ask(chat)
         assert ask(chat) == "Meri"
     assert server.received[0].body == server.received[1].body
@@ -169,7 +170,7 @@ def test_a_refusal_of_anything_else_is_final_and_changes_nothing(status, words):
 
 def test_a_server_that_takes_no_parameter_away_is_called_a_bounded_number_of_times():
     refuses = http.fails(400, "max_completion_tokens: unknown parameters seed, temperature")
-    with http.ChatServer(refuses) as server, pytest.raises(ToolError, match="It is not called again"):
+    with http.ChatServer(refuses) as server, raises("endpoint.refused"):
         ask(chat_of(server.url))
     assert len(server.received) == 2
 
@@ -193,7 +194,7 @@ def test_trap_outside_text_opens_no_turn_at_a_server_that_reads_control_strings(
 
 def test_tool_calls_are_not_dropped_in_silence():
     called = Message("assistant", "", (ToolCall("search", {"query": "x"}),))
-    with pytest.raises(PolicyError, match="tool calls"):
+    with raises("endpoint.tool_calls"):
         ask(chat_of("http://127.0.0.1:1"), [called])
 
 
@@ -239,7 +240,7 @@ def test_a_server_that_always_fails_is_asked_a_bounded_number_of_times():
 def test_nothing_that_listens():
     with http.ChatServer(MERI) as server:
         url = server.url
-    with pytest.raises(ToolError, match="each of 3 attempts failed; the last time the connection failed: ConnectError"):
+    with raises("server.failed", match="each of 3 attempts failed; the last time the connection failed: ConnectError"):
         ask(chat_of(url))
 
 
@@ -407,7 +408,7 @@ def test_a_server_that_takes_no_stop_strings_or_ends_a_thought_at_them_is_called
 
 def test_a_cut_reply_carries_what_there_is_of_it():
     cut = http.replies(http.choice("<search> a </search> <ans", "length"))
-    with http.ChatServer(cut) as server, pytest.raises(CutReplyError, match="cut at its limit") as raised:
+    with http.ChatServer(cut) as server, raises("reply.cut", match="cut at its limit") as raised:
         ask(chat_of(server.url))
     assert raised.value.text == "<search> a </search> <ans"
 
@@ -577,7 +578,7 @@ def test_a_tiny_policy_behind_http_replies_as_it_does_in_this_process():
     ],
 )
 def test_what_is_no_base_url_is_refused(url):
-    with pytest.raises(ConfigError, match="as the base_url"):
+    with raises("server.url", match="as the base_url"):
         chat_of(url)
 
 
@@ -591,14 +592,14 @@ def test_what_is_a_base_url(url):
     ["http://me:secret@x/v1", "http://me:se?secret@x", "https://h/v1?api-key=secret", "http://x:y/#secret", "a@secret"],
 )
 def test_no_secret_of_a_url_is_shown(url):
-    with pytest.raises(ConfigError) as caught:
+    with raises("server.url") as caught:
         chat_of(url)
     assert "secret" not in str(caught.value)
 
 
 def test_no_secret_is_shown_where_settings_are_refused():
     for key in (f"{KEY}\n", f"{KEY} x", f"{KEY}é"):
-        with pytest.raises(ConfigError, match="API key") as caught:
+        with raises("server.key") as caught:
             chat_of("http://x/v1", api_key=key)
         assert "secret" not in str(caught.value)
     assert KEY not in repr(chat_of("http://x/v1"))
@@ -626,5 +627,5 @@ def test_any_body_is_a_text_or_an_error_that_is_expected(body):
 
 
 def test_a_cut_reply_is_one_that_may_be_asked_for_again():
-    with pytest.raises(ReplyError, match="Raise max_tokens"):
+    with raises("reply.cut", match="Raise max_tokens"):
         text_of(b'{"choices": [{"finish_reason": "length", "message": {"content": "Me"}}]}', secret="")

@@ -1,4 +1,4 @@
-"""`evoseek list`: kinds, parts, settings. Recipes: tests/config/test_recipe_names.py."""
+"""`evoseek list`: kinds, parts, settings. Recipes: tests/config/test_settings_tree_recipe_names.py."""
 
 import pytest
 from typer.testing import CliRunner

@@ -10,7 +10,7 @@ import openai
 import pytest
 
 from evoseek.cli.main import main
-from evoseek.cli.serve import _examples
+from evoseek.cli.serve import example_questions
 from evoseek.questions.questions import save_questions
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
@@ -108,8 +108,8 @@ def test_slots_are_those_that_can_answer_at_once_and_their_memory_is_estimated(i
 def test_the_questions_that_a_run_held_out_are_suggested(tmp_path):
     """Those with an answer, which the documents that are searched give."""
     run = RunDirectory(tmp_path)
-    assert _examples(Run("search-r1")) == _examples(Run("search-r1", run)) == []
+    assert example_questions(Run("search-r1")) == example_questions(Run("search-r1", run)) == []
     run.held_out.parent.mkdir()
     hidden = Question("h", "When was Kalo built?", (), {"answerable": False, "hidden": ["a"]})
     save_questions(run.held_out, [hidden, *(Question(str(n), f"Who is {n}?", ("Meri",)) for n in range(5))])
-    assert _examples(Run("search-r1", run)) == ["Who is 0?", "Who is 1?", "Who is 2?"]
+    assert example_questions(Run("search-r1", run)) == ["Who is 0?", "Who is 1?", "Who is 2?"]

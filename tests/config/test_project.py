@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
 from evoseek.assembly.sources import gather
 from evoseek.config.project import find_project, open_project
@@ -72,7 +73,7 @@ def test_an_unknown_key_or_a_wrong_value_is_refused(tmp_path, own, words):
 
 def test_a_home_folder_that_is_not_known_is_refused_with_its_path(tmp_path):
     (tmp_path / "evoseek.toml").write_text('[search]\nindex = "~no-such-user/index"\n')
-    with pytest.raises(ConfigError, match="The path ~no-such-user/index begins with a home folder that is not known"):
+    with raises("file.unknown_home", match="The path ~no-such-user/index begins with a home folder that is not known"):
         find_project(tmp_path)
 
 

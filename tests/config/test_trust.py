@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 from tools.tiny.tokenizer import tiny_tokenizer
 from typer.testing import CliRunner
 
@@ -78,10 +79,10 @@ def hostile(ran):
 
 def test_a_prompt_runs_no_code(ran, tmp_path):
     (tmp_path / "solver.jinja").write_text(hostile(ran))
-    with pytest.raises(ConfigError, match=r"solver\.jinja cannot be rendered: access to attribute '__init__'"):
+    with raises("prompts.not_rendered", match=r"solver\.jinja cannot be rendered: access to attribute '__init__'"):
         load_prompts(tmp_path)["solver"].text(question="Who?", format="tags", max_calls=None)
     (tmp_path / "solver.jinja").write_text("{% set _ = passages.append(1) %}")
-    with pytest.raises(ConfigError, match="cannot be rendered"):
+    with raises("prompts.not_rendered"):
         load_prompts(tmp_path)["solver"].text(passages=[])
     assert not ran.exists()
 
@@ -100,7 +101,7 @@ def test_the_package_makes_templates_in_one_place():
 def test_a_models_chat_template_runs_no_code(ran):
     tokenizer = tiny_tokenizer()
     tokenizer.chat_template = hostile(ran)
-    with pytest.raises(PolicyError, match="chat template"):
+    with raises("chat_template.refused"):
         render_chat(tokenizer, [USER])
     assert not ran.exists()
 

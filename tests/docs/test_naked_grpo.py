@@ -115,6 +115,7 @@ def differences(one, other):
     return torch.cat([(left - right).detach().flatten().abs() for left, right in pairs])
 
 
+@pytest.mark.merge
 def test_weights_are_the_same_after_three_steps(naked, library):
     """Within 1e-5, where training moved weights by 3e-4. Measured: 3e-6 at most, a few of the 777,600 beyond 1e-6; the
     distance between the two policies is 4e-5 of the distance that they went."""

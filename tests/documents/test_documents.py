@@ -14,13 +14,14 @@ from pathlib import Path
 
 import pytest
 from tests.documents.reading import read_corpus
+from tests.raising import raises
 
 from evoseek.documents import formats
 from evoseek.documents.documents import ReadReport, find_files, read_documents
 from evoseek.documents.parse_process import ParseProcess
 from evoseek.documents.parsing import Reading
 from evoseek.documents.passages import split_document
-from evoseek.errors import DataError, EmptyCorpusError
+from evoseek.errors import DataError
 from evoseek.text.decoding import decode
 from evoseek.text.duplicates import TextSet
 from evoseek.types import TERM, Document
@@ -51,7 +52,7 @@ def test_an_error_while_finding_the_files_is_one_of_reading(tmp_path: Path, monk
         raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     monkeypatch.setattr(Path, "exists", failing)
-    with pytest.raises(DataError, match="cannot be read: Input/output error"):
+    with raises("corpus.unreadable", match="cannot be read: Input/output error"):
         read(tmp_path)
 
 
@@ -371,9 +372,9 @@ def test_a_single_file_of_text(tmp_path: Path) -> None:
 
 def test_an_empty_corpus_is_an_error_that_says_what_was_found(tmp_path: Path) -> None:
     write(tmp_path, a__txt="", b__xyz="x")
-    with pytest.raises(EmptyCorpusError, match=r"1 file of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
+    with raises("corpus.empty", match=r"1 file of other types \(1 .xyz\)(?s:.*)a.txt: empty"):
         read(tmp_path)
-    with pytest.raises(DataError, match="no corpus at"):
+    with raises("corpus.missing"):
         read(tmp_path / "gone")
 
 
@@ -721,7 +722,7 @@ def test_what_can_be_converted_is_named_with_its_remedy(tmp_path: Path, name: st
 
 def test_a_corpus_of_one_file_of_another_type_names_the_remedy(tmp_path: Path) -> None:
     (tmp_path / "guide.rst").write_text("Guide\n=====\n")
-    with pytest.raises(EmptyCorpusError, match=r"guide\.rst: \.rst: .* convert it to Markdown"):
+    with raises("corpus.empty", match=r"guide\.rst: \.rst: .* convert it to Markdown"):
         read(tmp_path / "guide.rst")
 
 

@@ -35,7 +35,7 @@ def check(run_dir, n=1):
     return rows
 
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=pytest.mark.merge)])
 def test_no_token_is_older_than_allowed(setting, processes, tmp_path, n):
     words = setting.train(tmp_path / "run", *AHEAD, "--set", f"rollout.max_staleness={n}")
     command = processes.start(*words)
@@ -45,7 +45,14 @@ def test_no_token_is_older_than_allowed(setting, processes, tmp_path, n):
     assert all(row["sampling/importance_sampling_ratio/deviation"] >= 0 for row in rows[1:])
 
 
-@pytest.mark.parametrize(("kill_at", "moment"), [(2, "before"), (3, "before"), (3, "after")])
+@pytest.mark.parametrize(
+    ("kill_at", "moment"),
+    [
+        (3, "after"),
+        pytest.param(2, "before", marks=pytest.mark.merge),
+        pytest.param(3, "before", marks=pytest.mark.merge),
+    ],
+)
 def test_a_run_that_is_killed_rolls_out_again_what_was_in_flight(setting, processes, tmp_path, kill_at, moment):
     """Killed in the thread of an update, with rollouts of the next step in flight or finished; the step after the last
     checkpoint is then rolled out with that checkpoint's weights."""

@@ -1,17 +1,17 @@
 """A run killed with SIGKILL at any moment, also inside a save, resumes to the very same bits.
 
-EVOSEEK_CHAOS sets the number of random points (6 by default; `make chaos` takes 100).
+At 3 random points in `make check`, 6 in `make test`, 100 in `make night`.
 """
 
 import json
-import os
 import random
 import signal
 from pathlib import Path
 
 import pytest
+from tests.rings import sized
 
-POINTS = int(os.environ.get("EVOSEEK_CHAOS", "6"))
+POINTS = sized(check=3, test=6, night=100)
 FILES = (
     "metrics.jsonl",
     "trajectories.jsonl",

@@ -89,6 +89,7 @@ def test_from_documents_alone_to_scores_with_an_interruption(data, tmp_path, dem
     assert again[again.index("Held-out") :] == out[out.index("Held-out") :]
 
 
+@pytest.mark.merge
 def test_without_labelled_questions_those_that_were_held_out_are_the_score(data, random_model, tmp_path, demo_real):
     (data / "dev.jsonl").unlink()
     model = random_model("tags", tmp_path / "model")

@@ -183,7 +183,10 @@ def test_sentences_of_an_endpoint_are_not_wrong_by_default(setting, cli, tmp_pat
     assert ("1 of 1 answers hold a golden answer within a longer text" in text) is (not right)
 
 
-@pytest.mark.parametrize("name", ["direct", "rag", "ircot", "search-o1", "ragent"])
+@pytest.mark.parametrize(
+    "name",
+    ["rag", *(pytest.param(name, marks=pytest.mark.merge) for name in ("direct", "ircot", "search-o1", "ragent"))],
+)
 def test_a_baseline_is_evaluated_and_resumed_as_any_other(evaluate, tmp_path, monkeypatch, name):
     whole, _ = evaluate("--baseline", name, "--out", tmp_path / "whole")
     assert (whole["baseline"], whole["search"], whole["n"], whole["final"]) == (name, name != "direct", 6, True)

@@ -139,6 +139,7 @@ def objects(kind):
             return {"system": "hardest:Hardest"}
 
 
+@pytest.mark.merge
 @pytest.mark.parametrize("kind", RECIPES)
 def test_from_python(folder, kind):
     given = objects(kind)

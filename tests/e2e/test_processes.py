@@ -5,7 +5,7 @@ import signal
 
 import pytest
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.merge]
 
 
 def test_ctrl_c_finishes_the_step_and_the_same_processes_resume(setting, processes, tmp_path):

@@ -83,6 +83,7 @@ def test_questions_of_a_world_in_flashrags_shape_and_later_more_of_them(system, 
     assert (status, "run.seed was 0, now 1" in " ".join(err.split())) == (2, True)
 
 
+@pytest.mark.merge
 def test_ctrl_c_leaves_a_file_that_loads_and_the_same_command_goes_on(world, processes, tmp_path, cli):
     words = ["propose", str(world), str(tmp_path / "stopped.jsonl"), "--system", "dr-zero", *sets(SMALL)]
     command = processes.start(*words, "--count", 100000)
@@ -112,7 +113,7 @@ def test_what_a_user_gets_wrong_is_said_and_nothing_is_made(world, tmp_path, cli
     assert (tmp_path / "mine.jsonl").read_text() == "{}\n"
 
 
-@pytest.mark.parametrize("form", ["tools", "tags"])
+@pytest.mark.parametrize("form", ["tools", pytest.param("tags", marks=pytest.mark.merge)])
 def test_a_model_that_proposes_nothing_of_use_is_told_so_with_the_reasons(form, documents, random_model, tmp_path, cli):
     model, out = random_model(form, tmp_path / "model"), tmp_path / "q.jsonl"
     words = ("propose", documents, out, "--model", model, "--max-proposals", 8, *sets(SHORT))
@@ -124,7 +125,7 @@ def test_a_model_that_proposes_nothing_of_use_is_told_so_with_the_reasons(form, 
     assert json.loads((tmp_path / "q.jsonl.state.json").read_text())["reached"]["batches"] == 2
 
 
-@pytest.mark.parametrize("form", ["tools", "tags"])
+@pytest.mark.parametrize("form", ["tools", pytest.param("tags", marks=pytest.mark.merge)])
 def test_a_model_that_proposes_well_gives_verified_questions_of_real_documents(
     form, documents, random_model, tmp_path, monkeypatch
 ):

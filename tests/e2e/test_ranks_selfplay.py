@@ -8,7 +8,7 @@ import pytest
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.merge]
 
 SMALL = {
     "proposer.max_tokens_per_turn": 64,

@@ -182,6 +182,7 @@ def test_ssp_killed_in_a_step_that_replays_equals_a_run_that_was_not(config, tmp
     same(tmp_path / "whole", tmp_path / "killed")
 
 
+@pytest.mark.merge
 def test_two_adapters_over_one_base_are_trained_killed_and_resumed(config, tmp_path):
     dr_zero = config(
         "dr-zero",
@@ -216,6 +217,7 @@ def test_a_frozen_proposer_stays_as_it_is_to_the_bit(config, tmp_path):
     assert {r.trajectory.policy_version for r in records(tmp_path / "run") if r.trajectory.role == "proposer"} == {0}
 
 
+@pytest.mark.merge
 def test_one_policy_in_both_roles_is_trained_in_turns_killed_and_resumed(config, tmp_path):
     """Both phases move the same weights, each sampler has them at once, and there is no second policy."""
     settings = {**ITERATION, "dr_zero.one_policy": True, "dr_zero.iterations": 2, "dr_zero.fresh_optimizer": False}
@@ -281,6 +283,7 @@ def test_a_single_role_that_is_trained_moves_the_weights_by_its_own_loss_alone(c
     assert any(not torch.equal(foreign[name], tensor) for name, tensor in after.items())
 
 
+@pytest.mark.merge
 def test_questions_are_read_closed_book_and_by_several_readers(config, tmp_path):
     """Every proposal that keeps the rules is read four times, without a tool; the answers decide its outcome."""
     checks = {"verification.closed_book": True, "verification.readings": 3, "verification.noise_passages": 2}
@@ -318,6 +321,7 @@ def test_questions_are_read_closed_book_and_by_several_readers(config, tmp_path)
 class TestTrap1AnOutagePaysNobody:
     """A search engine that fails, while everything else goes on."""
 
+    @pytest.mark.merge
     @pytest.mark.parametrize("system", ["dr-zero", "ssp"])
     def test_an_engine_that_fails_half_of_its_calls_changes_no_reward(self, config, tmp_path, system):
         """Calls are made again, and rollouts too: the proposer's mean reward lies where chance puts the clean run's.
@@ -337,7 +341,7 @@ class TestTrap1AnOutagePaysNobody:
         assert interval.low <= fmean(rewards[0.5]) <= interval.high
         assert len(rewards[0.5]) > 0.75 * len(rewards[0.0])
 
-    @pytest.mark.parametrize(("system", "steps"), [("dr-zero", 3), ("ssp", 2)])
+    @pytest.mark.parametrize(("system", "steps"), [("dr-zero", 3), pytest.param("ssp", 2, marks=pytest.mark.merge)])
     def test_an_engine_that_is_not_asked_again_makes_many_invalid_and_none_of_them_counts(
         self, config, tmp_path, system, steps
     ):
@@ -360,7 +364,7 @@ class TestTrap1AnOutagePaysNobody:
         assert {r.trajectory.role for r in invalid} == {"proposer", "solver"}
         check_rewards(made, tmp_path / "run")
 
-    @pytest.mark.parametrize("system", ["dr-zero", "ssp"])
+    @pytest.mark.parametrize("system", ["dr-zero", pytest.param("ssp", marks=pytest.mark.merge)])
     def test_an_engine_that_is_down_pauses_the_run_and_then_ends_it_with_the_cause(self, config, tmp_path, system):
         said: list[str] = []
         made = config(system, {**ITERATION, "run.pause_s": 0.01, "run.steps": 5, "proposer.ratio": [0, 1]})

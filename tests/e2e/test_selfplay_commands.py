@@ -96,6 +96,7 @@ def test_dr_zero_by_its_command_resumes_and_its_solver_is_asked_scored_and_expor
         assert (status, phrase in " ".join(err.split())) == (2, True), err
 
 
+@pytest.mark.merge
 def test_ssp_by_its_command_and_the_questions_of_its_run(world, tmp_path, cli):
     run = tmp_path / "run"
     words = ("train", "ssp", "--index", world / "index", "--run-dir", run, *sets(SMALL), *held_out(world))
@@ -111,6 +112,7 @@ def test_ssp_by_its_command_and_the_questions_of_its_run(world, tmp_path, cli):
     assert all(question.metadata["searches"] for question in load_questions(tmp_path / "q.jsonl"))
 
 
+@pytest.mark.merge
 def test_two_adapters_over_one_base_propose_and_are_exported(world, tmp_path, cli):
     pytest.importorskip("peft")
     run = tmp_path / "run"

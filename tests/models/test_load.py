@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from tests.raising import raises
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.errors import PolicyError
 from evoseek.models.load import Policy, load_policy, save_policy
 from evoseek.models.shape import read_config
 from evoseek.models.source import SHIPPED, find_policy, tiny_policy_dir
@@ -54,12 +54,12 @@ def test_a_saved_policy_is_loaded_with_the_same_weights_and_the_same_tokenizer(k
 
 
 def test_a_directory_that_is_not_there_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match="no such directory"):
+    with raises("model.missing", match="no such directory"):
         load_policy(str(tmp_path / "nothing"))
 
 
 def test_a_directory_without_a_model_is_named(tmp_path: Path) -> None:
-    with pytest.raises(PolicyError, match=r"has no config\.json"):
+    with raises("model.folder_without_model"):
         load_policy(str(tmp_path))
 
 
@@ -68,12 +68,12 @@ def test_pickled_weights_are_refused(tmp_path: Path) -> None:
     save_policy(policy, tmp_path)
     torch.save(policy.model.state_dict(), tmp_path / "pytorch_model.bin")
     (tmp_path / "model.safetensors").unlink()
-    with pytest.raises(PolicyError, match="safetensors"):
+    with raises("model.not_loaded"):
         load_policy(str(tmp_path))
 
 
 def test_an_unknown_type_of_number_is_refused() -> None:
-    with pytest.raises(PolicyError, match="float32"):
+    with raises("model.dtype", match="float32"):
         load_policy("tiny", dtype="float8")
 
 
@@ -116,25 +116,25 @@ def test_a_mistyped_directory_is_named_at_once_with_the_nearest(
     monkeypatch.setattr("huggingface_hub.constants.ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", pause)
     assert read_config("SmolLM2-135") == {}
-    with pytest.raises(PolicyError, match=r"no such directory here\. Did you mean SmolLM2-135M\?"):
+    with raises("model.not_loaded", match=r"no such directory here\. Did you mean SmolLM2-135M\?"):
         load_policy("SmolLM2-135")
 
 
 def test_an_unknown_model_or_no_network(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(PolicyError, match=r"no such directory here.*Check the name and the network"):
+    with raises("model.not_loaded", match=r"no such directory here.*Check the name and the network"):
         load_policy("nobody/no-such-model")
 
 
 def test_an_unknown_device(tmp_path: Path) -> None:
     save_policy(made("llama"), tmp_path)
-    with pytest.raises(PolicyError, match=r"got the device 'nonsense', .* has cpu.*policy\.device=cpu"):
+    with raises("model.device", match=r"got the device 'nonsense', .* has cpu.*policy\.device=cpu"):
         load_policy(str(tmp_path), device="nonsense")
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has a GPU")
 def test_a_gpu_that_is_not_there_is_no_matter_of_the_network() -> None:
-    with pytest.raises(PolicyError, match=r"'cuda', .* has cpu\. Set policy\.device") as told:
+    with raises("model.device", match=r"'cuda', .* has cpu\. Set policy\.device") as told:
         load_policy("tiny", device="cuda")
     assert "network" not in str(told.value)
 
@@ -153,7 +153,7 @@ def test_a_damaged_directory_is_refused(kind: str, damage: str, tmp_path: Path) 
     else:
         for path in tmp_path.glob("token*"):
             path.unlink()
-    with pytest.raises(PolicyError, match="could not be loaded"):
+    with raises("model.not_loaded"):
         load_policy(str(tmp_path))
 
 
@@ -174,7 +174,7 @@ def test_a_directory_of_the_wrong_content_is_one_paragraph(
     path = tmp_path / file
     changes = json.loads(content)
     path.write_text(json.dumps(json.loads(path.read_text()) | changes if changes else changes))
-    with pytest.raises(PolicyError, match="could not be loaded"):
+    with raises("model.not_loaded"):
         load_policy(str(tmp_path))
     assert not logged.records
 
@@ -184,7 +184,7 @@ def test_a_model_that_lacks_weights_is_refused(tmp_path: Path) -> None:
     weights = load_file(tmp_path / "model.safetensors")
     del weights["model.norm.weight"]
     save_file(weights, tmp_path / "model.safetensors", metadata={"format": "pt"})
-    with pytest.raises(PolicyError, match=r"model\.norm\.weight"):
+    with raises("model.not_loaded", match=r"model\.norm\.weight"):
         load_policy(str(tmp_path))
 
 
@@ -196,7 +196,7 @@ def test_a_hub_that_is_not_there_is_given_up_soon(
     closed = "http://127.0.0.1:9/{repo_id}/resolve/{revision}/{filename}"
     monkeypatch.setattr("huggingface_hub.constants.HUGGINGFACE_CO_URL_TEMPLATE", closed)
     begun = time.monotonic()
-    with pytest.raises(PolicyError, match="Check the name and the network"):
+    with raises("model.not_loaded"):
         load_policy("nobody/no-such-model")
     assert time.monotonic() - begun < 20
     assert not logged.records
@@ -230,7 +230,7 @@ def test_of_a_run_directory_the_policy_of_the_last_checkpoint_is_loaded(tmp_path
     (run / "config.json").write_text("{}")  # a run's settings, which describe no model
     for name in ("lock", "inputs.json"):
         (run / name).touch()
-    with pytest.raises(PolicyError, match=r"the run directory .* holds no checkpoint yet"):
+    with raises("model.run_without_checkpoint"):
         load_policy(str(run))
     for step in ("step-000020", "step-1000000"):
         save_policy(made("llama" if step == "step-000020" else "qwen2"), run / "checkpoints" / step / "policy")

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import DataError
 from evoseek.questions import feedback as module
@@ -73,7 +74,7 @@ def test_bytes_are_bounded_too(file, monkeypatch):
 @pytest.mark.parametrize("row", [{"id": "a"}, {**json.loads('{"id": 1}')}, ["a"]])
 def test_a_line_of_something_else_is_named(file, row):
     file.path.write_text(json.dumps(row) + "\n")
-    with pytest.raises(DataError, match=r"feedback\.jsonl:1 is not a verdict on an answer"):
+    with raises("rows.invalid", match=r"feedback\.jsonl:1 is not a verdict on an answer"):
         file.read()
 
 

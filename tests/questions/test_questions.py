@@ -5,6 +5,7 @@ import json
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.raising import raises
 
 from evoseek.assembly.inputs import read_questions
 from evoseek.errors import DataError
@@ -116,7 +117,7 @@ def test_a_byte_order_mark_is_passed_over(tmp_path):
 
 def test_ids_are_unique(tmp_path):
     row = {"id": "a", "question": "who?", "answer": "x"}
-    with pytest.raises(DataError, match="occurs twice"):
+    with raises("question.id_twice"):
         load_questions(write(tmp_path / "q.jsonl", row, row))
 
 
@@ -130,12 +131,12 @@ def test_check_may_refuse(tmp_path):
 
 def test_every_line_that_cannot_be_used_is_told_of_up_to_ten(tmp_path):
     good, bad = {"question": "who?", "answer": "x"}, {"question": "", "answer": "x"}
-    with pytest.raises(DataError) as caught:
+    with raises("question.no_text") as caught:
         load_questions(write(tmp_path / "q.jsonl", bad, good, "{", good, {"question": "who?"}))
     told = str(caught.value).split("\n")
     assert told[0].startswith("3 lines of")
     assert [line.rpartition("q.jsonl")[2][:3] for line in told[1:]] == [":1:", ":3:", ":5:"]
-    with pytest.raises(DataError) as caught:
+    with raises("question.no_text") as caught:
         load_questions(write(tmp_path / "q.jsonl", *[bad] * 1234))
     told = str(caught.value).split("\n")
     assert (len(told), told[0][:11], told[-1]) == (12, "1,234 lines", "... and 1,224 more")
@@ -176,12 +177,12 @@ def test_whole_surrogate_pairs_and_other_keys_are_as_good_as_any(tmp_path):
 
 
 def test_files_without_questions(tmp_path):
-    with pytest.raises(DataError, match="holds no question"):
+    with raises("rows.empty", match="holds no question"):
         load_questions(write(tmp_path / "q.jsonl", ""))
-    with pytest.raises(DataError, match="cannot be read"):
+    with raises("rows.missing"):
         load_questions(tmp_path / "missing.jsonl")
     (tmp_path / "latin.jsonl").write_bytes(b"\xff\xfe")
-    with pytest.raises(DataError, match="UTF-8"):
+    with raises("rows.not_utf8"):
         load_questions(tmp_path / "latin.jsonl")
 
 
@@ -222,7 +223,7 @@ def test_an_array_is_read_and_supporting_facts_are_its_evidence(tmp_path, indent
 def test_a_file_that_is_not_utf_8_is_one_error_with_a_remedy(tmp_path, name, remedy, row):
     head = [] if row.startswith("{") else ["question,answer"]
     (tmp_path / "q").write_bytes("\n".join([*head, *[row] * 20]).encode(name))
-    with pytest.raises(DataError) as caught:
+    with raises("rows.not_utf8") as caught:
         load_questions(tmp_path / "q")
     assert (len(str(caught.value).splitlines()), remedy in str(caught.value)) == (1, True)
     assert "Save the file as UTF-8" in str(caught.value)
@@ -297,7 +298,7 @@ def test_other_formats_say_what_is_wrong_and_how_to_convert_them(tmp_path, text,
 
 def test_a_table_without_the_headings_is_named_with_what_is_expected(tmp_path):
     (tmp_path / "q.csv").write_text("q,a\nWho?,Ann\n")
-    with pytest.raises(DataError, match=r"first row of .*q\.csv is 'q', 'a'\. Expected .*`question` and `golden_ans"):
+    with raises("rows.headings", match=r"first row of .*q\.csv is 'q', 'a'\. Expected .*`question` and `golden_ans"):
         load_questions(tmp_path / "q.csv")
 
 

@@ -1,8 +1,8 @@
 import copy
 
 import pytest
+from tests.raising import raises
 
-from evoseek.errors import PolicyError
 from evoseek.renderers.chat_template import check_template, parse_hermes, parse_json
 from evoseek.renderers.tool_calls import make_renderer
 from evoseek.types import ToolCall
@@ -54,9 +54,9 @@ def test_says_what_a_template_can_do(made, name, call_format, end, escapes):
 )
 def test_a_model_without_tool_calls_is_refused_in_that_format_and_gets_tags_otherwise(made, template, reason):
     tokenizer = with_template(made, template)
-    with pytest.raises(PolicyError, match=reason):
+    with raises("chat_template.no_tool_calls", match=reason):
         check_template(tokenizer, "tools")
-    with pytest.raises(PolicyError, match='"tags"'):
+    with raises("chat_template.no_tool_calls"):
         make_renderer(tokenizer, "tools", [])
     assert check_template(tokenizer).call_format is None
     assert make_renderer(tokenizer).format == "tags"

@@ -1,6 +1,6 @@
 import pytest
+from tests.raising import raises
 
-from evoseek.errors import ConfigError
 from evoseek.renderers.encoding import plain, split_trusted
 from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Passage
@@ -85,7 +85,7 @@ def test_a_template_of_ones_own_that_needs_a_number_of_hops_is_refused_where_the
     (tmp_path / "proposer_passage.jinja").write_text(template)
     own = load_prompts(tmp_path)["proposer_passage"]
     own.marked(hops=2, searches=1, title="", text="a", examples=[], format="tags")
-    with pytest.raises(ConfigError, match=r"proposer_passage\.jinja cannot be rendered: '(hops|searches)' is undef"):
+    with raises("prompts.not_rendered", match=r"proposer_passage\.jinja .*: '(hops|searches)' is undef"):
         own.marked(title="", text="a", examples=[], format="tags")
 
 
@@ -159,18 +159,18 @@ def test_every_value_in_a_message_is_outside_text_and_the_rest_is_not(tmp_path):
 
 
 def test_a_set_that_does_not_fit_is_refused_in_words(tmp_path):
-    with pytest.raises(ConfigError, match="neither one of default, short, tiny nor a directory"):
+    with raises("prompts.missing", match="neither one of default, short, tiny nor a directory"):
         load_prompts("tyni")
-    with pytest.raises(ConfigError, match="nor a directory with prompts"):
+    with raises("prompts.missing"):
         load_prompts(tmp_path)
     (tmp_path / "reading.jinja").touch()
-    with pytest.raises(ConfigError, match=r"no prompt solvr\.jinja, neither in"):
+    with raises("prompts.no_prompt", match=r"no prompt solvr\.jinja, neither in"):
         load_prompts(tmp_path)["solvr"]
     (tmp_path / "solver.jinja").write_text("{{ questoin }}")
-    with pytest.raises(ConfigError, match=r"questoin.*variables format, question"):
+    with raises("prompts.not_rendered", match=r"questoin.*variables format, question"):
         load_prompts(tmp_path)["solver"].marked(question="who ?", format="tags")
     (tmp_path / "solver.jinja").write_text("{% if %}")
-    with pytest.raises(ConfigError, match="not valid Jinja"):
+    with raises("prompts.not_jinja"):
         load_prompts(tmp_path)["solver"]
 
 
@@ -198,6 +198,6 @@ def test_examples_that_cannot_be_used_are_refused_with_the_remedy(tmp_path, cont
     path = tmp_path / "proposer_answer.examples.json"
     path.write_bytes(content)
     (tmp_path / "proposer_answer.jinja").touch()
-    with pytest.raises(ConfigError, match=f"{phrase}.*remove the file") as caught:
+    with raises("prompts.examples", match=f"{phrase}.*remove the file") as caught:
         load_prompts(tmp_path).examples("proposer_answer")
     assert str(path) in str(caught.value)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from tests.raising import raises
 from tests.search.spelling import LetterEncoder
 
 from evoseek.config.registry import build
@@ -86,7 +87,7 @@ def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pyt
     many = passages({str(number): "abcd"[number % 4] * (number % 7 + 1) for number in range(4 * CHUNK + 10)})
     with pytest.raises(KeyboardInterrupt):
         DenseIndex.build(tmp_path / "i", many, LetterEncoder(limit=2 * CHUNK))
-    with pytest.raises(SearchIndexError, match="building it was interrupted"):
+    with raises("index.missing", match="building it was interrupted"):
         DenseIndex.open(tmp_path / "i")
     with (tmp_path / "i" / "embedding.bin").open("ab") as file:  # a row that was being written
         file.write(b"123")
@@ -150,7 +151,7 @@ def test_damage_to_the_vectors_is_found(index: DenseIndex) -> None:
         path = index.directory / index.manifest.data / name
         data = path.read_bytes()
         path.write_bytes(bytes([data[0] ^ 1]) + data[1:])
-        with pytest.raises(SearchIndexError, match=f"damaged: .*{name}"):
+        with raises("index.damaged", match=f"damaged: .*{name}"):
             DenseIndex.open(index.directory)
         path.write_bytes(data)
 
@@ -162,9 +163,9 @@ def test_an_index_without_vectors_says_how_to_get_them(tmp_path: Path) -> None:
         lambda: check_index(str(tmp_path / "i"), setting="search.index", engine=Dense.Settings(name="dense")),
         lambda: build("search", SearchSettings(name="dense", index=str(tmp_path / "i")), None),
     ):
-        with pytest.raises(SearchIndexError, match=r"has no vectors.*evoseek index --engine dense"):
+        with raises("index.no_vectors", match=r"has no vectors.*evoseek index --engine dense"):
             attempt()
-    with pytest.raises(ConfigError, match=r"set search\.index"):
+    with raises("index.not_given", match=r"set search\.index"):
         build("search", SearchSettings(name="dense"), None)
 
 

@@ -13,6 +13,7 @@ from threading import Event, Thread
 
 import pytest
 from rich.console import Console
+from tests.raising import raises
 from tests.search.spelling import LetterEncoder
 from typer.testing import CliRunner
 
@@ -20,7 +21,7 @@ from evoseek.cli.main import app
 from evoseek.config.trust import VARIABLE
 from evoseek.documents.parse_process import ParseProcess
 from evoseek.documents.read_report import Notes, ReadReport
-from evoseek.errors import DataError, EmptyCorpusError, SearchIndexError, ToolError
+from evoseek.errors import SearchIndexError, ToolError
 from evoseek.search import sources
 from evoseek.search.analyser import Analyser
 from evoseek.search.indexing import IndexPlan, build_index, update_index, watch_corpus
@@ -169,7 +170,7 @@ def test_what_changed_is_said_first(folder: Path) -> None:
 
 def test_a_report_in_the_corpus_is_refused(folder: Path) -> None:
     report = folder / "corpus" / "report.txt"
-    with pytest.raises(SearchIndexError, match=r"The report .* lies in the corpus"):
+    with raises("index.report_in_corpus"):
         update_index(folder / "corpus", folder / "index", device=None, console=console(), report_file=report)
 
 
@@ -296,10 +297,10 @@ def test_an_update_to_nothing_is_refused(folder: Path) -> None:
     before = texts(folder)
     for path in (folder / "corpus").iterdir():
         path.unlink()
-    with pytest.raises(EmptyCorpusError, match="No readable document"):
+    with raises("corpus.empty"):
         update(folder)
     assert texts(folder) == before
-    with pytest.raises(DataError, match="no corpus at"):
+    with raises("corpus.missing"):
         update_index(folder / "gone", folder / "index", device=None, console=console())
 
 

@@ -18,8 +18,9 @@ from zipfile import ZipFile
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.raising import raises
 
-from evoseek.errors import DataError, RunError, RunLockedError, SearchIndexError
+from evoseek.errors import SearchIndexError
 from evoseek.protocols import PassageStore, SearchEngine
 from evoseek.search import manifest as manifest_module
 from evoseek.search.analyser import Analyser
@@ -71,7 +72,7 @@ def test_passages_come_back_as_they_were_given(index: LexicalIndex) -> None:
     assert list(index.passages()) == CITIES
     assert index.get("meri#0") == CITIES[1]
     for unknown in ("meri", "", "\ud800"):
-        with pytest.raises(DataError, match="has no passage"):
+        with raises("index.no_passage"):
             index.get(unknown)
 
 
@@ -196,26 +197,26 @@ def test_an_index_whose_statistics_still_count_deleted_documents_is_refused(inde
     written = {**json.loads(path.read_text()), "next_order": 4}
     written["sha256"] = json_digest({key: value for key, value in written.items() if key != "sha256"})
     path.write_text(json.dumps(written))
-    with pytest.raises(SearchIndexError, match=r"deleted .* by an earlier version.* Build it again"):
+    with raises("index.deleted_documents", match=r"deleted .* by an earlier version.* Build it again"):
         LexicalIndex.open(index.directory)
 
 
 def test_what_cannot_be_indexed_leaves_what_was_there(index: LexicalIndex, tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="'new#0' comes twice"):
+    with raises("index.passage_twice", match="'new#0' comes twice"):
         LexicalIndex.build(index.directory, [passage("new", "x"), passage("new", "y")])
-    with pytest.raises(DataError, match="proper Unicode"):
+    with raises("index.passage_invalid"):
         LexicalIndex.build(index.directory, [passage("new", "\ud800")])
     assert list(LexicalIndex.open(index.directory).passages()) == CITIES
-    with pytest.raises(DataError, match="comes twice"):
+    with raises("index.passage_twice"):
         LexicalIndex.build(tmp_path / "other", [CITIES[0], CITIES[0]])
     assert not list((tmp_path / "other").glob("data-*"))
-    with pytest.raises(SearchIndexError, match="no search index"):
+    with raises("index.missing", match="no search index"):
         LexicalIndex.open(tmp_path / "other")
 
 
 def test_one_build_at_a_time_and_what_is_open_stays(index: LexicalIndex) -> None:
     def meanwhile() -> Iterator[Passage]:
-        with pytest.raises(RunLockedError, match=r"Another process is writing .*index"):
+        with raises("rows.locked", match=r"Another process is writing .*index"):
             LexicalIndex.build(index.directory, [])
         yield passage("new", "x")
 
@@ -226,10 +227,10 @@ def test_one_build_at_a_time_and_what_is_open_stays(index: LexicalIndex) -> None
 
 def test_a_folder_with_other_things_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.txt").write_text("precious")
-    with pytest.raises(SearchIndexError, match=r"thesis\.txt"):
+    with raises("index.foreign_folder", match=r"thesis\.txt"):
         LexicalIndex.build(tmp_path, CITIES)
     (tmp_path / "file").write_text("")
-    with pytest.raises(RunError, match="cannot be written"):
+    with raises("disk.failed", match="cannot be written"):
         LexicalIndex.build(tmp_path / "file" / "index", CITIES)
 
 
@@ -252,39 +253,41 @@ def test_damage_to_any_file_is_found_at_opening(index: LexicalIndex) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code"),
     [
-        ({"format_version": 1}, "another format than 2"),
-        ({"analyser": {"version": 1, "stemming": "klingon"}}, "stemming"),
-        ({"analyser": {"version": 1, "stemming": "english"}}, "its own checksum"),
-        ({"title_boost": 9.0}, "its own checksum"),
-        ({"files": {}}, "its own checksum"),
-        ({"documents": 9}, "its own checksum"),
-        ({"next_order": 1}, "its own checksum"),
-        ({"tantivy": "0.1"}, "its own checksum"),
-        ({"content": "another"}, "its own checksum"),
-        ({"data": "../elsewhere"}, "damaged"),
-        ({"more": 1}, "its own checksum"),
+        ({"format_version": 1}, "index.manifest_damaged"),
+        ({"analyser": {"version": 1, "stemming": "klingon"}}, "index.manifest_damaged"),
+        ({"analyser": {"version": 1, "stemming": "english"}}, "index.manifest_changed"),
+        ({"title_boost": 9.0}, "index.manifest_changed"),
+        ({"files": {}}, "index.manifest_changed"),
+        ({"documents": 9}, "index.manifest_changed"),
+        ({"next_order": 1}, "index.manifest_changed"),
+        ({"tantivy": "0.1"}, "index.manifest_changed"),
+        ({"content": "another"}, "index.manifest_changed"),
+        ({"data": "../elsewhere"}, "index.manifest_damaged"),
+        ({"more": 1}, "index.manifest_changed"),
     ],
 )
-def test_a_manifest_that_does_not_fit(index: LexicalIndex, change: dict[str, object], message: str) -> None:
+def test_a_manifest_that_does_not_fit(index: LexicalIndex, change: dict[str, object], code: str) -> None:
     path = index.directory / manifest_module.NAME
     path.write_text(json.dumps(json.loads(path.read_text()) | change))
-    with pytest.raises(SearchIndexError, match=message):
+    with raises(code):
         LexicalIndex.open(index.directory)
 
 
 @pytest.mark.parametrize(
-    ("change", "message"),
+    ("change", "code", "value"),
     [
-        ({"passages": 4}, "manifest says 4"),
-        ({"analyser": manifest_module.AnalyserRecord(version=999, stemming="none")}, "version 999 of the analyser"),
-        ({"data": "data-00"}, "cannot be read"),
+        ({"passages": 4}, "index.other_count", " 4 passages|says 4"),
+        ({"analyser": manifest_module.AnalyserRecord(version=999, stemming="none")}, "index.other_analyser", "999"),
+        ({"data": "data-00"}, "index.damaged", "data-00"),
     ],
 )
-def test_a_whole_manifest_of_another_index(index: LexicalIndex, change: dict[str, object], message: str) -> None:
+def test_a_whole_manifest_of_another_index(
+    index: LexicalIndex, change: dict[str, object], code: str, value: str
+) -> None:
     index.manifest.model_copy(update=change).write(index.directory)
-    with pytest.raises(SearchIndexError, match=message):
+    with raises(code, match=value):
         LexicalIndex.open(index.directory)
 
 
@@ -306,7 +309,7 @@ def test_an_index_that_tantivy_cannot_read_is_refused(index: LexicalIndex) -> No
     path.write_text("{}")
     index.manifest.files[path.name] = manifest_module.record_file(path)
     index.manifest.write(index.directory)
-    with pytest.raises(SearchIndexError, match=r"cannot be opened: .* was written by tantivy"):
+    with raises("index.unreadable"):
         LexicalIndex.open(index.directory)
 
 
@@ -339,7 +342,7 @@ def test_a_killed_build_leaves_what_was_there(tmp_path: Path, there_before: bool
     if there_before:
         assert list(LexicalIndex.open(directory).passages()) == CITIES
     else:
-        with pytest.raises(SearchIndexError, match="no search index"):
+        with raises("index.missing", match="no search index"):
             LexicalIndex.open(directory)
     assert len(LexicalIndex.build(directory, CITIES[:1])) == 1
     assert [path.name[:5] for path in sorted(directory.iterdir())] == [".lock", "data-", "manif"]
@@ -389,7 +392,7 @@ def test_other_passages_with_the_same_key_are_seen(
     monkeypatch.setattr("evoseek.search.lexical._SAVE_S", 0)
     with pytest.raises(KeyboardInterrupt):
         LexicalIndex.build(tmp_path, stopping(CITIES, 2), key="k")
-    with pytest.raises(SearchIndexError, match="left 2 passages that are not the first ones"):
+    with raises("index.changed_meanwhile", match="left 2 passages that are not the first ones"):
         LexicalIndex.build(tmp_path, others, key="k")
     assert list(LexicalIndex.build(tmp_path, others, key="k").passages()) == others
 
@@ -436,13 +439,13 @@ def test_of_large_files_the_size_alone_is_compared(index: LexicalIndex, monkeypa
     largest.write_bytes(bytes([text[0] ^ 1]) + text[1:])
     index.manifest.check_files(index.directory)
     largest.write_bytes(text[:-1])
-    with pytest.raises(SearchIndexError, match=r"bytes where .* were written\. Build"):
+    with raises("index.damaged", match=r"bytes where .* were written\. Build"):
         index.manifest.check_files(index.directory)
 
 
 def test_a_file_is_no_index(tmp_path: Path) -> None:
     (tmp_path / "corpus.jsonl").write_text("{}")
-    with pytest.raises(SearchIndexError, match="is a file, not a search index"):
+    with raises("index.missing", match="is a file, not a search index"):
         LexicalIndex.open(tmp_path / "corpus.jsonl")
 
 

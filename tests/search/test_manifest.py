@@ -6,8 +6,8 @@ from pathlib import Path
 from threading import Thread
 
 import pytest
+from tests.raising import raises
 
-from evoseek.errors import SearchIndexError
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.manifest import linked
 from evoseek.types import Passage
@@ -38,7 +38,7 @@ def test_a_file_that_may_not_be_read_is_not_called_damaged(tmp_path, name, monke
 
     for method in methods:
         monkeypatch.setattr(Path, method, partialmethod(partial(refuse, method)))
-    with pytest.raises(SearchIndexError, match=r"cannot be read \(Permission denied\)\. Give this user access"):
+    with raises("disk.failed", match=r"cannot be read \(Permission denied\)\. Give this user access"):
         LexicalIndex.open(tmp_path / "i")
 
 

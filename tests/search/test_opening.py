@@ -7,10 +7,11 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.settings import check_searched
-from evoseek.errors import ConfigError, SearchIndexError
+from evoseek.errors import ConfigError
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex, open_built
 from evoseek.search.settings import IndexSettings
@@ -57,7 +58,7 @@ def test_an_engine_over_an_index_says_so_itself(tmp_path: Path) -> None:
     assert not load_settings(options={"search.name": "remote", "search.url": "http://localhost/"}).examines_index
     for opened in (open_built(directory, name), LiveIndex(directory, partial(open_built, directory, name))):
         assert [passage.id for passage in opened.find("pump", 2)] == ["p1", "p0"]
-    with pytest.raises(SearchIndexError, match=f"no vectors, which the engine {name} needs"):
+    with raises("index.no_vectors", match=f"no vectors, which the engine {name} needs"):
         check_searched(settings)
 
 

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import httpx2
 import pytest
+from tests.raising import raises
 
 from evoseek.config.registry import build
-from evoseek.errors import ConfigError, SearchIndexError, ToolError
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import open_built
 from evoseek.search.remote import RemoteEngine, RemoteSettings
@@ -135,22 +135,22 @@ def test_other_paths_and_methods(url: str) -> None:
 
 
 def test_a_failure_is_never_an_empty_result(url: str) -> None:
-    with pytest.raises(ToolError, match=r"gave nothing: each of 2 attempts failed.*status 500.*the disk is gone"):
+    with raises("server.failed", match=r"gave nothing: each of 2 attempts failed.*status 500.*the disk is gone"):
         search(url, ["fail"], attempts=2)
-    with pytest.raises(ToolError, match=r"status 400.*topk: Input"):
+    with raises("retriever.refused", match=r"status 400.*topk: Input"):
         search(url, ["a"], 1_001)
-    with pytest.raises(ToolError, match="status 404"):
+    with raises("retriever.refused", match="status 404"):
         asyncio.run(RemoteEngine(RemoteSettings(url=f"{url}/elsewhere")).search(["a"], 3))
-    with pytest.raises(ToolError, match="each of 1 attempts failed"):
+    with raises("server.failed", match="each of 1 attempts failed"):
         search("http://127.0.0.1:1", ["a"], attempts=1)
 
 
 def test_settings_of_the_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "Set search.url" in next(RemoteSettings().problems())
-    with pytest.raises(ConfigError, match=r"search\.url"):
+    with raises("server.url", match=r"search\.url"):
         RemoteEngine(RemoteSettings(url="localhost:8000"))
     monkeypatch.delenv("NO_KEY", raising=False)
-    with pytest.raises(ConfigError, match=r"search\.api_key_env is NO_KEY"):
+    with raises("server.no_variable", match=r"search\.api_key_env is NO_KEY"):
         RemoteEngine(RemoteSettings(url="http://localhost/retrieve", api_key_env="NO_KEY"))
 
 
@@ -167,7 +167,7 @@ def test_stopping_answers_what_is_under_way(index: LexicalIndex) -> None:
         assert asyncio.run(run(url, process)) == [[]]
         assert process.stdout is not None
         assert (process.stdout.read(), process.wait(60)) == ("ended\n", 0)
-        with pytest.raises(ToolError):
+        with raises("server.failed"):
             search(url, ["a"], attempts=1)
 
 
@@ -183,5 +183,5 @@ def test_the_command(index: LexicalIndex, tmp_path: Path) -> None:
 
 
 def test_an_index_that_has_no_vectors_is_not_served_as_if_it_had(index: LexicalIndex) -> None:
-    with pytest.raises(SearchIndexError, match="has no vectors"):
+    with raises("index.no_vectors"):
         open_built(index.directory, "hybrid")

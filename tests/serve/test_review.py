@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import httpx2
 import pytest
 
-from evoseek.cli.review import _BACK, _KEYS, _QUIT
+from evoseek.cli.review import BACK, KEYS, QUIT
 from evoseek.curation.reviewing import Review
 from evoseek.questions.questions import load_questions
 from evoseek.serve.review import ReviewServer
@@ -54,8 +54,8 @@ def test_the_page_and_its_files_are_below_the_token_alone(page):
 
 def test_the_page_has_the_keys_of_the_terminal(page):
     html, script = (httpx2.get(page[0] + name).text for name in ("", "review.js"))
-    assert set(re.findall(r"<kbd>(\w)</kbd>", html)) == {*_KEYS, _BACK[0], _QUIT[0]}
-    assert f'key === "{_QUIT[0]}") finish()' in script
+    assert set(re.findall(r"<kbd>(\w)</kbd>", html)) == {*KEYS, BACK[0], QUIT[0]}
+    assert f'key === "{QUIT[0]}") finish()' in script
     assert "higher --count" in script  # as the terminal says, once all are judged
 
 

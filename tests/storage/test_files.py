@@ -9,9 +9,10 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
 from evoseek.config.settings_tree import read_tree
-from evoseek.errors import ConfigError, DataError, RunError
+from evoseek.errors import ConfigError
 from evoseek.storage.files import (
     expanded,
     model_digest,
@@ -48,14 +49,14 @@ def test_write_atomic_replaces_text_and_bytes(tmp_path: Path) -> None:
 def test_a_write_that_fails_half_way_leaves_the_old_file_and_nothing_else(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     write_atomic(path, "old")
-    with files_limited_to(1000), pytest.raises(RunError, match=r"a\.json could not be written.*Free space"):
+    with files_limited_to(1000), raises("disk.failed", match=r"a\.json could not be written.*Free space"):
         write_atomic(path, "x" * 5000)
     assert path.read_text() == "old"
     assert [entry.name for entry in tmp_path.iterdir()] == ["a.json"]
 
 
 def test_write_atomic_into_a_missing_folder_is_a_run_error(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match="could not be written"):
+    with raises("disk.failed", match="could not be written"):
         write_atomic(tmp_path / "none" / "a.json", "x")
 
 
@@ -189,7 +190,7 @@ def test_a_home_folder_is_put_in_and_one_that_is_not_known_is_refused(monkeypatc
         Path("/home/kalo"),
         Path("b/~"),
     ]
-    with pytest.raises(ConfigError, match=r"The path ~no-such-user/a begins with a home folder that is not known"):
+    with raises("file.unknown_home", match=r"The path ~no-such-user/a begins with a home folder that is not known"):
         expanded("~no-such-user/a")
     assert nearest(Path("~no-such-user/a")) == ""
 
@@ -230,7 +231,7 @@ def test_a_folder_that_cannot_be_flushed_leaves_no_new_file_that_the_same_comman
         (tmp_path / "model").mkdir()
         (tmp_path / "model" / "old").touch()
     monkeypatch.setattr(os, "fsync", failing)
-    with pytest.raises(RunError, match="could not be written"):
+    with raises("disk.failed", match="could not be written"):
         write_atomic(tmp_path / "new.jsonl", "{}\n")
     with pytest.raises(OSError, match="Input/output error"), replace_directory(tmp_path / "model") as partial:
         (partial / "new").touch()
@@ -246,7 +247,7 @@ def test_pipes_and_devices_are_not_read_as_files(tmp_path: Path) -> None:
             read_regular(path)
         with pytest.raises(ConfigError, match="a pipe or a device"):
             read_tree(path)
-        with pytest.raises(DataError, match=r"cannot be read.*not a regular file"):
+        with raises("rows.missing", match=r"cannot be read.*not a regular file"):
             read_rows(path, lambda row, number: row, noun="question", keys="question")
     with pytest.raises(FileNotFoundError):
         read_regular(tmp_path / "gone")

@@ -13,8 +13,9 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.raising import raises
 
-from evoseek.errors import ConfigError, DataError, RunError, RunLockedError
+from evoseek.errors import RunError
 from evoseek.storage.jsonl import ResumableJsonl, open_growing_file
 
 SETTINGS = {"policy": {"model": "tiny"}, "run": {"seed": 0}}
@@ -167,30 +168,30 @@ def test_the_digest_is_of_so_many_bytes(tmp_path: Path) -> None:
 def test_a_damaged_row_is_named(tmp_path: Path, text, make, why) -> None:
     file = ResumableJsonl(tmp_path / "f.jsonl")
     file.path.write_text(f'{{"step": 1}}\n{text}\n')
-    with pytest.raises(DataError, match=rf"f\.jsonl:2 is not a row \({why}.*remove the line to read the rest"):
+    with raises("rows.invalid", match=rf"f\.jsonl:2 is not a row \({why}.*remove the line to read the rest"):
         list(file.rows(lambda row: None if row == {"step": 1} else make(row), "row"))
 
 
 def test_a_folder_in_place_of_the_file_is_said(tmp_path: Path) -> None:
     (tmp_path / "rows.jsonl").mkdir()
-    with pytest.raises(DataError, match=r"rows\.jsonl cannot be read \(Is a directory\)"):
+    with raises("rows.unreadable", match=r"rows\.jsonl cannot be read \(Is a directory\)"):
         list(ResumableJsonl(tmp_path / "rows.jsonl").rows(dict, "row"))
 
 
 @pytest.mark.parametrize(
-    ("now", "why"),
+    ("now", "code", "value"),
     [
-        (b"", r"holds 0 bytes, but it held 20 .*rows were removed"),
-        (b'{"step": 1}\n{"step"', r"holds 19 bytes, but it held 20 .*rows were removed"),
-        (b'{"step": 7}\n{"n":2}\n{"n":3}\n', r"first 20 bytes of .*f\.jsonl are not those .*changed or damaged"),
+        (b"", "rows.removed", "holds 0 bytes, but it held 20 "),
+        (b'{"step": 1}\n{"step"', "rows.removed", "holds 19 bytes, but it held 20 "),
+        (b'{"step": 7}\n{"n":2}\n{"n":3}\n', "rows.changed", r"first 20 bytes of .*f\.jsonl are not those"),
     ],
 )
-def test_a_file_that_lost_or_changed_rows_is_not_cut_back(tmp_path: Path, now: bytes, why: str) -> None:
+def test_a_file_that_lost_or_changed_rows_is_not_cut_back(tmp_path: Path, now: bytes, code: str, value: str) -> None:
     file = ResumableJsonl(tmp_path / "f.jsonl")
     file.path.write_bytes(b'{"step": 1}\n{"n":2}\n')
     position, digest = file.position(), file.digest()
     file.path.write_bytes(now)
-    with pytest.raises(RunError, match=why + r".*Restore the file from a copy, or start again"):
+    with raises(code, match=value + r".*Restore the file from a copy, or start again"):
         file.cut_back(position, digest)
     assert file.path.read_bytes() == now
 
@@ -210,7 +211,7 @@ def test_a_batch_that_a_full_disk_did_not_take_is_added_again_or_by_whoever_resu
     with opened(path) as file:
         file.append_batch([{"n": "x" * 9000}], {"done": 1})
         whole = path.read_bytes()
-        with room_for(file.size + 5), pytest.raises(RunError, match="File too large"):  # the state is shorter
+        with room_for(file.size + 5), raises("disk.failed", match="File too large"):  # the state is shorter
             file.append_batch([{"n": 2}, {"n": 3}], {"done": 3})
         assert file.reached == {"done": 1}
         assert path.read_bytes() == whole
@@ -223,7 +224,7 @@ def test_a_batch_that_a_full_disk_did_not_take_is_added_again_or_by_whoever_resu
 
 @pytest.mark.parametrize("place", ["none/f.jsonl", ""])
 def test_a_place_that_cannot_be_written_is_named(tmp_path: Path, place: str) -> None:
-    with pytest.raises(RunError, match=r"cannot be written \((No such file|Is a dir).*run the same command again"):
+    with raises("disk.failed", match=r"cannot be written \((No such file|Is a dir).*run the same command again"):
         ResumableJsonl(tmp_path / place).append([{}])
 
 
@@ -245,40 +246,43 @@ def test_the_state_holds_the_last_batch_and_the_digest_of_what_stands_before_it(
 def test_what_somebody_else_wrote_is_left_as_it_is(begun: Path) -> None:
     foreign = begun.with_name("notes.jsonl")
     foreign.write_text("mine\n")
-    with pytest.raises(ConfigError, match="is there already"), opened(foreign):
+    with raises("rows.no_state"), opened(foreign):
         pass
     assert foreign.read_text() == "mine\n"
-    with pytest.raises(ConfigError, match="no file"), opened(begun.parent):
+    with raises("file.not_writable"), opened(begun.parent):
         pass
 
 
 @pytest.mark.parametrize(
-    ("change", "why"),
+    ("change", "code"),
     [
-        (lambda whole: whole + b"mine\n", "was changed since"),
-        (lambda whole: whole[:-2] + b"5\n", "was changed since"),
-        (lambda whole: whole[:10], "rows were removed"),
-        (lambda whole: b"", "rows were removed"),
-        (lambda whole: b"mine\n" * 20, "changed or damaged"),
+        (lambda whole: whole + b"mine\n", "rows.changed"),
+        (lambda whole: whole[:-2] + b"5\n", "rows.changed"),
+        (lambda whole: whole[:10], "rows.removed"),
+        (lambda whole: b"", "rows.removed"),
+        (lambda whole: b"mine\n" * 20, "rows.changed"),
     ],
 )
-def test_a_file_that_does_not_hold_what_its_state_says_is_refused(begun: Path, change, why: str) -> None:
+def test_a_file_that_does_not_hold_what_its_state_says_is_refused(begun: Path, change, code: str) -> None:
     other = change(begun.read_bytes())
     begun.write_bytes(other)
-    with pytest.raises(RunError, match=why), opened(begun):
+    with raises(code), opened(begun):
         pass
     assert begun.read_bytes() == other
 
 
 def test_other_settings_are_named(begun: Path) -> None:
-    with pytest.raises(ConfigError, match=r"run\.seed was 0, now 1"), opened(begun, {**SETTINGS, "run": {"seed": 1}}):
+    with (
+        raises("rows.other_settings", match=r"run\.seed was 0, now 1"),
+        opened(begun, {**SETTINGS, "run": {"seed": 1}}),
+    ):
         pass
-    with pytest.raises(ConfigError, match="begun with other settings"), opened(begun, {"searches": "0" * 64}):
+    with raises("rows.other_settings"), opened(begun, {"searches": "0" * 64}):
         pass
 
 
 def test_one_process_at_a_time(begun: Path) -> None:
-    with opened(begun), pytest.raises(RunLockedError, match="Another process"), opened(begun):
+    with opened(begun), raises("rows.locked"), opened(begun):
         pass
     with opened(begun):
         pass
@@ -295,10 +299,10 @@ def test_a_file_that_was_removed_is_begun_anew(begun: Path) -> None:
 @pytest.mark.parametrize("text", ["", "[]", '{"settings": {}}', "\x00", json.dumps({"place": "3"})])
 def test_a_damaged_state_is_said(begun: Path, text: str) -> None:
     begun.with_name(f"{begun.name}.state.json").write_text(text)
-    with pytest.raises(RunError, match="damaged"), opened(begun):
+    with raises("rows.state_damaged"), opened(begun):
         pass
 
 
 def test_a_folder_that_cannot_be_made_is_said(begun: Path) -> None:
-    with pytest.raises(RunError, match="cannot be written"), opened(begun / "x.jsonl"):
+    with raises("disk.failed", match="cannot be written"), opened(begun / "x.jsonl"):
         pass

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
-from evoseek.errors import DataError, RunError
 from evoseek.storage.metrics import JsonlMetrics, ManyMetrics, TrackedMetrics, read_metrics
 
 
@@ -23,9 +23,9 @@ def test_missing_and_damaged(tmp_path):
     assert read_metrics(path) == []
     for row in ("[1]", '{"reward": 1.0}', '{"step": 1, "reward": "much"}'):
         path.write_text(f'{{"step": 1}}\n{row}\n')
-        with pytest.raises(DataError, match=r"m\.jsonl:2 is not a row of a step and its numbers"):
+        with raises("rows.invalid", match=r"m\.jsonl:2 is not a row of a step and its numbers"):
             read_metrics(path)
-    with pytest.raises(RunError, match="cannot be written"):
+    with raises("disk.failed", match="cannot be written"):
         JsonlMetrics(tmp_path / "none" / "m.jsonl").write(1, {})
 
 

@@ -6,14 +6,14 @@ from threading import Timer
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.raising import raises
 
-from evoseek.errors import ConfigError, RunError, RunLockedError
 from evoseek.storage.runs import Input, RunDirectory, changes, flatten, with_digests
 
 
 def test_lock_is_exclusive_and_named(tmp_path):
     run = RunDirectory(tmp_path / "run")
-    with run.locked(), pytest.raises(RunLockedError, match=r"pid \d+"), RunDirectory(tmp_path / "run").locked():
+    with run.locked(), raises("run.locked", match=r"pid \d+"), RunDirectory(tmp_path / "run").locked():
         pass
     with RunDirectory(tmp_path / "run").locked():
         pass
@@ -38,7 +38,7 @@ def test_nothing_is_made_before_the_lock(tmp_path):
 def test_a_place_that_cannot_be_a_directory(tmp_path):
     (tmp_path / "file").write_text("")
     with (
-        pytest.raises(RunError, match=r"cannot be used \(Not a directory\)"),
+        raises("disk.failed", match=r"cannot be used \(Not a directory\)"),
         RunDirectory(tmp_path / "file" / "run").locked(),
     ):
         pass
@@ -48,7 +48,7 @@ def test_a_folder_of_other_things_is_left_alone(tmp_path):
     (tmp_path / "metrics.jsonl").write_text("mine")
     (tmp_path / "thesis.txt").write_text("precious")
     with (
-        pytest.raises(RunError, match=r"metrics\.jsonl and 1 more.*new, empty or already holds a run"),
+        raises("run.foreign_folder", match=r"metrics\.jsonl and 1 more.*new, empty or already holds a run"),
         RunDirectory(tmp_path).locked(),
     ):
         pass
@@ -85,9 +85,9 @@ def test_claim_keeps_the_config_and_refuses_another(tmp_path):
     make_checkpoint(run)
     run.claim({"run": {"steps": 9, "seed": 0}}, may_differ={"run.steps"})
     assert json.loads(run.config.read_text()) == {"run": {"steps": 9, "seed": 0}}
-    with pytest.raises(ConfigError, match=r"run\.seed was 0, now 1"):
+    with raises("run.other_config", match=r"run\.seed was 0, now 1"):
         run.claim({"run": {"steps": 9, "seed": 1}})
-    with pytest.raises(ConfigError, match=r"run\.seed was 0, now None"):
+    with raises("run.other_config", match=r"run\.seed was 0, now None"):
         run.claim({"run": {"steps": 9}})
 
 
@@ -99,7 +99,7 @@ def test_a_run_without_a_checkpoint_begins_anew_with_other_settings(tmp_path):
 
 
 def test_checkpoints_without_a_config_are_not_resumed(begun):
-    with pytest.raises(RunError, match=r"has checkpoints, but no config\.json"):
+    with raises("run.config_missing"):
         begun.claim({"run": {"seed": 1}})
     assert not begun.config.exists()
 
@@ -117,18 +117,18 @@ def test_a_setting_that_a_later_version_brought_had_its_default(tmp_path):
     run.claim({"run": {"seed": 0}, "reward": {"penalty": 0.0}}, defaults=defaults)
     assert run.read_config() == {"run": {"seed": 0}, "reward": {"penalty": 0.0}}
     run.config.write_text('{"run": {"seed": 0}}')
-    with pytest.raises(ConfigError, match=r"same one: reward\.penalty was 0\.0, now 0\.5\. Restore"):
+    with raises("run.other_config", match=r"same one: reward\.penalty was 0\.0, now 0\.5\. Restore"):
         run.claim({"run": {"seed": 0}, "reward": {"penalty": 0.5}}, defaults=defaults)
 
 
 def test_damaged_config_is_said(begun):
     run = begun
     run.config.write_text("{")
-    with pytest.raises(RunError, match="damaged"):
+    with raises("run.config_damaged"):
         run.claim({})
     run.config.unlink()
     run.config.mkdir()
-    with pytest.raises(RunError, match=r"config\.json is damaged .*Is a directory.*Restore it"):
+    with raises("run.config_damaged", match=r"config\.json is damaged .*Is a directory.*Restore it"):
         run.claim({})
 
 
@@ -138,11 +138,11 @@ def test_a_run_is_resumed_by_what_its_inputs_hold_and_not_by_how_they_are_spelt(
     make_checkpoint(run)
     run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/b/q", "a" * 64)}, may_differ=may_differ)
     assert json.loads(run.config.read_text()) == {"questions": {"path": "./q"}}
-    with pytest.raises(
-        ConfigError, match=r"questions\.path was /b/q \(SHA-256 aaaaaaaaaaaa\), now /b/q .* \(bbbbbbbbbbbb"
+    with raises(
+        "run.other_inputs", match=r"questions\.path was /b/q \(SHA-256 aaaaaaaaaaaa\), now /b/q .* \(bbbbbbbbbbbb"
     ):
         run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/b/q", "b" * 64)}, may_differ=may_differ)
-    with pytest.raises(ConfigError, match=r"questions\.path was './q', now ''"):
+    with raises("run.other_config", match=r"questions\.path was './q', now ''"):
         run.claim({"questions": {"path": ""}}, {}, may_differ=may_differ)
 
 
@@ -151,10 +151,10 @@ def test_a_run_of_before_inputs_were_recorded_is_known_by_its_settings(tmp_path)
     run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
     make_checkpoint(run)
     run.inputs.unlink()
-    with pytest.raises(ConfigError, match=r"was 'q', now '\./q'"):
+    with raises("run.other_config", match=r"was 'q', now '\./q'"):
         run.claim({"questions": {"path": "./q"}}, {"questions.path": Input("/a/q", "a" * 64)})
     run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "b" * 64)})
-    with pytest.raises(ConfigError, match="holds something else"):
+    with raises("run.other_inputs", match="holds something else"):
         run.claim({"questions": {"path": "q"}}, {"questions.path": Input("/a/q", "a" * 64)})
 
 
@@ -163,7 +163,7 @@ def test_a_damaged_record_of_inputs_is_said(tmp_path):
     run.claim({}, {"questions.path": Input("/a/q", "a" * 64)})
     make_checkpoint(run)
     run.inputs.write_text(run.inputs.read_text().replace("/a/q", "/a/p"))
-    with pytest.raises(RunError, match=r"inputs\.json is damaged .*checksum"):
+    with raises("run.inputs_damaged", match=r"inputs\.json is damaged .*checksum"):
         run.claim({}, {"questions.path": Input("/a/q", "a" * 64)})
 
 
@@ -195,6 +195,15 @@ def test_the_project_is_recorded_after_the_config(tmp_path):
     """A process that dies between them leaves an edit that counts as one when the run is resumed."""
     run = RunDirectory(tmp_path, project={"run.steps": 4})
     run.project.mkdir()  # it cannot be written
-    with pytest.raises(RunError):
+    with raises("disk.failed"):
         run.claim({"run": {"steps": 4}})
     assert json.loads(run.config.read_text()) == {"run": {"steps": 4}}
+
+
+def test_a_folder_without_a_run_is_told_from_one_whose_config_is_damaged(tmp_path):
+    run = RunDirectory(tmp_path)
+    with raises("run.missing"):
+        run.read_config()
+    run.config.write_text("{")
+    with raises("run.config_damaged"):
+        run.read_config()

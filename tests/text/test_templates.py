@@ -4,8 +4,8 @@ import time
 
 import pytest
 from jinja2 import TemplateError
+from tests.raising import raises
 
-from evoseek.errors import ConfigError, PolicyError
 from evoseek.renderers.chat_template import USER, check_template, render_chat
 from evoseek.rollout.prompts import load_prompts
 from evoseek.text import templates
@@ -66,14 +66,14 @@ def test_what_is_well_is_tried_once_and_errors_stay_as_they_are():
 @pytest.mark.parametrize("kind", ["loop", "product", "itself", "format", "division"])
 def test_a_prompt_file_and_a_chat_template_are_named(kind, tmp_path, made):
     (tmp_path / "solver.jinja").write_text(HOSTILE[kind])
-    with pytest.raises(ConfigError, match=r"The prompt file .*solver\.jinja cannot be rendered"):
+    with raises("prompts.not_rendered", match=r"The prompt file .*solver\.jinja cannot be rendered"):
         load_prompts(tmp_path)["solver"].marked(question="who?")
     tokenizer = made("base").__copy__() if hasattr(made("base"), "__copy__") else made("base")
     before = tokenizer.chat_template
     try:
         tokenizer.chat_template = HOSTILE[kind]
         assert check_template(tokenizer).call_format is None
-        with pytest.raises(PolicyError, match="The chat template of this model refuses"):
+        with raises("chat_template.refused"):
             render_chat(tokenizer, [USER])
     finally:
         tokenizer.chat_template = before

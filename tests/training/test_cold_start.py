@@ -22,7 +22,7 @@ from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.files import json_digest
 from evoseek.storage.runs import RunDirectory
-from evoseek.training.cold_start import TIMES, ColdStart, _apart, cold_start
+from evoseek.training.cold_start import TIMES, ColdStart, cold_start, held_apart
 from evoseek.types import Passage, Question
 from evoseek.world.world import World
 
@@ -129,7 +129,7 @@ def test_each_question_is_as_likely_to_be_held_out_as_any_other():
     rng, held = random.Random(0), Counter[bool]()
     for _ in range(100):
         rng.shuffle(items)
-        held.update("/" in one.question.text for one in _apart(items, 40)[1])
+        held.update("/" in one.question.text for one in held_apart(items, 40)[1])
     assert held.total() == 4000
     assert 0.45 < held[True] / 4000 < 0.55  # by the first of them: .82
 
@@ -138,7 +138,7 @@ def test_each_question_is_as_likely_to_be_held_out_as_any_other():
 def test_questions_of_a_second_passage_in_common_stay_together(order: int):
     items = [item("a1", "p", "q"), item("a2", "r", "q"), *(item(f"{n}", f"s{n}") for n in range(2, 10))]
     random.Random(order).shuffle(items)
-    assert parted(*_apart(items, 2))
+    assert parted(*held_apart(items, 2))
 
 
 @pytest.mark.parametrize("order", range(8))
@@ -146,12 +146,12 @@ def test_a_question_whose_document_is_hidden_stays_with_the_others_of_its_statem
     """It says the answer of one of them, though it has no evidence."""
     items = [item("a1", "p"), item("a2", "p", key=STATED_IN), *(item(f"{n}", f"s{n}") for n in range(2, 10))]
     random.Random(order).shuffle(items)
-    assert parted(*_apart(items, 2))
+    assert parted(*held_apart(items, 2))
 
 
 def test_where_too_much_hangs_together_the_hold_out_is_full_all_the_same():
     items = [*(item(f"a{number}", "p") for number in range(9)), item("b")]
-    trained, held = _apart(items, 3)
+    trained, held = held_apart(items, 3)
     assert (len(trained), len(held)) == (7, 3)
     assert {one.question.text for one in (*trained, *held)} == {one.question.text for one in items}
 

@@ -1,6 +1,7 @@
 """Which URLs and addresses may be opened."""
 
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import ConfigError, PageError
 from evoseek.web.address import MAX_URL, AddressRules, check_url, is_public, origin_of
@@ -112,7 +113,7 @@ def test_a_redirect_is_relative_to_its_page_and_checked_as_any_other():
         "//u@example.org/",
         "https://example.org:8443/",
     ):
-        with pytest.raises(PageError):
+        with raises("web.address"):
             check_url(target, RULES, base)
 
 
@@ -123,11 +124,11 @@ def test_hosts_can_be_allowed_and_denied_with_all_below_them():
     eight = ("http://[::ffff:8.8.8.8]", "http://[::ffff:808:808]", "http://[64:ff9b::8.8.8.8]")
     rules_v6 = AddressRules(deny=("8.8.8.8", "2606:4700:0::1111"))
     for url in (*eight, "http://8.8.8.8", "http://[2606:4700::1111]", "http://[2606:4700:0:0:0:0:0:1111]"):
-        with pytest.raises(PageError, match="not among those"):
+        with raises("web.address", match="not among those"):
             check_url(url, rules_v6)
     check_url("http://[2606:4700::1112]", rules_v6)
     for url in ("http://badexample.org", "http://bad.example.org", "http://x.bad.example.org.", "http://8.8.8.8/"):
-        with pytest.raises(PageError, match="not among those"):
+        with raises("web.address", match="not among those"):
             check_url(url, rules)
 
 
@@ -136,7 +137,7 @@ def test_a_private_server_is_opened_by_its_exact_name_and_port_alone():
     for host in ("127.0.0.1:8000", "[::1]:8000", "localhost:81"):
         assert origin_of(check_url(f"http://{host}/a", rules)) == f"http://{host}"
     for host in ("127.0.0.1", "127.0.0.1:8001", "127.0.0.2:8000", "127.1:8000", "[::1]", "localhost", "localhost:8000"):
-        with pytest.raises(PageError):
+        with raises("web.address"):
             check_url(f"http://{host}/a", rules)
 
 

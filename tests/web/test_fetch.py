@@ -8,6 +8,7 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import PageError, ToolError
 from evoseek.types import Page
@@ -286,7 +287,7 @@ def test_a_host_at_a_checked_address_is_still_known_by_its_name(extractor):
             rules = AddressRules(allow_private=(at,))
             fetcher = SafeFetcher(rules, extractor, interval_s=0, obey_robots=False, attempts=1, resolver=names)
             for scheme in ("http", "https"):
-                with pytest.raises(ToolError):
+                with raises("web.failed"):
                     await fetcher.fetch(f"{scheme}://{at}/")
             return at
 

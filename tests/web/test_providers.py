@@ -9,6 +9,7 @@ from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import SearchEngine
@@ -184,7 +185,7 @@ def test_it_is_a_search_engine_that_is_not_local_and_does_not_show_its_key():
     engine = engine_of("serpapi", url)
     assert isinstance(engine, SearchEngine)
     assert not engine.is_local
-    with pytest.raises(ToolError) as caught:
+    with raises("server.failed") as caught:
         asyncio.run(engine.search(["who ?"], 3))
     assert url in str(caught.value)
     assert KEY not in str(caught.value) + repr(engine)

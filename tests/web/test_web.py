@@ -4,10 +4,11 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.raising import raises
 
 from evoseek.assembly.sources import load_settings
 from evoseek.config.sections import changed, check_settings
-from evoseek.errors import ConfigError, RunError
+from evoseek.errors import ConfigError
 from evoseek.renderers.encoding import plain, split_trusted
 from evoseek.rollout.prompts import load_prompts
 from evoseek.web.extract import Extractor
@@ -90,7 +91,7 @@ def test_every_setting_reaches_its_object_and_all_is_closed(tmp_path, monkeypatc
         reader = web.reader
         assert isinstance(reader, ReadingAgent)
         assert (reader.memory_words, reader.chat.name) == (17, "reader")
-    with pytest.raises(RunError):
+    with raises("web.broken_file"):
         cached._store.rows("SELECT 1")
     assert fetcher._extractor._threads._shutdown
 

@@ -94,13 +94,16 @@ class EndpointChat:
         except ToolError as error:
             what = f"There is no reply of the model {self.name!r} at {self._url}: {error}"
             cut = (error.text,) if isinstance(error, CutReplyError) else ()
-            raise type(error)(what, *cut) from error
+            raise type(error)(what, *cut, code=error.code) from error
 
     def _payload(
         self, messages: Sequence[Message], key: str, form: Mapping[str, object] | None, stop: Sequence[str]
     ) -> dict[str, object]:
         if any(message.tool_calls for message in messages):
-            raise PolicyError("A prompt for an endpoint holds a message with tool calls, which are not sent. Use text.")
+            raise PolicyError(
+                "A prompt for an endpoint holds a message with tool calls, which are not sent. Use text.",
+                code="endpoint.tool_calls",
+            )
         payload: dict[str, object] = {
             "model": self.name,
             "messages": [{"role": message.role, "content": _sent(message.content)} for message in messages],
@@ -126,7 +129,8 @@ class EndpointChat:
             if not refused:
                 raise ToolError(
                     f"{self._server.refusal(reply)}. It is not called again: correct base_url, the model's name, the "
-                    "key or the prompt."
+                    "key or the prompt.",
+                    code="endpoint.refused",
                 )
             omit |= refused
         if new := omit - self._omit:

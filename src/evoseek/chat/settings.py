@@ -44,7 +44,8 @@ class EndpointSettings(Section):
         if not self.model:
             raise ConfigError(
                 f"No model was given to play this part: set {section}.model to a model's name or directory, or, with "
-                f"{section}.base_url, to the name that an endpoint knows it by."
+                f"{section}.base_url, to the name that an endpoint knows it by.",
+                code="model.not_given",
             )
 
     @classmethod

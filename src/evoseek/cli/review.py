@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 _COUNT = 30
 _WIDTH = 100  # longest line, in characters
-_KEYS = {"r": "right", "w": "wrong", "u": "unclear"}
+KEYS = {"r": "right", "w": "wrong", "u": "unclear"}
 _INTERRUPTED = "\x03"
-_BACK, _QUIT = ("b", "\x1b[D", "\x1bOD"), ("q", _INTERRUPTED, "")
+BACK, QUIT = ("b", "\x1b[D", "\x1bOD"), ("q", _INTERRUPTED, "")
 _HELP = "r right   w wrong   u unclear   b (or left) back   q quit"
 
 
@@ -151,15 +151,15 @@ def judge_in_terminal(review: Review, console: Console) -> bool:
         shown = _shown(review.json(number))
         shown.plain = printable(shown.plain)
         console.print(shown, width=min(console.width, _WIDTH))
-        while (key := _key()) not in (*_KEYS, *_BACK, *_QUIT):
+        while (key := _key()) not in (*KEYS, *BACK, *QUIT):
             say(console, _HELP)
-        if key in _QUIT:
+        if key in QUIT:
             return key != _INTERRUPTED
-        if key in _BACK:
+        if key in BACK:
             number = max(0, number - 1)
             continue
-        review.judge(number, _KEYS[key])
-        say(console, f"-> {_KEYS[key]}\n")
+        review.judge(number, KEYS[key])
+        say(console, f"-> {KEYS[key]}\n")
         number = number + 1 if number + 1 < len(review.questions) else review.next
     return True
 

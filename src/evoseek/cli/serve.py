@@ -129,7 +129,7 @@ def serve_agent(
             host=host,
             names=name or (),
             feedback=judged,
-            examples=_examples(run),
+            examples=example_questions(run),
         )
         server.run(port, started=started)
     say(console, "Ended.")
@@ -180,7 +180,7 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
     return Run(directory=run_dir, settings=settings, search=_live(settings))
 
 
-def _examples(run: Run) -> list[str]:
+def example_questions(run: Run) -> list[str]:
     """Some questions that the run wrote and held out: of a kind that its policy has learnt to answer."""
     from evoseek.selfplay.question_log import held_out_questions
 

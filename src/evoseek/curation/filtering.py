@@ -170,8 +170,8 @@ class Filter:
             for path in _files(out):
                 check_new_file(path)
         questions = load_questions(source, check=evaluable_question)
-        begun_with = {"questions": file_digest(source), **self._identity(context)}
         work = checking(self._checks(context), max_undecided=context.settings.run.max_invalid)
+        begun_with = {"questions": file_digest(source), **self._identity(context)}
         if work.run(questions, verdicts, begun_with, console) is None:
             return False
         _finish(out, load_verdicts(verdicts), console)

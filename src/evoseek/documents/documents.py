@@ -63,7 +63,8 @@ def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[Corp
     try:
         if not path.exists():
             raise DataError(
-                f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}."
+                f"There is no corpus at {path}.{nearest(path)} Give a folder, or a file of type {', '.join(SUFFIXES)}.",
+                code="corpus.missing",
             )
         for file in find_files(path, report, follow_links=how.follow_links):
             if file.suffix in SUFFIXES:
@@ -73,7 +74,8 @@ def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[Corp
     except OSError as error:
         raise DataError(
             f"The corpus {path} cannot be read: {error.strerror or error}. Give a folder or file that this user may "
-            "read."
+            "read.",
+            code="corpus.unreadable",
         ) from error
 
 

@@ -123,7 +123,8 @@ class CircuitBreaker:
         if wait_s > 0:
             raise ToolError(
                 f"it is not called, since its last {self._in_a_row} calls failed; the last time {self._cause}. It is "
-                f"tried again in {wait_s:.0f} s. Check the server and the network."
+                f"tried again in {wait_s:.0f} s. Check the server and the network.",
+                code="server.paused",
             )
 
     async def ready(self) -> None:

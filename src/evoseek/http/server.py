@@ -89,7 +89,8 @@ class Server:
         except TransientError as error:
             raise ToolError(
                 f"each of {self._retry.attempts} attempts failed; the last time {error}. Check the server and the "
-                "network, or raise timeout_s or attempts."
+                "network, or raise timeout_s or attempts.",
+                code="server.failed",
             ) from error
         except ToolError:
             raise
@@ -175,13 +176,13 @@ class Server:
             timeout=httpx2.Timeout(self._timeout_s, connect=min(self._timeout_s, _CONNECT_S), pool=None),
             limits=httpx2.Limits(),  # none: the places bound the calls
             trust_env=False,
-            verify=_certificates(),
+            verify=certificates(),
         )
         return _Session(client, asyncio.Semaphore(self._concurrency))
 
 
 @cache
-def _certificates() -> ssl.SSLContext:
+def certificates() -> ssl.SSLContext:
     """The authorities that are trusted, read once: that takes longer than most calls."""
     return httpx2.create_ssl_context(trust_env=False)
 
@@ -211,7 +212,8 @@ def check_url(url: str, *, setting: str, example: str) -> None:
         raise ConfigError(
             f"Got {_without_secrets(url)!r} as the {setting} of a server. Expected http:// or https://, a host, maybe "
             f"a port from 1 to 65535, and a path, as in {example}; but no user, password, query or fragment (which are "
-            "not shown here): a key goes into the environment variable that api_key_env names."
+            "not shown here): a key goes into the environment variable that api_key_env names.",
+            code="server.url",
         )
 
 
@@ -222,7 +224,8 @@ def key_of(variable: str, *, setting: str) -> str:
     if variable and not key:
         raise ConfigError(
             f"{setting} is {variable}, but there is no environment variable of that name, or it is empty. Set it "
-            f"(export {variable}=...), or leave {setting} empty."
+            f"(export {variable}=...), or leave {setting} empty.",
+            code="server.no_variable",
         )
     return key
 
@@ -242,7 +245,8 @@ def _check(api_key: str) -> None:
     if not _KEY.fullmatch(api_key):
         raise ConfigError(
             "The API key of a server has a space, a line break or a character that is not ASCII, which no HTTP header "
-            "can hold. Set the environment variable to the key and nothing else."
+            "can hold. Set the environment variable to the key and nothing else.",
+            code="server.key",
         )
 
 

@@ -48,7 +48,9 @@ def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32"
     is unpacked. The model is in evaluation mode. Raises PolicyError.
     """
     if dtype not in _DTYPES:
-        raise PolicyError(f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.")
+        raise PolicyError(
+            f"got dtype '{dtype}' for policy '{name_or_dir}', expected one of {', '.join(_DTYPES)}.", code="model.dtype"
+        )
     source = find_policy(name_or_dir)
     try:
         return _load_found(name_or_dir, source, device, dtype, adapter)
@@ -89,7 +91,8 @@ def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter:
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} {absent}Expected a "
             "directory written by save_pretrained, with safetensors weights and a tokenizer, a GGUF file, or the name "
             "of a causal language model on the Hugging Face hub. Check the name and the network, or download the model "
-            "and give its directory."
+            "and give its directory.",
+            code="model.not_loaded",
         ) from error
     return Policy(model, tokenizer, name_or_dir)
 
@@ -100,7 +103,8 @@ def check_device(name: str) -> torch.device:
         raise PolicyError(
             f"got the device '{name}', but this machine, with this installation of torch, has {', '.join(found)}. Set "
             "policy.device to one of these (policy.device=cpu works everywhere), or install a torch that was built "
-            "for the device, and its driver."
+            "for the device, and its driver.",
+            code="model.device",
         )
     return torch.device(name)
 
@@ -178,7 +182,8 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
         raise PolicyError(
             f"a critic could not be made of '{name_or_dir}': {first_line(error)} Expected a model that "
             "transformers can load for token classification, such as Llama, Qwen2 or Qwen3. Choose another model, or "
-            "an algorithm without a critic (credit.name other than gae)."
+            "an algorithm without a critic (credit.name other than gae).",
+            code="model.no_critic",
         ) from error
     with torch.no_grad():
         for name in missing:

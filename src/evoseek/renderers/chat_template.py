@@ -91,7 +91,8 @@ def render_chat(
     except TemplateError as error:
         raise PolicyError(
             f"The chat template of this model refuses a conversation with the roles {', '.join(roles)}: {error}. Use "
-            "prompts with the roles that it takes, or another model."
+            "prompts with the roles that it takes, or another model.",
+            code="chat_template.refused",
         ) from error
 
 
@@ -118,7 +119,8 @@ def encode_messages(
         raise PolicyError(
             "The chat template of this model leaves out part of the prompt's messages (some templates drop a role or "
             "cut its content), so the model would not see the whole question. Use prompts with the roles that the "
-            "template shows."
+            "template shows.",
+            code="chat_template.leaves_out",
         )
     return encode_rendered(encoder, rendered, outside)
 
@@ -288,7 +290,8 @@ def check_template(
         raise PolicyError(
             f"The tool-call format needs a model whose chat template has tool calls, but of this model's tokenizer: "
             f'{report.reason}. Choose the format "tags" (or "auto"), or a model with tool calls, such as the instruct '
-            "models of Qwen2.5 and Llama 3."
+            "models of Qwen2.5 and Llama 3.",
+            code="chat_template.no_tool_calls",
         )
     return report
 

@@ -68,7 +68,8 @@ class PromptTemplate:
             raise ConfigError(
                 f"The prompt file {path} cannot be rendered: {error}. It may use the variables "
                 f"{', '.join(sorted(values))}; correct the file (or, where a key of an example is missing, the file of "
-                "its examples), or use a set that comes with the package."
+                "its examples), or use a set that comes with the package.",
+                code="prompts.not_rendered",
             ) from error
 
     def text(self, **values: object) -> str:
@@ -89,10 +90,13 @@ class PromptSet:
         except TemplateNotFound as error:
             raise ConfigError(
                 f"There is no prompt {name}.jinja, neither in {self.directory} nor among the default ones. Correct the "
-                "name, or add the file."
+                "name, or add the file.",
+                code="prompts.no_prompt",
             ) from error
         except TemplateError as error:
-            raise ConfigError(f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.") from error
+            raise ConfigError(
+                f"The prompt file {self.directory / name}.jinja is not valid Jinja: {error}.", code="prompts.not_jinja"
+            ) from error
 
     def malformed(self, problem: str, *, role: str, tools: Iterable[str], format: str) -> str:
         """The notice after a malformed turn to a model in a role with these tools, marked. Without tools it speaks of
@@ -117,14 +121,16 @@ class PromptSet:
         except (OSError, ValueError, RecursionError) as error:
             raise ConfigError(
                 f"The examples in {path} cannot be read: {error}. Correct the JSON, or remove the file to do without "
-                "examples."
+                "examples.",
+                code="prompts.examples",
             ) from error
         if not isinstance(found, list) or not all(
             isinstance(example, Mapping) for example in cast(list[object], found)
         ):
             raise ConfigError(
                 f"The examples in {path} are not a list of JSON objects. Write [{{...}}, {{...}}] with the keys that "
-                f"{name}.jinja uses, or remove the file to do without examples."
+                f"{name}.jinja uses, or remove the file to do without examples.",
+                code="prompts.examples",
             )
         return cast(list[Mapping[str, object]], found)
 
@@ -138,5 +144,6 @@ def load_prompts(name_or_directory: str | Path) -> PromptSet:
     names = ", ".join(sorted(path.name for path in _SETS.iterdir() if path.is_dir()))
     raise ConfigError(
         f"There is no prompt set {str(name_or_directory)!r}: it is neither one of {names} nor a directory with "
-        "prompts. Name one of these, or a directory with files such as solver.jinja and observation.jinja."
+        "prompts. Name one of these, or a directory with files such as solver.jinja and observation.jinja.",
+        code="prompts.missing",
     )

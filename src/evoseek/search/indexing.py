@@ -211,7 +211,8 @@ def _check_apart(corpus: Path, directory: Path, report_file: Path | None) -> Non
     if report_file and report_file.resolve().is_relative_to(corpus.resolve()):
         raise SearchIndexError(
             f"The report {report_file} lies in the corpus {corpus}, of which it would become a part. Give a file "
-            "outside it."
+            "outside it.",
+            code="index.report_in_corpus",
         )
     if directory.resolve().is_relative_to(corpus.resolve()):
         raise SearchIndexError(

@@ -114,7 +114,9 @@ class LexicalIndex:
         """Return the passage with this id. DataError if there is none."""
         address = self._first("id", passage_id)
         if address is None:
-            raise DataError(f"The search index in {self.directory} has no passage {passage_id!r}.")
+            raise DataError(
+                f"The search index in {self.directory} has no passage {passage_id!r}.", code="index.no_passage"
+            )
         return from_stored(self._searcher.doc(address))
 
     def place_of(self, document_id: str) -> int | None:
@@ -228,7 +230,10 @@ def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser
     try:
         for order, passage in enumerate(passages):
             if not ids.add(passage.id):
-                raise DataError(f"The passage id {passage.id!r} comes twice. Every passage needs an id of its own.")
+                raise DataError(
+                    f"The passage id {passage.id!r} comes twice. Every passage needs an id of its own.",
+                    code="index.passage_twice",
+                )
             documents.add(passage.document_id)
             row = [passage.id, passage.document_id, passage.title, passage.text, passage.start, passage.end]
             digest.update(json.dumps(row).encode() + b"\n")
@@ -255,7 +260,8 @@ def _check_resumed(before: tantivy.Searcher, count: int, last_id: str) -> None:
     if count < before.num_docs or _orders_at(before, addresses) != [before.num_docs - 1]:
         raise SearchIndexError(
             f"The build that was interrupted left {before.num_docs:,} passages that are not the first ones that were "
-            "read now, although the files are the same. They were removed: the same command starts from the beginning."
+            "read now, although the files are the same. They were removed: the same command starts from the beginning.",
+            code="index.changed_meanwhile",
         )
 
 
@@ -274,15 +280,19 @@ def _searcher_of(directory: Path, manifest: Manifest) -> tuple[tantivy.Searcher,
             searcher, segments = tantivy.Index.open(str(data)).searcher(), _segments(data)
     except (ValueError, OSError) as error:
         if is_of_disk(error):
-            raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be opened")) from error
+            raise SearchIndexError(
+                disk_text(error, f"The search index in {directory} cannot be opened"), code="disk.failed"
+            ) from error
         raise SearchIndexError(
             f"The search index in {directory} cannot be opened: {error}. It was written by tantivy {manifest.tantivy}, "
-            f"this is {version('tantivy')}. {REMEDY}"
+            f"this is {version('tantivy')}. {REMEDY}",
+            code="index.unreadable",
         ) from error
     if searcher.num_docs != manifest.passages:
         raise SearchIndexError(
             f"The search index in {directory} holds {searcher.num_docs:,} passages where its manifest says "
-            f"{manifest.passages:,}. {REMEDY}"
+            f"{manifest.passages:,}. {REMEDY}",
+            code="index.other_count",
         )
     return searcher, segments
 
@@ -359,7 +369,8 @@ def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Docum
     except (UnicodeEncodeError, OverflowError) as error:
         raise DataError(
             f"The passage {passage.id!r} cannot be indexed: {error}. Texts must be proper Unicode (no lone surrogates) "
-            "and offsets at least 0."
+            "and offsets at least 0.",
+            code="index.passage_invalid",
         ) from error
     document.add_unsigned("order", order)
     document.add_text("title_terms", " ".join(analyser.terms(passage.title)))
@@ -394,5 +405,7 @@ def check_index(directory: str, *, setting: str, engine: SearchSettings | None =
 def index_directory(directory: str, *, setting: str) -> Path:
     """Return the directory of an index. Raises ConfigError if `setting` was left empty."""
     if not directory:
-        raise ConfigError(f"No index was given: set {setting} to a directory that `evoseek index` made.")
+        raise ConfigError(
+            f"No index was given: set {setting} to a directory that `evoseek index` made.", code="index.not_given"
+        )
     return Path(directory)

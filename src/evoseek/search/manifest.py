@@ -114,7 +114,8 @@ class Manifest(_Record):
         if self.vectors is None:
             raise SearchIndexError(
                 f"The search index in {directory} has no vectors, which the engine {engine} needs. Build it again with "
-                f"`evoseek index --engine {engine}`, or search it with the engine lexical."
+                f"`evoseek index --engine {engine}`, or search it with the engine lexical.",
+                code="index.no_vectors",
             )
         return self.vectors
 
@@ -136,28 +137,35 @@ class Manifest(_Record):
             elif not directory.is_dir():
                 what = f"{directory} is a file, not a search index."
             raise SearchIndexError(
-                f"{what} Expected a folder that `evoseek index` made: build one from your documents, or check the path."
+                f"{what} Expected a folder that `evoseek index` made: build one of your documents, or check the path.",
+                code="index.missing",
             ) from error
         except (OSError, ValueError) as error:
             if is_of_disk(error):
-                raise SearchIndexError(disk_text(error, f"The manifest {path} cannot be read")) from error
+                raise SearchIndexError(
+                    disk_text(error, f"The manifest {path} cannot be read"), code="disk.failed"
+                ) from error
             raise SearchIndexError(
-                f"The manifest {path} is damaged or of another format than 2: {first_problem(error)}. {REMEDY}"
+                f"The manifest {path} is damaged or of another format than 2: {first_problem(error)}. {REMEDY}",
+                code="index.manifest_damaged",
             ) from error
         if manifest.sha256 != _checksum(written):
             raise SearchIndexError(
                 f"The manifest {path} was changed since it was written: it does not match its own checksum, so the "
-                f"index may not be what it says. Restore the file from a copy. {REMEDY}"
+                f"index may not be what it says. Restore the file from a copy. {REMEDY}",
+                code="index.manifest_changed",
             )
         if not 1 <= manifest.analyser.version <= ANALYSER_VERSION:
             raise SearchIndexError(
                 f"The search index in {directory} was built with version {manifest.analyser.version} of the analyser, "
-                f"this evoseek has the versions 1 to {ANALYSER_VERSION}. {REMEDY}"
+                f"this evoseek has the versions 1 to {ANALYSER_VERSION}. {REMEDY}",
+                code="index.other_analyser",
             )
         if written.get("next_order", manifest.passages) != manifest.passages:
             raise SearchIndexError(
                 f"Documents were deleted from the search index in {directory} by an earlier version, which went on "
-                f"counting their words in the scores of all others. {REMEDY}"
+                f"counting their words in the scores of all others. {REMEDY}",
+                code="index.deleted_documents",
             )
         return manifest
 
@@ -172,15 +180,17 @@ class Manifest(_Record):
                 found = record_file(path) if is_hashed else FileRecord(size=size, sha256=expected.sha256)
             except OSError as error:
                 if is_of_disk(error):
-                    raise SearchIndexError(disk_text(error, f"{path} cannot be read")) from error
+                    raise SearchIndexError(disk_text(error, f"{path} cannot be read"), code="disk.failed") from error
                 raise SearchIndexError(
-                    f"The search index in {directory} is damaged: {path} cannot be read ({error.strerror}). {REMEDY}"
+                    f"The search index in {directory} is damaged: {path} cannot be read ({error.strerror}). {REMEDY}",
+                    code="index.damaged",
                 ) from error
             if found != expected:
                 raise SearchIndexError(
                     f"The search index in {directory} is damaged: {path} has {found.size:,} bytes where "
                     f"{expected.size:,} were written{'' if found.size != expected.size else ', with other contents'}. "
-                    f"{REMEDY}"
+                    f"{REMEDY}",
+                    code="index.damaged",
                 )
 
 
@@ -232,7 +242,9 @@ def change(directory: Path, key: str | None = None) -> Generator[Path]:
                     shutil.rmtree(building, ignore_errors=True)
                 raise
     except OSError as error:
-        raise SearchIndexError(disk_text(error, f"The search index in {directory} cannot be written")) from error
+        raise SearchIndexError(
+            disk_text(error, f"The search index in {directory} cannot be written"), code="disk.failed"
+        ) from error
 
 
 def install(building: Path, manifest: Manifest) -> None:
@@ -253,7 +265,8 @@ def _refuse_foreign(directory: Path) -> None:
         if entry.name not in (NAME, _LOCK) and not entry.name.startswith(_OWN):
             raise SearchIndexError(
                 f"The folder {directory} holds something that is no part of a search index ({entry.name}). Give a new "
-                "or empty folder, or one that holds an index."
+                "or empty folder, or one that holds an index.",
+                code="index.foreign_folder",
             )
 
 

@@ -103,7 +103,7 @@ class RemoteEngine:
         try:
             found = await all_of(self._part(part, k) for part in parts)
         except ToolError as error:
-            raise ToolError(f"The retrieval server {self._url} gave nothing: {error}") from error
+            raise ToolError(f"The retrieval server {self._url} gave nothing: {error}", code=error.code) from error
         return [passages for part in found for passages in part]
 
     async def _part(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
@@ -114,7 +114,10 @@ class RemoteEngine:
                 client, "POST", self._url, content=body, headers={"Content-Type": "application/json"}
             )
             if not reply.is_success:
-                raise ToolError(f"{self._server.refusal(reply)}. It is not retried: correct search.url or the key.")
+                raise ToolError(
+                    f"{self._server.refusal(reply)}. It is not retried: correct search.url or the key.",
+                    code="retriever.refused",
+                )
             return read_result(json_of(reply.body, secret=self._api_key), queries=len(queries), k=k)
 
         return await self._server.call(attempt)

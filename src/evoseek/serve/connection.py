@@ -301,20 +301,25 @@ def read_keys(file: Path | None, *, host: str) -> list[str]:
         text = file.read_text(encoding="utf-8") if file else os.environ.get(KEY_VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(
-            f"The keys in {file} cannot be read: {error}. Give a text file with one key in each line."
+            f"The keys in {file} cannot be read: {error}. Give a text file with one key in each line.",
+            code="serve.keys_unreadable",
         ) from error
     keys = [line.strip() for line in text.splitlines() if line.strip()]
     source = str(file) if file else KEY_VARIABLE
     if file and not keys:
-        raise ConfigError(f"{file} holds no key. Write one in it, such as the output of `openssl rand -hex 24`.")
+        raise ConfigError(
+            f"{file} holds no key. Write one in it, such as the output of `openssl rand -hex 24`.", code="serve.no_key"
+        )
     if any(len(key) < _SHORTEST_KEY or not key.isascii() or " " in key for key in keys):
         raise ConfigError(
             f"A key of {source} has fewer than {_SHORTEST_KEY} characters, or others than ASCII without spaces. Take a "
-            "long random one, such as the output of `openssl rand -hex 24`."
+            "long random one, such as the output of `openssl rand -hex 24`.",
+            code="serve.weak_key",
         )
     if not keys and not is_loopback(host):
         raise ConfigError(
             f"The address {host} is reachable from other machines, and there is no key. Give one: --key-file FILE "
-            f"with a key in it, or the environment variable {KEY_VARIABLE}; or listen at 127.0.0.1."
+            f"with a key in it, or the environment variable {KEY_VARIABLE}; or listen at 127.0.0.1.",
+            code="serve.open",
         )
     return keys

@@ -96,7 +96,8 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
     if found:
         raise CheckpointError(
             f"None of the {len(found)} checkpoints in {run_directory / 'checkpoints'} is whole. Restore one from a "
-            "copy, or delete that folder to start the run from the beginning."
+            "copy, or delete that folder to start the run from the beginning.",
+            code="checkpoint.none_whole",
         )
     return None
 
@@ -152,4 +153,7 @@ def _unread(directory: Path, error: OSError) -> CheckpointError:
 
 
 def _damaged(directory: Path, why: str) -> CheckpointError:
-    return CheckpointError(f"The checkpoint {directory} is damaged: {why}. Expected it as it was written; delete it.")
+    return CheckpointError(
+        f"The checkpoint {directory} is damaged: {why}. Expected it as it was written; delete it.",
+        code="checkpoint.damaged",
+    )

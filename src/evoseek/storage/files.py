@@ -85,7 +85,7 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
                     path.unlink(missing_ok=True)
                 raise
     except OSError as error:
-        raise RunError(disk_text(error, f"{path} could not be written")) from error
+        raise RunError(disk_text(error, f"{path} could not be written"), code="disk.failed") from error
 
 
 def read_regular(path: Path, encoding: str = "utf-8") -> str:
@@ -103,7 +103,8 @@ def expanded(path: str | Path) -> Path:
     except RuntimeError as error:
         raise ConfigError(
             f"The path {path} begins with a home folder that is not known on this machine. Expected ~, or ~ and the "
-            "name of a user of this machine; correct it, or give the path without ~."
+            "name of a user of this machine; correct it, or give the path without ~.",
+            code="file.unknown_home",
         ) from error
 
 

@@ -93,7 +93,8 @@ class ResumableJsonl:
                 except (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError) as error:
                     raise DataError(
                         f"{self.path}:{number} is not a {noun} ({type(error).__name__}: {error}). The file was changed "
-                        "or written by another version; remove the line to read the rest."
+                        "or written by another version; remove the line to read the rest.",
+                        code="rows.invalid",
                     ) from error
                 yield row
 
@@ -110,7 +111,8 @@ class ResumableJsonl:
         except OSError as error:
             raise DataError(
                 f"{self.path} cannot be read ({error.strerror or error}). Expected a file that this user may read; "
-                "restore it, or give access."
+                "restore it, or give access.",
+                code="rows.unreadable",
             ) from error
 
     def position(self) -> int:
@@ -152,7 +154,8 @@ class ResumableJsonl:
         if changed := changes(state["settings"], self._settings):
             raise ConfigError(
                 f"{self.path} was begun with other settings and can only be resumed with the same ones: {changed}. "
-                "Restore these, or give another file."
+                "Restore these, or give another file.",
+                code="rows.other_settings",
             )
         place, lines = state["place"], state["lines"].encode()
         self._check_beginning(place, state["before"])
@@ -162,7 +165,8 @@ class ResumableJsonl:
         if not lines.startswith(tail):
             raise RunError(
                 f"{self.path} was changed since it was written: after its first {place} bytes it does not hold the "
-                f"lines that {_state_path(self.path).name} holds. It is left as it is. {_REMEDY}"
+                f"lines that {_state_path(self.path).name} holds. It is left as it is. {_REMEDY}",
+                code="rows.changed",
             )
         if tail != lines:
             self.cut_back(place)
@@ -190,12 +194,14 @@ class ResumableJsonl:
         if size < length:
             raise RunError(
                 f"{self.path} holds {size} bytes, but it held {length} when its position was saved: rows were removed. "
-                f"{_REMEDY}"
+                f"{_REMEDY}",
+                code="rows.removed",
             )
         if digest is not None and self.digest(length) != digest:
             raise RunError(
                 f"The first {length} bytes of {self.path} are not those that were there when its position was saved: "
-                f"the file was changed or damaged. {_REMEDY}"
+                f"the file was changed or damaged. {_REMEDY}",
+                code="rows.changed",
             )
 
     @contextmanager
@@ -203,7 +209,7 @@ class ResumableJsonl:
         try:
             yield
         except OSError as error:
-            raise RunError(disk_text(error, f"{self.path} cannot be written")) from error
+            raise RunError(disk_text(error, f"{self.path} cannot be written"), code="disk.failed") from error
 
 
 @contextmanager
@@ -230,14 +236,15 @@ def held(path: Path, name: str = "") -> Generator[None]:
         (path if name else path.parent).mkdir(parents=True, exist_ok=True)
         file = (path / name).open("ab")
     except OSError as error:
-        raise RunError(disk_text(error, f"{path} cannot be written")) from error
+        raise RunError(disk_text(error, f"{path} cannot be written"), code="disk.failed") from error
     with file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             raise RunLockedError(
                 f"Another process is writing {path}. Wait for it to end, stop it, or give another "
-                f"{'folder' if name else 'file'}."
+                f"{'folder' if name else 'file'}.",
+                code="rows.locked",
             ) from error
         yield
 
@@ -250,7 +257,7 @@ def locked(path: Path, mode: int = 0o666) -> Generator[None]:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
         except OSError as error:
-            raise RunError(disk_text(error, f"{path} cannot be written")) from error
+            raise RunError(disk_text(error, f"{path} cannot be written"), code="disk.failed") from error
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
             if path.exists() and os.path.samestat(os.fstat(descriptor), path.stat()):
@@ -291,12 +298,15 @@ def _cut_torn_line(file: FileIO) -> int:
 def is_begun(path: Path) -> bool:
     """Whether there is a file to resume. Raises ConfigError if there is anything else except an empty file."""
     if path.exists() and not path.is_file():
-        raise ConfigError(f"{path} is no file that could be written to. Give the name of a new file.")
+        raise ConfigError(
+            f"{path} is no file that could be written to. Give the name of a new file.", code="file.not_writable"
+        )
     begun = path.is_file() and _state_path(path).is_file()
     if not begun and path.is_file() and path.stat().st_size:
         raise ConfigError(
             f"{path} is there already, and {_state_path(path).name}, from which it would be resumed, is not beside "
-            "it. It is left as it is: give the name of a new file."
+            "it. It is left as it is: give the name of a new file.",
+            code="rows.no_state",
         )
     return begun
 
@@ -316,6 +326,7 @@ def _read_state(path: Path) -> dict[str, Any]:
     except (OSError, ValueError, RecursionError) as error:
         raise RunError(
             f"{_state_path(path)} is damaged ({error}), so {path} cannot be resumed. Restore it from a copy, or give "
-            "another file."
+            "another file.",
+            code="rows.state_damaged",
         ) from error
     return found

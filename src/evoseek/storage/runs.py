@@ -82,7 +82,9 @@ class RunDirectory:
             self._refuse_foreign()
             descriptor = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         except OSError as error:
-            raise RunError(disk_text(error, f"The run directory {self.path} cannot be used")) from error
+            raise RunError(
+                disk_text(error, f"The run directory {self.path} cannot be used"), code="disk.failed"
+            ) from error
         try:
             try:
                 _lock(descriptor)
@@ -131,7 +133,8 @@ class RunDirectory:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise RunError(
                 f"The folder {self.path.absolute()} cannot be a run directory: it holds {names[0]}{more}, "
-                "and no run. Expected a folder that is new, empty or already holds a run. Give another one."
+                "and no run. Expected a folder that is new, empty or already holds a run. Give another one.",
+                code="run.foreign_folder",
             )
 
     @property
@@ -166,7 +169,8 @@ class RunDirectory:
         if not self.config.exists() and any(self.path.glob("checkpoints/step-*")):
             raise RunError(
                 f"{self.path} has checkpoints, but no config.json, so their settings are unknown. "
-                "Restore it from a copy, or give another --run-dir for a new run."
+                "Restore it from a copy, or give another --run-dir for a new run.",
+                code="run.config_missing",
             )
         if self.is_begun:
             before = self.read_inputs()
@@ -176,7 +180,8 @@ class RunDirectory:
                 raise ConfigError(
                     f"The run in {self.path} was begun with another config and can only be resumed with the same "
                     f"one: {changed}. Restore these settings. {self._onwards('with other ones')}"
-                    + (" What a run changes on its way is named when it begins, in [[stages]]." * ("stages" in config))
+                    + (" What a run changes on its way is named when it begins, in [[stages]]." * ("stages" in config)),
+                    code="run.other_config",
                 )
             self._check_inputs({key: (before[key], inputs[key]) for key in sorted(known)})
         if is_dry:
@@ -197,7 +202,8 @@ class RunDirectory:
             raise ConfigError(
                 f"The run in {self.path} was begun with other contents of what it reads and can only be resumed with "
                 f"the same: {'; '.join(other)}. Restore what was there (it may lie elsewhere). "
-                f"{self._onwards('with what is there now')}"
+                f"{self._onwards('with what is there now')}",
+                code="run.other_inputs",
             )
 
     def _onwards(self, how: str) -> str:
@@ -220,7 +226,8 @@ class RunDirectory:
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise RunError(
                 f"{self.inputs} is damaged ({error}), so the original inputs of the run are unknown. Restore it from a "
-                "copy, or remove it if you are sure that nothing that the run reads has changed."
+                "copy, or remove it if you are sure that nothing that the run reads has changed.",
+                code="run.inputs_damaged",
             ) from error
 
     def read_project(self) -> dict[str, object] | None:
@@ -249,11 +256,13 @@ class RunDirectory:
         except FileNotFoundError as error:
             raise RunError(
                 f"{self.path} holds no run: there is no config.json in it. Give the directory of a run that "
-                "`evoseek train` or `evoseek demo` made."
+                "`evoseek train` or `evoseek demo` made.",
+                code="run.missing",
             ) from error
         except (OSError, ValueError, AttributeError, RecursionError) as error:
             raise RunError(
-                f"{self.config} is damaged ({error}). Restore it from a copy, or begin a new run in another directory."
+                f"{self.config} is damaged ({error}). Restore it from a copy, or begin a new run in another directory.",
+                code="run.config_damaged",
             ) from error
 
 

@@ -45,18 +45,22 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
     """
     made: list[T] = []
     problems: list[str] = []
+    code = ""  # of the first problem
     for number, line in _records(path, _text(path, noun, keys), keys):
         try:
             if line.strip():
                 made.append(make(_object(line), number))
         except (DataError, ValueError) as error:
             problems.append(f"{path}:{number}: {error}")
+            code = code or (error.code if isinstance(error, DataError) else "rows.not_json")
         except RecursionError:
             problems.append(f"{path}:{number}: The JSON is nested too deeply. A {noun} is one flat object.")
     if problems:
-        raise DataError(_summary(problems, path))
+        raise DataError(_summary(problems, path), code=code)
     if not made:
-        raise DataError(f"The {noun} file {path} holds no {noun}. It must hold one JSON object a line.")
+        raise DataError(
+            f"The {noun} file {path} holds no {noun}. It must hold one JSON object a line.", code="rows.empty"
+        )
     return made
 
 
@@ -94,7 +98,8 @@ def _text(path: Path, noun: str, keys: str) -> str:
     except DataError as error:
         raise DataError(
             f"The {noun} file {path} cannot be read ({error}).{nearest(path)} It must be a UTF-8 file of JSON lines "
-            f"with the keys {keys}."
+            f"with the keys {keys}.",
+            code="rows.missing",
         ) from error
     if data.startswith(_GZIP):
         raise DataError(f"The {noun} file {path} is compressed. Unpack it first, as `gunzip FILE` does.")
@@ -108,7 +113,8 @@ def _text(path: Path, noun: str, keys: str) -> str:
     number = data.count(b"\n", 0, place) + 1
     raise DataError(
         f"{path}:{number}: The line {problem}. Save the file as UTF-8; if it is {name}, by "
-        f"`iconv -f {name} -t UTF-8 FILE`."
+        f"`iconv -f {name} -t UTF-8 FILE`.",
+        code="rows.not_utf8",
     )
 
 
@@ -121,7 +127,8 @@ def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
     if path.suffix.lower() in (".csv", ".tsv") and first:
         raise DataError(
             f"The first row of {path} is {', '.join(map(repr, first[:MAX_LISTED]))}. Expected the headings of its "
-            f"columns, with the keys {keys} among them: rename the columns, or add such a row."
+            f"columns, with the keys {keys} among them: rename the columns, or add such a row.",
+            code="rows.headings",
         )
     return iter(enumerate(text.split("\n"), start=1))
 

@@ -169,7 +169,7 @@ def _writer_settings(settings: TrainingSettings) -> QuestionWriterSettings:
 
 def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:
     """The report, which is `about` it, last: what it stands beside is complete."""
-    trained, held_out = _apart(written.items, max(1, round(HELD_OUT * len(written.items))))
+    trained, held_out = held_apart(written.items, max(1, round(HELD_OUT * len(written.items))))
     shown = list(islice(cycle(trained), min(DEMONSTRATIONS, TIMES * len(trained))))
     proposed = [item.proposed for item in shown if item.proposed] if proposes else []
     demonstrations = [*(item.solved for item in shown), *proposed[: len(shown) // 2]]
@@ -181,9 +181,9 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
     write_atomic(files.report, json.dumps(about, indent=2) + "\n")
 
 
-def _apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
-    """The items, and `number` of them that are held out. Items with a passage in common stay together where that can
-    be: of one statement there are several questions, each of which says the other's answer.
+def held_apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
+    """Return the items, and `number` of them that are held out. Items with a passage in common stay together where that
+    can be: of one statement there are several questions, each of which says the other's answer.
 
     The items are in a random order. A group has the place of the member whose text is least: by its first member, a
     large group would come early, and questions with much evidence would be held out more often than others."""

@@ -101,7 +101,7 @@ class QuestionOrder:
             if count > len(groups[value]):
                 raise ConfigError(
                     f"A step draws {count} questions with {self.by} = {value} (questions.shares), but there are only "
-                    f"{len(groups[value])}. Give more of them, a smaller share, or a smaller questions.per_step."
+                    f"{len(groups[value])}. Give more of them, a smaller share, or a smaller questions.per_step.",
                 )
             if count:
                 own_seed = random.Random(f"{seed}/{self.by}/{value}").getrandbits(63)
@@ -146,7 +146,8 @@ def chosen(questions: Sequence[Question], where: Mapping[str, object]) -> list[Q
     known = "; ".join(f"{key}: {', '.join(_known(questions, key)) or 'in none of them'}" for key in where)
     raise ConfigError(
         f"None of the {len(questions)} questions is chosen by questions.where = {dict(where)}. Their metadata hold "
-        f"{known}. Correct questions.where."
+        f"{known}. Correct questions.where.",
+        code="questions.none_chosen",
     )
 
 
@@ -172,7 +173,8 @@ def _next(questions: Sequence[Question], *, seed: int, step: int, size: int, pas
     if len(questions) < size:
         raise ConfigError(
             f"A step draws {size} different questions, but there are only {len(questions)}. Give more questions, or "
-            f"set questions.per_step to at most {len(questions)}."
+            f"set questions.per_step to at most {len(questions)}.",
+            code="questions.too_few",
         )
     places = passes.draw([question.id for question in questions], seed=seed, step=step, size=size)
     return [questions[place] for place in places]

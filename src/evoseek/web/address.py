@@ -196,7 +196,7 @@ def _reached(host: str) -> IPv4Address | IPv6Address | None:
 
 def _refused(url: str, why: str) -> PageError:
     shown = url if len(url) <= 200 else f"{url[:200]}..."
-    return PageError(f"The address {shown!r} is not opened: {why}. Choose another page.")
+    return PageError(f"The address {shown!r} is not opened: {why}. Choose another page.", code="web.address")
 
 
 async def resolve(host: str, port: int) -> list[str]:
@@ -239,7 +239,12 @@ class PinnedBackend(httpcore2.AsyncNetworkBackend):
                 raise PageError(f"There is no host {host}. Choose another page.") from error
             raise httpcore2.ConnectError(f"the name {host} could not be looked up: {error.strerror}") from error
         if not self._rules.is_excepted(host, port) and not all(map(is_public, addresses)):
-            raise PageError(f"The host {host} is not a public one, and is not opened. Choose another page.")
+            raise PageError(
+                f"The host {host} is not a public one, and is not opened. Choose another page.", code="web.not_public"
+            )
         if any(map(self._rules.is_denied, addresses)):
-            raise PageError(f"The host {host} is at an address that may not be opened. Choose another page.")
+            raise PageError(
+                f"The host {host} is at an address that may not be opened. Choose another page.",
+                code="web.forbidden_address",
+            )
         return addresses

@@ -144,7 +144,8 @@ class SafeFetcher:
             except TransientError as error:
                 raise ToolError(
                     f"The page {url} was not opened: each of {self._retry.attempts} attempts failed, the last time "
-                    f"{error}. Ask again later."
+                    f"{error}. Ask again later.",
+                    code="web.failed",
                 ) from error
             target = reply.headers.get("location")
             if reply.status not in _REDIRECTS or target is None:

@@ -151,14 +151,14 @@ class WebEngine:
             return (await self._server.call(lambda client: self._attempt(client, sent)))[:k]
         except ToolError as error:
             where = f"the search provider {self._name} at {self._api.url}"
-            raise ToolError(f"There is no answer of {where}: {error}") from error
+            raise ToolError(f"There is no answer of {where}: {error}", code=error.code) from error
 
     async def _attempt(self, client: httpx2.AsyncClient, sent: Mapping[str, Any]) -> list[Passage]:
         """Return the results of one request, made when the limits allow it."""
         await self._turn()
         await self.breaker.ready()  # since the breaker may have opened meanwhile
         if self.calls == self._limits.budget:
-            raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.")
+            raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.", code="web.budget")
         with self.breaker.call():
             self.calls += 1
             reply = await self._server.send(client, self._api.method, self._api.url, headers=self._headers, **sent)

@@ -195,7 +195,8 @@ class Recording:
             raise ConfigError(
                 f"The record {self._store.path} was begun with {other} = {before.get(other)!r}, now it is "
                 f"{now[other]!r}: calls would get answers recorded under other settings. Give web.record another file, "
-                "or leave it empty to record nothing."
+                "or leave it empty to record nothing.",
+                code="web.record_other_settings",
             )
 
     def _answered(self, key: str) -> tuple[str | None, str] | None:
@@ -209,7 +210,9 @@ class Replay:
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
-            raise ConfigError(f"There is no record of a run at {path}. Record one first, or correct the path.")
+            raise ConfigError(
+                f"There is no record of a run at {path}. Record one first, or correct the path.", code="web.no_record"
+            )
         self._path, self._store = path, _record_store(path)
         self._calls, self.close = Counter[str](), self._store.close
         try:
@@ -226,7 +229,8 @@ class Replay:
         if not rows:
             raise ToolError(
                 f"The record {self._path} has no answer to {key}. Replay the run that was recorded, with the same "
-                "settings, or record this one."
+                "settings, or record this one.",
+                code="web.not_recorded",
             )
         number, self._calls[key] = self._calls[key], self._calls[key] + 1
         _, error, text = next((row for row in rows if row[0] == number), rows[0])
@@ -307,7 +311,8 @@ class Store:
             if found != kind and self.rows("SELECT 1 FROM sqlite_master"):
                 raise ConfigError(
                     f"{self.path} is an SQLite file of something else, or of another version of evoseek. Give the name "
-                    "of a new file."
+                    "of a new file.",
+                    code="web.foreign_file",
                 )
             if (problem := self.rows("PRAGMA integrity_check(1)")) != [("ok",)]:  # a broken tree could loop for ever
                 raise sqlite3.DatabaseError(f"it is damaged: {problem[0][0]}")
@@ -353,7 +358,8 @@ class Store:
         except (sqlite3.Error, OSError) as error:
             raise RunError(
                 f"{self.path} cannot be used as an SQLite file: {error}. Check the disk and the permissions; if it is "
-                "damaged or something else, give the name of a new file."
+                "damaged or something else, give the name of a new file.",
+                code="web.broken_file",
             ) from error
 
 

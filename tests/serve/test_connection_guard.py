@@ -3,8 +3,8 @@
 import httpx2
 import openai
 import pytest
+from tests.raising import raises
 
-from evoseek.errors import ConfigError
 from evoseek.serve.connection import Guard, is_loopback, read_keys
 
 KEYS = ["first-key-0123456789", "second-key-0123456789"]
@@ -97,25 +97,25 @@ def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("text", "message"),
+    ("text", "code"),
     [
-        ("", "holds no key"),
-        ("short", "fewer than 16 characters"),
-        ("schlüssel-0123456789", "others than ASCII"),
-        (None, "cannot be read"),
+        ("", "serve.no_key"),
+        ("short", "serve.weak_key"),
+        ("schlüssel-0123456789", "serve.weak_key"),
+        (None, "serve.keys_unreadable"),
     ],
 )
-def test_keys_that_are_none(tmp_path, text, message):
+def test_keys_that_are_none(tmp_path, text, code):
     file = tmp_path / "keys"
     if text is not None:
         file.write_text(text)
-    with pytest.raises(ConfigError, match=message):
+    with raises(code):
         read_keys(file, host="127.0.0.1")
 
 
 def test_an_open_address_needs_a_key(monkeypatch):
     monkeypatch.delenv("EVOSEEK_KEY", raising=False)
-    with pytest.raises(ConfigError, match=r"is reachable from other machines, and there is no key.*--key-file"):
+    with raises("serve.open"):
         read_keys(None, host="0.0.0.0")
     assert [is_loopback(host) for host in ("localhost", "127.0.0.9", "::1", "0.0.0.0", "example.org")] == [
         True,

@@ -5,7 +5,7 @@ import pytest
 
 from evoseek.systems.zerosearch.system import noise_probability
 
-CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "noise_curriculum.json").read_text())["cases"]
+CASES = json.loads((Path(__file__).parents[2] / "fixtures" / "noise_curriculum.json").read_text())["cases"]
 
 
 @pytest.mark.parametrize("case", CASES)

@@ -3,6 +3,7 @@
 import asyncio
 
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import ToolError
 from evoseek.http.limits import CircuitBreaker, RateLimitError, TransientError
@@ -41,7 +42,7 @@ def test_it_opens_after_so_many_failures_in_a_row_and_then_names_the_cause_at_on
     assert breaker.is_open
     clock.now += 4
     assert "its last 3 calls failed; the last time no route. It is tried again in 6 s" in str(outcome(breaker))
-    with pytest.raises(ToolError, match="no route"):
+    with raises("server.paused", match="no route"):
         breaker.check()
 
 

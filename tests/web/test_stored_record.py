@@ -6,8 +6,9 @@ import re
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.raising import raises
 
-from evoseek.errors import ConfigError, PageError, ToolError
+from evoseek.errors import PageError, ToolError
 from evoseek.protocols import SearchEngine
 from evoseek.types import Page, Passage
 from evoseek.web.stored import Recording, Replay, StoredWeb
@@ -106,7 +107,9 @@ def test_what_was_answered_is_not_asked_again_also_when_the_run_is_gone_on_with(
 def test_a_record_made_with_other_settings_is_replayed_and_not_gone_on_with(tmp_path):
     told = record(tmp_path / "run", Web(kalo=[KALO]), [searches("kalo")])
     for _ in range(2):
-        with pytest.raises(ConfigError, match=r"was begun with web\.url = None, .* Give web\.record another file"):
+        with raises(
+            "web.record_other_settings", match=r"was begun with web\.url = None, .* Give web\.record another file"
+        ):
             Recording(tmp_path / "run", {"web.url": "u"})
     assert replay(tmp_path / "run", [searches("kalo")]) == told
 
@@ -162,7 +165,7 @@ def test_what_a_reader_took_from_a_page_is_told_again_by_page_task_and_key(tmp_p
     assert told == ["1 who? a Kalo", "2 who? b Kalo", "3 when? a Kalo", "1 who? a Kalo"]
     replay = Replay(tmp_path / "run")
     assert asyncio.run(read(StoredWeb(replay))) == told
-    with pytest.raises(ToolError, match="has no answer to reading"):
+    with raises("web.not_recorded", match="has no answer to reading"):
         asyncio.run(StoredWeb(replay).read(PAGE, task="where?", key="a"))
 
 
@@ -202,7 +205,7 @@ def test_a_cancelled_call_leaves_no_trace(tmp_path):
 
 
 def test_there_has_to_be_a_record(tmp_path):
-    with pytest.raises(ConfigError, match=re.escape(f"no record of a run at {tmp_path / 'run'}")):
+    with raises("web.no_record", match=re.escape(f"no record of a run at {tmp_path / 'run'}")):
         Replay(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.http.limits import TransientError
-from evoseek.http.server import _certificates, error_message, json_of, redacted
+from evoseek.http.server import certificates, error_message, json_of, redacted
 
 JSON = st.recursive(
     st.none() | st.text(),
@@ -56,7 +56,7 @@ def test_a_secret_in_pieces_at_the_end_of_what_is_read_is_not_shown():
         assert "secret" not in redacted(" " * spaces + "my-secret-key and more", "my-secret-key").replace("***", "")
 
 
-def test_the_certificates_of_servers_are_checked_against_what_is_read_once():
-    trusted = _certificates()
-    assert trusted is _certificates()
+def test_thecertificates_of_servers_are_checked_against_what_is_read_once():
+    trusted = certificates()
+    assert trusted is certificates()
     assert (trusted.verify_mode, trusted.check_hostname) == (ssl.CERT_REQUIRED, True)

@@ -7,9 +7,8 @@ import sqlite3
 import subprocess
 import sys
 
-import pytest
+from tests.raising import raises
 
-from evoseek.errors import ConfigError, RunError
 from evoseek.types import Page, Passage
 from evoseek.web.stored import Store, StoredWeb, seal, unseal
 
@@ -75,15 +74,15 @@ def test_when_it_is_closed_it_is_one_file(tmp_path):
 def test_a_file_of_something_else_is_refused_and_left_as_it_is(tmp_path):
     path = tmp_path / "file"
     Store(path, "test", SCHEMA).close()
-    with pytest.raises(ConfigError, match="an SQLite file of something else"):
+    with raises("web.foreign_file"):
         Store(path, "else", SCHEMA)
     foreign = sqlite3.connect(tmp_path / "foreign")
     foreign.execute("CREATE TABLE mine (a)")
-    with pytest.raises(ConfigError, match="an SQLite file of something else"):
+    with raises("web.foreign_file"):
         Store(tmp_path / "foreign", "test", SCHEMA)
     (tmp_path / "text").write_text("a text that is long enough to be no empty SQLite file" * 9)
     for name in ("text", "."):
-        with pytest.raises(RunError, match="cannot be used as an SQLite file"):
+        with raises("web.broken_file"):
             Store(tmp_path / name, "test", SCHEMA)
     assert (tmp_path / "text").read_text().startswith("a text")
 
@@ -96,7 +95,7 @@ def test_a_transaction_that_fails_changes_nothing(tmp_path):
             for _ in range(2):
                 store.change("INSERT INTO things VALUES (1, 'x')")
 
-    with pytest.raises(RunError, match="UNIQUE"):
+    with raises("web.broken_file", match="UNIQUE"):
         write_twice()
     with store.transaction():
         store.change("INSERT INTO things VALUES (2, 'x')")

@@ -9,6 +9,7 @@ from runpy import run_path
 from types import SimpleNamespace
 
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import ToolError
 from evoseek.web.providers import CallLimits, JsonApi, WebEngine
@@ -95,7 +96,7 @@ def test_the_budget_counts_every_request_over_the_engines_life():
         engine = engine_of(server.url, budget=2)
         for _ in range(2):
             asyncio.run(get(engine))
-        with pytest.raises(ToolError, match="the budget of 2 requests is spent"):
+        with raises("web.budget", match="the budget of 2 requests is spent"):
             asyncio.run(get(engine))
 
 

@@ -63,6 +63,7 @@ def test_every_step_is_sampled_with_the_weights_of_the_step_before(rank, places,
 
 
 @pytest.mark.slow
+@pytest.mark.merge
 @pytest.mark.parametrize("rank", [0, 2])
 def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they_share(
     rank, places, tmp_path, fork_server
@@ -96,6 +97,7 @@ def test_two_processes_have_servers_of_their_own_and_hand_over_weights_that_they
 
 
 @pytest.mark.slow
+@pytest.mark.merge
 def test_two_processes_hand_over_one_policy_that_plays_both_roles_from_the_first_step_on(tmp_path, fork_server):
     """Before it and when it is resumed, too: the processes hold a half of the weights each."""
     LexicalIndex.build(tmp_path / "index", World.generate(3, 200, "train").passages())

@@ -9,6 +9,7 @@ from typing import ClassVar
 
 import httpcore2
 import pytest
+from tests.raising import raises
 
 from evoseek.errors import PageError, ToolError
 from evoseek.web import address
@@ -246,7 +247,7 @@ def test_the_connection_trusts_no_earlier_check(sockets):
         backend = PinnedBackend(AddressRules(), Names())
         for number in range(1000):
             rng = random.Random(f"0/unchecked/{number}")
-            with pytest.raises(PageError, match="not a public one"):
+            with raises("web.not_public"):
                 await backend.connect_tcp(spelt(rng, rng.choice(INTERNAL)).translate({91: None, 93: None}), 80)
 
     asyncio.run(connect_all())
@@ -256,10 +257,10 @@ def test_the_connection_trusts_no_earlier_check(sockets):
 def test_a_name_is_resolved_once_and_what_was_checked_is_connected_to(extractor, sockets):
     names = Names()
     fetcher = opener(extractor, names)
-    with pytest.raises(ToolError):
+    with raises("web.failed"):
         asyncio.run(fetcher.fetch("http://rebind.test/"))
     assert (names.asked["rebind.test"], set(sockets)) == (1, {PUBLIC[0]})
-    with pytest.raises(PageError, match="not a public one"):
+    with raises("web.not_public"):
         asyncio.run(fetcher.fetch("http://rebind.test/"))
     assert set(sockets) == {PUBLIC[0]}
 
@@ -274,7 +275,7 @@ def test_addresses_are_tried_in_turn_and_one_bad_one_forbids_all(sockets):
     with pytest.raises(httpcore2.ConnectError):
         asyncio.run(connect("1.1.1.1", "1.1.1.2", "1.1.1.3", "1.1.1.4"))
     assert list(sockets) == ["1.1.1.1", "1.1.1.2", "1.1.1.3"]
-    with pytest.raises(PageError, match="not a public one"):
+    with raises("web.not_public"):
         asyncio.run(connect("1.1.1.5", "1.1.1.6", "1.1.1.7", "1.1.1.8", "127.0.0.1"))
     with pytest.raises(httpcore2.ConnectError, match="no address"):
         asyncio.run(connect())
@@ -288,7 +289,7 @@ def test_a_denied_address_is_denied_by_every_name(sockets, address, excepted):
         return ["1.1.1.1", address]
 
     rules = AddressRules(deny=("bad.test", "1.1.1.2"), allow_private=excepted)
-    with pytest.raises(PageError, match="is at an address that may not be opened"):
+    with raises("web.forbidden_address"):
         asyncio.run(PinnedBackend(rules, names).connect_tcp("a.test", 80))
     assert not sockets
 
