@@ -30,7 +30,7 @@ from rich.console import Console
 
 from evoseek.cli.learning_demo import TRAINING_HOPS, demo_options, make_world
 from evoseek.report.view.html import data_folder, make_page
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.run import Run
 from evoseek.search.indexing import IndexPlan, build_index, update_index
 from evoseek.text.duplicates import NearDuplicates
@@ -66,7 +66,7 @@ def train(count: int) -> list[tuple[float, float, int]]:
 def view(count: int) -> dict[str, float]:
     with TemporaryDirectory() as folder:
         run, page = make_run(Path(folder) / "run", count), Path(folder) / "view.html"
-        seconds = timed(lambda: make_page([Source.open(run)], data_folder(page).name).write(page))
+        seconds = timed(lambda: make_page([RunSource.open(run)], data_folder(page).name).write(page))
         return {"seconds": seconds, "page, MB": page.stat().st_size / 1e6}
 
 

@@ -59,7 +59,7 @@ from evoseek.storage.metrics import read_metrics
 from evoseek.storage.runs import RunDirectory
 from evoseek.training import train as training
 from evoseek.training.alarms import alarms
-from evoseek.training.loop import Progress, TrainingLoop
+from evoseek.training.loop import StepProgress, TrainingLoop
 from evoseek.types import Scored, TrainingSample, Trajectory
 
 QUESTIONS, STEP_QUESTIONS = 200, 10
@@ -139,7 +139,7 @@ class Guard:
     best: float = 0.0
     acted: int = 0
 
-    def after(self, progress: Progress) -> None:
+    def after(self, progress: StepProgress) -> None:
         metrics = progress.metrics
         if progress.step == 0:
             return

@@ -27,7 +27,7 @@ from tempfile import TemporaryDirectory
 from playwright.sync_api import CDPSession, Page, sync_playwright
 
 from evoseek.report.view.html import data_folder, make_page
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 
 WORDS = ("what", "is", "the", "capital", "of", "mayor", "spouse", "founder", "born", "river", "north", "film", "year")
 SCROLL = """() => new Promise((resolve) => {
@@ -155,7 +155,7 @@ def main() -> None:
         run = given.run or make_run(Path(folder) / "run", given.trajectories)
         path = Path(folder) / "view.html"
         started = time.perf_counter()
-        make_page([Source.open(run)], data_folder(path).name).write(path)
+        make_page([RunSource.open(run)], data_folder(path).name).write(path)
         print(f"write   {time.perf_counter() - started:.1f} s")
         data = sum(file.stat().st_size for file in data_folder(path).glob("*")) if data_folder(path).exists() else 0
         print(f"page    {path.stat().st_size / 1e6:.2f} MB, data {data / 1e6:.2f} MB")

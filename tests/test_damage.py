@@ -21,7 +21,7 @@ import torch
 from tests.rings import sized
 
 from evoseek.errors import EvoseekError, PageError, ToolError
-from evoseek.learner.checkpoint import Part, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, save_checkpoint
 from evoseek.questions.questions import load_questions, question_row, save_questions
 from evoseek.rollout.record import TrajectoryWriter, read_trajectories
 from evoseek.search.lexical import LexicalIndex
@@ -131,7 +131,9 @@ def make_checkpoint(folder):
         directory.mkdir()
         (directory / "model.safetensors").write_bytes(bytes(range(256)) * 4)
 
-    save_checkpoint(folder, step=3, parts={"policy": Part(save, Learner())}, position={"logs": {"metrics.jsonl": 9}})
+    save_checkpoint(
+        folder, step=3, parts={"policy": CheckpointPart(save, Learner())}, position={"logs": {"metrics.jsonl": 9}}
+    )
 
 
 def read_checkpoint(folder):

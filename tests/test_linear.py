@@ -39,7 +39,7 @@ from evoseek.questions.question_rules import (
     refers_to_passage,
 )
 from evoseek.renderers.chat_template import parse_hermes, parse_json
-from evoseek.renderers.encoding import Encoder, harmless
+from evoseek.renderers.encoding import TextEncoder, harmless
 from evoseek.renderers.tags import SEARCH, TagMessages, read_action
 from evoseek.renderers.tool_calls import ToolCallRenderer
 from evoseek.reward.functions import WebFormatReward
@@ -108,7 +108,7 @@ def tool_turn(text):
 
 
 def outside(text):
-    return Encoder(tokenizer(), ("search",)).outside(text[:100_000])
+    return TextEncoder(tokenizer(), ("search",)).outside(text[:100_000])
 
 
 def page(text):

@@ -24,7 +24,7 @@ from evoseek.loss.base import PolicyLoss
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.questions.questions import save_questions
 from evoseek.report.status import status
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.reward.functions import WebFormatReward
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.limits import Limits
@@ -318,7 +318,7 @@ def test_training_status_and_viewer_agree_whether_equal_rewards_are_a_signal(
     with run.locked(), training_loop(settings, run, notify=notes.append) as loop:
         for step in (1, 2, 3):
             loop.metrics.write(step, {"reward": 0.5, "frac_reward_zero_std": 1.0, "rollout/stop/answered": 1.0})
-    shown = [text for _, text in Source.open(run.path).warnings]
+    shown = [text for _, text in RunSource.open(run.path).warnings]
     for texts in (notes, [text for _, text in status(run.path)], shown):
         assert any("rollouts of every group had the same reward" in text for text in texts) == warned
 

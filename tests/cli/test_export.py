@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from evoseek.cli.export import export
 from evoseek.cli.main import app
 from evoseek.errors import ConfigError, PolicyError, RunError
-from evoseek.learner.checkpoint import Part, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, save_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.models.load import export_policy, load_policy, save_policy
@@ -45,7 +45,7 @@ def adapted() -> Policy:
 def checkpoint(run: Path, policy: Policy, step: int) -> None:
     with policy.active():
         learner = learner_of(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
-    part = Part(lambda directory: save_policy(policy, directory), learner)
+    part = CheckpointPart(lambda directory: save_policy(policy, directory), learner)
     save_checkpoint(run, step=step, parts={"policy": part}, position={})
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from tests.doubles.learners import learner_of
 
-from evoseek.learner.checkpoint import Part, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, save_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.models.load import load_policy, save_policy
@@ -59,7 +59,9 @@ def test_a_run_of_another_config(said_by_two, tmp_path: Path, sources: list[obje
         run.claim({"run": {"seed": 7}})
     policy = load_policy("tiny")
     learner = learner_of(LogprobModel(policy.model), loss=ClippedLoss(), learning_rate=0.1)
-    save_checkpoint(run.path, step=1, parts={"policy": Part(partial(save_policy, policy), learner)}, position={})
+    save_checkpoint(
+        run.path, step=1, parts={"policy": CheckpointPart(partial(save_policy, policy), learner)}, position={}
+    )
     check(*said_by_two(run.path, *sources, "--set", "questions.per_step=1"), "begun with another config")
 
 

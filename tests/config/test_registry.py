@@ -15,7 +15,7 @@ from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.loss.settings import LossSettings
 from evoseek.protocols import Environment, MetricSink, Sampler, SearchEngine, Tool
-from evoseek.search.encoders import Encoder
+from evoseek.search.encoders import Embedder
 from evoseek.training.loop import System
 
 MINE = '''
@@ -239,7 +239,7 @@ PROTOCOLS = {  # a reward may be a plain function, too
     "environment": Environment,
     "tool": Tool,
     "search": SearchEngine,
-    "encoder": Encoder,
+    "encoder": Embedder,
     "loss": LossFn,
     "sampler": Sampler,
     "baseline": Baseline,

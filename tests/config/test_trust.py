@@ -28,7 +28,7 @@ from evoseek.learner.sharding import load_deferred
 from evoseek.models.load import load_critic, load_policy, load_tokenizer
 from evoseek.models.source import tiny_policy_dir
 from evoseek.renderers.chat_template import USER, render_chat
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.rollout.prompts import load_prompts
 from evoseek.run import Run
 from evoseek.search.encoders import encoder_of, make_encoder
@@ -145,12 +145,14 @@ def test_another_users_file_with_the_name_of_a_recipe_is_not_taken_for_it(tmp_pa
 
 # -- a run --------------------------------------------------------------------------------------------------------
 
+ELSEWHERE = ("system", "tool", "encoder", "baseline", "tracker", "question_writer")
 DOORS = {
-    **{f"{kind}.name": kind for kind in KINDS if kind not in ("system", "tool", "encoder", "baseline", "tracker")},
+    **{f"{kind}.name": kind for kind in KINDS if kind not in ELSEWHERE},
     "run.system": "system",
     "tools": "tool",
     "trackers": "tracker",
     "search.encoder": "encoder",
+    "cold_start.writer": "question_writer",
     "stages": "stage",
 }
 
@@ -322,7 +324,7 @@ def test_the_name_of_a_model_is_no_code(tmp_path):
 def test_looking_at_a_run_imports_nothing(part, ran, tmp_path):
     run = downloaded(tmp_path / "run", "credit.name", part("viewed"))
     (run / "metrics.jsonl").write_text('{"step": 1, "reward": 1.0}\n')
-    assert Source.open(run).warnings is not None
+    assert RunSource.open(run).warnings is not None
     assert not ran.exists()
 
 

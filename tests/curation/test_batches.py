@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.curation.batches import BatchWork, Made, Progress
+from evoseek.curation.batches import BatchProgress, BatchWork, Made
 from evoseek.errors import EvoseekError, RunError
 from evoseek.storage.jsonl import ResumableJsonl
 
@@ -32,10 +32,10 @@ def test_a_file_is_filled_and_resumed_where_it_ends_and_its_progress_is_told(tmp
     file, told = ResumableJsonl(tmp_path / "out.jsonl"), list[tuple[int, int]]()
     stops = iter([False, True])
     reached = asyncio.run(work(fails="b").fill("abcde", file, should_stop=lambda: next(stops)))
-    assert (reached, rows(file)) == (Progress(2, {"kept": 1}, {"broken": 1}), ["1a"])
+    assert (reached, rows(file)) == (BatchProgress(2, {"kept": 1}, {"broken": 1}), ["1a"])
     for _ in range(2):  # the second time there is nothing left to do
         reached = asyncio.run(work(fails="b").fill("abcde", file, progress=lambda *done: told.append(done)))
-        assert (reached, rows(file)) == (Progress(5, {"kept": 4}, {"broken": 1}), ["1a", "3c", "4d", "5e"])
+        assert (reached, rows(file)) == (BatchProgress(5, {"kept": 4}, {"broken": 1}), ["1a", "3c", "4d", "5e"])
     assert told == [(3, 5), (4, 5), (5, 5)]
 
 
@@ -46,7 +46,7 @@ def test_nothing_of_a_batch_that_failed_is_written_and_it_can_be_made_again(tmp_
     ):
         asyncio.run(work(fails="cd", max_failed=0.1).fill("abcd", file))
     assert rows(file) == ["1a", "2b"]
-    assert asyncio.run(work(max_failed=0.1).fill("abcd", file)) == Progress(4, {"kept": 4}, {})
+    assert asyncio.run(work(max_failed=0.1).fill("abcd", file)) == BatchProgress(4, {"kept": 4}, {})
     assert rows(file) == ["1a", "2b", "3c", "4d"]
 
 

@@ -11,7 +11,7 @@ import pytest
 from evoseek.errors import SamplerError
 from evoseek.eval.tables import metric_name
 from evoseek.report.view.rollouts import rollout_of
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.samplers.torch.sampler import TorchSampler
 
 http = SimpleNamespace(**run_path(str(Path(__file__).parents[1] / "chat" / "chat_server.py")))
@@ -45,7 +45,7 @@ def test_several_samples_with_every_metric(evaluate, cli, tmp_path):
     assert json.loads((tmp_path / "out" / "results.json").read_text()) == found
     assert found["engine"] == "lexical"  # that the index was built for
     assert "search lexical" in (tmp_path / "out" / "results.md").read_text()
-    source = Source.open(tmp_path / "out")
+    source = RunSource.open(tmp_path / "out")
     assert [name for name, _ in source.scores][:2] == ["F1", "EM"]
     shown = {rollout.id: (rollout.question, rollout.reward) for rollout in source.rollouts(rollout_of)}
     rows = [json.loads(line) for line in (tmp_path / "out" / "samples.jsonl").read_text().splitlines()]

@@ -23,7 +23,7 @@ from evoseek.eval.tables import (
 )
 from evoseek.text.printable import printable
 from evoseek.text.progress import CountProgress
-from evoseek.training.loop import Progress
+from evoseek.training.loop import StepProgress
 from evoseek.training.train import TrainingProgress, curve
 
 
@@ -127,8 +127,8 @@ def test_plain_progress_lines():
     metrics = {"reward": 0.5, "rollout/invalid_frac": 0.25}
     timings = {"rollout/tokens_per_s": 1234.5, "tools/latency_s": 0.01, "step/seconds": 2.0}
     with TrainingProgress(console) as progress:
-        progress(Progress(0, 10, {"eval/reward": 0.125}, {}))
-        progress(Progress(1, 10, metrics, timings))
+        progress(StepProgress(0, 10, {"eval/reward": 0.125}, {}))
+        progress(StepProgress(1, 10, metrics, timings))
     first, second = console.file.getvalue().splitlines()
     assert first == "step 0/10  held-out ▂ 0.125"
     expected = "step 1/10  reward 0.500  held-out ▂ 0.125  invalid 25.0%  rollout 1234 tok/s  tool 0.0100 s  left 18 s"
@@ -139,8 +139,8 @@ def test_self_play_shows_both_roles():
     console = Console(file=StringIO(), width=200)
     metrics = {"solver/reward": 0.25, "proposer/reward": 0.75, "selfplay/valid_rate": 0.5}
     with TrainingProgress(console) as progress:
-        progress(Progress(0, 10, {"eval/reward": 0.125}, {}))
-        progress(Progress(1, 10, metrics, {}))
+        progress(StepProgress(0, 10, {"eval/reward": 0.125}, {}))
+        progress(StepProgress(1, 10, metrics, {}))
     assert console.file.getvalue().splitlines()[1] == (
         "step 1/10  solver 0.250  held-out ▂ 0.125  proposer 0.750  valid 50.0%"
     )
@@ -151,7 +151,7 @@ def test_progress_shows_how_rollouts_end(role):
     console = Console(file=StringIO(), width=200)
     ends = {"answered": 0.5, "malformed": 0.25, "max_tokens": 0.125}
     with TrainingProgress(console) as progress:
-        progress(Progress(1, 10, {f"{role}rollout/stop/{how}": share for how, share in ends.items()}, {}))
+        progress(StepProgress(1, 10, {f"{role}rollout/stop/{how}": share for how, share in ends.items()}, {}))
     assert console.file.getvalue().strip() == "step 1/10  answered 50%  malformed 25%  cut off 12%"
 
 

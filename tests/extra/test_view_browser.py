@@ -6,7 +6,7 @@ import shutil
 import pytest
 
 from evoseek.report.view.html import make_page
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 
 sync_api = pytest.importorskip("playwright.sync_api")
 CHROMIUM = shutil.which("chromium")
@@ -91,7 +91,7 @@ def run(tmp_path_factory):
 def path(run, tmp_path, request):
     """The page, with its data inside, or in a folder beside it."""
     is_beside = getattr(request, "param", "inside") == "beside"
-    page = make_page([Source.open(run), Source.open(run)], "view.data", inline=0 if is_beside else 10**9)
+    page = make_page([RunSource.open(run), RunSource.open(run)], "view.data", inline=0 if is_beside else 10**9)
     page.write(tmp_path / "view.html")
     return tmp_path / "view.html"
 
@@ -224,7 +224,7 @@ def test_a_narrow_screen_has_one_column_and_no_scroll_sideways(page):
 
 def test_data_of_another_page_are_refused(browser, run, tmp_path):
     path = tmp_path / "view.html"
-    make_page([Source.open(run)], "view.data", inline=0).write(path)
+    make_page([RunSource.open(run)], "view.data", inline=0).write(path)
     chunk = path.parent / "view.data" / "0-0.js"
     chunk.write_text('evoseekChunk("other","0-0","")\n')
     page = browser.new_page()

@@ -34,7 +34,7 @@ from evoseek.cli.main import main
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.learner import checkpoint as checkpoint_module
 from evoseek.learner.batch import make_batch
-from evoseek.learner.checkpoint import Part, agreed_checkpoint, restore, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, agreed_checkpoint, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks, joined_ranks
 from evoseek.learner.learner import Learner, LearnerContext
 from evoseek.learner.logprobs import LogprobModel, checkpoint_activations
@@ -142,7 +142,7 @@ def save(ranks: Ranks, run: str, step: int = 2, kill: int | None = None, moment:
         if ranks.is_first:
             model.save_pretrained(directory, state_dict=weights)
 
-    parts = {"policy": Part(save_model, learner), "critic": Part(save_model, learner)}
+    parts = {"policy": CheckpointPart(save_model, learner), "critic": CheckpointPart(save_model, learner)}
     save_checkpoint(Path(run), step=step, parts=parts, position={"rank": ranks.rank}, ranks=ranks)
     keep(whole_state(learner), str(Path(run) / f"state-{step}.safetensors"), ranks)
 

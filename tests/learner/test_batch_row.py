@@ -6,7 +6,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.learner.batch import Branch, Row, lay_out, tree_order
+from evoseek.learner.batch import Branch, PackedRow, lay_out, tree_order
 
 CPU = torch.device("cpu")
 PROMPT = tuple(range(100, 120))  # 20 tokens
@@ -70,7 +70,7 @@ def test_every_sample_is_in_its_row_and_sees_itself_alone(given_ids: list[tuple[
     assert seen_places(row) <= {tuple(row.index[n, : len(ids)].tolist()) for n, ids in enumerate(given_ids)}
 
 
-def seen_places(row: Row) -> set[tuple[int, ...]]:
+def seen_places(row: PackedRow) -> set[tuple[int, ...]]:
     """The places in the row that the last token of each span sees, which are the span's own at last."""
     starts = [sum(row.pieces[:n]) for n in range(len(row.pieces))]
     found: set[tuple[int, ...]] = set()

@@ -18,7 +18,7 @@ from tests.raising import raises
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
 from evoseek.errors import CheckpointError, TrainingError
-from evoseek.learner.checkpoint import Part, restore, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.clipped import ClippedLoss
@@ -37,7 +37,7 @@ def make_learner(model: PreTrainedModel) -> Learner:
 
 def save(run: Path, learner: Learner, step: int, **options: object) -> Path:
     position = {"step": step, "questions_seen": 8 * step}
-    parts = {"policy": Part(learner.model.save_pretrained, learner)}
+    parts = {"policy": CheckpointPart(learner.model.save_pretrained, learner)}
     return save_checkpoint(run, step=step, parts=parts, position=position, **options)
 
 
@@ -195,7 +195,7 @@ def test_no_space_left_on_device_in_the_policy_saver(model: PreTrainedModel, tmp
         raise OSError(errno.ENOSPC, "No space left on device")
 
     with pytest.raises(CheckpointError, match=r"No space left on device.*Free space"):
-        save_checkpoint(tmp_path, step=1, parts={"policy": Part(full, make_learner(model))}, position={})
+        save_checkpoint(tmp_path, step=1, parts={"policy": CheckpointPart(full, make_learner(model))}, position={})
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 
@@ -264,8 +264,8 @@ def test_several_parts_are_kept_side_by_side(model: PreTrainedModel, make_sample
     for seed in (1, 2):
         critic.update(make_samples(4, seed=seed))
     parts = {
-        "policy": Part(model.save_pretrained, policy),
-        "critic": Part(critic.model.save_pretrained, critic),
+        "policy": CheckpointPart(model.save_pretrained, policy),
+        "critic": CheckpointPart(critic.model.save_pretrained, critic),
     }
     directory = save_checkpoint(tmp_path, step=1, parts=parts, position={})
     checkpoint = load_checkpoint(directory)

@@ -14,7 +14,7 @@ from tools.tiny.muon import MuonAdamW
 from transformers import AutoModelForCausalLM, LlamaConfig, LlamaForCausalLM, PreTrainedModel
 
 from evoseek.errors import TrainingError
-from evoseek.learner.checkpoint import Part, restore, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, restore, save_checkpoint
 from evoseek.learner.learner import Learner, OptimizerFactory
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.learner.optim import adamw, joined, split
@@ -161,7 +161,7 @@ def sgd(model: torch.nn.Module, *, learning_rate: float, **_: object) -> torch.o
 
 
 def save(run: Path, learner: Learner, step: int) -> Path:
-    parts = {"policy": Part(learner.model.save_pretrained, learner)}
+    parts = {"policy": CheckpointPart(learner.model.save_pretrained, learner)}
     return save_checkpoint(run, step=step, parts=parts, position={})
 
 

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evoseek.errors import PolicyError
-from evoseek.renderers.encoding import Encoder, harmless, is_control, outside, plain, split_trusted, trusted
+from evoseek.renderers.encoding import TextEncoder, harmless, is_control, outside, plain, split_trusted, trusted
 from evoseek.text.scripts import well_formed
 
 TAGS = ("search", "information", "think", "answer", "question", "tool_call", "tool_response")
@@ -83,7 +83,7 @@ tag = re.compile(rf"<\s*/?\s*({'|'.join(TAGS)})", re.IGNORECASE)
 
 @pytest.fixture(scope="session")
 def encoder(made):
-    return cache(lambda name: Encoder(made(name), TAGS))
+    return cache(lambda name: TextEncoder(made(name), TAGS))
 
 
 def meaningful(tokenizer, text):
@@ -190,7 +190,7 @@ def test_a_tokenizer_without_offsets_is_refused():
         is_fast = False
 
     with pytest.raises(PolicyError, match=r"tokenizer\.json"):
-        Encoder(Slow())
+        TextEncoder(Slow())
 
 
 @pytest.mark.parametrize(
@@ -217,6 +217,6 @@ def test_harmless_takes_time_in_proportion():
 def test_no_control_token_with_a_bracket_comes_of_harmless_text_at_another_readers_tokenizer(made, name):
     """Encoded as a server does it: as a whole."""
     text = well_formed(" x ".join(FRAGMENTS)).replace("☞", "")
-    tokenizer, control = made(name), Encoder(made(name)).control_ids
+    tokenizer, control = made(name), TextEncoder(made(name)).control_ids
     assert not control & set(tokenizer.encode(harmless(text), add_special_tokens=False))
     assert control & set(tokenizer.encode(text, add_special_tokens=False))

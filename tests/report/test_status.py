@@ -6,7 +6,7 @@ from evoseek.assembly.sources import load_settings
 from evoseek.config import trust
 from evoseek.errors import RunError
 from evoseek.report.status import RunStatus, is_writing_questions, status
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.storage.files import remove_directory
 from evoseek.storage.runs import RunDirectory
 
@@ -125,7 +125,7 @@ def test_trap_steps_that_failed_do_not_say_how_the_policy_does(run):
     assert "step 6" in words(lines, "Solver")[0]
     with run.metrics.open("a") as file:
         file.write(json.dumps({"step": 8, "eval/reward": 0.75, "eval/n": 4.0}) + "\n")
-    assert Source.open(run.path).headline.endswith(", steps 0 and 8")
+    assert RunSource.open(run.path).headline.endswith(", steps 0 and 8")
 
 
 def test_the_reason_of_the_stop_is_told(run):
@@ -167,7 +167,7 @@ def test_a_run_whose_cold_start_is_made_says_so(tmp_path):
     learning.timings.write_text('{"step": 24, "step/seconds": 60.0}\n')
     assert status(made.path) == [("Run", f"{stopped} 24 of 57, about 33 min 0 s left"), resumed]
     assert not is_writing_questions(made.path)
-    source = Source.open(made.path)  # what the printed `evoseek view` opens
+    source = RunSource.open(made.path)  # what the printed `evoseek view` opens
     assert (source.system, source.name) == ("sft", "run: cold start")
     assert "cold_start/questions.jsonl" in source.notes[0]
 

@@ -12,7 +12,7 @@ from tools.tiny.demonstrations import DemonstrationShares, Demonstrator, propose
 from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.errors import ConfigError, DataError
-from evoseek.renderers.encoding import Encoder, plain
+from evoseek.renderers.encoding import TextEncoder, plain
 from evoseek.renderers.tags import TagRenderer
 from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv, answer_task, passage_task
 from evoseek.rollout.prompts import load_prompts
@@ -210,7 +210,7 @@ def test_no_tag_and_no_control_token_comes_of_passages_answers_or_examples(name,
         source = PassageProposerEnv([], prompts).messages(passage_task("p", Passage("a", "a", given, given), 2))
         answer = AnswerProposerEnv([], prompts).messages(answer_task("a", given, 2))
         ids = [*renderer.render_prompt(source), *renderer.render_prompt(answer)]
-        encoder = Encoder(renderer._tokenizer)
+        encoder = TextEncoder(renderer._tokenizer)
         return TAG.findall(encoder.decode(ids)), [i for i in ids if i in encoder.control_ids]
 
     assert openings(HOSTILE) == openings("x")

@@ -13,7 +13,7 @@ from collections import Counter
 import pytest
 from tests.doubles.scripted import ScriptedChat, ScriptedSampler
 
-from evoseek.renderers.encoding import Encoder, split_trusted
+from evoseek.renderers.encoding import TextEncoder, split_trusted
 from evoseek.renderers.tool_calls import make_renderer
 from evoseek.rollout.environments import SolverEnv
 from evoseek.rollout.limits import Limits
@@ -119,7 +119,7 @@ class Stage:
         self.sampler = ScriptedSampler({"q/0": [f"{turn}{end}" for turn in said.split("|")]}, self.tokenizer)
         format = "tags" if name == "tags" else "tools"
         self.renderer = make_renderer(self.tokenizer, format, [tool.schema for tool in self.tools(None)])
-        self.encoder = Encoder(self.tokenizer)
+        self.encoder = TextEncoder(self.tokenizer)
         self.readers = PageBeginning(200), ReadingAgent(ScriptedChat(copy), self.prompts["reading"])
 
     def tools(self, web, reader=None):

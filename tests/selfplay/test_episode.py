@@ -12,7 +12,7 @@ from evoseek.errors import DataError
 from evoseek.questions.outcomes import Rejection
 from evoseek.rollout.environments import passage_task
 from evoseek.rollout.record import TrajectoryRecord, row_of
-from evoseek.selfplay.episode import SelfPlay, Stages, relabel
+from evoseek.selfplay.episode import EpisodeSeconds, SelfPlay, relabel
 from evoseek.selfplay.filters import supporting_passages
 from evoseek.selfplay.proposer_reward import DIFFICULTIES, ProposerReward
 from evoseek.selfplay.tasks import proposal_groups, solver_groups
@@ -440,7 +440,7 @@ def test_questions_are_only_written_if_nobody_is_to_try_them(stage):
 
 @pytest.mark.parametrize("count", [0, 1, 6])
 def test_the_seconds_of_every_stage_are_at_least_zero_and_add_up_over_batches(stage, count):
-    stages, before = Stages(), (0.0, 0.0, 0.0)
+    stages, before = EpisodeSeconds(), (0.0, 0.0, 0.0)
     for _ in range(3):
         run(stage(MANY, verify={}), count, stages=stages)
         seconds = (stages.propose, stages.verify, stages.solve)
@@ -450,7 +450,7 @@ def test_the_seconds_of_every_stage_are_at_least_zero_and_add_up_over_batches(st
 
 
 def test_no_stage_takes_time_in_a_batch_that_failed_before_it(stage):
-    stages = Stages()
+    stages = EpisodeSeconds()
     run(stage({}), 2, stages=stages)
     assert stages.propose > 0
     assert (stages.verify, stages.solve) == (0.0, 0.0)

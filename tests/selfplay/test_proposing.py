@@ -21,7 +21,7 @@ from evoseek.assembly.agent import Agent
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.errors import ConfigError, EvoseekError, SamplerError
-from evoseek.learner.checkpoint import Part, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, save_checkpoint
 from evoseek.learner.logprobs import LogprobModel
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.models.load import Policy, load_policy, save_policy
@@ -224,9 +224,9 @@ def test_a_system_without_a_proposer_is_refused(config, tmp_path) -> None:
 
 
 def checkpoint_of(directory: Path, **parts: Policy) -> Checkpoint:
-    def part(policy: Policy) -> Part:
+    def part(policy: Policy) -> CheckpointPart:
         learner = learner_of(LogprobModel(policy.model), loss=CrossEntropyLoss(), learning_rate=0.0)
-        return Part(partial(save_policy, policy), learner)
+        return CheckpointPart(partial(save_policy, policy), learner)
 
     save_checkpoint(directory, step=3, parts={name: part(policy) for name, policy in parts.items()}, position={})
     found = latest_checkpoint(directory)

@@ -9,7 +9,7 @@ from rich.console import Console
 
 from evoseek.text import progress
 from evoseek.text.progress import CountProgress
-from evoseek.training.loop import Progress
+from evoseek.training.loop import StepProgress
 from evoseek.training.train import TrainingProgress
 
 
@@ -47,7 +47,7 @@ def test_a_held_out_score_that_is_none_is_left_out() -> None:
     """NaN, where all rollouts were Invalid."""
     told = TrainingProgress(Console(file=(shown := io.StringIO()), width=200))
     for step, score in enumerate((0.5, float("nan"), 0.75)):
-        told(Progress(step, 9, {"eval/reward": score}, {}))
+        told(StepProgress(step, 9, {"eval/reward": score}, {}))
     lines = shown.getvalue().splitlines()
     assert ["0.500" in lines[0], "nan" in lines[1], "0.500" in lines[1], "0.750" in lines[2]] == [
         True,

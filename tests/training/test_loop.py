@@ -8,7 +8,7 @@ from torch import nn
 
 from evoseek.assembly.settings import StageSettings
 from evoseek.errors import RunError, SamplerError, TrainingError
-from evoseek.learner.checkpoint import Part
+from evoseek.learner.checkpoint import CheckpointPart
 from evoseek.loss.clipped import ClippedLoss
 from evoseek.storage.checkpoints import Checkpoint, latest_checkpoint
 from evoseek.storage.runs import RunDirectory
@@ -357,7 +357,7 @@ def test_the_learner_of_each_model_goes_on_where_it_was(tmp_path):
     def parts():
         forwards = {name: SimpleNamespace(model=nn.Linear(2, 1)) for name in ("policy", "critic")}
         learners = {name: learner_of(forward, loss=ClippedLoss()) for name, forward in forwards.items()}
-        return {name: Part(lambda path: path.mkdir(), learner) for name, learner in learners.items()}
+        return {name: CheckpointPart(lambda path: path.mkdir(), learner) for name, learner in learners.items()}
 
     begun, resumed = parts(), parts()
     begun["policy"].learner.step, begun["critic"].learner.step = 3, 5

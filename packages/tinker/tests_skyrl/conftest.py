@@ -16,7 +16,7 @@ from safetensors.torch import load as load_tensors
 
 from evoseek.models.source import tiny_policy_dir
 from evoseek.questions.questions import save_questions
-from evoseek.samplers.vllm.process import HOST, Command, free_ports, launch
+from evoseek.samplers.vllm.process import HOST, ServerCommand, free_ports, launch
 from evoseek.search.lexical import LexicalIndex
 from evoseek.world.world import World
 
@@ -61,7 +61,7 @@ def server(tmp_path_factory):
     words += ["--checkpoints-base", str(root / "checkpoints"), "--database-url", f"sqlite:///{root / 'server.db'}"]
     url = f"http://{HOST}:{port}"
     with ExitStack() as closing:
-        launch({url: Command(words, ENVIRONMENT)}, root, closing)
+        launch({url: ServerCommand(words, ENVIRONMENT)}, root, closing)
         yield Server(url, root / "checkpoints")
 
 

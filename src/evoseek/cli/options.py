@@ -78,7 +78,7 @@ JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.max_inva
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class DeclaredCommand:
     """What a command declares. `reads` are patterns of the settings that it makes use of: with --set it accepts no
     other, while a file of settings may be shared with other commands."""
 
@@ -91,7 +91,7 @@ class Command:
         return not self.reads or any(fnmatch(key, pattern) for pattern in self.reads.split())
 
 
-COMMANDS: dict[str, Command] = {}
+COMMANDS: dict[str, DeclaredCommand] = {}
 """Every command that was declared, by its name."""
 
 
@@ -99,7 +99,7 @@ COMMANDS: dict[str, Command] = {}
 class Shared:
     """The command that runs, and the values of the options that it shares with others."""
 
-    command: Command = Command()
+    command: DeclaredCommand = DeclaredCommand()
     config: Sequence[Path] = ()
     sets: Sequence[str] = ()
     folder: Path | None = None
@@ -131,9 +131,10 @@ def running(name: str, **values: Any) -> Generator[None]:
 def command(
     name: str, *, reads: str = "", in_project: bool = False, only_reads: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a command: its name, and as in `Command` what it reads and whether it works in a project. Its options get
-    those that it shares: --config and --set for settings, --project, and --dry-run unless it `only_reads`."""
-    COMMANDS[name] = Command(name, reads, in_project)
+    """Declare a command: its name, and as in `DeclaredCommand` what it reads and whether it works in a project. It gets
+    the options that it shares with others: --config and --set for settings, --project, and --dry-run
+    unless it `only_reads`."""
+    COMMANDS[name] = DeclaredCommand(name, reads, in_project)
     options = {"config": reads, "sets": reads, "folder": in_project, "dry_run": not only_reads}
     names = [option for option, has_it in options.items() if has_it]
 

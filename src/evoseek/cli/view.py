@@ -34,7 +34,7 @@ def view(
 
     The page loads nothing from elsewhere. With --terminal the trajectories are listed, or one is shown.
     """
-    from evoseek.report.view.source import Source
+    from evoseek.report.view.source import RunSource
 
     run = run or named_run()
     if terminal:
@@ -42,7 +42,7 @@ def view(
             raise ConfigError("--out and --open are about the page, which --terminal does not write. Leave them out.")
         from evoseek.report.view.terminal import list_rollouts, show_rollout
 
-        source, console = Source.open(run), Console()
+        source, console = RunSource.open(run), Console()
         if other is not None:
             show_rollout(console, source, other)
         else:
@@ -52,7 +52,7 @@ def view(
     from evoseek.report.view.html import data_folder, make_page
 
     path, console = out or run / "view.html", Console()
-    page = make_page([Source.open(one) for one in (run, *([Path(other)] if other else []))], data_folder(path).name)
+    page = make_page([RunSource.open(one) for one in (run, *([Path(other)] if other else []))], data_folder(path).name)
     page.write(path)
     beside = f" (with its data in {data_folder(path)}/)" if page.data else ""
     say(console, f"Wrote {path}{beside}. Open it in a browser; nothing else is needed.")

@@ -23,7 +23,7 @@ R = TypeVar("R")
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class BatchProgress:
     """The progress of a file: items that are done, what was counted in them, by name, and why some failed (each
     reason, how often)."""
 
@@ -54,7 +54,9 @@ class BatchWork(Generic[T, R]):
     noun: str
     max_failed: float = 1.0
 
-    def run(self, items: Sequence[T], out: Path, settings: Mapping[str, object], console: Console) -> Progress | None:
+    def run(
+        self, items: Sequence[T], out: Path, settings: Mapping[str, object], console: Console
+    ) -> BatchProgress | None:
         """Fill a new file, or resume one that was begun with the same settings. None if Ctrl-C ended it earlier, which
         is reported. Raises ConfigError if `out` is another file or cannot be made, and EvoseekError as `fill`."""
         with (
@@ -75,7 +77,7 @@ class BatchWork(Generic[T, R]):
         *,
         should_stop: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda done, of: None,
-    ) -> Progress:
+    ) -> BatchProgress:
         """Append what is made of each batch to the file, which is resumed where it ends. `progress` is called
         after each item.
 
@@ -83,7 +85,7 @@ class BatchWork(Generic[T, R]):
         its items are worked on again when the file is resumed. RunError for a file that another version began.
         """
         try:
-            reached = Progress(**file.reached)
+            reached = BatchProgress(**file.reached)
         except TypeError as error:
             raise RunError(
                 f"{file.path} was begun by another version of evoseek ({error}). Give another file."
@@ -106,7 +108,7 @@ class BatchWork(Generic[T, R]):
                     f"{for_example(made.failures)} Nothing of this batch was written. Repair what failed and give the "
                     "same command again: it resumes from there."
                 )
-            reached = Progress(
+            reached = BatchProgress(
                 reached.done + len(batch),
                 dict(Counter(reached.counts) + Counter(made.counts)),
                 dict(Counter(reached.failures) + Counter(made.failures)),

@@ -13,7 +13,7 @@ from rich.console import Console
 from evoseek.agent.answer import chat_roller, uses_chat_model
 from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import evaluation_path, identity, read_questions
-from evoseek.curation.batches import BatchWork, Made, Progress
+from evoseek.curation.batches import BatchProgress, BatchWork, Made
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.draw import with_metric
 from evoseek.protocols import RewardFn
@@ -124,7 +124,7 @@ def _end(trajectory: Trajectory, outcome: Outcome, min_reward: float) -> str:
     return "right" if outcome.reward >= min_reward else "wrong"
 
 
-def _report(collected: Progress, name: str, out: Path) -> str:
+def _report(collected: BatchProgress, name: str, out: Path) -> str:
     ends = {end: collected.counts.get(end, 0) for end in ("right", "wrong", "malformed")}
     valid = sum(ends.values())
     shares = (f"{count / max(1, valid):.1%} {end}" for end, count in ends.items())

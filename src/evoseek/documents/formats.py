@@ -54,7 +54,7 @@ _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class,
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
 
-class Row(NamedTuple):
+class FileRow(NamedTuple):
     """A row of a table, a document of its own: its place in the file, as in `row 5`, its title (empty if no value names
     it) and text."""
 
@@ -72,7 +72,7 @@ class Parsed(NamedTuple):
     guessed: str = ""
     marks: tuple[Mark, ...] = ()
     warnings: tuple[str, ...] = ()
-    rows: tuple[Row, ...] = ()
+    rows: tuple[FileRow, ...] = ()
 
 
 def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from evoseek.documents.archives import checked_archive, simplified_strings
 from evoseek.documents.column_headings import LONGEST_NAME, MOST, is_heading
-from evoseek.documents.formats import Parsed, Row, warn_of_hidden
+from evoseek.documents.formats import FileRow, Parsed, warn_of_hidden
 from evoseek.documents.hyphens import without_soft_hyphens
 from evoseek.errors import DataError
 from evoseek.text.decoding import decode
@@ -54,7 +54,7 @@ def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
         from openpyxl.utils.cell import range_boundaries  # pyright: ignore[reportMissingImports]
     except ImportError as error:
         raise DataError("xlsx needs an extra: pip install 'evoseek[office]'") from error
-    rows, missing, hidden = list[Row](), 0, Counter[str]()
+    rows, missing, hidden = list[FileRow](), 0, Counter[str]()
     with checked_archive(data) as archive:
         book: Any = openpyxl.load_workbook(
             io.BytesIO(simplified_strings(archive, data)), read_only=True, data_only=True
@@ -164,7 +164,7 @@ def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> 
     return rows
 
 
-def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[Row]:
+def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[FileRow]:
     """The rows that are not empty, each by itself and with its number from 1: a line `column heading: value` for each
     cell, and for a title the value that names it, "" where none does."""
     texts = ([" ".join(without_soft_hyphens(cell).split()) for cell in row] for row in table)
@@ -175,7 +175,7 @@ def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[Row]:
             heads = [*block.names, *[""] * len(cells)]
             lines = (f"{head}: {cell}" if head else cell for head, cell in zip(heads, cells, strict=False) if cell)
             title = cells[naming] if naming is not None and naming < len(cells) else ""
-            yield Row(f"{sheet}row {number}", title if len(title) <= LONGEST_NAME else "", "\n".join(lines))
+            yield FileRow(f"{sheet}row {number}", title if len(title) <= LONGEST_NAME else "", "\n".join(lines))
 
 
 class _Numbered(NamedTuple):
@@ -183,14 +183,14 @@ class _Numbered(NamedTuple):
     cells: _Cells
 
 
-class _Table(NamedTuple):
+class _CellTable(NamedTuple):
     """Rows with the headings of their columns; no headings where none are to be seen."""
 
     names: _Cells
     rows: list[_Numbered]
 
 
-def _tables(rows: list[_Numbered]) -> Iterator[_Table]:
+def _tables(rows: list[_Numbered]) -> Iterator[_CellTable]:
     """The rows above the column headings, those below, and further tables below an empty row, if numbers in them show
     where their headings are.
 
@@ -200,13 +200,13 @@ def _tables(rows: list[_Numbered]) -> Iterator[_Table]:
     place = next((place for place, count in enumerate(filled) if 2 * count > max(filled)), 0)
     names, begin = _headings(rows, place)
     if place:
-        yield _Table([], rows[: place - 1 if names and _is_group(rows, place) else place])
+        yield _CellTable([], rows[: place - 1 if names and _is_group(rows, place) else place])
     for at in range(begin + 1, len(rows) + 1):
         is_end = at == len(rows)
         is_apart = not is_end and rows[at].number > rows[at - 1].number + 1
         if is_end or (is_apart and filled[at] > 1 and is_heading([row.cells for row in rows[at:]], surely=True)):
             headings = rows[begin - 1].cells if names else []
-            yield _Table(names, [row for row in rows[begin:at] if row.cells != headings])
+            yield _CellTable(names, [row for row in rows[begin:at] if row.cells != headings])
             names, begin = ([], at) if is_end else _headings(rows, at)
 
 

@@ -22,7 +22,7 @@ Path = list[tuple[int, int]]  # where in a row the tokens of a sample are: range
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PackedRow:
     """N tokens of B samples, a prefix tree: each sample adds a span of those tokens that it does not share with the
     sample before it. A sample may add none.
 
@@ -109,7 +109,7 @@ def tree_order(token_ids: Sequence[tuple[int, ...]]) -> list[int]:
     return order
 
 
-def lay_out(token_ids: Sequence[tuple[int, ...]], device: torch.device, shortest: int = SHARED) -> Row:
+def lay_out(token_ids: Sequence[tuple[int, ...]], device: torch.device, shortest: int = SHARED) -> PackedRow:
     """The row of samples with these tokens, each of which shares at most what it has in common with the one before it,
     as `Branch` has it. A sample without tokens is passed over."""
     branch, path = Branch(shortest), Path()
@@ -132,7 +132,7 @@ def lay_out(token_ids: Sequence[tuple[int, ...]], device: torch.device, shortest
     cuts = sorted({edge for path in paths for part in path for edge in part})
     number = {cut: piece for piece, cut in enumerate(cuts)}
     places = [torch.tensor([place for part in path for place in range(*part)], dtype=torch.long) for path in paths]
-    return Row(
+    return PackedRow(
         token_ids=torch.tensor(row_ids, dtype=torch.long, device=device),
         positions=torch.tensor(positions, dtype=torch.long, device=device),
         index=pad_sequence(places, batch_first=True).to(device),
@@ -171,7 +171,7 @@ class MicroBatch:
     returns: torch.Tensor
     ref_logprobs: torch.Tensor | None
     weights: torch.Tensor
-    row: Row
+    row: PackedRow
 
 
 def loss_inputs(batch: MicroBatch, logprobs: torch.Tensor, entropies: torch.Tensor) -> LossInputs:

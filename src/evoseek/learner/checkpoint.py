@@ -24,7 +24,7 @@ Returned = TypeVar("Returned")
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class CheckpointPart:
     """A model in training. `saver` writes it as a `from_pretrained` directory to the path it is given; it is called on
     all ranks, which may put a sharded model together in it, and must write on the first alone."""
 
@@ -36,7 +36,7 @@ def save_checkpoint(
     run_directory: Path,
     *,
     step: int,
-    parts: Mapping[str, Part],
+    parts: Mapping[str, CheckpointPart],
     position: Mapping[str, object],
     keep_last: int = 3,
     ranks: Ranks = ALONE,

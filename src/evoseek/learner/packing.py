@@ -21,7 +21,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from torch.utils.checkpoint import checkpoint
 from transformers import AttentionInterface, PreTrainedConfig, PreTrainedModel
 
-from evoseek.learner.batch import MicroBatch, Row, lay_out
+from evoseek.learner.batch import MicroBatch, PackedRow, lay_out
 from evoseek.models.cpu_matmul import is_quick_bfloat16
 from evoseek.samplers.torch.packed import attend_by_products, attention_named
 
@@ -36,10 +36,10 @@ Body = Callable[..., Tensor]
 
 
 @dataclass(slots=True)
-class _Pass:
+class _PrefixPass:
     """The state of a forward pass that attention needs, and how often attention was called in it."""
 
-    row: Row
+    row: PackedRow
     calls: int = 0
 
 
@@ -71,7 +71,7 @@ def run_actions(body: Body, config: PreTrainedConfig, batch: MicroBatch, limit: 
     """
     samples, positions = batch.loss_mask[:, 1:].nonzero(as_tuple=True)  # the position t before an action token t + 1
     if batch.row.longest <= limit:
-        states = _run_packed(body, config, _Pass(batch.row))
+        states = _run_packed(body, config, _PrefixPass(batch.row))
         places = batch.row.index[samples, positions]
     else:
         states = body(input_ids=batch.token_ids).flatten(0, 1)
@@ -101,7 +101,7 @@ def packing_limit(body: Body, model: PreTrainedModel) -> int:
     samples = _ordinary_samples(config.vocab_size)
     row = lay_out(samples, model.device, shortest=2)
     inputs = [torch.tensor([sample], device=model.device) for sample in samples]
-    trial = _Pass(row)
+    trial = _PrefixPass(row)
     try:
         with _in_float32(model):
             packed = _run_packed(body, config, trial)
@@ -160,7 +160,7 @@ def _window(config: Any) -> int:
     return min((window for window in windows if window), default=sys.maxsize)
 
 
-def _run_packed(body: Body, config: PreTrainedConfig, packed_pass: _Pass) -> Tensor:
+def _run_packed(body: Body, config: PreTrainedConfig, packed_pass: _PrefixPass) -> Tensor:
     """The states [N, size] of the row."""
     row = packed_pass.row
     with attention_named(config, _NAME):
@@ -174,7 +174,7 @@ def _attend(
     value: Tensor,
     attention_mask: Tensor | None,
     scaling: float | None = None,
-    packed_pass: _Pass | None = None,
+    packed_pass: _PrefixPass | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
     """Attention in the shape transformers asks for: queries [1, heads, N, head size] to outputs [1, N, heads, ...]."""

@@ -89,32 +89,32 @@ class _Strict(BaseModel):
     model_config = ConfigDict(extra="forbid", strict=True, str_strip_whitespace=True)
 
 
-class _Turn(_Strict):
+class _TurnLine(_Strict):
     think: str = ""
     query: str | None = Field(default=None, min_length=1)
     answer: str | None = Field(default=None, min_length=1)
     question: str | None = Field(default=None, min_length=1)
 
 
-class _Passage(_Strict):
+class _PassageLine(_Strict):
     title: str = ""
     text: str = Field(min_length=1)
 
 
-class _Row(_Strict):
+class _DemonstrationLine(_Strict):
     role: Literal["solver", "proposer"] = "solver"
     id: str | int | None = None
-    turns: list[_Turn] = Field(min_length=1)
+    turns: list[_TurnLine] = Field(min_length=1)
 
 
-class _SolverRow(_Row):
+class _SolverRow(_DemonstrationLine):
     question: str = Field(min_length=1)
     golden_answers: list[str] = Field(default_factory=list[str])
     metadata: dict[str, object] = Field(default_factory=dict[str, object])
 
 
-class _ProposerRow(_Row):
-    passage: _Passage
+class _ProposerRow(_DemonstrationLine):
+    passage: _PassageLine
     hops: int = Field(ge=0)
 
 
@@ -141,7 +141,7 @@ def _demonstration(fields: Mapping[str, object], number: int) -> Demonstration |
     return Demonstration(Question(id, row.question, tuple(row.golden_answers), row.metadata), turns)
 
 
-def _turns(row: _Row) -> tuple[DemonstratedTurn, ...]:
+def _turns(row: _DemonstrationLine) -> tuple[DemonstratedTurn, ...]:
     """The turns; each has what its place asks for. Raises DataError."""
     proposes = row.role == "proposer"
     for place, turn in enumerate(row.turns, start=1):

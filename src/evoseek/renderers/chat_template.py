@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any, Literal, NoReturn, cast
 from jinja2 import TemplateError
 
 from evoseek.errors import PolicyError
-from evoseek.renderers.encoding import Encoder, is_control, split_trusted
+from evoseek.renderers.encoding import TextEncoder, is_control, split_trusted
 from evoseek.text.scripts import well_formed
 from evoseek.text.templates import bounded
 from evoseek.types import Message, ToolCall
@@ -96,7 +96,7 @@ def render_chat(
         ) from error
 
 
-def encode_rendered(encoder: Encoder, rendered: str, outside: Sequence[str]) -> tuple[int, ...]:
+def encode_rendered(encoder: TextEncoder, rendered: str, outside: Sequence[str]) -> tuple[int, ...]:
     """Ids of a rendered conversation, with `outside[i]` instead of placeholder i."""
     ids: list[int] = []
     for index, piece in enumerate(_PLACEHOLDER.split(rendered)):
@@ -105,7 +105,7 @@ def encode_rendered(encoder: Encoder, rendered: str, outside: Sequence[str]) -> 
 
 
 def encode_messages(
-    tokenizer: PreTrainedTokenizerBase, encoder: Encoder, messages: Sequence[Message], tools: Sequence[Schema] = ()
+    tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, messages: Sequence[Message], tools: Sequence[Schema] = ()
 ) -> tuple[int, ...]:
     """Ids of a prompt through the chat template, up to where the model begins to write."""
     outside: list[str] = []
@@ -127,7 +127,7 @@ def encode_messages(
 
 def encode_reply(
     tokenizer: PreTrainedTokenizerBase,
-    encoder: Encoder,
+    encoder: TextEncoder,
     content: str,
     after: Sequence[int],
     end_of_turn: int,

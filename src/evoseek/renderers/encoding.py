@@ -51,7 +51,7 @@ def plain(text: str) -> str:
 def harmless(text: str) -> str:
     """Outside text for a model whose tokenizer is not at hand: the openings of tags and control strings are broken.
 
-    They are "<" in every width, and the square brackets of such as [INST]. An `Encoder` is surer: it looks at the ids.
+    They are "<" in every width, and the square brackets of such as [INST]. A `TextEncoder` is surer: it sees the ids.
     """
     return _SQUARE.sub(lambda bracket: "&#91;" if bracket[0] == "[" else "&#93;", _ANGLE.sub("&lt;", text))
 
@@ -83,7 +83,7 @@ def is_control(token: AddedToken) -> bool:
     return token.special or (len(token.content) > 1 and bool(token.content.strip(" \t\r\n\u2581")))
 
 
-class Encoder:
+class TextEncoder:
     """Encodes both kinds of text for one tokenizer; `tags` are the names that outside text must not open or close.
 
     Where outside text yields the id of a control token, it is cut in the middle of it and encoded in pieces, until none

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from evoseek.errors import PolicyError
 from evoseek.renderers.chat_template import Schema, check_template, encode_messages, encode_reply, end_ids, tool_name
-from evoseek.renderers.encoding import Encoder, trusted
+from evoseek.renderers.encoding import TextEncoder, trusted
 from evoseek.text.scripts import fold
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
@@ -123,7 +123,7 @@ class TagRenderer:
         self, tokenizer: PreTrainedTokenizerBase, calls: Mapping[str, TagCall] = SEARCH, eos_ids: Sequence[int] = ()
     ) -> None:
         self._tokenizer, self._calls = tokenizer, calls
-        self._encoder = Encoder(tokenizer, tuple(dict.fromkeys((*TAGS, *calls))))
+        self._encoder = TextEncoder(tokenizer, tuple(dict.fromkeys((*TAGS, *calls))))
         self._end_of_turn = check_template(tokenizer).end_of_turn
         ends = end_ids(tokenizer, self._end_of_turn, eos_ids)
         self._stop = StopConditions(stop_strings(calls), ends)

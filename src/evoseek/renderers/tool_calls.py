@@ -29,7 +29,7 @@ from evoseek.renderers.chat_template import (
     render_chat,
     tool_name,
 )
-from evoseek.renderers.encoding import Encoder
+from evoseek.renderers.encoding import TextEncoder
 from evoseek.renderers.tags import TagRenderer, check_read_back, tag_calls
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
@@ -53,7 +53,7 @@ class ToolCallRenderer:
     ) -> None:
         self.report = check_template(tokenizer, "tools")
         self._tokenizer, self._tools = tokenizer, tuple(tools)
-        self._encoder = Encoder(tokenizer, _TAGS)
+        self._encoder = TextEncoder(tokenizer, _TAGS)
         self._parse_calls = CALL_FORMATS[str(self.report.call_format)]
         self._end_of_turn = int(self.report.end_of_turn or 0)
         self._stop = StopConditions((), end_ids(tokenizer, self._end_of_turn, eos_ids))

@@ -48,7 +48,7 @@ async def run_trajectory(
         )
     clock = Clock(limits)
     request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
-    actor = _Policy(renderer, sampler, limits, clock, request, puts_off)
+    actor = _TokenActor(renderer, sampler, limits, clock, request, puts_off)
     try:
         return await _roll_out(question, env, actor, limits, clock, trajectory_id, watch)
     finally:
@@ -65,12 +65,12 @@ async def converse(
     waiting, since the model's own time is unknown. Errors of the chat other than ToolError are raised.
     """
     tags = TagMessages(tag_calls([tool.schema for tool in env.tools.values()]))
-    actor = _ChatModel(chat, tags, trajectory_id, env.messages(question))
+    actor = _ChatActor(chat, tags, trajectory_id, env.messages(question))
     return await _roll_out(question, env, actor, limits, Clock(limits), trajectory_id, watch)
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
+class _WrittenTurn:
     """What an actor wrote. `ending` ends the rollout whatever the action is; `without_action` is the reason if the turn
     is the last and holds neither a call nor an answer."""
 
@@ -86,7 +86,7 @@ class _Actor(Protocol):
     policy_version: int  # that of the first turn, which is the oldest
     chat_tokens: tuple[int, int] | None  # that an endpoint counted
 
-    async def write(self, turn: int, *, may_call: bool) -> _Turn:
+    async def write(self, turn: int, *, may_call: bool) -> _WrittenTurn:
         """The next turn; the first is 0. `may_call`: a call that it makes is run. Raises SamplerError."""
         ...
 
@@ -160,7 +160,7 @@ async def _take_turns(
     return StopReason.MAX_TURNS
 
 
-class _Policy:
+class _TokenActor:
     chat_tokens: tuple[int, int] | None = None
 
     def __init__(
@@ -173,7 +173,7 @@ class _Policy:
         self.segments = [Segment("prompt", tuple(request.token_ids))]
         self.policy_version = 0
 
-    async def write(self, turn: int, *, may_call: bool) -> _Turn:
+    async def write(self, turn: int, *, may_call: bool) -> _WrittenTurn:
         room = min(self._limits.max_tokens_per_turn, self._limits.max_total_tokens - len(self._request.token_ids))
         request = replace(self._request, turn=turn, max_tokens=room)
         completion = await self._clock.sample(self._sampler, request)
@@ -198,7 +198,7 @@ class _Policy:
         self._written = completion.token_ids
         ending = StopReason.MAX_TIME if action.answer is None and self._clock.is_over else None
         is_cut = completion.finish_reason == "length"
-        return _Turn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
+        return _WrittenTurn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
 
     def observe(self, texts: Sequence[str]) -> bool:
         return self._observed(self._renderer.render_observation(texts, self._written))
@@ -217,7 +217,7 @@ class _Policy:
         self._request = replace(self._request, token_ids=(*self._request.token_ids, *segment.token_ids))
 
 
-class _ChatModel:
+class _ChatActor:
     policy_version = 0
 
     def __init__(self, chat: Chat, tags: TagMessages, trajectory_id: str, messages: Sequence[Message]) -> None:
@@ -226,13 +226,13 @@ class _ChatModel:
         self.segments: list[Segment] = []
         self.chat_tokens: tuple[int, int] | None = None
 
-    async def write(self, turn: int, *, may_call: bool) -> _Turn:
+    async def write(self, turn: int, *, may_call: bool) -> _WrittenTurn:
         try:
             reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}", stop=self._tags.stop)
         except CutReplyError as error:  # of a model that wrote on after its call
             action = self._tags.parse(error.text)
             if action.problem is not None:  # what is too long is the model's own doing, as a policy's is
-                return _Turn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
+                return _WrittenTurn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
         except ToolError as error:
             raise SamplerError(str(error)) from error
         else:
@@ -241,7 +241,7 @@ class _ChatModel:
                 given, written = self.chat_tokens or (0, 0)
                 self.chat_tokens = given + reply.tokens[0], written + reply.tokens[1]
         self._messages.append(self._tags.assistant_message(action))
-        return _Turn(action)
+        return _WrittenTurn(action)
 
     def observe(self, texts: Sequence[str]) -> bool:
         self._messages.append(self._tags.observation(texts))

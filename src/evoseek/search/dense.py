@@ -11,7 +11,7 @@ from typing import Literal, Self, Unpack
 from pydantic import Field
 
 from evoseek.search.calling import MORE, distinct
-from evoseek.search.encoders import Encoder, Reranker, check_encoder, encoder_of
+from evoseek.search.encoders import Embedder, Reranker, check_encoder, encoder_of
 from evoseek.search.lexical import BuildOptions, LexicalIndex, index_directory, write_index
 from evoseek.search.manifest import Manifest, VectorsRecord, opened
 from evoseek.search.settings import BuiltEngine, IndexSettings
@@ -27,7 +27,7 @@ class DenseIndex(LexicalIndex):
     order in which the passages were added. A query without tokens finds nothing.
     """
 
-    def __init__(self, directory: Path, manifest: Manifest, encoder: Encoder) -> None:
+    def __init__(self, directory: Path, manifest: Manifest, encoder: Embedder) -> None:
         super().__init__(directory, manifest)
         self._vectors = VectorFiles(directory / manifest.data, manifest.vectors_for("dense", directory))
         self._encoder = encoder
@@ -37,7 +37,7 @@ class DenseIndex(LexicalIndex):
         cls,
         directory: Path,
         passages: Iterable[Passage],
-        encoder: Encoder,
+        encoder: Embedder,
         *,
         engine: BuiltEngine = "dense",
         dtype: Literal["float32", "float16"] = "float32",
@@ -54,7 +54,7 @@ class DenseIndex(LexicalIndex):
         return cls(directory, manifest, encoder)
 
     @classmethod
-    def open(cls, directory: Path, encoder: Encoder | None = None) -> Self:
+    def open(cls, directory: Path, encoder: Embedder | None = None) -> Self:
         """Open for searching, with the encoder that its manifest names unless one is given.
 
         Raises as `LexicalIndex.open`; SearchIndexError if there are no vectors or they are another encoder's;

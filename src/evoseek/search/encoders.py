@@ -43,7 +43,7 @@ _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
 _WORDS = 200_000  # words whose tokens are kept: a language's frequent ones
 
 
-class Encoder(Protocol):
+class Embedder(Protocol):
     """Texts to vectors, B texts to an array (B, D) of float32 whose rows have length 1, or 0 for a text without tokens.
 
     A text's vector depends on nothing else, apart from rounding. Raises ConfigError if it cannot be made."""
@@ -74,7 +74,7 @@ class _EncoderTable(Section):
     encoder: EncoderPart = part("static")
 
 
-def make_encoder(name: str, **settings: object) -> Encoder:
+def make_encoder(name: str, **settings: object) -> Embedder:
     """Make an encoder by name, with some of its settings (None: the default). Any other name is that of a
     sentence-transformers model: a directory, or a name on the Hugging Face hub. Raises ConfigError."""
     table: dict[str, object] = {key: value for key, value in settings.items() if value is not None}
@@ -85,7 +85,7 @@ def make_encoder(name: str, **settings: object) -> Encoder:
     return build("encoder", read_settings(_EncoderTable, {"encoder": table}).encoder, None)
 
 
-def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Encoder:
+def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Embedder:
     """Make the encoder that the index in a directory was built with. SearchIndexError if what is installed here makes
     other vectors; ConfigError if it is custom code that the user's own settings do not name."""
     settings = dict(record.settings)
@@ -95,7 +95,7 @@ def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") 
     return encoder
 
 
-def check_encoder(encoder: Encoder, record: EncoderRecord) -> None:
+def check_encoder(encoder: Embedder, record: EncoderRecord) -> None:
     """SearchIndexError if the encoder is not the one of an index, which has this record."""
     ours, theirs = encoder.record.model_dump(), record.model_dump()
     if record.weights and ours["weights"] == theirs["weights"]:

@@ -22,7 +22,7 @@ from evoseek.documents.read_report import Note, ReadReport, counted
 from evoseek.errors import ConfigError, EvoseekError, SearchIndexError
 from evoseek.search.analyser import ANALYSER_VERSION, Analyser
 from evoseek.search.dense import DenseIndex
-from evoseek.search.encoders import Encoder, encoder_of, make_encoder
+from evoseek.search.encoders import Embedder, encoder_of, make_encoder
 from evoseek.search.lexical import BuildOptions, LexicalIndex
 from evoseek.search.settings import BuiltEngine
 from evoseek.search.sources import CorpusPassages, Recorded, Source, Sources
@@ -62,7 +62,7 @@ class IndexPlan:
     def reading(self) -> Reading:
         return Reading(self.max_text, self.max_seconds, self.encoding, self.follow_links)
 
-    def make_encoder(self) -> Encoder | None:
+    def make_encoder(self) -> Embedder | None:
         """Return the encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options
         that nothing would use."""
         if self.engine != "lexical":
@@ -181,7 +181,7 @@ def _build(
     directory: Path,
     passages: CorpusPassages,
     plan: IndexPlan,
-    encoder: Encoder | None,
+    encoder: Embedder | None,
     made: MadeVectors | None,
     console: Console,
 ) -> int:

@@ -22,7 +22,7 @@ class SearchSettings(PartSettings):
     """Whether that index needs vectors."""
     name: str = Field(
         default="auto",
-        description="Name of the engine; auto is the one that the index was built for. `evoseek parts search` lists "
+        description="Name of the engine; auto is the one that the index was built for. `evoseek list search` lists "
         "all. Or package.module:Name of your own.",
     )
     index: str = Field(

@@ -24,7 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from evoseek.errors import ConfigError
-from evoseek.search.encoders import Encoder, Vectors
+from evoseek.search.encoders import Embedder, Vectors
 from evoseek.search.manifest import Manifest, VectorsRecord
 from evoseek.storage.files import json_digest, write_atomic
 from evoseek.types import Passage
@@ -136,7 +136,7 @@ def embed_passages(
     count: int,
     content: str,
     *,
-    encoder: Encoder,
+    encoder: Embedder,
     record: VectorsRecord,
     made: MadeVectors | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
@@ -163,7 +163,7 @@ def embed_passages(
 
 
 def _vectors_of(
-    passages: Sequence[Passage], encoder: Encoder, record: VectorsRecord, made: MadeVectors | None
+    passages: Sequence[Passage], encoder: Embedder, record: VectorsRecord, made: MadeVectors | None
 ) -> NDArray[Any]:
     """Return the vectors of some passages. Those that are not known are made."""
     vectors = np.empty((len(passages), record.encoder.dimension), record.dtype)

@@ -43,7 +43,7 @@ Failed = tuple[tuple[Trajectory, Invalid], ...]
 
 
 @dataclass(slots=True)
-class Stages:
+class EpisodeSeconds:
     """Seconds per stage: from the end of the previous stage to the time when the last episode of a batch finished this
     one, summed over batches."""
 
@@ -123,7 +123,7 @@ class SelfPlay:
         key: str,
         *,
         solve: bool = True,
-        stages: Stages | None = None,
+        stages: EpisodeSeconds | None = None,
         earlier: Sequence[Episode] = (),
     ) -> list[Episode]:
         """One episode per task, in the tasks' order. Ids and random streams are determined by `key` and the tasks' ids.

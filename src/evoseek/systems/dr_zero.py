@@ -32,7 +32,7 @@ from evoseek.errors import TrainingError
 from evoseek.rollout.environments import PassageProposerEnv
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.settings import GroupRolloutSettings
-from evoseek.selfplay.episode import SelfPlay, Stages
+from evoseek.selfplay.episode import EpisodeSeconds, SelfPlay
 from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.question_log import QuestionLog, best_questions
 from evoseek.selfplay.settings import GameSettings, ProposerSettings
@@ -283,7 +283,7 @@ class DrZero:
     async def _propose(self, step: int, place: ScheduledStep) -> StepReport:
         if place.number == 1 and self.restart_proposer is not None:
             self.restart_proposer()
-        started, stages = perf_counter(), Stages()
+        started, stages = perf_counter(), EpisodeSeconds()
         tasks = self.tasks(self._drawn(place) * self.proposals_per_step, self.proposals_per_step, f"{step:06d}")
         episodes = await self.play(tasks, f"step-{step:06d}", stages=stages)
         played = perf_counter()
@@ -302,7 +302,7 @@ class DrZero:
 
     async def _write(self, step: int, place: ScheduledStep) -> StepReport:
         """Write questions for the solver: of every passage the best one."""
-        started, stages, count = perf_counter(), Stages(), self.phases.passages_per_writing_step
+        started, stages, count = perf_counter(), EpisodeSeconds(), self.phases.passages_per_writing_step
         tasks = self.written_tasks(self._drawn(place) * count, count, f"{step:06d}")
         episodes = await self._written(step, tasks, stages)
         earlier = self.questions.read(step - place.number + 1, step - 1)
@@ -314,7 +314,7 @@ class DrZero:
         metrics["selfplay/written"] = float(len(written))
         return _report(episodes, metrics, stages, perf_counter() - started, 0.0)
 
-    async def _written(self, step: int, tasks: Sequence[Question], stages: Stages) -> list[Episode]:
+    async def _written(self, step: int, tasks: Sequence[Question], stages: EpisodeSeconds) -> list[Episode]:
         """A writing step's proposals; all are repeated if too many failed for reasons outside the policies, since a
         solver that is trained on the rest would learn from an outage. Raises TrainingError if that does not help."""
         failures: list[Invalid] = []
@@ -374,7 +374,7 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
 
 
 def _report(
-    episodes: Sequence[Episode], metrics: Mapping[str, float], stages: Stages, rollout_s: float, train_s: float
+    episodes: Sequence[Episode], metrics: Mapping[str, float], stages: EpisodeSeconds, rollout_s: float, train_s: float
 ) -> StepReport:
     timings = {**stages.timings(), "rollout/seconds": rollout_s, "learner/seconds": train_s}
     return StepReport.of(_played(episodes), metrics, timings)

@@ -32,7 +32,7 @@ from evoseek.models.settings import PolicySettings
 from evoseek.rollout.environments import AnswerProposerEnv
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import failed_if_nothing_found
-from evoseek.selfplay.episode import SelfPlay, Stages
+from evoseek.selfplay.episode import EpisodeSeconds, SelfPlay
 from evoseek.selfplay.metrics import selfplay_metrics
 from evoseek.selfplay.question_log import QuestionLog, draw_again
 from evoseek.selfplay.settings import FilterSettings, GameSettings, ProposerSettings, VerificationSettings
@@ -166,7 +166,7 @@ class SSP:
         self.given = state.get("tasks", 0)
 
     async def step(self, step: int) -> StepReport:
-        started, stages, given = perf_counter(), Stages(), self.given
+        started, stages, given = perf_counter(), EpisodeSeconds(), self.given
         episodes, fresh = await self._episodes(step, stages), perf_counter()
         replayed = await self._replay(step, self._full_batch - _count_valid(episodes))
         played = perf_counter()
@@ -194,7 +194,7 @@ class SSP:
     def _full_batch(self) -> int:
         return self.proposals_per_step * self.tasks.copies
 
-    async def _episodes(self, step: int, stages: Stages) -> list[Episode]:
+    async def _episodes(self, step: int, stages: EpisodeSeconds) -> list[Episode]:
         """The step's episodes; with `resample` more rounds of them until enough questions are valid."""
         rounds = self.resample_limit if self.fill == "resample" else 1
         most, drawn, wanted = self.proposals_per_step * rounds, 0, self.proposals_per_step

@@ -167,7 +167,7 @@ def check_encoding(name: str) -> None:
         ) from error
 
 
-class _Language(NamedTuple):
+class _LetterLanguage(NamedTuple):
     """The letters of a language beyond ASCII, in lower case, where they cannot stand, and the encodings that its texts
     are in, the usual one first."""
 
@@ -181,35 +181,35 @@ class _Language(NamedTuple):
 
 
 _LANGUAGES = (
-    _Language("äöüß", _WEST),  # German; Finnish, Estonian and Swedish have these, too
-    _Language("éèêëàâçîïôùûœ", _WEST),  # French
-    _Language("áéíóúüñ", _WEST, "(?i)ñ(?![aeiouáéíóú])"),  # Spanish
-    _Language("áâãàçéêíóôõúü", _WEST, "(?i)õ(?!e)|ã(?![eo]|s?\\b)"),  # Portuguese
-    _Language("àèéìòùî", _WEST),  # Italian
-    _Language("ąćęłńóśźż", _MIDDLE),  # Polish
-    _Language("áčďéěíňóřšťúůýž", _MIDDLE, r"(?i)\bý|(?<![aeiouyáéíóúůýě])ř(?![aeiouyáéíóúůýě])"),  # Czech
-    _Language("áäčďéíĺľňóôŕšťúýž", _MIDDLE, r"(?i)\bý"),  # Slovak
-    _Language("áéíóöőúüű", _MIDDLE),  # Hungarian
-    _Language("çğıİöşüâî", _TURKISH),  # Turkish
-    _Language("čćđšž", _MIDDLE),  # Croatian, Slovenian
-    _Language("ăâîşţ", _MIDDLE),  # Romanian
-    _Language("åäöé", _WEST),  # Swedish, Finnish
-    _Language("æøåéö", _WEST, "(?i)[aeou]ø|ø[aou]|øe(?![rn])"),  # Danish, Norwegian
-    _Language("éëïöüèáóí", _WEST),  # Dutch
-    _Language("àçèéíïòóúü", _WEST),  # Catalan
-    _Language("äõöüšž", (*_WEST, *_BALTIC)),  # Estonian
-    _Language("ąčęėįšųūž", _BALTIC),  # Lithuanian
-    _Language("āčēģīķļņšūž", _BALTIC),  # Latvian
-    _Language("áðéíóúýþæö", _WEST),  # Icelandic
-    _Language(
+    _LetterLanguage("äöüß", _WEST),  # German; Finnish, Estonian and Swedish have these, too
+    _LetterLanguage("éèêëàâçîïôùûœ", _WEST),  # French
+    _LetterLanguage("áéíóúüñ", _WEST, "(?i)ñ(?![aeiouáéíóú])"),  # Spanish
+    _LetterLanguage("áâãàçéêíóôõúü", _WEST, "(?i)õ(?!e)|ã(?![eo]|s?\\b)"),  # Portuguese
+    _LetterLanguage("àèéìòùî", _WEST),  # Italian
+    _LetterLanguage("ąćęłńóśźż", _MIDDLE),  # Polish
+    _LetterLanguage("áčďéěíňóřšťúůýž", _MIDDLE, r"(?i)\bý|(?<![aeiouyáéíóúůýě])ř(?![aeiouyáéíóúůýě])"),  # Czech
+    _LetterLanguage("áäčďéíĺľňóôŕšťúýž", _MIDDLE, r"(?i)\bý"),  # Slovak
+    _LetterLanguage("áéíóöőúüű", _MIDDLE),  # Hungarian
+    _LetterLanguage("çğıİöşüâî", _TURKISH),  # Turkish
+    _LetterLanguage("čćđšž", _MIDDLE),  # Croatian, Slovenian
+    _LetterLanguage("ăâîşţ", _MIDDLE),  # Romanian
+    _LetterLanguage("åäöé", _WEST),  # Swedish, Finnish
+    _LetterLanguage("æøåéö", _WEST, "(?i)[aeou]ø|ø[aou]|øe(?![rn])"),  # Danish, Norwegian
+    _LetterLanguage("éëïöüèáóí", _WEST),  # Dutch
+    _LetterLanguage("àçèéíïòóúü", _WEST),  # Catalan
+    _LetterLanguage("äõöüšž", (*_WEST, *_BALTIC)),  # Estonian
+    _LetterLanguage("ąčęėįšųūž", _BALTIC),  # Lithuanian
+    _LetterLanguage("āčēģīķļņšūž", _BALTIC),  # Latvian
+    _LetterLanguage("áðéíóúýþæö", _WEST),  # Icelandic
+    _LetterLanguage(
         "".join(sorted(set("äöüßéèêëàâçîïôùûáíóúñãõìòåæø"))), ("cp1252",)
     ),  # several of those, as names have them
-    _Language("אבגדהוזחטיךכלםמןנסעףפץצקרשת", ("cp1255", "iso8859-8"), "[ךםןףץ](?=[א-ת])"),
-    _Language("абвгдежзийклмнопрстуфхцчшщъыьэюяё", _EAST),  # Russian, Bulgarian
-    _Language("абвгдежзийклмнопрстуфхцчшщьюяіїєґ", _EAST),  # Ukrainian
-    _Language("абвгдежзиклмнопрстуфхцчшђјљњћџ", _EAST),  # Serbian
-    _Language("αβγδεζηθικλμνξοπρστυφχψωςάέήίόύώϊϋ", _GREEK),
-    _Language("ابتثجحخدذرزسشصضطظعغفقكلمنهويىءآأؤإئةپچژگ", ("cp1256", "iso8859-6")),
+    _LetterLanguage("אבגדהוזחטיךכלםמןנסעףפץצקרשת", ("cp1255", "iso8859-8"), "[ךםןףץ](?=[א-ת])"),
+    _LetterLanguage("абвгдежзийклмнопрстуфхцчшщъыьэюяё", _EAST),  # Russian, Bulgarian
+    _LetterLanguage("абвгдежзийклмнопрстуфхцчшщьюяіїєґ", _EAST),  # Ukrainian
+    _LetterLanguage("абвгдежзиклмнопрстуфхцчшђјљњћџ", _EAST),  # Serbian
+    _LetterLanguage("αβγδεζηθικλμνξοπρστυφχψωςάέήίόύώϊϋ", _GREEK),
+    _LetterLanguage("ابتثجحخدذرزسشصضطظعغفقكلمنهويىءآأؤإئةپچژگ", ("cp1256", "iso8859-6")),
 )
 
 
@@ -265,7 +265,7 @@ def _decoded(data: bytes, encoding: str) -> tuple[str, bool] | None:
     return text, 2 * sum(map(str.isascii, letters)) >= len(letters)
 
 
-def _share(text: str, language: _Language) -> float:
+def _share(text: str, language: _LetterLanguage) -> float:
     known = frozenset(language.letters + language.letters.upper())
     odd = {match.start() for match in re.finditer(language.odd, text)}
     whole = {match.start() for pattern in (_ORDINAL, _POWER) for match in pattern.finditer(text)}
@@ -286,7 +286,7 @@ def _share(text: str, language: _Language) -> float:
     return good / max(count, 1)
 
 
-def _has_vowels(text: str, language: _Language) -> bool:
+def _has_vowels(text: str, language: _LetterLanguage) -> bool:
     if _VOWELS.isdisjoint(language.letters):
         return True
     letters = [character for character in text.lower() if character in language.letters]

@@ -10,7 +10,7 @@ from time import perf_counter
 from typing import Any, Protocol, cast
 
 from evoseek.errors import SamplerError, TrainingError
-from evoseek.learner.checkpoint import Part, restore, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, restore, save_checkpoint
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.protocols import MetricSink
 from evoseek.storage.checkpoints import Checkpoint
@@ -33,7 +33,7 @@ class System(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Progress:
+class StepProgress:
     """The progress after a step, for a watcher. The numbers of `metrics` and `timings` are those written to the
     sinks; `stage` is the name of the run's stage, if it has stages."""
 
@@ -85,7 +85,7 @@ class RunState:
     models in training, `state` is what the system keeps."""
 
     run: RunDirectory
-    parts: Mapping[str, Part]
+    parts: Mapping[str, CheckpointPart]
     keep_last: int
     ranks: Ranks = ALONE
     state: State | None = None
@@ -166,7 +166,7 @@ class TrainingLoop:
     max_seconds: float = math.inf
     should_stop: Callable[[], bool] = lambda: False
     agree: Callable[[bool], bool] = lambda wish: wish
-    progress: Callable[[Progress], None] = lambda _: None
+    progress: Callable[[StepProgress], None] = lambda _: None
     pause_s: float = 0.0
     notify: Callable[[str], None] = lambda _: None
     stages: Stages | None = None
@@ -259,7 +259,7 @@ class TrainingLoop:
             self.stages.observe(step, metrics)
         self.metrics.write(step, metrics)
         self.timings.write(step, timings)
-        self.progress(Progress(step, self.steps, metrics, timings, stage))
+        self.progress(StepProgress(step, self.steps, metrics, timings, stage))
 
 
 def _too_many_failures(step: int, report: StepReport, in_a_row: int) -> str:

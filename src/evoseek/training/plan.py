@@ -13,7 +13,7 @@ from evoseek.assembly.inputs import ReviewedQuestions, training_questions
 from evoseek.assembly.settings import PUT_OFF, TrainingSettings
 from evoseek.credit import needs_critic
 from evoseek.errors import ConfigError
-from evoseek.learner.checkpoint import Part
+from evoseek.learner.checkpoint import CheckpointPart
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.models.policy import SamplerRun
@@ -46,7 +46,7 @@ class TrainingPlan:
     """
 
     system: System
-    parts: Mapping[str, Part]
+    parts: Mapping[str, CheckpointPart]
     resumed: Callable[[int], None]
     eval_roller: Roller
     steps: int | None = None

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 
 from evoseek.errors import ConfigError
-from evoseek.learner.checkpoint import Part, restore, save_checkpoint
+from evoseek.learner.checkpoint import CheckpointPart, restore, save_checkpoint
 from evoseek.learner.learner import Learner
 from evoseek.loss.base import LossInputs
 from evoseek.models.load import prepare_process, save_policy
@@ -88,7 +88,7 @@ class SupervisedRun:
         return True
 
     def _save(self) -> None:
-        part = Part(partial(save_policy, self.policy), self.learner)
+        part = CheckpointPart(partial(save_policy, self.policy), self.learner)
         save_checkpoint(self.work, step=self.step, parts={"policy": part}, position={"losses": self.losses})
 
 

@@ -36,7 +36,7 @@ from evoseek.text.printable import say
 from evoseek.text.progress import STOPPING, LiveProgress
 from evoseek.training.alarms import AlarmedMetrics
 from evoseek.training.interrupt import stop_on_interrupt
-from evoseek.training.loop import Evaluate, Progress, RunState, TrainingLoop
+from evoseek.training.loop import Evaluate, RunState, StepProgress, TrainingLoop
 from evoseek.training.plan import TrainingContext, TrainingPlan
 from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.stages import Stages, check_run, check_stages, settings_in
@@ -132,7 +132,7 @@ class TrainingProgress(LiveProgress):
         self._steps = 0
         self._held_out: list[float] = []
 
-    def __call__(self, progress: Progress) -> None:
+    def __call__(self, progress: StepProgress) -> None:
         if "step/seconds" in progress.timings:
             self._seconds += progress.timings["step/seconds"]
             self._steps += 1
@@ -140,7 +140,7 @@ class TrainingProgress(LiveProgress):
             self._held_out.append(score)
         self.show(progress.step, progress.steps, self.describe(progress))
 
-    def describe(self, progress: Progress) -> str:
+    def describe(self, progress: StepProgress) -> str:
         """The numbers to watch, in one line; numbers that a step did not measure are left out."""
         metrics, timings = progress.metrics, progress.timings
         solver = "" if "rollout/stop/answered" in metrics else "solver/"
@@ -171,7 +171,7 @@ class TrainingProgress(LiveProgress):
             parts.append(f"left {self._time_left(progress):.0f} s")
         return "  ".join(parts)
 
-    def _time_left(self, progress: Progress) -> float:
+    def _time_left(self, progress: StepProgress) -> float:
         left = self._seconds / self._steps * (progress.steps - progress.step)
         return max(min(left, self._max_seconds - self._seconds), 0.0)
 

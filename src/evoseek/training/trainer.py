@@ -20,7 +20,7 @@ from evoseek.assembly.context import load_run_policy, loader_of
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.registry import build, find
 from evoseek.credit import Credit, needs_critic
-from evoseek.learner.checkpoint import Part
+from evoseek.learner.checkpoint import CheckpointPart
 from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.learner.learner import Forward, Learner, LearnerBase, LearnerContext
 from evoseek.learner.logprobs import AnyForward, LogprobModel, ValueModel, with_scores
@@ -124,9 +124,9 @@ class Trainer:
         return trainer
 
     @property
-    def parts(self) -> dict[str, Part]:
-        parts = {self.part: Part(self._save_policy, self.learner)}
-        return parts | ({"critic": Part(self._save_critic, self.critic)} if self.critic else {})
+    def parts(self) -> dict[str, CheckpointPart]:
+        parts = {self.part: CheckpointPart(self._save_policy, self.learner)}
+        return parts | ({"critic": CheckpointPart(self._save_critic, self.critic)} if self.critic else {})
 
     def __str__(self) -> str:
         """In words: what is trained, in which type of number and where, and how samples lie in a micro-batch."""

@@ -11,7 +11,7 @@ import pytest
 import evoseek
 from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.report.view.html import data_folder, make_page
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.report.view.table import source_hash
 
 NOW = datetime(2026, 1, 2, 3, 4, tzinfo=UTC)
@@ -39,7 +39,7 @@ class Elements(HTMLParser):
 
 
 def page_of(*runs, **how):
-    return make_page([Source.open(run) for run in runs], "view.data", now=NOW, **how)
+    return make_page([RunSource.open(run) for run in runs], "view.data", now=NOW, **how)
 
 
 def index_of(page):

@@ -4,13 +4,13 @@ import pytest
 from rich.console import Console
 
 from evoseek.errors import ConfigError
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.report.view.terminal import list_rollouts, show_rollout
 
 
 @pytest.fixture
 def source(make_run, make_row):
-    return Source.open(
+    return RunSource.open(
         make_run(
             [
                 make_row(0, outcome={"reward": 0.0, "parts": {}}, answer="\x1b[2JKalo", stop="max_turns"),

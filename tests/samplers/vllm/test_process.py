@@ -12,7 +12,7 @@ import pytest
 from pydantic import ValidationError
 
 from evoseek.errors import ConfigError
-from evoseek.samplers.vllm.process import HOST, Command, Model, commands, free_ports, launch
+from evoseek.samplers.vllm.process import HOST, Model, ServerCommand, commands, free_ports, launch
 from evoseek.samplers.vllm.sampler import VLLMSampler
 
 UP = "import http.server, sys; H = http.server.BaseHTTPRequestHandler\n" + textwrap.dedent("""
@@ -31,7 +31,7 @@ def settings(**given):
 def start(tmp_path, code, closing, start_s=60.0):
     (port,) = free_ports(1)
     url = f"http://{HOST}:{port}"
-    launch({url: Command([sys.executable, "-c", code, str(port)], {})}, tmp_path, closing, start_s)
+    launch({url: ServerCommand([sys.executable, "-c", code, str(port)], {})}, tmp_path, closing, start_s)
     return url
 
 
@@ -64,7 +64,7 @@ def test_contradictory_settings_have_a_remedy():
 
 
 def test_a_program_that_is_not_there_is_named_before_anything_starts(tmp_path):
-    command = Command(["no-such-vllm", "serve"], {})
+    command = ServerCommand(["no-such-vllm", "serve"], {})
     with ExitStack() as closing, pytest.raises(ConfigError, match=r"no program 'no-such-vllm'\. Set sampler\.program"):
         launch({"http://127.0.0.1:1": command}, tmp_path, closing)
 

@@ -8,7 +8,7 @@ import pytest
 from tests.doubles.scripted import ScriptedSampler
 from tools.tiny.tokenizer import tiny_tokenizer
 
-from evoseek.curation.batches import Progress
+from evoseek.curation.batches import BatchProgress
 from evoseek.errors import ToolError
 from evoseek.renderers.tags import TagRenderer
 from evoseek.rollout.environments import SolverEnv
@@ -81,7 +81,7 @@ def test_every_query_and_page_once():
     ]
     assert [record.earlier for record in records[:3]] == [(), (), ("year",)]
     assert {record.useful for record in records} == {None}
-    assert said == Progress(done=3, counts={"1": 3, "2": 3})
+    assert said == BatchProgress(done=3, counts={"1": 3, "2": 3})
 
 
 def test_a_record_knows_the_queries_before_it_also_those_that_found_nothing():

@@ -21,7 +21,7 @@ from typing import Any
 
 from evoseek.errors import ConfigError, RunError, disk_text
 from evoseek.questions.outcomes import MEANINGS
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.report.view.table import CHUNK, RolloutTable, packed, script_json, source_hash
 from evoseek.storage.files import remove_directory, replace_directory, write_atomic
 from evoseek.storage.metrics import CHARTS
@@ -71,7 +71,7 @@ def data_folder(path: Path) -> Path:
 
 
 def make_page(
-    sources: Sequence[Source], folder: str, *, now: datetime | None = None, inline: int = _INLINE
+    sources: Sequence[RunSource], folder: str, *, now: datetime | None = None, inline: int = _INLINE
 ) -> ViewPage:
     """Make the page of one run, or of two side by side; `folder` is the name of its data folder, `inline` the number of
     characters up to which there is none."""
@@ -99,7 +99,7 @@ def make_page(
     )
 
 
-def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
+def _run(source: RunSource, table: RolloutTable) -> dict[str, Any]:
     steps = [row["step"] for row in source.rows]
     names = sorted({name for row in source.rows for name in row} - {"step"})
     return {
@@ -118,7 +118,7 @@ def _run(source: Source, table: RolloutTable) -> dict[str, Any]:
     }
 
 
-def _differences(sources: Sequence[Source]) -> list[list[str]]:
+def _differences(sources: Sequence[RunSource]) -> list[list[str]]:
     if len(sources) < 2:
         return []
     first, second = (flatten(source.config) for source in sources[:2])

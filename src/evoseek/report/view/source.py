@@ -34,7 +34,7 @@ _REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each
 
 
 @dataclass
-class Source:
+class RunSource:
     """A run or an evaluation to be shown. `notes` lists what could not be read up to now."""
 
     directory: Path
@@ -42,7 +42,7 @@ class Source:
     notes: list[str] = field(default_factory=list[str])
 
     @classmethod
-    def open(cls, directory: Path) -> Source:
+    def open(cls, directory: Path) -> RunSource:
         """Open the run or evaluation in a directory. Raises RunError if there is none, or it cannot be read."""
         if not directory.is_dir():
             found = f"{directory} is a file." if directory.exists() else f"There is no run {directory}."

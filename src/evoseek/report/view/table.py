@@ -20,7 +20,7 @@ from typing import Any, cast
 from tokenizers import Tokenizer
 
 from evoseek.report.view.rollouts import RecordedCredit, RecordedRollout, detail_of, rollout_of
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 
 
 class TokenTexts:
@@ -109,7 +109,7 @@ class RolloutTable:
     token_texts: Mapping[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
-    def of(cls, source: Source) -> RolloutTable:
+    def of(cls, source: RunSource) -> RolloutTable:
         """Read the rollouts of a run. Raises DataError."""
         table, tokens = cls(), TokenTexts(source.tokenizer_file(), source.notes)
         waiting: list[dict[str, Any]] = []

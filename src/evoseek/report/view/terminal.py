@@ -11,14 +11,14 @@ from rich.console import Console
 
 from evoseek.errors import ConfigError, did_you_mean
 from evoseek.report.view.rollouts import RecordedRollout, detail_of, rollout_of
-from evoseek.report.view.source import Source
+from evoseek.report.view.source import RunSource
 from evoseek.text.printable import say
 
 _SHOWN = 2000  # characters of a turn
 _LINE = 160  # characters of a question with its answer in the list
 
 
-def list_rollouts(console: Console, source: Source, last: int) -> None:
+def list_rollouts(console: Console, source: RunSource, last: int) -> None:
     """Print the last rollouts in the order in which they were recorded."""
     shown: deque[RecordedRollout] = deque(maxlen=last)
     total = 0
@@ -34,7 +34,7 @@ def list_rollouts(console: Console, source: Source, last: int) -> None:
         say(console, note)
 
 
-def show_rollout(console: Console, source: Source, id: str) -> None:
+def show_rollout(console: Console, source: RunSource, id: str) -> None:
     """Print the rollout with this id turn by turn. Raises ConfigError, with the nearest id, if there is none."""
     ids: list[str] = []
     for rollout, row in source.rollouts(lambda row: (rollout_of(row), row)):

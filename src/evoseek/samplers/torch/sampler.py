@@ -49,7 +49,7 @@ class SamplerStats:
 
 
 @dataclass(slots=True, eq=False)
-class _Turn:
+class _SampledTurn:
     request: SampleRequest
     future: asyncio.Future[Completion]
     rule: StopRule
@@ -69,14 +69,14 @@ class _Turn:
 
 
 @dataclass(slots=True, eq=False)
-class _Row:
+class _BatchRow:
     """A trajectory in its slot. `ids[:cached]` have keys and values; a row without a turn waits for its tool."""
 
     trajectory_id: str
     slot: int
     ids: list[int] = field(default_factory=list[int])
     cached: int = 0
-    turn: _Turn | None = None
+    turn: _SampledTurn | None = None
 
 
 class TorchSampler:
@@ -121,10 +121,10 @@ class TorchSampler:
         self._prefill_tokens = prefill_tokens or (CPU_PREFILL_TOKENS if on_cpu else GPU_PREFILL_TOKENS)
         self._cache = SlotCache(policy.model, slots=slots, max_length=self.max_length)
         self._rules = StopRules(policy.tokenizer, eos_ids(policy))
-        self._slots: list[_Row | None] = [None] * slots
-        self._rows: dict[str, _Row] = {}  # by trajectory, as are the turns
-        self._turns: dict[str, _Turn] = {}  # queued, or in a row
-        self._queue: deque[_Turn] = deque()
+        self._slots: list[_BatchRow | None] = [None] * slots
+        self._rows: dict[str, _BatchRow] = {}  # by trajectory, as are the turns
+        self._turns: dict[str, _SampledTurn] = {}  # queued, or in a row
+        self._queue: deque[_SampledTurn] = deque()
         self._driver: asyncio.Task[None] | None = None
 
     @property
@@ -140,7 +140,7 @@ class TorchSampler:
             self._abandon()
         # that the turn is begun anew depends on what was drawn, so it has numbers of its own
         stream = f"{request.trajectory_id}/begun" if request.begins else request.trajectory_id
-        turn = _Turn(
+        turn = _SampledTurn(
             request,
             loop.create_future(),
             self._rules.rule(request.stop),
@@ -230,7 +230,7 @@ class TorchSampler:
                 return
             self._queue = deque(sorted(self._queue, key=lambda turn: turn.request.trajectory_id))
         free = iter([number for number, row in enumerate(self._slots) if row is None])
-        waiting: deque[_Turn] = deque()
+        waiting: deque[_SampledTurn] = deque()
         for turn in self._queue:
             row = self._rows.get(turn.request.trajectory_id)
             if row is None:
@@ -238,14 +238,14 @@ class TorchSampler:
                 if slot is None:
                     waiting.append(turn)
                     continue
-                row = _Row(turn.request.trajectory_id, slot)
+                row = _BatchRow(turn.request.trajectory_id, slot)
                 self._rows[row.trajectory_id] = self._slots[slot] = row
             turn.waited = self._clock() - turn.queued_at
             _begin(row, turn, self._policy_version)
         self._queue = waiting
 
     @torch.inference_mode()
-    def _step(self, busy: list[_Row]) -> bool:
+    def _step(self, busy: list[_BatchRow]) -> bool:
         """One forward pass and one token for every row whose context is complete then. True if a turn finished."""
         started = self._clock()
         spans = self._spans(busy)
@@ -271,7 +271,7 @@ class TorchSampler:
         self.stats.steps += 1
         return finished
 
-    def _spans(self, busy: list[_Row]) -> list[Span]:
+    def _spans(self, busy: list[_BatchRow]) -> list[Span]:
         """What the next forward pass computes: the last token of rows that decode, and the missing tokens of the
         others, in order of slots, up to the budget."""
         decoding = [row for row in busy if _missing(row) == 1]
@@ -287,11 +287,11 @@ class TorchSampler:
         self.stats.prefill_tokens += self._prefill_tokens - budget
         return sorted(spans, key=lambda span: (len(span.ids), span.slot))
 
-    def _share(self, rows: list[_Row]) -> list[_Row]:
+    def _share(self, rows: list[_BatchRow]) -> list[_BatchRow]:
         """Copy to rows what other slots hold of their contexts. Gives the rows to prefill now: one waits while another
         before it computes a longer part of its context."""
         held = [row for row in self._slots if row is not None and row.cached >= SHARED]
-        computed: list[_Row] = []
+        computed: list[_BatchRow] = []
         for row in rows:
             length, number = find_longest(row.ids, ((other.ids, other.cached) for other in held), row.cached)
             if find_longest(row.ids, ((other.ids, len(other.ids)) for other in computed), length)[1] is not None:
@@ -303,7 +303,7 @@ class TorchSampler:
             computed.append(row)
         return computed
 
-    def _append(self, row: _Row, token: int, logprob: float) -> bool:
+    def _append(self, row: _BatchRow, token: int, logprob: float) -> bool:
         """Add a sampled token to a row; True, with the completion handed over, if its turn ends there."""
         turn = row.turn
         if turn is None:
@@ -328,7 +328,7 @@ class TorchSampler:
             turn.future.set_result(done)
         return True
 
-    def _finish_reason(self, turn: _Turn, token: int) -> Literal["stop", "length", "time"] | None:
+    def _finish_reason(self, turn: _SampledTurn, token: int) -> Literal["stop", "length", "time"] | None:
         """Why a turn ends with its last token; None if it does not."""
         if token in turn.rule.checked and self._rules.ends(turn.rule, turn.ids):
             return "stop"
@@ -336,7 +336,7 @@ class TorchSampler:
             return "length"
         return "time" if turn.seconds >= turn.request.max_seconds else None
 
-    def _compact(self, rows: list[_Row]) -> None:
+    def _compact(self, rows: list[_BatchRow]) -> None:
         """Exchange slots so that these rows, given in order of slots, have the first ones."""
         kept = {row.slot for row in rows}
         vacant = [slot for slot in range(len(rows)) if slot not in kept]
@@ -379,7 +379,7 @@ def _as_sampler_error(error: Exception) -> SamplerError:
     return wrapped
 
 
-def _begin(row: _Row, turn: _Turn, policy_version: int) -> None:
+def _begin(row: _BatchRow, turn: _SampledTurn, policy_version: int) -> None:
     """Start a turn in a row, keeping the part of the turn's context that it already holds."""
     context = list(turn.request.token_ids)
     known = common_length(row.ids[: row.cached], context)
@@ -387,5 +387,5 @@ def _begin(row: _Row, turn: _Turn, policy_version: int) -> None:
     row.ids, row.turn, turn.policy_version = context, turn, policy_version
 
 
-def _missing(row: _Row) -> int:
+def _missing(row: _BatchRow) -> int:
     return len(row.ids) - row.cached

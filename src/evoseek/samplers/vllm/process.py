@@ -47,7 +47,7 @@ class Model:
 
 
 @dataclass(frozen=True, slots=True)
-class Command:
+class ServerCommand:
     """How a server is started: its command line, and what is added to the environment."""
 
     words: Sequence[str]
@@ -58,7 +58,7 @@ class Command:
         return " ".join([*(f"{name}={value}" for name, value in self.environment.items()), *self.words])
 
 
-def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, Command]:
+def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, ServerCommand]:
     """How the servers of a model are started, by their addresses: one for each group of GPUs, or one that sees all."""
     return {
         f"http://{HOST}:{port}": _command(settings, model, gpus, port)
@@ -66,7 +66,7 @@ def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> di
     }
 
 
-def _command(settings: EngineSettings, model: Model, gpus: str, port: int) -> Command:
+def _command(settings: EngineSettings, model: Model, gpus: str, port: int) -> ServerCommand:
     words = [*(settings.program or ("vllm",)), "serve", model.source]
     words += ["--served-model-name", "policy", "--host", HOST, "--port", str(port), "--dtype", model.dtype]
     words += ["--max-model-len", str(model.max_length), "--logprobs-mode", "processed_logprobs"]
@@ -76,7 +76,7 @@ def _command(settings: EngineSettings, model: Model, gpus: str, port: int) -> Co
         words += ["--enable-lora", "--max-loras", "2", "--max-lora-rank", str(rank)]
     visible = {"CUDA_VISIBLE_DEVICES": gpus} if gpus else {}
     loading = {"VLLM_SERVER_DEV_MODE": "1", "VLLM_ALLOW_RUNTIME_LORA_UPDATING": "1"}  # endpoints for new weights
-    return Command([*words, *settings.arguments], {**visible, **loading})
+    return ServerCommand([*words, *settings.arguments], {**visible, **loading})
 
 
 def free_ports(number: int) -> list[int]:
@@ -90,7 +90,7 @@ def free_ports(number: int) -> list[int]:
         return ports
 
 
-def launch(commands: Mapping[str, Command], logs: Path, closing: ExitStack, start_s: float = 900.0) -> None:
+def launch(commands: Mapping[str, ServerCommand], logs: Path, closing: ExitStack, start_s: float = 900.0) -> None:
     """Start the server of each address, logging into a directory, and wait until all are up. They end with `closing`,
     or when this process does. Raises ConfigError, with the end of the log, if one ends or is not up in `start_s`
     seconds."""
@@ -119,7 +119,7 @@ def launch(commands: Mapping[str, Command], logs: Path, closing: ExitStack, star
             time.sleep(_LOOK_S)
 
 
-def _started(command: Command, log: Path, closing: ExitStack) -> subprocess.Popen[bytes]:
+def _started(command: ServerCommand, log: Path, closing: ExitStack) -> subprocess.Popen[bytes]:
     """A supervisor with its server. Ctrl-C does not reach it: a step is finished with the server."""
     process = subprocess.Popen(
         [sys.executable, "-m", "evoseek.samplers.vllm.process", str(log), *command.words],

@@ -23,7 +23,7 @@ from evoseek.models.load import merged, quietly, save_policy
 from evoseek.models.policy import Policy, SamplerContext, SamplerRun, eos_ids
 from evoseek.models.settings import ONE_POLICY, EngineSettings
 from evoseek.samplers.torch.stops import StopRules, check_request
-from evoseek.samplers.vllm.process import Command, Model, commands, free_ports, launch
+from evoseek.samplers.vllm.process import Model, ServerCommand, commands, free_ports, launch
 from evoseek.samplers.vllm.server import VLLM, Link, Weights, check_address
 from evoseek.storage.files import remove_directory, replace_directory
 from evoseek.types import Completion, SampleRequest
@@ -60,7 +60,7 @@ class VLLMSampler:
     @classmethod
     def planned(
         cls, settings: EngineSettings, directory: Path, max_length: int, dtype: str, rank: int
-    ) -> dict[str, Command]:
+    ) -> dict[str, ServerCommand]:
         """How a run would start its servers, of a model in a directory below this one, by addresses that are free now;
         none if it is given addresses. Raises ConfigError for an address that is none, and without the API key."""
         key_of(settings.api_key_env, setting="sampler.api_key_env")

@@ -33,7 +33,7 @@ from evoseek.loss.base import LossInputs
 from evoseek.loss.likelihood import CrossEntropyLoss
 from evoseek.models.load import export_policy
 from evoseek.models.policy import Policy, prompts_of
-from evoseek.renderers.encoding import Encoder
+from evoseek.renderers.encoding import TextEncoder
 from evoseek.renderers.tags import TagRenderer
 from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.storage.checkpoints import Checkpoint
@@ -72,7 +72,7 @@ class ExampleMaker:
                 "The tokenizer of the model to be tuned names no end token, so its replies would never end. Use a "
                 "model whose tokenizer has an eos_token."
             )
-        self._tokenizer, self._encoder, self._prompts = tokenizer, Encoder(tokenizer), prompts
+        self._tokenizer, self._encoder, self._prompts = tokenizer, TextEncoder(tokenizer), prompts
         self._documents, self._max_words, self._max_length = documents, max_words, max_length
 
     def problem(self, record: SearchRecord) -> str | None:

@@ -76,7 +76,7 @@ class _Statement:
 
 
 @dataclass(frozen=True, slots=True)
-class _Part:
+class _SentencePart:
     """Sentences of a document about `name`, each with the passages that hold it: the page, or a section of it."""
 
     name: str
@@ -145,10 +145,10 @@ def _with_heading_apart(passage: Passage) -> str:
     return re.sub(rf"\A(\W{{0,{_SIGNS}}}{heading})\s(?=\s*[A-Z])", "\\1\f", text) if heading else text
 
 
-def _parts(found: list[tuple[str, tuple[Passage, ...]]], name: str, headings: set[str | None]) -> list[_Part]:
+def _parts(found: list[tuple[str, tuple[Passage, ...]]], name: str, headings: set[str | None]) -> list[_SentencePart]:
     """The page, and its sections about somebody, whose heading is the name with whose beginning they begin: "### Ada
     Birk", "Ada studied in Brill."."""
-    parts = [_Part(name, [])]
+    parts = [_SentencePart(name, [])]
     place = 0
     for number, (sentence, held) in enumerate(found):
         if sentence.startswith("#") or sentence in headings:
@@ -157,12 +157,12 @@ def _parts(found: list[tuple[str, tuple[Passage, ...]]], name: str, headings: se
             is_own = is_person and heading.split()[0] == following.split(" ")[0]
             place = len(parts) if is_own else 0
             if is_own:
-                parts.append(_Part(heading, [], is_section=True))
+                parts.append(_SentencePart(heading, [], is_section=True))
         parts[place].sentences.append((sentence, held))
     return parts
 
 
-def _of_part(part: _Part) -> Iterator[Cloze]:
+def _of_part(part: _SentencePart) -> Iterator[Cloze]:
     name = part.name
     sentences = [sentence for sentence, _ in part.sentences]
     introduction = next(filter(en.SENTENCE.search, sentences), "")  # headings are no sentences
@@ -213,7 +213,7 @@ def _is_prose(sentence: str, name: str) -> bool:
     )
 
 
-def _with_subject(sentence: str, part: _Part, introduction: str, *, of_person: bool) -> str | None:
+def _with_subject(sentence: str, part: _SentencePart, introduction: str, *, of_person: bool) -> str | None:
     """The sentence with the subject's name in place of the pronoun that it begins with. None if that is of something
     else: `it` of a person, `he` where the first sentence does not begin with somebody of that name, or `the film` where
     it does not say that the subject is one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from evoseek.questions.writers.base import Draft, Hop
+from evoseek.questions.writers.base import Draft, Hop, QuestionWriterSettings
 from evoseek.questions.writers.rules_en.chains import chains
 from evoseek.questions.writers.rules_en.clozes import Cloze, clozes, is_natural
 from evoseek.types import Passage
@@ -14,6 +14,12 @@ from evoseek.types import Passage
 class RulesEn:
     """Writes questions by rules from English sentences about what the titles of their documents name. It needs no
     model, and the same documents give the same questions."""
+
+    Settings = QuestionWriterSettings
+
+    @classmethod
+    def build(cls, settings: QuestionWriterSettings, context: object) -> RulesEn:
+        return cls()
 
     async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> list[Draft]:
         """Write all that the sentences give."""
