@@ -6,8 +6,7 @@ in `evoseek.protocols`, what can go wrong in `evoseek.errors`. Importing this pa
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+TYPE_CHECKING = False  # as in typing, whose import alone takes as long as all else here
 if TYPE_CHECKING:
     from evoseek.run import Run
 

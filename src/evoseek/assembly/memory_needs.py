@@ -11,7 +11,7 @@
     reference        the frozen copy of a KL penalty; an adapter's base is its own
     keys and values  of the rollouts that are held at once, if each reaches `rollout.max_total_tokens`
     prefill          of a policy that is not trained: one layer of the longest pass, with its masks
-    freed memory     gaps between blocks, which a process on a CPU keeps (policy.machine.keep_freed_memory)
+    freed memory     gaps between blocks, which a process on a CPU keeps (models.machine.keep_freed_memory)
 
 A cold start trains all weights before the run trains: the needs are those of the phase that has the larger sum.
 docs/measured.md has estimates beside measured peaks (`bench/memory.py`).

@@ -27,7 +27,7 @@ million parameters; a larger model gets these:
                                   CPU (measured: a step of minutes)
     learner.token_budget          8192 on an accelerator, 2048 on a CPU
     sampler.slots                 keys and values of so many whole rollouts fit a quarter of the memory that is left
-                                  beside the rest (training.memory_needs; activations, whose micro-batches adapt, not
+                                  beside the rest (assembly.memory_needs; activations, whose micro-batches adapt, not
                                   counted); a power of two from 1 to 64, not more than a step has rollouts. An agent
                                   that only answers: as many as answer at once, if half of that memory holds them
 
