@@ -94,9 +94,9 @@ def test_the_server_of_a_killed_run_ends(tmp_path):
         import time
         from contextlib import ExitStack
         from pathlib import Path
-        from evoseek.samplers.vllm.process import Command, launch
+        from evoseek.samplers.vllm.process import ServerCommand, launch
         code = "import os; print(os.getpid(), flush=True)\\n" + {UP!r}
-        command = Command([{sys.executable!r}, "-c", code, "PORT"], {{}})
+        command = ServerCommand([{sys.executable!r}, "-c", code, "PORT"], {{}})
         launch({{"http://127.0.0.1:PORT": command}}, Path({str(tmp_path)!r}), ExitStack())
         print("up", flush=True)
         time.sleep(1000)
