@@ -30,6 +30,7 @@ from evoseek.storage.files import json_digest, write_atomic
 from evoseek.storage.runs import changes
 
 T = TypeVar("T")
+Tree = Mapping[str, object]
 _ASCII, _UNICODE = json.JSONEncoder(), json.JSONEncoder(ensure_ascii=False)
 _STATE = {"settings", "reached", "place", "before", "lines"}
 _BLOCK = 2**20
@@ -45,11 +46,7 @@ class ResumableJsonl:
     """
 
     def __init__(
-        self,
-        path: Path,
-        encoder: json.JSONEncoder = _ASCII,
-        settings: Mapping[str, object] | None = None,
-        defaults: Mapping[str, object] | None = None,
+        self, path: Path, encoder: json.JSONEncoder = _ASCII, settings: Tree | None = None, defaults: Tree | None = None
     ) -> None:
         self.path = path
         self.reached: Mapping[str, Any] = {}
@@ -218,9 +215,7 @@ class ResumableJsonl:
 
 
 @contextmanager
-def open_growing_file(
-    path: Path, settings: Mapping[str, object], defaults: Mapping[str, object] | None = None
-) -> Generator[ResumableJsonl]:
+def open_growing_file(path: Path, settings: Tree, defaults: Tree | None = None) -> Generator[ResumableJsonl]:
     """A file that stores its own position, locked against other processes: a new one, or one to be resumed with the
     same settings. `defaults` are those of settings that came after the file was begun.
 
