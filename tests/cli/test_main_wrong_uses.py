@@ -4,6 +4,7 @@ import sys
 
 import pytest
 
+from evoseek.cli.learning_demo import make_world
 from evoseek.cli.main import main
 
 LONG = "x" * 300
@@ -57,3 +58,31 @@ def test_one_paragraph_that_is_no_bug(said, tmp_path, words):
     assert "this is a bug" not in text
     assert "Traceback" not in text
     assert text.strip()
+
+
+@pytest.mark.parametrize(
+    ("words", "now"),
+    [
+        (("parts", "loss"), "list"),
+        (("recipes",), "list recipes"),
+        (("prompt", "who?"), "ask --show-prompt"),
+        (("data", "filter", "q.jsonl", "out.jsonl"), "filter"),
+        (("judge", "check", "q.jsonl"), "eval"),
+    ],
+)
+def test_a_command_that_is_gone_names_the_one_in_its_place(said, words, now):
+    assert said(*words) == (
+        2,
+        f"evoseek: There is no command {words[0]!r} any more. Use `evoseek {now}` (CHANGELOG.md, Removed).\n",
+    )
+
+
+def test_a_part_that_imports_a_module_that_moved_when_it_is_called_is_told_so(said, tmp_path):
+    (tmp_path / "calls_late.py").write_text("def reward(trajectory):\n    from evoseek import runs\n")
+    make_world(tmp_path / "world", questions=2, entities=200)
+    words = ("train", "--run-dir", "run", "--model", "tiny", "--index", "world/index", "--steps", 1)
+    settings = ("questions.path=world/questions.jsonl", "questions.per_step=1", "rollout.group_size=2")
+    given = [word for one in (*settings, "reward.name=calls_late:reward") for word in ("--set", one)]
+    status, text = said(*words, *given)
+    assert status == 2
+    assert text.endswith(" It imports evoseek.runs, which is now evoseek.storage.runs. Import it from there.\n")

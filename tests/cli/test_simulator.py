@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.doubles.earlier import begun_earlier
 from tests.doubles.scripted import ScriptedChat
 
 from evoseek.cli.main import main
@@ -61,6 +62,9 @@ def test_the_whole_way(cli, folder, tmp_path):
     assert {record.page for record in records} == {1, 2}
     assert len({record.question.id for record in records}) == 6
     assert all(len(record.passages) == 3 for record in records)
+    begun_earlier(searches)
+    assert collect(cli, folder, searches, "--pages", "2", "--limit", "6")[0] == 0
+    assert load_records(searches) == records
 
     status, out, _ = cli("label", searches, labelled, "--world", folder / "world.json")
     assert status == 0

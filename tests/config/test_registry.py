@@ -1,6 +1,7 @@
 """What is chosen by name or import path, and what is said of a name that means nothing."""
 
 import inspect
+import re
 import sys
 from importlib.util import find_spec
 
@@ -8,6 +9,7 @@ import pytest
 
 from evoseek.config import registry
 from evoseek.config.registry import KINDS, build, check_name, find, settings_class
+from evoseek.config.sections import PartSettings
 from evoseek.config.settings_page import parts_of
 from evoseek.errors import ConfigError
 from evoseek.eval.attempt import Baseline
@@ -100,6 +102,10 @@ def mine(tmp_path, monkeypatch):
         ("from evoseek.corpus.questions import (\n    load_questions)", "corpus.questions", "questions.questions"),
         ("import evoseek.settings", "settings", "config.sections"),
         ("def f():\n    from evoseek.corpus import answers\nf()", "corpus.answers", "questions.answers"),
+        ("from evoseek import runs", "runs", "storage.runs"),
+        ("from evoseek.policy import (\n    load,  # of evoseek.runs\n    lora,\n)", "policy.load", "models.load"),
+        ("from evoseek.policy import load as l, lora as r", "policy.load", "models.load"),
+        ("import importlib\nimportlib.import_module('evoseek.policy.load')", "policy.load", "models.load"),
     ],
 )
 def test_a_part_that_imports_a_module_from_where_it_was_is_told_where_it_is(line, old, new, mine):
@@ -108,6 +114,41 @@ def test_a_part_that_imports_a_module_from_where_it_was_is_told_where_it_is(line
         file.write(line)
     with pytest.raises(ConfigError, match=rf"{module}:Halved' imports evoseek\.{old}, which is now evoseek\.{new}\. "):
         find("credit", mine("Halved"))
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("import evoseek.policy.engines", "evoseek.policy.engines, whose modules are now in evoseek.samplers.vllm. "),
+        ("from evoseek import simulator", "evoseek.simulator, whose modules are now in evoseek.systems.zerosearch. "),
+        ("from evoseek.data.audit import audit", "evoseek.data.audit, which this version does not have (CHANGELOG.md"),
+        ("from evoseek.types import Question, Gone", "cannot be imported: cannot import name 'Gone'"),
+        ("from evoseek.search import gone", "cannot be imported: cannot import name 'gone'"),
+        ("import evoseek\nevoseek.policy.load", "(AttributeError: module 'evoseek' has no attribute 'policy')"),
+    ],
+)
+def test_a_part_that_imports_what_is_gone_is_told_so(line, words, mine):
+    with open(f"{mine('Halved').partition(':')[0]}.py", "a") as file:
+        file.write(line)
+    with pytest.raises(ConfigError, match=re.escape(words)):
+        find("credit", mine("Halved"))
+
+
+def test_a_module_of_ones_own_that_fails_is_not_taken_for_one_that_moved(tmp_path, monkeypatch):
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "train.py").write_text("import nowhere_to_be_found")
+    monkeypatch.syspath_prepend(tmp_path / "mine")
+    with pytest.raises(ConfigError, match="'train:Part' cannot be imported: No module named 'nowhere_to_be_found'"):
+        find("credit", "train:Part")
+
+
+def test_a_part_that_imports_when_it_is_made_is_told_where_a_module_is(mine):
+    with open(f"{mine('Halved').partition(':')[0]}.py", "a") as file:
+        file.write(
+            "class Late:\n    @classmethod\n    def build(cls, settings, context):\n        import evoseek.runs\n"
+        )
+    with pytest.raises(ConfigError, match=r":Late' imports evoseek\.runs, which is now evoseek\.storage\.runs\. "):
+        build("credit", PartSettings(name=mine("Late")), None)
 
 
 def test_a_part_that_is_named_by_where_it_was_is_told_where_it_is():

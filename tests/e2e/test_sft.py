@@ -4,6 +4,7 @@ import json
 import re
 
 import pytest
+from tests.doubles.earlier import begun_earlier
 
 from evoseek.rollout.record import read_trajectories
 
@@ -75,6 +76,7 @@ def test_what_a_policy_got_right_is_collected_and_learnt(setting, tmp_path, cli)
     assert "answered 6 questions in 48 rollouts: " in said
     kept = len(rows(out))
     assert f"{kept} demonstrations are in {out}." in " ".join(said.split())
+    begun_earlier(out)
     assert cli(*words)[0] == 0
     assert len(rows(out)) == kept > 0
     source = ("--model", setting.model, "--index", setting.index, "--set", "policy.prompts=tiny")

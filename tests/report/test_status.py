@@ -191,3 +191,9 @@ def test_the_status_of_a_run_with_code_of_its_own_imports_none_and_says_how_it_i
     if key != "credit.name":  # whose class says what a warning is
         monkeypatch.setattr(trust, "_named", {code})
     assert key == "credit.name" or words(status(run.path), "Next")[-1] == f'evoseek ask --run-dir {run.path} "..."'
+
+
+def test_a_run_with_a_setting_that_is_gone_is_shown(run):
+    saved = json.loads(run.config.read_text())
+    run.config.write_text(json.dumps(saved | {"run": saved["run"] | {"rollbacks": 3}}))
+    assert words(status(run.path), "Step") == ["4 of 6"]

@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.raising import raises
 
-from evoseek.errors import RunError
+from evoseek.errors import ConfigError, RunError
 from evoseek.storage.jsonl import ResumableJsonl, open_growing_file
 
 SETTINGS = {"policy": {"model": "tiny"}, "run": {"seed": 0}}
@@ -66,6 +66,15 @@ def begun(path: Path) -> Path:
         file.append_batch([{"n": 1}, {"n": "zwölf"}], {"done": 2})
         file.append_batch([{"n": 3}, {"n": 4}], {"done": 4})
     return path
+
+
+def test_a_setting_that_came_later_had_its_default_when_the_file_was_begun(begun: Path) -> None:
+    later = {**SETTINGS, "writer": {"name": "rules"}}
+    with open_growing_file(begun, later, later) as file:
+        assert file.reached == {"done": 4}
+    other = open_growing_file(begun, {**SETTINGS, "writer": {"name": "mine"}}, later)
+    with pytest.raises(ConfigError, match=r"writer\.name was 'rules', now 'mine'"), other:
+        pass
 
 
 def test_a_row_is_a_line_as_the_encoder_spells_it(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.chat.settings import EndpointSettings
-from evoseek.config.sections import PartSettings, lookup, tables
+from evoseek.config.sections import PartSettings, defaults_of, lookup, tables
 from evoseek.errors import ConfigError, DataError
 from evoseek.models.source import base_name, find_policy, is_adapter, is_gguf
 from evoseek.questions.demonstrations import load_demonstrations
@@ -63,6 +63,11 @@ def identity(
     own = {at: {"sha256": file_digest(path)} for at, path in _own_modules(settings, parts).items()}
     known = {**with_digests(settings.resolved(), inputs_of(settings)), "checkpoint": origin}
     return {**known, "own": own} if own else known
+
+
+def default_identity(settings: TrainingSettings) -> dict[str, object]:
+    """The resolved defaults: what a setting was in a file that was begun before there was this setting."""
+    return defaults_of(settings).resolved()
 
 
 def _own_modules(settings: TrainingSettings, parts: Mapping[str, str] | None = None) -> dict[str, Path]:

@@ -150,7 +150,7 @@ def read_saved(run: RunDirectory) -> TrainingSettings:
     """The settings of a run, as far as they are known without importing code: parts that it names by an import path are
     those of the defaults, and of a system of a user's own only the tables that every system has are read. For looking
     at a run, not for using it. Raises RunError, or ConfigError for settings of another version."""
-    tree = dict(run.read_config())
+    tree = in_settings_of_today(run.read_config(), with_any_value=True)
     stated = _stated(tree)
     system = stated if isinstance(stated, str) else "search-r1"
     tree = {**_without_code(tree), "run": tree.get("run", {})}

@@ -29,6 +29,7 @@ from evoseek.cli.serve import serve, world
 from evoseek.cli.simulator import simulator
 from evoseek.cli.train import sft, train
 from evoseek.cli.view import status, view
+from evoseek.config.registry import moved_words
 from evoseek.errors import EvoseekError, disk_text, is_of_disk, name_text
 from evoseek.training.interrupt import INTERRUPTED
 
@@ -74,8 +75,13 @@ for name, group in {"simulator": simulator, "world": world, "serve": serve}.item
     app.add_typer(group, name=name)
 
 
+_GONE = {"parts": "list", "recipes": "list recipes", "prompt": "ask --show-prompt", "judge": "eval", "data": "filter"}
+
+
 def main() -> None:
     """Entry point."""
+    if now := _GONE.get(" ".join(sys.argv[1:2])):
+        sys.exit(_fail(f"There is no command {sys.argv[1]!r} any more. Use `evoseek {now}` (CHANGELOG.md, Removed)."))
     status = run_command(app)
     if os.environ.get("WORLD_SIZE", "1") != "1":
         # Torch's communication threads may still run when the interpreter shuts down, and then abort the process,
@@ -96,7 +102,8 @@ def run_command(command: Callable[[], Any]) -> int:
     except SystemExit as ended:  # typer's way to exit
         return ended.code if isinstance(ended.code, int) else int(ended.code is not None)
     except EvoseekError as error:
-        return _fail(str(error))
+        words = moved_words(error.__cause__)
+        return _fail(str(error) if words in str(error) else f"{error} It imports {words}")
     except KeyboardInterrupt:
         return INTERRUPTED
     except Exception as error:

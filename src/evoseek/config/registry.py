@@ -7,6 +7,7 @@ a part of your own needs no line. Nothing is imported before it is needed.
 from __future__ import annotations
 
 import inspect
+import linecache
 import os
 import re
 import sys
@@ -227,6 +228,8 @@ def build(kind: str, settings: Any, context: object) -> Any:
     except EvoseekError:
         raise
     except Exception as error:
+        if words := moved_words(error):
+            raise ConfigError(f"The {kind} {settings.name!r} imports {words}") from error
         raise ConfigError(f"Making the {kind} {settings.name!r} failed ({type(error).__name__}: {error}).") from error
     check_part(kind, settings.name, made)
     return made
@@ -264,11 +267,8 @@ def _load(kind: str, path: str) -> Any:
         for part in name.split("."):
             found = getattr(found, part)
     except ImportError as error:
-        for old in _named_at_fault(error, module):
-            if new := moved().get(old.removeprefix("evoseek.")):
-                raise ConfigError(
-                    f"The {kind} {path!r} imports {old}, which is now evoseek.{new}. Import it from there."
-                ) from error
+        if words := moved_words(error, module):
+            raise ConfigError(f"The {kind} {path!r} imports {words}") from error
         packages = {path.partition(".")[0]: name for name, path in KINDS[kind].packaged.items()}
         if found := packages.get(error.name or ""):
             raise ConfigError(
@@ -280,6 +280,8 @@ def _load(kind: str, path: str) -> Any:
             f"`python -c 'import {module}'` finds: install its package, or start in its folder."
         ) from error
     except AttributeError as error:
+        if module not in sys.modules:  # it failed within
+            raise ConfigError(f"Importing the {kind} {path!r} failed (AttributeError: {error}).") from error
         names = [name for name in dir(sys.modules[module]) if not name.startswith("_")]
         hint = did_you_mean(name, names)
         raise ConfigError(f"The module {module} has no {name!r}, which was given as {kind}.{hint}") from error
@@ -293,12 +295,28 @@ def moved() -> Mapping[str, str]:
     return tomllib.loads(Path(__file__).with_name("moved.toml").read_text(encoding="utf-8"))
 
 
-def _named_at_fault(error: ImportError, module: str) -> list[str]:
-    """The modules that a failed import may have named: an error names but the first part that is missing."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith("<")]
-    line = frames[-1].line or ""
-    names = re.findall(r"evoseek(?:\.\w+)+", line)
-    return [module, *names, *(f"{name}.{line.split()[-1]}" for name in names)]
+def moved_words(error: BaseException | None, module: str = "") -> str:
+    """What of evoseek a failed import asked for, and where it is now; "" if it asked for something else. The statement
+    is read, since an error names but the first part that is missing."""
+    if not isinstance(error, ImportError):
+        return ""
+    frame = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename][-1]
+    first = frame.lineno or 1
+    lines = (linecache.getline(frame.filename, at) for at in range(first, (frame.end_lineno or first) + 1))
+    before, _, after = re.sub("#.*", "", "".join(lines)).partition("import")
+    named = [module, *re.findall(r"\bevoseek\b(?:\.\w+)*", before + after)]
+    inner = [f"{name}.{word}" for name in named if name in before for word in re.findall(r"\w+", after)]
+    names = [name.removeprefix("evoseek.") for name in (*inner, *named) if name.startswith("evoseek.")]
+    for old in names:
+        if new := moved().get(old):
+            return f"evoseek.{old}, which is now evoseek.{new}. Import it from there."
+        rooms = sorted({new.rpartition(".")[0] for name, new in moved().items() if name.startswith(f"{old}.")})
+        if rooms and f"evoseek.{old}" not in sys.modules:
+            return (
+                f"evoseek.{old}, whose modules are now in evoseek.{', evoseek.'.join(rooms)}. Import them from there."
+            )
+    is_gone = names and isinstance(error, ModuleNotFoundError) and str(error.name).startswith("evoseek.")
+    return f"evoseek.{names[-1]}, which this version does not have (CHANGELOG.md, Removed)." if is_gone else ""
 
 
 def _look_beside(module: str) -> None:

@@ -13,7 +13,7 @@ from rich.console import Console
 
 from evoseek.errors import EvoseekError, RunError
 from evoseek.eval.statistics import surely_more
-from evoseek.storage.jsonl import ResumableJsonl, open_growing_file
+from evoseek.storage.jsonl import ResumableJsonl, Tree, open_growing_file
 from evoseek.text.printable import for_example, say
 from evoseek.text.progress import STOPPING_AFTER_BATCH, CountProgress
 from evoseek.training.interrupt import stop_on_interrupt
@@ -55,12 +55,13 @@ class BatchWork(Generic[T, R]):
     max_failed: float = 1.0
 
     def run(
-        self, items: Sequence[T], out: Path, settings: Mapping[str, object], console: Console
+        self, items: Sequence[T], out: Path, settings: Tree, console: Console, defaults: Tree | None = None
     ) -> BatchProgress | None:
-        """Fill a new file, or resume one that was begun with the same settings. None if Ctrl-C ended it earlier, which
-        is reported. Raises ConfigError if `out` is another file or cannot be made, and EvoseekError as `fill`."""
+        """Fill a new file, or resume one that was begun with the same settings (`defaults` as in `open_growing_file`).
+        None if Ctrl-C ended it earlier, which is reported. Raises ConfigError if `out` is another file or cannot be
+        made, and EvoseekError as `fill`."""
         with (
-            open_growing_file(out, settings) as file,
+            open_growing_file(out, settings, defaults) as file,
             stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
             CountProgress(console, self.noun) as progress,
         ):

@@ -12,7 +12,7 @@ from rich.console import Console
 
 from evoseek.agent.answer import chat_roller, uses_chat_model
 from evoseek.assembly.context import Context
-from evoseek.assembly.inputs import evaluation_path, identity, read_questions
+from evoseek.assembly.inputs import default_identity, evaluation_path, identity, read_questions
 from evoseek.curation.batches import BatchProgress, BatchWork, Made
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.eval.draw import with_metric
@@ -77,7 +77,7 @@ def collect_demonstrations(
     begun_with = {**identity(settings, context.checkpoint), **asdict(limits), "limit": limit}
     reward = with_metric(context.reward, context.metric)
     work = collecting(roll, reward, limits, max_failed=settings.run.max_invalid)
-    collected = work.run(questions, out, begun_with, console)
+    collected = work.run(questions, out, begun_with, console, defaults=default_identity(settings))
     if collected is None:
         return False
     say(console, _report(collected, name, out))

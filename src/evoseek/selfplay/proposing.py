@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from rich.console import Console
 
-from evoseek.assembly.inputs import identity
+from evoseek.assembly.inputs import default_identity, identity
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.registry import find
 from evoseek.errors import ConfigError, EvoseekError
@@ -53,7 +53,7 @@ def propose(
     with TrainingContext(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
         writing = Writing.of(context)
         with (
-            open_growing_file(out, identity(writing.settings, checkpoint)) as file,
+            open_growing_file(out, identity(writing.settings, checkpoint), default_identity(writing.settings)) as file,
             stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
             LiveProgress(console, "questions") as bar,
         ):

@@ -30,6 +30,7 @@ from evoseek.storage.files import json_digest, write_atomic
 from evoseek.storage.runs import changes
 
 T = TypeVar("T")
+Tree = Mapping[str, object]
 _ASCII, _UNICODE = json.JSONEncoder(), json.JSONEncoder(ensure_ascii=False)
 _STATE = {"settings", "reached", "place", "before", "lines"}
 _BLOCK = 2**20
@@ -40,15 +41,16 @@ class ResumableJsonl:
     """The file at `path`, which need not be there yet. It is opened for each call, so its owner may cut it at any time.
 
     `encoder` says how a row is spelt. `settings` are those of a file that keeps its own position, and `reached` is what
-    was stored with its last batch ({} before there is one).
+    was stored with its last batch ({} before there is one). A setting that the file was begun without, since it came
+    later, had its value of `defaults`.
     """
 
     def __init__(
-        self, path: Path, encoder: json.JSONEncoder = _ASCII, settings: Mapping[str, object] | None = None
+        self, path: Path, encoder: json.JSONEncoder = _ASCII, settings: Tree | None = None, defaults: Tree | None = None
     ) -> None:
         self.path = path
         self.reached: Mapping[str, Any] = {}
-        self._encoder, self._settings = encoder, settings or {}
+        self._encoder, self._settings, self._defaults = encoder, settings or {}, defaults
 
     @property
     def size(self) -> int:
@@ -151,7 +153,7 @@ class ResumableJsonl:
         Raises ConfigError if the settings are others, RunError if file and state do not belong together.
         """
         state = _read_state(self.path)
-        if changed := changes(state["settings"], self._settings):
+        if changed := changes(state["settings"], self._settings, defaults=self._defaults):
             raise ConfigError(
                 f"{self.path} was begun with other settings and can only be resumed with the same ones: {changed}. "
                 "Restore these, or give another file.",
@@ -213,16 +215,16 @@ class ResumableJsonl:
 
 
 @contextmanager
-def open_growing_file(path: Path, settings: Mapping[str, object]) -> Generator[ResumableJsonl]:
+def open_growing_file(path: Path, settings: Tree, defaults: Tree | None = None) -> Generator[ResumableJsonl]:
     """A file that stores its own position, locked against other processes: a new one, or one to be resumed with the
-    same settings.
+    same settings. `defaults` are those of settings that came after the file was begun.
 
     Raises ConfigError or RunError if there is something else at `path`, if it cannot be written, or if another process
     is writing it.
     """
     begun = is_begun(path)
     with held(path):
-        file = ResumableJsonl(path, _UNICODE, settings)
+        file = ResumableJsonl(path, _UNICODE, settings, defaults)
         if begun:
             file.resume()
         yield file

@@ -39,14 +39,14 @@ def removed_words(name: str) -> str:
     return "; ".join(dict.fromkeys(gone.words for key, gone in every if f"{key}.".startswith(f"{name}.")))
 
 
-def in_settings_of_today(saved: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a saved config without the settings that are gone and had their old defaults; what was moved has its new
-    name."""
+def in_settings_of_today(saved: Mapping[str, Any], *, with_any_value: bool = False) -> dict[str, Any]:
+    """Return a saved config without the settings that are gone and had their old defaults, or any value; what was moved
+    has its new name."""
     tree = _copied(saved)
     for name, gone in removed_settings().items():
         *path, key = name.split(".")
         value = _table(tree, path).get(key, _MISSING)
-        if value is _MISSING or not (gone.moved or value == gone.default):
+        if value is _MISSING or not (gone.moved or with_any_value or value == gone.default):
             continue
         del _table(tree, path)[key]
         if path and not _table(tree, path):

@@ -28,7 +28,7 @@ from pydantic import (
 from rich.console import Console
 
 from evoseek.assembly.context import Context
-from evoseek.assembly.inputs import identity, inputs_of, read_questions
+from evoseek.assembly.inputs import default_identity, identity, inputs_of, read_questions
 from evoseek.config.sections import lookup
 from evoseek.curation.batches import BatchWork, Made
 from evoseek.errors import ConfigError, DataError, EvoseekError, ToolError, first_problem
@@ -177,7 +177,8 @@ def collect_searches(
     path, reward = lookup(settings, "questions.path") or "", settings.reward.name
     questions = read_questions(path, setting="questions.path", reward=reward)[:limit]
     begun_with = {**identity(settings, context.checkpoint), "pages": pages, "limit": limit}
-    collected = collecting(context.solver(engine), engine).run(questions, out, begun_with, console)
+    work = collecting(context.solver(engine), engine)
+    collected = work.run(questions, out, begun_with, console, defaults=default_identity(settings))
     if collected is None:
         return False
     say_left_out(console, "rollouts failed and give no searches", collected.failures)
