@@ -287,6 +287,16 @@ def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
     assert solving.transforms
 
 
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("system", ["ssp", "dr-zero"])
+def test_both_roles_learn_tool_results_where_that_is_asked_for(places, tmp_path, system, masked):
+    """The sampler knows no logprobs of them: the learner's own take their place."""
+    settings = {"search.index": places["search.index"], "algorithm.mask_observations": masked}
+    found = loop_of(system, tmp_path / "run", settings).system
+    roles = found.update.roles.values() if system == "ssp" else (found.proposer_update, found.solving.update)
+    assert [(role.mask_observations, len(role.transforms)) for role in roles] == [(masked, int(not masked))] * 2
+
+
 class Recorded:
     """A loss of which it is recorded how far each call's logprobs are from the old ones at most."""
 
