@@ -243,6 +243,8 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert system.play.solver.sampler is solving.rollouts.roller.sampler
     assert system.play.solver.sampler is not system.play.proposer.sampler
     assert system.play.verifier.reader([]).sampler is system.play.solver.sampler
+    probed = [(roller.sampler, roller.temperature) for roller, _ in dr_zero.probe.policies]
+    assert probed == [(system.play.solver.sampler, 0.75), (system.play.proposer.sampler, 0.5)]
 
 
 def test_every_option_reaches_its_object_in_ssp(ssp):
@@ -267,6 +269,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     assert proposing.learner is solving.learner is update.learner
     assert system.play.solver.sampler is system.play.proposer.sampler
     assert ssp.checkpoints.parts.keys() == {"policy"}
+    assert [roller.sampler for roller, _ in ssp.probe.policies] == [system.play.solver.sampler]
 
 
 def test_what_is_left_out_for_the_test_set_is_told_where_there_is_one(places, tmp_path):
