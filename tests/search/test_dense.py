@@ -102,6 +102,17 @@ def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in (tmp_path / "i").glob("embedding*")] == []
 
 
+def test_vectors_whose_file_lost_its_end_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("evoseek.search.vectors._SAVE_S", 0)
+    many = passages({str(number): "abcd"[number % 4] for number in range(CHUNK + 10)})
+    with pytest.raises(KeyboardInterrupt):
+        DenseIndex.build(tmp_path / "i", many, LetterEncoder(limit=CHUNK))
+    os.truncate(tmp_path / "i" / "embedding.bin", 7)
+    encoder = LetterEncoder()
+    DenseIndex.build(tmp_path / "i", many, encoder)
+    assert [len(texts) for texts in encoder.calls] == [CHUNK, 10]
+
+
 def test_a_build_that_was_killed_at_its_very_end_leaves_the_index_to_later_ones(tmp_path: Path) -> None:
     """Its vectors are then a link to those of the index."""
     index = DenseIndex.build(tmp_path / "i", passages(TEXTS), LetterEncoder())
