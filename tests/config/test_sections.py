@@ -378,6 +378,8 @@ def test_a_switch_in_words():
         ((False,), "x", False, "left out"),
         (("a", "b"), "b", True, "a or b"),
         (("a", "b"), "c", False, "a or b"),
+        (("a", "b"), "mine.parts:Own", True, "a or b"),  # which may need any setting
+        ((False,), "mine.parts:Own", False, "left out"),
     ):
         needs = Needs("key", "switch", wanted)
         assert (needs.holds(value), needs.words) == (holds, words)
