@@ -1,6 +1,6 @@
 """Errors: a code each, whose texts a person reads in errors.txt; and one text for a disk that fails.
 
-python tests/test_errors.py    # writes errors.txt again, from the sources
+python -m tests.test_errors    # writes errors.txt again, from the sources
 """
 
 import ast

@@ -82,8 +82,13 @@ def test_terms_are_kept_when_the_encoder_fails(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "i" / index.manifest.data).glob("*.store")} == stores
 
 
-def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def saving_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evoseek.search.vectors._SAVE_S", 0)
+
+
+@pytest.mark.usefixtures("saving_at_once")
+def test_embedding_that_was_interrupted_resumes(tmp_path: Path) -> None:
     many = passages({str(number): "abcd"[number % 4] * (number % 7 + 1) for number in range(4 * CHUNK + 10)})
     with pytest.raises(KeyboardInterrupt):
         DenseIndex.build(tmp_path / "i", many, LetterEncoder(limit=2 * CHUNK))
@@ -102,8 +107,8 @@ def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pyt
     assert [path.name for path in (tmp_path / "i").glob("embedding*")] == []
 
 
-def test_vectors_whose_file_lost_its_end_are_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("evoseek.search.vectors._SAVE_S", 0)
+@pytest.mark.usefixtures("saving_at_once")
+def test_vectors_whose_file_lost_its_end_are_made_again(tmp_path: Path) -> None:
     many = passages({str(number): "abcd"[number % 4] for number in range(CHUNK + 10)})
     with pytest.raises(KeyboardInterrupt):
         DenseIndex.build(tmp_path / "i", many, LetterEncoder(limit=CHUNK))
