@@ -166,6 +166,9 @@ def test_of_several_turns_the_one_that_answers_counts():
     assert certainty("Meri", search, answer) == pytest.approx(math.exp(-0.5))
     first = [Action("", answer="Meri"), Action("", answer="Tor")]  # of a baseline, whose first part may answer
     assert certainty("Meri", answer, search, actions=first) == pytest.approx(math.exp(-0.5))
+    again = [("<answer> ", -9), ("Meri", -0.25), (" </answer>", -9)]  # the first one was put off
+    twice = [Action("", answer="Meri")] * 2
+    assert certainty("Meri", answer, again, actions=twice) == pytest.approx(math.exp(-0.25))
 
 
 TURN = [("<answer>", -9), ("Meri", -0.5), ("</answer>", -9)]

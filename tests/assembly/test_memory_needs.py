@@ -113,6 +113,8 @@ def test_two_players_need_twice_as_much():
     alone = memory_needs(load_settings(options=SMALL), SHAPE, 2)
     both = memory_needs(load_settings(system="dr-zero", options=SMALL), SHAPE, 2)
     assert both == {name: size if name == "activations" else 2 * size for name, size in alone.items()}
+    adapters = load_settings(system="dr-zero", options=SMALL | {"lora.rank": 4})
+    assert memory_needs(adapters, SHAPE) == memory_needs(load_settings(options=SMALL | {"lora.rank": 4}), SHAPE)
     one = load_settings(system="dr-zero", options={**SMALL, "dr_zero.one_policy": True, "proposer.temperature": 1.0})
     assert memory_needs(one, SHAPE, 2) == alone
 

@@ -150,6 +150,15 @@ def test_a_system_is_named_by_its_import_path_too_and_saved_so(tmp_path):
     assert load_settings(file) == settings
 
 
+def test_a_project_may_name_the_model_for_a_recipe_that_goes_over_another(tmp_path):
+    file, recipe = tmp_path / "evoseek.toml", '[project]\nrecipe = "ablations/zerosearch/constant_noise"\n'
+    file.write_text(recipe)
+    with pytest.raises(ConfigError, match="goes over another recipe"):
+        gather(project=open_project(tmp_path))
+    file.write_text(f'{recipe}[policy]\nmodel = "mine"\n')
+    assert gather(project=open_project(tmp_path)).read().policy.model == "mine"
+
+
 def test_what_was_edited_in_a_project_since_a_run_was_begun(tmp_path):
     def project(text):
         (tmp_path / "evoseek.toml").write_text(text)

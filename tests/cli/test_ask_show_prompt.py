@@ -67,6 +67,12 @@ def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt, tmp_path):
     assert "kalo" in proposer("kalo", "--config", "ssp/tiny")
 
 
+def test_closed_book_nothing_is_said_of_searching(prompt, model):
+    shown = json.loads(prompt("who wrote dune ?", "--model", model, "--json", role="closed-book")[1])
+    assert (shown["role"], shown["template"].rpartition("/")[2]) == ("closed-book", "closed_book.jinja")
+    assert "search" not in shown["text"]
+
+
 def test_tools_need_neither_index_nor_web(prompt, model):
     status, out, _ = prompt("who?", "--config", "deepresearcher/tiny", "--model", model)
     assert status == 0

@@ -12,7 +12,7 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.sources import load_settings
 from evoseek.curation import filtering
 from evoseek.curation.filtering import Filter
-from evoseek.errors import ConfigError, EvoseekError
+from evoseek.errors import ConfigError, DataError, EvoseekError
 from evoseek.questions.questions import load_questions, save_questions
 from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Question
@@ -134,6 +134,40 @@ def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_
     assert "1 shared words" in text
     assert "closed-book answers that are right: 0: 5." in text
     assert re.search(r"\d of 10 samples held an answer", text)
+
+
+def test_it_is_resumed_with_the_same_evaluation_files_numbers_and_seed_alone(source, tmp_path):
+    for name, question in (("dev", QUESTIONS[1]), ("test", QUESTIONS[2])):
+        save_questions(tmp_path / f"{name}.jsonl", [question])
+    context, out, dev = about("policy.model=tiny"), tmp_path / "clean.jsonl", [tmp_path / "dev.jsonl"]
+    with pytest.raises(EvoseekError, match="Not one of 6"):  # all of them share "who is"
+        said(Filter(dev, words=1, samples=1).run, context, source, out)
+    for other in (
+        Filter([tmp_path / "test.jsonl"], words=1, samples=1),
+        Filter(dev, words=2, samples=1),
+        Filter(dev, words=1, samples=2),
+        Filter(dev, words=1, samples=1, likeness=0.5),
+    ):
+        with pytest.raises(ConfigError, match="begun with other settings"):
+            said(other.run, context, source, out)
+    with pytest.raises(ConfigError, match="begun with other settings"):
+        said(Filter(dev, words=1, samples=1).run, about("policy.model=tiny", "run.seed=3"), source, out)
+
+
+def test_a_judge_that_mostly_fails_ends_it(source, tmp_path):
+    save_questions(source, [Question(f"q{number}", f"who is {number} ?", ("Meri",)) for number in range(60)])
+    context = about(judge=judged_by({"q0": "good"}))
+    with pytest.raises(EvoseekError, match="no reply"):
+        said(Filter().run, context, source, tmp_path / "clean.jsonl")
+    assert not (tmp_path / "clean.jsonl").exists()
+    lenient = about("run.max_invalid=1.0", judge=judged_by({"q0": "good"}))
+    assert said(Filter().run, lenient, source, tmp_path / "clean.jsonl")[0]
+
+
+def test_golden_answers_that_nothing_could_match_are_refused(source, tmp_path):
+    save_questions(source, [*QUESTIONS, Question("bad", "who ?", ("The !?",))])
+    with pytest.raises(DataError, match=r"questions\.jsonl:7"):
+        said(Filter().run, about(judge=judged_by(REPLIES)), source, tmp_path / "clean.jsonl")
 
 
 def test_questions_without_an_answer_are_examined_too(source, tmp_path):

@@ -150,6 +150,11 @@ def test_the_test_set_of_a_project_is_used_from_its_first_day_and_feedback_by_ne
     settings = claim(trained())
     assert (settings.evaluation.reviewed, settings.questions.feedback) == (f"{begun}/reviewed.jsonl", "")
     assert claim(trained("evaluation.reviewed=")).evaluation.reviewed == ""
+    (begun / "other.jsonl").touch()
+    assert claim(trained("evaluation.reviewed=other.jsonl")).evaluation.reviewed == "other.jsonl"
+    assert claim(trained()).evaluation.reviewed == "other.jsonl"  # as long as there is such a file
+    (begun / "other.jsonl").unlink()
+    assert claim(trained()).evaluation.reviewed == f"{begun}/reviewed.jsonl"
     new = training_settings({}, begun / "new").read()
     assert (new.evaluation.reviewed, new.questions.feedback) == tuple(
         f"{begun}/{name}.jsonl" for name in ("reviewed", "feedback")

@@ -8,7 +8,7 @@ import torch
 from typer.testing import CliRunner
 
 from evoseek.assembly.inputs import inputs_of
-from evoseek.assembly.memory_needs import fit
+from evoseek.assembly.memory_needs import fit, memory_needs
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.doctor.checks import DoctorContext, check_plan
 from evoseek.cli.main import app
@@ -17,6 +17,7 @@ from evoseek.config.settings_tree import recipes
 from evoseek.errors import ConfigError
 from evoseek.learner.distributed import Ranks
 from evoseek.models.machine import Machine, cores
+from evoseek.models.shape import local_config, shape_of
 from evoseek.questions.questions import save_questions
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.runs import RunDirectory
@@ -205,6 +206,10 @@ def test_an_estimate_of_memory_that_is_missing_or_too_large_says_so(monkeypatch)
     over = fitting(Machine("cpu", 2**20))
     assert (over.state, over.words[:16]) == ("over", "It does not fit:")
     assert over.remedy
+    settings = load_settings()
+    need = sum(memory_needs(settings, shape_of(local_config(settings.policy.model))).values())
+    states = {share: fitting(Machine("cpu", round(share * need))).state for share in (0.99, 1.01, 1.24, 1.26)}
+    assert states == {0.99: "over", 1.01: "tight", 1.24: "tight", 1.26: "ok"}
 
 
 def test_what_a_run_would_refuse_is_refused(words, tmp_path):

@@ -11,7 +11,7 @@ from evoseek.config import registry
 from evoseek.config.registry import KINDS, build, check_name, find, settings_class
 from evoseek.config.sections import PartSettings
 from evoseek.config.settings_page import parts_of
-from evoseek.errors import ConfigError
+from evoseek.errors import ConfigError, ToolError
 from evoseek.eval.attempt import Baseline
 from evoseek.loss.base import LossFn
 from evoseek.loss.clipped import ClippedLoss
@@ -269,6 +269,19 @@ def test_a_part_of_ones_own_is_reported_with_its_method_and_the_expected_one(min
         build(kind, LossSettings(name=mine(name)), None)
     assert words in str(caught.value)
     assert mine(name) in str(caught.value)
+
+
+def test_what_a_part_of_ones_own_says_itself_is_told_as_it_is(tmp_path, monkeypatch):
+    (tmp_path / "saying_part.py").write_text(
+        "from evoseek.errors import ToolError\n"
+        "class Says:\n"
+        "    @classmethod\n"
+        "    def build(cls, settings, context):\n"
+        "        raise ToolError('The server of mine is down.')\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ToolError, match=r"^The server of mine is down\.$"):
+        build("reward", LossSettings(name="saying_part:Says"), None)
 
 
 def test_an_engine_that_is_bound_to_a_question_first_needs_nothing_else(mine):

@@ -347,6 +347,8 @@ def test_given_is_what_a_user_or_the_defaults_of_the_whole_set():
     changed = with_setting(settings, "loss.clip_high", 0.25)
     assert (changed.loss.clip_high, is_given(changed, "loss.clip_high")) == (0.25, True)
     assert settings.loss.clip_high == 4e-4
+    assert with_setting(changed, "loss.name", "sequence") == changed
+    assert with_setting(changed, "loss.name", "clipped").loss == ClippedLoss.Settings(name="clipped")
     assert is_given(DeepResearcher.Settings(), "rollout.max_malformed")
     assert not is_given(SearchR1.Settings(), "rollout.max_malformed")
 
@@ -378,6 +380,8 @@ def test_a_switch_in_words():
         ((False,), "x", False, "left out"),
         (("a", "b"), "b", True, "a or b"),
         (("a", "b"), "c", False, "a or b"),
+        (("a", "b"), "mine.parts:Own", True, "a or b"),  # which may need any setting
+        ((False,), "mine.parts:Own", False, "left out"),
     ):
         needs = Needs("key", "switch", wanted)
         assert (needs.holds(value), needs.words) == (holds, words)

@@ -124,6 +124,14 @@ def test_another_users_project_above_is_not_used_unless_it_is_asked_for(tmp_path
     assert find_project(below).file == file
 
 
+def test_what_belongs_to_root_is_used_by_everybody(tmp_path, monkeypatch):
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a file of root's")
+    (tmp_path / "evoseek.toml").write_text("")
+    monkeypatch.setattr(os, "geteuid", lambda: NOBODY)
+    assert find_project(tmp_path)
+
+
 def test_another_users_link_to_a_project_of_ones_own_is_not_used(tmp_path, monkeypatch):
     (tmp_path / "kept").write_text("")
     (tmp_path / "evoseek.toml").symlink_to(tmp_path / "kept")

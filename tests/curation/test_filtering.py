@@ -78,6 +78,11 @@ def test_a_text_that_is_like_a_question_overlaps_without_a_long_run_of_its_words
     assert overlap(" ".join(words), likeness=1.0)(changed) is None
 
 
+def test_questions_that_are_like_each_other_do_not_overlap():
+    found = overlap("Who wrote Dune?")
+    assert found("who is mayor of Kalo?") is found("who is mayor of Kalo?") is None
+
+
 def ask(says, *, samples=4, question=QUESTION, max_total_tokens=100):
     """The verdict, and the scripted sampler."""
     tokenizer = tiny_tokenizer()

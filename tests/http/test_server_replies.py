@@ -56,7 +56,7 @@ def test_a_secret_in_pieces_at_the_end_of_what_is_read_is_not_shown():
         assert "secret" not in redacted(" " * spaces + "my-secret-key and more", "my-secret-key").replace("***", "")
 
 
-def test_thecertificates_of_servers_are_checked_against_what_is_read_once():
+def test_the_certificates_of_servers_are_checked_against_what_is_read_once():
     trusted = certificates()
     assert trusted is certificates()
     assert (trusted.verify_mode, trusted.check_hostname) == (ssl.CERT_REQUIRED, True)

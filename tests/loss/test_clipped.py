@@ -52,18 +52,19 @@ def test_loss_and_gradient_equal_the_reference_in_float64(case: dict, kind: type
 @pytest.mark.parametrize(
     ("loss", "ratios", "advantages", "expected"),
     [
-        # min(.5 * -1, .8 * -1) + min(2, 1.2) + min(-2, -1.2) + 1 = -.8 + 1.2 - 2 + 1
-        (ClippedLoss(0.2, 0.2), [[0.5, 2.0, 2.0, 1.0]], [[-1.0, 1.0, -1.0, 1.0]], 0.6 / 4),
+        # min(.5 * -1, .8 * -1) + min(2, 1.2) + min(-2, -1.2) + min(.5, .8) = -.8 + 1.2 - 2 + .5
+        (ClippedLoss(0.2, 0.2), [[0.5, 2.0, 2.0, 0.5]], [[-1.0, 1.0, -1.0, 1.0]], 1.1 / 4),
         (
             SequenceLoss(0.2, 0.2),
-            [[0.25, 1.0], [4.0, 1.0], [2.0, 2.0], [1.0, 1.0]],
+            [[0.25, 1.0], [4.0, 1.0], [2.0, 2.0], [0.5, 0.5]],
             [[-1.0], [1.0], [-1.0], [3.0]],
-            -(-0.8 + 1.2 - 2.0 + 3.0) / 4,
+            -(-0.8 + 1.2 - 2.0 + 1.5) / 4,
         ),
     ],
 )
 def test_metrics_and_loss_by_hand(loss, ratios: list, advantages: list, expected: float) -> None:
-    """Ratios 0.5 (A < 0), 2 (A > 0), 2 (A < 0) and 1, of tokens or sequences: a clip of 0.2 cuts the first two off."""
+    """Ratios 0.5 (A < 0), 2 (A > 0), 2 (A < 0) and 0.5 (A > 0), of tokens or sequences: a clip of 0.2 cuts the first
+    two off."""
     logprobs = torch.tensor(ratios).log()
     result = loss_of(
         loss, logprobs, torch.zeros_like(logprobs), torch.tensor(advantages), torch.ones_like(logprobs) > 0

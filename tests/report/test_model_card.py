@@ -5,6 +5,7 @@ from pathlib import Path
 
 from evoseek.report.model_card import ExamplePrompt, model_card
 from evoseek.storage.files import json_digest
+from evoseek.storage.metrics import TOO_MANY_INVALID
 from evoseek.types import StopConditions
 
 INPUTS = {"search.index": {"path": "index", "sha256": "ab12"}}
@@ -16,7 +17,7 @@ def run(folder: Path, **config: object) -> Path:
     (folder / "inputs.json").write_text(json.dumps({"inputs": INPUTS, "sha256": json_digest(INPUTS)}))
     rows = [
         {"step": 0, "eval/reward": 0.25, "eval/n": 40.0},
-        {"step": 5},
+        {"step": 5, "eval/reward": 0.5, "eval/n": 40.0, TOO_MANY_INVALID: 1.0},
         {"step": 10, "eval/reward": 0.5, "eval/n": 40.0},
     ]
     (folder / "metrics.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
@@ -24,7 +25,8 @@ def run(folder: Path, **config: object) -> Path:
 
 
 def test_the_card_of_a_run(tmp_path: Path) -> None:
-    """10 of 40 right: Wilson's interval is [0.142, 0.402]. What was measured after the checkpoint is not its score."""
+    """10 of 40 right: Wilson's interval is [0.142, 0.402]. What was measured after the checkpoint, or where a
+    step failed, is not its score."""
     card = model_card(str(run(tmp_path)), step=9)
     for line in (
         "base_model: Qwen/Qwen2.5-3B",

@@ -82,8 +82,13 @@ def test_terms_are_kept_when_the_encoder_fails(tmp_path: Path) -> None:
     assert {path.name for path in (tmp_path / "i" / index.manifest.data).glob("*.store")} == stores
 
 
-def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def saving_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("evoseek.search.vectors._SAVE_S", 0)
+
+
+@pytest.mark.usefixtures("saving_at_once")
+def test_embedding_that_was_interrupted_resumes(tmp_path: Path) -> None:
     many = passages({str(number): "abcd"[number % 4] * (number % 7 + 1) for number in range(4 * CHUNK + 10)})
     with pytest.raises(KeyboardInterrupt):
         DenseIndex.build(tmp_path / "i", many, LetterEncoder(limit=2 * CHUNK))
@@ -100,6 +105,17 @@ def test_embedding_that_was_interrupted_resumes(tmp_path: Path, monkeypatch: pyt
     for one, other in ((index, whole), (whole, index)):
         assert one.manifest.files["vectors.bin"] == other.manifest.files["vectors.bin"]
     assert [path.name for path in (tmp_path / "i").glob("embedding*")] == []
+
+
+@pytest.mark.usefixtures("saving_at_once")
+def test_vectors_whose_file_lost_its_end_are_made_again(tmp_path: Path) -> None:
+    many = passages({str(number): "abcd"[number % 4] for number in range(CHUNK + 10)})
+    with pytest.raises(KeyboardInterrupt):
+        DenseIndex.build(tmp_path / "i", many, LetterEncoder(limit=CHUNK))
+    os.truncate(tmp_path / "i" / "embedding.bin", 7)
+    encoder = LetterEncoder()
+    DenseIndex.build(tmp_path / "i", many, encoder)
+    assert [len(texts) for texts in encoder.calls] == [CHUNK, 10]
 
 
 def test_a_build_that_was_killed_at_its_very_end_leaves_the_index_to_later_ones(tmp_path: Path) -> None:

@@ -38,6 +38,12 @@ def test_scores_are_inner_products_and_ties_keep_the_order(tmp_path: Path) -> No
     assert len(files.nearest(vectors[:1], 9)[0][0]) == 4
 
 
+def test_scores_that_are_equal_when_they_are_rounded_keep_the_order(tmp_path: Path) -> None:
+    files = files_of(tmp_path / "data", np.array([[0.500001, 0], [0.500003, 0], [0.4, 0]], np.float32))
+    [(rows, _)] = files.nearest(np.array([[1, 0]], np.float32), 1)
+    assert rows == [0]
+
+
 def test_of_many_equal_scores_the_first_are_found(tmp_path: Path) -> None:
     vectors = unit(np.array([[1, 0], [0, 1], [0, 1]] * 100, np.float32))
     rows, scores = files_of(tmp_path / "data", vectors).nearest(vectors[:1], 5)[0]

@@ -255,6 +255,12 @@ def test_without_passages_no_answer_is_unsupported() -> None:
     assert FULL(proposal("Who discovered Amber Falls?", "Lucy Grant")) is None
 
 
+def test_one_right_answer_that_fits_is_enough() -> None:
+    asked = "Who discovered Amber Falls?"
+    assert FULL(proposal(asked, "yes")) is Rejection.MISFIT
+    assert FULL(proposal(asked, "Lucy Grant", golden=("Lucy Grant", "yes"))) is None
+
+
 def test_the_basic_rules_are_as_they_were() -> None:
     assert RuleFilter() == RuleFilter(rules="basic")
     assert RuleFilter()(from_passage("Amber Falls was discovered.", "Jane Miller", PASSAGE["en"])) is None

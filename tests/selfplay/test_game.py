@@ -243,6 +243,8 @@ def test_every_option_reaches_its_object_in_dr_zero(dr_zero):
     assert system.play.solver.sampler is solving.rollouts.roller.sampler
     assert system.play.solver.sampler is not system.play.proposer.sampler
     assert system.play.verifier.reader([]).sampler is system.play.solver.sampler
+    probed = [(roller.sampler, roller.temperature) for roller, _ in dr_zero.probe.policies]
+    assert probed == [(system.play.solver.sampler, 0.75), (system.play.proposer.sampler, 0.5)]
 
 
 def test_every_option_reaches_its_object_in_ssp(ssp):
@@ -267,6 +269,7 @@ def test_every_option_reaches_its_object_in_ssp(ssp):
     assert proposing.learner is solving.learner is update.learner
     assert system.play.solver.sampler is system.play.proposer.sampler
     assert ssp.checkpoints.parts.keys() == {"policy"}
+    assert [roller.sampler for roller, _ in ssp.probe.policies] == [system.play.solver.sampler]
 
 
 def test_what_is_left_out_for_the_test_set_is_told_where_there_is_one(places, tmp_path):
@@ -285,6 +288,16 @@ def test_the_kl_to_the_reference_is_the_solvers_alone(places, tmp_path):
     assert (proposing.kl_coefficient, proposing.transforms) == (0.0, [])
     assert solving.kl_coefficient == 0.5
     assert solving.transforms
+
+
+@pytest.mark.parametrize("masked", [True, False])
+@pytest.mark.parametrize("system", ["ssp", "dr-zero"])
+def test_both_roles_learn_tool_results_where_that_is_asked_for(places, tmp_path, system, masked):
+    """The sampler knows no logprobs of them: the learner's own take their place."""
+    settings = {"search.index": places["search.index"], "algorithm.mask_observations": masked}
+    found = loop_of(system, tmp_path / "run", settings).system
+    roles = found.update.roles.values() if system == "ssp" else (found.proposer_update, found.solving.update)
+    assert [(role.mask_observations, len(role.transforms)) for role in roles] == [(masked, int(not masked))] * 2
 
 
 class Recorded:

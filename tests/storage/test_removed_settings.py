@@ -36,6 +36,8 @@ def test_a_saved_config_keeps_what_is_not_at_its_old_default(gone):
     assert in_settings_of_today(saved) == today
     assert saved["run"] == {"old": 0, "pace": 3, "seed": 1}
     assert in_settings_of_today({"run": {"old": 2}}) == {"run": {"old": 2}}
+    both = {"run": {"pace": 3}, "learner": {"warmup_steps": 5}}
+    assert in_settings_of_today(both) == {"learner": {"warmup_steps": 5}}
     assert changes(saved, today) == ""
     assert changes({"run": {"old": 2}}, {"run": {}}) == "run.old was 2, now None"
 

@@ -79,7 +79,7 @@ def test_an_answer_that_says_only_that_it_is_unknown_is_a_refusal(answer: str) -
         "The documents were signed in Paris",
         "文档",
         "不丹",
-        "I have no idea " * 100,
+        "I do not know what the answer to this is " * 100,
         "From the Danish coast",
         "According to the BBC",
         "Based on the novel Moon",

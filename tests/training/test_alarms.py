@@ -3,7 +3,7 @@
 import pytest
 
 from evoseek.rollout.record import TrajectoryWriter
-from evoseek.storage.metrics import JsonlMetrics, ManyMetrics, read_metrics
+from evoseek.storage.metrics import TOO_MANY_INVALID, JsonlMetrics, ManyMetrics, counted, read_metrics
 from evoseek.training.alarms import (
     AlarmedMetrics,
     fewer_searches,
@@ -271,3 +271,18 @@ def test_a_collapse_to_one_search_as_it_was_measured(tmp_path):
         metrics.write(0, row(zero, reward=0.5, answered=1.0))
     (words,) = said
     assert "90% of the groups had no signal" in words
+
+
+def test_trap_a_step_that_failed_counts_for_no_alarm_also_after_a_resume(tmp_path):
+    """Nothing was trained on, and what is left of it is biased."""
+    said, path = [], tmp_path / "metrics.jsonl"
+    no_signal, failed = row(1.0, reward=0.5, answered=1.0), {TOO_MANY_INVALID: 1.0}
+    metrics = AlarmedMetrics(JsonlMetrics(path), said.append)
+    for step in range(1, 6):
+        metrics.write(step, no_signal | failed)
+    metrics.write(6, no_signal)
+    rows = read_metrics(path)
+    assert len(rows) == 6
+    assert [row["step"] for row in counted(rows)] == [6]
+    AlarmedMetrics(ManyMetrics(), said.append, earlier=counted(rows)).write(7, no_signal)
+    assert said == []

@@ -489,3 +489,20 @@ def test_a_question_for_what_a_document_is_about_is_not_hidden(tmp_path: Path):
     refused = of_kind(made.items, "unanswerable")
     assert refused
     assert all("Boss" in item.question.text for item in refused)
+
+
+def test_a_question_that_is_like_another_one_is_asked_once(tmp_path: Path):
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(6)]
+    drafts = [returned(n, f"a{n}", one.text) for n, one in enumerate(said)]
+    again = replace(drafts[0], question=f"{drafts[0].question.removesuffix('?')}, please?")
+    found = scripted(index(tmp_path, said), 20, *drafts, again)
+    assert (found.counts["duplicate"], len(found.items)) == (1, 6)
+
+
+def test_a_form_of_question_is_never_hidden_whole(tmp_path: Path):
+    said = [Document(f"a{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(12)]
+    drafts = [returned(n, f"a{n}", one.text) for n, one in enumerate(said)]
+    drafts[:4] = [replace(draft, kind=f"kind {n}") for n, draft in enumerate(drafts[:4])]
+    items = scripted(index(tmp_path, said), 20, *drafts).items
+    assert len(of_kind(items, "unanswerable")) == 2  # of the eight, the same share as of all
+    assert all(of_kind(items, f"kind {n}") for n in range(4))

@@ -1,5 +1,6 @@
 """Questions from statements: the table of examples, and what no table shows."""
 
+import re
 import time
 import tomllib
 from pathlib import Path
@@ -12,6 +13,7 @@ from evoseek.documents.passages import split_document
 from evoseek.questions.writers.base import subject, words
 from evoseek.questions.writers.rules_en import english
 from evoseek.questions.writers.rules_en.clozes import Cloze, clozes
+from evoseek.questions.writers.rules_en.fronting import fronted
 from evoseek.types import Document, Passage
 
 EXAMPLES: dict[str, list[tuple[str, str, str, str]]] = tomllib.loads(
@@ -28,28 +30,69 @@ def asked(title: str, text: str) -> dict[str, str]:
     return {cloze.question: cloze.answer for cloze in of(title, text)}
 
 
+def holds(title: str, text: str, question: str, answer: str) -> bool:
+    found = asked(title, text)
+    if question:
+        return found.get(question, "") == answer
+    return not [one for one in found.values() if one != title] if answer == "*" else answer not in found.values()
+
+
 @pytest.mark.parametrize(
     ("pattern", "title", "text", "question", "answer"),
     [pytest.param(name, *one, id=f"{name}-{one[1][:40]}") for name, examples in EXAMPLES.items() for one in examples],
 )
 def test_an_example_of_a_pattern(pattern: str, title: str, text: str, question: str, answer: str):
     """With a question its answer, "" if it is not asked; without one, what is no answer ("*": anything)."""
-    found = asked(title, text)
-    if question:
-        assert found.get(question, "") == answer
-    elif answer == "*":
-        assert not [one for one in found.values() if one != title]
-    else:
-        assert answer not in found.values()
+    assert holds(title, text, question, answer)
 
 
 def test_each_pattern_has_an_example():
     assert EXAMPLES.keys() | OF_CHAINS == {name for name in vars(english) if name.isupper() and name[0] != "_"}
 
 
+@pytest.mark.parametrize("name", [name for name in EXAMPLES if isinstance(getattr(english, name), re.Pattern)])
+def test_without_a_pattern_one_of_its_examples_fails(name: str, monkeypatch: pytest.MonkeyPatch):
+    pattern: re.Pattern[str] = getattr(english, name)
+    monkeypatch.setattr(english, name, re.compile(f"(?!)(?:{pattern.pattern})", pattern.flags))
+    assert not all(holds(*example) for example in EXAMPLES[name])
+
+
 def test_the_rules_keep_to_their_budget():
     folder = Path(english.__file__).parent
     assert sum(len(path.read_text(encoding="utf-8").splitlines()) for path in folder.glob("*.py")) <= 900
+
+
+@pytest.mark.parametrize(
+    ("title", "text", "answer"),
+    [
+        ("Marlow", ">>> Marlow.run(Tom) 12 13 {} [] = == != +++", "Tom"),  # a program
+        ("Marlow", "Marlow 1200 1300 4400 5100 8000 9000 was run by Tom.", "Tom"),  # a table
+        ("Marlow", "The Oro Press of Marlow was bought by Oro.", "Oro"),  # what the question says
+        ("Marlow", f"Marlow was bought by Tom {'at last ' * 15}in the end.", "Tom"),  # a long question
+        ("Marlow", "Suppose that a car runs over 40 miles of a road.", "40"),  # names nothing
+        ("Marlow", "Marlow charges its members 10 EUR a day.", "EUR"),  # a unit
+        (
+            "Nela Boss",
+            "Nela Boss is a short film about the days of Oro and the life and death of Bo Lund.",
+            "Nela Boss",
+        ),
+    ],
+)
+def test_what_is_no_statement_or_would_be_no_question_is_left_out(title: str, text: str, answer: str):
+    assert answer not in asked(title, text).values()
+
+
+def test_a_title_may_say_a_word_twice():
+    assert asked("Bora Bora", "Bora Bora was annexed in Paris.") == {"Where was Bora Bora annexed?": "Paris"}
+
+
+def test_what_is_used_by_a_person_is_none():
+    found = asked("The Library", "The Library is old. It is used by Ada Birk in all her work.")
+    assert found == {"The Library is used by who in all her work?": "Ada Birk"}
+
+
+def test_about_how_many_is_asked_in_place():
+    assert fronted("Marlow", "Marlow has about ", "how many", " inhabitants") is None
 
 
 @given(st.text(alphabet="AbcdeTom. ,()12\n'-", max_size=300))
