@@ -13,7 +13,6 @@ from evoseek.storage.runs import RunDirectory, changes
 GONE = {
     "run.old": Removed(0, "Nobody used it; leave it out."),
     "gone.deep.x": Removed(None, "It had no effect."),
-    "run.pace": Removed(moved="learner.warmup_steps"),
 }
 
 
@@ -27,17 +26,15 @@ def test_what_is_gone_is_no_setting_of_today_and_says_why():
     for name, removed in removed_settings().items():
         table, _, key = name.rpartition(".")
         assert key not in (known.get(table) or {}), name
-        assert bool(removed.reason) != bool(removed.moved), name
+        assert removed.reason, name
 
 
 def test_a_saved_config_keeps_what_is_not_at_its_old_default(gone):
-    saved = {"run": {"old": 0, "pace": 3, "seed": 1}, "gone": {"deep": {"x": None}}, "search": "auto"}
-    today = {"run": {"seed": 1}, "gone": {}, "search": "auto", "learner": {"warmup_steps": 3}}
+    saved = {"run": {"old": 0, "seed": 1}, "gone": {"deep": {"x": None}}, "search": "auto"}
+    today = {"run": {"seed": 1}, "gone": {}, "search": "auto"}
     assert in_settings_of_today(saved) == today
-    assert saved["run"] == {"old": 0, "pace": 3, "seed": 1}
+    assert saved["run"] == {"old": 0, "seed": 1}
     assert in_settings_of_today({"run": {"old": 2}}) == {"run": {"old": 2}}
-    both = {"run": {"pace": 3}, "learner": {"warmup_steps": 5}}
-    assert in_settings_of_today(both) == {"learner": {"warmup_steps": 5}}
     assert changes(saved, today) == ""
     assert changes({"run": {"old": 2}}, {"run": {}}) == "run.old was 2, now None"
 
@@ -45,9 +42,8 @@ def test_a_saved_config_keeps_what_is_not_at_its_old_default(gone):
 def test_a_run_with_them_resumes_at_the_old_default_alone(gone, tmp_path):
     config = load_settings().resolved()
     file = tmp_path / "config.json"
-    del config["learner"]["warmup_steps"]
-    file.write_text(json.dumps({**config, "run": {**config["run"], "old": 0, "pace": 4}}))
-    assert load_settings(file) == load_settings(sets=["learner.warmup_steps=4"])
+    file.write_text(json.dumps({**config, "run": {**config["run"], "old": 0}}))
+    assert load_settings(file) == load_settings()
     run = RunDirectory(tmp_path)
     (run.path / "checkpoints" / "step-1").mkdir(parents=True)
     (run.path / "checkpoints" / "step-1" / "state.json").write_text("{}")
@@ -61,7 +57,6 @@ def test_a_run_with_them_resumes_at_the_old_default_alone(gone, tmp_path):
     ("setting", "words"),
     [
         ("run.old=0", r"unknown setting run.old \(it was removed: Nobody used it; leave it out\)"),
-        ("run.pace=3", r"unknown setting run.pace \(it is now learner.warmup_steps\)"),
         ("gone.deep.x=1", r"unknown setting gone \(it was removed: It had no effect\)"),
     ],
 )

@@ -294,7 +294,7 @@ def _of_spans(statement: _Statement) -> Iterator[Cloze]:
                 continue
             taken.append((start, end))
             answer = re.sub(r"['’]s$|[-.'’]+$", "", found[0])
-            is_empty = len(answer) < 2 or en.NO_NAME.fullmatch(answer) or answer in en.FUNCTION_WORDS.split()
+            is_empty = len(answer) < 2 or en.NO_NAME.fullmatch(answer)
             is_own = any(start < stop and begin < end for begin, stop in own)
             if text[:start].strip("`\"'") and not is_empty and not is_own:
                 yield from _of_span(answer, kind, text[:start], text[start + len(answer) :], statement)
