@@ -156,9 +156,8 @@ def evaluate(
             _show(result, out, console)
         if untrained and run_dir is not None and searches and baseline is None:
             values = {**values, **_beside(result, asked, run_dir, settings, samples, out, console)}
-        if not json:
-            if kind and not settings.evaluation.path and project() is not None:
-                say(console, _ASK_PEOPLE)
+        if not json and kind and not settings.evaluation.path and project() is not None:
+            say(console, _ASK_PEOPLE)
     if wrong:
         values = {**values, "judged_wrong": _again(scored, wrong, out, console)}
     if json:
