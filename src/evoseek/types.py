@@ -343,9 +343,9 @@ class ToolResult:
 class Trajectory:
     """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
     that prompts the model several times has a prompt each time); it is empty if the model was called with messages.
+    `opening` holds the results that stand in the prompt (`OpeningEnvironment`): the policy made none of their calls.
     `policy_version` is that of the first turn, which is the oldest. `chat_tokens` are those that an endpoint says it
-    was given and wrote, in all turns; None if they are unknown. `opening` is what the question itself found before the
-    first turn."""
+    was given and wrote, in all turns; None if they are unknown."""
 
     id: str
     question: Question
@@ -361,10 +361,14 @@ class Trajectory:
     opening: tuple[ToolResult, ...] = ()
 
     @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """All results in the order in which they were shown: those of the prompt, then those of the policy's calls."""
+        return (*self.opening, *self.tool_results)
+
+    @property
     def passages(self) -> tuple[Passage, ...]:
-        """Every passage that it was shown, in order, one that was shown again again: `[n]` in an answer cites the
-        n-th."""
-        return tuple(passage for result in (*self.opening, *self.tool_results) for passage in result.passages)
+        """The passages of all results as they were shown. An answer cites them by their place, from 1 on: `[2]`."""
+        return tuple(passage for result in self.results for passage in result.passages)
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -254,7 +254,7 @@ def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
 
 
 def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
-    """What all searches found, that of the prompt too, each passage once."""
+    """What all searches found, each passage once."""
     return tuple({p.id: p for p in trajectory.passages}.values())
 
 
