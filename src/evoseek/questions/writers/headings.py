@@ -194,7 +194,7 @@ def _how(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
 def _what(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
     """The question of a heading that names a thing, if the first sentence says what that is."""
     name = re.escape(section.heading)
-    form = rf"(?P<article>(?:An?|The) )?(?P<name>{name}(?:e?s)?|{name.removesuffix('s')}) (?P<is>is|are) (?:an?|the)\b"
+    form = rf"(?P<article>(?:An?|The) )?(?P<name>{name}(?:e?s)?|{name.removesuffix('s')}|{name.removesuffix('es')}) (?P<is>is|are) (?:an?|the)\b"
     if not (found := re.match(form, section.sentences[0], re.IGNORECASE)):
         return None
     text = found["name"] if found["article"] else vocabulary.in_a_sentence(found["name"])
@@ -217,8 +217,10 @@ class _Vocabulary:
 
         def small(found: re.Match[str]) -> str:
             word = found[0]
-            is_spelled_so = self.is_name(word) or word == "I" or (word.isupper() and not is_shouted and len(word) > 1)
-            return word if is_spelled_so else word.lower()
+            if word.isupper() and len(word) > 1 and not is_shouted:
+                return word
+            is_common = word != "I" and word.lower() in STOP_WORDS
+            return word.lower() if is_common or not self.is_name(word) else word
 
         return re.sub(r"(?<![\w.\"'`<-])[A-Z][\w’'-]*(?![\w.(])", small, heading)
 
