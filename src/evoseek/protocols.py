@@ -257,6 +257,15 @@ class ReasonedTool(Protocol):
         ...
 
 
+@runtime_checkable
+class NumberedTool(Protocol):
+    """A tool that numbers the passages of a result."""
+
+    def numbered(self, result: ToolResult, first: int) -> ToolResult:
+        """The result with a text in which its passages have the numbers from `first` on."""
+        ...
+
+
 class Environment(Protocol):
     """A task for one role: its prompt and its tools. The rollout loop is the same for all environments."""
 
@@ -278,6 +287,20 @@ class Environment(Protocol):
         """The notice to the model after a turn with neither a call nor an answer: a text in which template text is
         marked. `problem` says what is wrong with the turn. Needed only if rollouts continue after such turns.
         """
+        ...
+
+
+@runtime_checkable
+class OpeningEnvironment(Environment, Protocol):
+    """An environment in which calls are made before the first turn, and whose prompt has their results. A turn without
+    a call is the answer. `messages` gives the prompt without any results, which is the shortest."""
+
+    def opening(self, question: Question) -> Sequence[ToolCall]:
+        """The calls of its tools to make first. They count as none of the policy's."""
+        ...
+
+    def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
+        """The prompt's messages with the results of these calls."""
         ...
 
 

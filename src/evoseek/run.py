@@ -18,7 +18,7 @@ from rich.console import Console
 from evoseek.agent.answer import Answered, Answerer, uses_chat_model
 from evoseek.assembly.context import Context, Objects
 from evoseek.assembly.inputs import read_questions
-from evoseek.assembly.model_defaults import apply_model_defaults, follow_endpoint
+from evoseek.assembly.model_defaults import apply_model_defaults, follow_endpoint, search_first
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import SettingsSources, gather
 from evoseek.config.sections import is_given, with_setting
@@ -182,6 +182,10 @@ class Run:
         """The objects that answer and score, with the policy of the last checkpoint, if there is one, or the model of
         [answerer]; for a `with` block, at whose end everything is closed. Raises EvoseekError."""
         if uses_chat_model(self._given):
-            return Context(follow_endpoint(self._given), objects=self.objects)
+            return Context(self._search_first(follow_endpoint(self._given)), objects=self.objects)
         checkpoint = latest_checkpoint(self.directory.path) if self.directory else None
-        return Context(self.settings, checkpoint=checkpoint, objects=self.objects)
+        settings = self.settings if checkpoint else self._search_first(self.settings)
+        return Context(settings, checkpoint=checkpoint, objects=self.objects)
+
+    def _search_first(self, settings: TrainingSettings) -> TrainingSettings:
+        return search_first(settings, self._sources) if self._sources else settings

@@ -330,6 +330,7 @@ class ToolResult:
 class Trajectory:
     """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
     that prompts the model several times has a prompt each time); it is empty if the model was called with messages.
+    `opening` holds the results that stand in the prompt (`OpeningEnvironment`): the policy made none of their calls.
     `policy_version` is that of the first turn, which is the oldest. `chat_tokens` are those that an endpoint says it
     was given and wrote, in all turns; None if they are unknown."""
 
@@ -344,6 +345,17 @@ class Trajectory:
     failure: str | None = None
     policy_version: int = 0
     chat_tokens: tuple[int, int] | None = None
+    opening: tuple[ToolResult, ...] = ()
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        """All results in the order in which they were shown: those of the prompt, then those of the policy's calls."""
+        return (*self.opening, *self.tool_results)
+
+    @property
+    def passages(self) -> tuple[Passage, ...]:
+        """The passages of all results as they were shown. An answer cites them by their place, from 1 on: `[2]`."""
+        return tuple(passage for result in self.results for passage in result.passages)
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -13,12 +13,12 @@ from evoseek.config.sections import lookup
 from evoseek.errors import ConfigError
 from evoseek.models.load import load_tokenizer
 from evoseek.models.shape import prompts_for
-from evoseek.protocols import Environment, Tool
+from evoseek.protocols import Environment, OpeningEnvironment, Tool
 from evoseek.renderers.tool_calls import make_renderer
 from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv, ReaderEnv, answer_task, passage_task
 from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.rollout.settings import EnvironmentContext, ToolContext
-from evoseek.types import Passage, Question, StopConditions
+from evoseek.types import Message, Passage, Question, StopConditions, ToolResult
 
 Role = Literal["solver", "closed-book", "reader", "proposer"]
 
@@ -51,7 +51,7 @@ def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
     tools = _tools(settings, prompts) if role in ("solver", "proposer") else []
     renderer = make_renderer(tokenizer, own.format, [tool.schema for tool in tools])
     env, template, question = _example(settings, role, text, tools, prompts, renderer.format)
-    ids = renderer.render_prompt(env.messages(question))
+    ids = renderer.render_prompt(_messages(env, question))
     return Shown(
         role=role,
         system=settings.run.system,
@@ -92,6 +92,13 @@ def _example(
     )
     template = str(getattr(env, "template", ""))
     return env, "closed_book" if template and role != "solver" else template, question
+
+
+def _messages(env: Environment, question: Question) -> list[Message]:
+    """The prompt's messages, with an example of what the calls before the first turn find."""
+    if not isinstance(env, OpeningEnvironment):
+        return env.messages(question)
+    return env.opened(question, [ToolResult(call, "", (_PASSAGE,)) for call in env.opening(question)])
 
 
 def _tools(settings: TrainingSettings, prompts: PromptSet) -> list[Tool]:

@@ -55,11 +55,11 @@ class Answered:
         if self.certainty is not None and not self.is_refused:
             head += f"  (sure {self.certainty:.2f}: the probability that the model gives its words)"
         lines = [head, "Searches:"]
-        for number, result in enumerate(trajectory.tool_results, start=1):
+        for number, result in enumerate(trajectory.results, start=1):
             titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
             query = "; ".join(map(_argument, result.call.arguments.values()))
             lines.append(f"  {number}. {result.call.name}: {query}  ->  {titles}")
-        lines += [] if trajectory.tool_results else ["  none"]
+        lines += [] if trajectory.results else ["  none"]
         if trajectory.answer is None:
             lines.append("What the model wrote:")
             lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
@@ -94,7 +94,7 @@ class Answered:
                     "arguments": dict(result.call.arguments),
                     "found": [{"id": passage.id, "title": passage.title} for passage in result.passages],
                 }
-                for result in trajectory.tool_results
+                for result in trajectory.results
             ],
             "words": list(support.words),
             "support": [

@@ -118,7 +118,7 @@ def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
 
 def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
     """What all searches found, each passage once."""
-    return tuple({p.id: p for result in trajectory.tool_results for p in result.passages}.values())
+    return tuple({p.id: p for p in trajectory.passages}.values())
 
 
 class SupportJudge:

@@ -43,11 +43,13 @@ from dataclasses import dataclass, field
 
 from evoseek.assembly.memory_needs import memory_needs, rollout_bytes, step_rollouts, training_needs
 from evoseek.assembly.settings import TrainingSettings
+from evoseek.assembly.sources import SettingsSources
 from evoseek.config.registry import find
 from evoseek.config.sections import is_given, lookup, with_setting
 from evoseek.credit import needs_critic
 from evoseek.models.machine import Machine
 from evoseek.models.shape import ModelShape, read_config, shape_of
+from evoseek.models.source import origin
 from evoseek.storage.runs import flatten
 
 _RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below so many parameters
@@ -90,6 +92,19 @@ def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
     choice = _Choice(settings, {})
     _choose_bounds(choice)
     return choice.settings
+
+
+def search_first(settings: TrainingSettings, sources: SettingsSources) -> TrainingSettings:
+    """The settings for a model that answers untrained, the policy or that of [answerer]: the documents are searched for
+    the question before its first turn, unless the sources name an environment. A run's model is asked as it was
+    trained, and one with the prompts of the shipped policies as these are."""
+    model, answerer = settings.policy.model, settings.answerer
+    is_chat = bool(answerer.model or answerer.base_url)
+    if not is_chat and (origin(model) != model or read_config(model).get("evoseek_prompts") == "tiny"):
+        return settings
+    if sources.states("environment.name") or all(tool.name != "search" for tool in settings.tools):
+        return settings
+    return with_setting(settings, "environment.name", "search_first")
 
 
 def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -> float:

@@ -46,7 +46,11 @@ def ask(
         raise ConfigError("The question is empty. Give the question's text.")
     given, run_dir = named_answerer({"search.index": index}, run_dir=run_dir, model=model)
     if show_prompt is not None:
-        _show_prompt(chosen_for_model(given.read(), console=Console(quiet=True)), show_prompt, question, json=json)
+        with end_on_interrupt():
+            from evoseek.assembly.model_defaults import search_first
+
+        settings = search_first(chosen_for_model(given.read(), console=Console(quiet=True), answers=1), given)
+        _show_prompt(settings, show_prompt, question, json=json)
         return
     check_searched(given.read())
     plan = f"Ask {answerer_name(given, run_dir)}: {question}"

@@ -49,6 +49,7 @@ _ASK_PEOPLE = (
     "Nobody asked these questions, and people word theirs differently: collect twenty that they do ask, each with its "
     "answer (question,golden_answers), and score with --questions, or as evaluation.path in evoseek.toml."
 )
+_AT_ONCE = 64  # questions, at most
 _MIN_SEARCHES = 10  # searches without any result that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
@@ -127,7 +128,10 @@ def evaluate(
         from evoseek.eval.run import with_metric_of_sentences
         from evoseek.run import Run
 
-    settings, console = with_metric_of_sentences(answering_settings(given), given, baseline), Console(stderr=json)
+    settings, console = (
+        with_metric_of_sentences(answering_settings(given, answers=_AT_ONCE), given, baseline),
+        Console(stderr=json),
+    )
     asked, wrong = (some[: settings.evaluation.limit] for some in (every, wrong))
     times = f", {samples} times each" if samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"

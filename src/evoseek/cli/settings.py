@@ -226,17 +226,17 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
     """The same for a command that only answers, so many questions at once, by the policy or the model of [answerer]."""
     with end_on_interrupt():
         from evoseek.agent.answer import uses_chat_model
-        from evoseek.assembly.model_defaults import follow_endpoint
+        from evoseek.assembly.model_defaults import follow_endpoint, search_first
 
     settings = given.read()
     if uses_chat_model(settings):
-        return follow_endpoint(settings)
-    return chosen_for_model(settings, console=Console(stderr=True), answers=answers)
+        return search_first(follow_endpoint(settings), given)
+    return search_first(chosen_for_model(settings, console=Console(stderr=True), answers=answers), given)
 
 
 def answering_run(given: SettingsSources, run_dir: Path | None, plan: str, console: Console | None = None) -> Run:
     """The run that answers, or the model alone; with --dry-run the plan is printed instead."""
-    settings = answering_settings(given)
+    settings = answering_settings(given, answers=1)
     stop_if_dry([plan], settings)
     from evoseek.run import Run
 

@@ -66,7 +66,10 @@ KINDS: Mapping[str, Kind] = {
     ),
     "environment": Kind(
         "how a solver is asked, with which tools",
-        {"solver": "evoseek.rollout.environments:SolverEnv"},
+        {
+            "solver": "evoseek.rollout.environments:SolverEnv",
+            "search_first": "evoseek.rollout.environments:SearchFirstEnv",
+        },
         ("messages(question)", "role", "tools"),
     ),
     "tool": Kind(

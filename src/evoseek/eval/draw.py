@@ -148,7 +148,7 @@ def _sample(
     if not isinstance(outcome, Invalid):
         others = {name: answer_value(name, trajectory) for name in METRICS if name != metric}
         scores = {metric: outcome.reward} | others
-    passages = [passage for result in trajectory.tool_results for passage in result.passages]
+    passages = trajectory.passages
     searched = searches([trajectory])
     queries = [one.call.arguments.get("query", one.call.arguments.get("queries")) for one in searched]
     written, hops, source = trajectory.num_action_tokens, question.metadata.get("hops"), question.metadata.get("source")

@@ -70,6 +70,10 @@ def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
 _THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
 
 
+_OPENED = re.compile(r"<(search|browse|open|tool_call)>")
+_TAG = re.compile(r"</?(search|browse|open|information|think|answer|question)>")
+
+
 def span_of_turn(text: str, calls: Mapping[str, TagCall]) -> tuple[int, int]:
     """Return where a turn begins and ends: after the thought, and with the first closing tag of a call or an answer.
     Tags within a thought have no effect. A thought that is never closed is none."""
@@ -98,6 +102,16 @@ def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
     unclosed = " and ".join(f"<{name}>" for name in opened)
     problem = f"{unclosed} is not closed" if opened else f"there is neither a <{'>, a <'.join(calls)}> nor an <answer>"
     return Action(text, question=question, problem=problem)
+
+
+def answer_alone(action: Action) -> Action:
+    """Read a turn that has neither a call nor an answer in tags as an answer: its text after the thought, without tags.
+    A turn that opens a call is none, nor is one without a word."""
+    text = _THOUGHT.sub("", action.text, count=1)
+    answer = _TAG.sub(" ", text.rpartition("<answer>")[2]).strip()
+    if action.problem is None or _OPENED.search(text) or not any(map(str.isalnum, answer)):
+        return action
+    return replace(action, answer=answer, problem=None)
 
 
 def with_closing_tag(text: str, strings: Sequence[str]) -> str:

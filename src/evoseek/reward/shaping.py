@@ -73,8 +73,7 @@ class ShapedReward:
         """The name, the part and its weight of each that is switched on, for an answer that earned so much."""
         own, answer = self.settings, trajectory.answer
         if own.evidence_weight:
-            passages = (passage for result in trajectory.tool_results for passage in result.passages)
-            share = recall(evidence_of(trajectory.question), passages)
+            share = recall(evidence_of(trajectory.question), trajectory.passages)
             if share is not None:
                 yield "evidence", share, own.evidence_weight
         if own.wrong_penalty:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.protocols import Environment, ReasonedTool, Tool
+from evoseek.protocols import Environment, NumberedTool, OpeningEnvironment, ReasonedTool, Tool
 from evoseek.renderers.encoding import beginning, trusted
 from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult
@@ -32,12 +32,20 @@ class ToolCalls:
     def __init__(
         self, env: Environment, question: Question, trajectory_id: str, limits: Limits, watch: Watch = unwatched
     ) -> None:
-        self._env, self._watch, self._hidden = env, watch, question.hidden
+        self._env, self._watch, self._question, self._hidden = env, watch, question, question.hidden
         self._tools = {name: _bound(tool, question, trajectory_id) for name, tool in env.tools.items()}
         self._limits = limits
         self._may_call = True
         self._malformed = 0
         self.results: list[ToolResult] = []
+        self.opening: tuple[ToolResult, ...] = ()
+
+    async def open(self) -> None:
+        """Make the calls of the environment that come before the first turn. Raises ToolFailedError."""
+        if isinstance(self._env, OpeningEnvironment):
+            await self._make(self._env.opening(self._question), "")
+            self.opening = tuple(replace(result, text="") for result in self.results)  # the prompt shows them
+            self.results = []
 
     @property
     def is_left(self) -> bool:
@@ -75,10 +83,20 @@ class ToolCalls:
         """Run calls concurrently. Results that have arrived are always kept."""
         results = await asyncio.gather(*(self._watched(call, reasoning) for call in calls))
         came = [result for result in results if not isinstance(result, ToolFailedError)]
+        if self.opening:  # an answer cites a passage by its number, so no number is given twice
+            came = [self._numbered(result, came[:place]) for place, result in enumerate(came)]
         self.results += came
         if len(came) < len(results):
             raise ToolFailedError("; ".join(str(result) for result in results if isinstance(result, ToolFailedError)))
         return [result.text for result in came]
+
+    def _numbered(self, result: ToolResult, before: Sequence[ToolResult]) -> ToolResult:
+        tool = self._tools.get(result.call.name)
+        if not isinstance(tool, NumberedTool) or not result.passages:
+            return result
+        first = 1 + sum(len(one.passages) for one in (*self.opening, *self.results, *before))
+        numbered = tool.numbered(result, first)
+        return replace(numbered, text=beginning(numbered.text, self._limits.max_result_characters))
 
     async def _watched(self, call: ToolCall, reasoning: str) -> ToolResult | ToolFailedError:
         result = await _call(self._tools, call, reasoning, self._hidden)

@@ -1,16 +1,16 @@
-"""Environments that ask by one prompt: the solver's, the reader's, the proposers', and one with an earlier conversation
-before it."""
+"""Environments that ask by one prompt: the solver's, with or without a first search, the reader's, the proposers', and
+one with an earlier conversation before it."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
-from evoseek.errors import DataError
-from evoseek.protocols import Environment, Tool
+from evoseek.errors import ConfigError, DataError
+from evoseek.protocols import Environment, OpeningEnvironment, Tool
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.settings import EnvironmentContext, EnvironmentSettings
-from evoseek.types import Message, Passage, ProposerTask, Question
+from evoseek.types import Message, Passage, ProposerTask, Question, ToolCall, ToolResult
 
 
 class PromptEnv:
@@ -82,6 +82,47 @@ class ReaderEnv(PromptEnv):
         super().__init__((), prompts, format, "reader", {"passages": tuple(passages)})
 
 
+class SearchFirstEnv(PromptEnv):
+    """The solver's task with what a search for the question itself finds in its prompt: an `OpeningEnvironment`.
+
+    A model that was never trained answers so where retrieval-augmented generation does, and a trained one begins there.
+    The template has `passages` (none if nothing was found, or nothing fits) and `max_calls`, the number of searches
+    that are left.
+    """
+
+    @classmethod
+    def build(cls, settings: EnvironmentSettings, context: EnvironmentContext) -> SearchFirstEnv | SolverEnv:
+        """The environment; without any tool the solver's. Raises ConfigError without the tool search among others."""
+        if not context.tools:
+            return SolverEnv.build(settings, context)
+        return cls(context.tools, context.prompts, context.format, max_calls=context.max_calls)
+
+    def __init__(
+        self,
+        tools: Sequence[Tool],
+        prompts: PromptSet,
+        format: Literal["tags", "tools"] = "tags",
+        *,
+        max_calls: int | None = None,
+    ) -> None:
+        super().__init__(tools, prompts, format, "search_first", {"max_calls": max_calls})
+        if "search" not in self.tools:
+            raise ConfigError(
+                f"The environment search_first needs the tool search, but the tools are {', '.join(self.tools)}. Add "
+                'search to tools, or set environment.name to "solver".'
+            )
+
+    def opening(self, question: Question) -> Sequence[ToolCall]:
+        return (ToolCall("search", {"query": question.text}),)
+
+    def messages(self, question: Question) -> list[Message]:
+        return self.opened(question, ())
+
+    def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
+        passages = tuple(passage for result in results for passage in result.passages)
+        return self._message(question=question.text, passages=passages)
+
+
 class HistoryEnv:
     """An `Environment` like another one, whose prompt begins with the messages of an earlier conversation. They are
     outside text: nothing in them becomes a control token or a tag."""
@@ -95,6 +136,23 @@ class HistoryEnv:
 
     def malformed(self, problem: str) -> str:
         return self._env.malformed(problem)
+
+
+class _OpeningHistoryEnv(HistoryEnv):
+    def __init__(self, env: OpeningEnvironment, history: Sequence[Message]) -> None:
+        super().__init__(env, history)
+        self.opening = env.opening
+        self._opened = env.opened
+
+    def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
+        return [*self._history, *self._opened(question, results)]
+
+
+def after(history: Sequence[Message], env: Environment) -> Environment:
+    """The environment whose prompt begins with these messages."""
+    if isinstance(env, OpeningEnvironment):
+        return _OpeningHistoryEnv(env, history) if history else env
+    return HistoryEnv(env, history) if history else env
 
 
 def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) -> Question:

@@ -51,6 +51,11 @@ class Limits:
         return min(self.max_tool_calls, self.max_turns - 1)
 
     @property
+    def turn(self) -> int:
+        """Tokens that a prompt leaves for a turn: a completion's, or half of all where a completion may be longer."""
+        return min(self.max_tokens_per_turn, self.max_total_tokens // 2)
+
+    @property
     def max_result_characters(self) -> int:
         """Characters of a tool's result; the rest is cut off before it is encoded. So many have more tokens than a
         rollout may have."""

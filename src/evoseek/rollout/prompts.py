@@ -19,7 +19,10 @@ set; those that it lacks are those of the set `default`.
     question_filter.jinja    that of a judge of questions; `question`
     reading.jinja            that of a reading agent; `task`, `title` of the page, `memory` (notes so far), `segment`
     baseline_*.jinja         those of the baselines; `evoseek.eval.baselines` says which has which variables
-    observation.jinja        the text of a search's result; variable `passages`, best first, maybe none
+    search_first.jinja       that of a solver for whose question the documents were searched; `question`, `passages`,
+                             `format`, `max_calls`
+    observation.jinja        the text of a search's result; variables `passages`, best first, maybe none, and `first`,
+                             the number of the first one
     web_results.jinja        that of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
     pages.jinja              that of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")
     final_answer.jinja       shown instead of a result when no call is left, or too many turns were malformed

@@ -97,6 +97,7 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
         "segments": [_segment_row(*pair) for pair in zip(trajectory.segments, texts, strict=True)],
         "actions": [_action_row(*pair) for pair in zip(trajectory.actions, written, strict=True)],
         "tool_results": [_result_row(result) for result in trajectory.tool_results],
+        **({"opening": [_result_row(result) for result in trajectory.opening]} if trajectory.opening else {}),
     }
 
 

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from evoseek.errors import ConfigError, ToolError
-from evoseek.protocols import Chat, Environment, Renderer, RewardFn, Sampler
+from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, RewardFn, Sampler
 from evoseek.rollout.calls import Watch, unwatched
-from evoseek.rollout.environments import HistoryEnv
+from evoseek.rollout.environments import after
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import converse, run_trajectory
 from evoseek.types import (
@@ -49,7 +49,7 @@ class Roller:
         return self if temperature is None else replace(self, temperature=temperature)
 
     def after(self, history: Sequence[Message]) -> Roller:
-        return replace(self, env=HistoryEnv(self.env, history)) if history else self
+        return replace(self, env=after(history, self.env))
 
     def prompt_length(self, question: Question) -> int:
         return len(self.renderer.render_prompt(self.env.messages(question)))
@@ -59,9 +59,11 @@ class Roller:
         return self.prompt_length(question) < self.limits.max_total_tokens
 
     def has_room(self, question: Question) -> bool:
-        """Whether the prompt leaves room for a whole turn, or for half of all tokens where a turn may be longer."""
+        """Whether the prompt leaves room for a whole turn, or for half of all tokens where a turn may be longer. What
+        is found before the first turn needs a third of all tokens."""
         total = self.limits.max_total_tokens
-        return self.prompt_length(question) + min(self.limits.max_tokens_per_turn, total // 2) <= total
+        opening = total // 3 if isinstance(self.env, OpeningEnvironment) else 0
+        return self.prompt_length(question) + opening + self.limits.turn <= total
 
     async def one(
         self, question: Question, trajectory_id: str, *, puts_off: bool = False, watch: Watch = unwatched
@@ -142,7 +144,7 @@ class ChatRoller:
     limits: Limits
 
     def after(self, history: Sequence[Message]) -> ChatRoller:
-        return replace(self, env=HistoryEnv(self.env, history)) if history else self
+        return replace(self, env=after(history, self.env))
 
     def prompt_length(self, question: Question) -> int:
         return 0
@@ -169,7 +171,7 @@ async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
 
 def searches(trajectories: Sequence[Trajectory]) -> list[ToolResult]:
     """The results of calls that asked an engine for something."""
-    return [result for trajectory in trajectories for result in trajectory.tool_results if any(result.queries)]
+    return [result for trajectory in trajectories for result in trajectory.results if any(result.queries)]
 
 
 def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:

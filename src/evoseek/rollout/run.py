@@ -6,16 +6,27 @@ appended to them), or a chat model, which is called with messages and leaves not
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from evoseek.errors import ConfigError, CutReplyError, SamplerError, ToolError
-from evoseek.protocols import Chat, Environment, Renderer, Sampler
-from evoseek.renderers.tags import TagMessages, tag_calls
+from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, Sampler
+from evoseek.renderers.tags import TagMessages, answer_alone, tag_calls
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.limits import Clock, Limits
-from evoseek.types import Action, CountedText, Message, Question, SampleRequest, Segment, StopReason, Trajectory
+from evoseek.types import (
+    Action,
+    Completion,
+    CountedText,
+    Message,
+    Question,
+    SampleRequest,
+    Segment,
+    StopReason,
+    ToolResult,
+    Trajectory,
+)
 
 
 async def run_trajectory(
@@ -37,20 +48,18 @@ async def run_trajectory(
 
     A failure (of a tool or the sampler, or too long a wait) is a stop reason as well, with its cause in `failure`.
     Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
-    a prompt that leaves no room for a single token: a policy that could not write is not to be scored.
+    a prompt that leaves no room for a single token: a policy that could not write is not to be scored. Of an
+    `OpeningEnvironment` the prompt has as many passages, the first ones, as leave room for a whole turn.
     """
-    prompt = renderer.render_prompt(env.messages(question))
-    if len(prompt) >= limits.max_total_tokens:
-        raise ConfigError(
-            f"The prompt of the question {question.id!r} has {len(prompt)} tokens, but a rollout may have "
-            f"{limits.max_total_tokens} in all (max_total_tokens), so the policy could not write anything. Raise "
-            "max_total_tokens well above that, use a shorter prompt, or leave the question out."
-        )
     clock = Clock(limits)
-    request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
-    actor = _TokenActor(renderer, sampler, limits, clock, request, puts_off)
+
+    def begin(found: Sequence[ToolResult]) -> tuple[_Actor, Sequence[ToolResult]]:
+        prompt, found = _fitting_prompt(question, env, renderer, limits, found)
+        request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
+        return _TokenActor(env, renderer, sampler, limits, clock, request, puts_off), found
+
     try:
-        return await _roll_out(question, env, actor, limits, clock, trajectory_id, watch)
+        return await _roll_out(question, env, begin, limits, clock, trajectory_id, watch)
     finally:
         sampler.release(trajectory_id)
 
@@ -65,8 +74,35 @@ async def converse(
     waiting, since the model's own time is unknown. Errors of the chat other than ToolError are raised.
     """
     tags = TagMessages(tag_calls([tool.schema for tool in env.tools.values()]))
-    actor = _ChatActor(chat, tags, trajectory_id, env.messages(question))
-    return await _roll_out(question, env, actor, limits, Clock(limits), trajectory_id, watch)
+
+    def begin(found: Sequence[ToolResult]) -> tuple[_Actor, Sequence[ToolResult]]:
+        return _ChatActor(env, chat, tags, trajectory_id, _messages(question, env, found)), found
+
+    return await _roll_out(question, env, begin, limits, Clock(limits), trajectory_id, watch)
+
+
+def _messages(question: Question, env: Environment, found: Sequence[ToolResult]) -> list[Message]:
+    return env.opened(question, found) if isinstance(env, OpeningEnvironment) else env.messages(question)
+
+
+def _fitting_prompt(
+    question: Question, env: Environment, renderer: Renderer, limits: Limits, found: Sequence[ToolResult]
+) -> tuple[tuple[int, ...], Sequence[ToolResult]]:
+    """The prompt's ids, and what was found without the last passages that leave no room for a turn. Raises ConfigError
+    for a prompt that leaves no room at all."""
+    prompt = renderer.render_prompt(_messages(question, env, found))
+    while len(prompt) + limits.turn > limits.max_total_tokens and any(result.passages for result in found):
+        last = max(place for place, result in enumerate(found) if result.passages)
+        shorter = replace(found[last], passages=found[last].passages[:-1])
+        found = [*found[:last], shorter, *found[last + 1 :]]
+        prompt = renderer.render_prompt(_messages(question, env, found))
+    if len(prompt) >= limits.max_total_tokens:
+        raise ConfigError(
+            f"The prompt of the question {question.id!r} has {len(prompt)} tokens, but a rollout may have "
+            f"{limits.max_total_tokens} in all (max_total_tokens), so the policy could not write anything. Raise "
+            "max_total_tokens well above that, use a shorter prompt, or leave the question out."
+        )
+    return tuple(prompt), found
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +135,21 @@ class _Actor(Protocol):
         ...
 
 
+_Begin = Callable[[Sequence[ToolResult]], tuple[_Actor, Sequence[ToolResult]]]
+"""Makes the actor of a rollout from what was found before its first turn, and says what of that its prompt has."""
+
+
 async def _roll_out(
-    question: Question, env: Environment, actor: _Actor, limits: Limits, clock: Clock, trajectory_id: str, watch: Watch
+    question: Question, env: Environment, begin: _Begin, limits: Limits, clock: Clock, trajectory_id: str, watch: Watch
 ) -> Trajectory:
     """The trajectory. What was written outlives whatever ends the rollout."""
     actions: list[Action] = []
-    calls, failure = ToolCalls(env, question, trajectory_id, limits, watch), None
+    calls, failure, actor = ToolCalls(env, question, trajectory_id, limits, watch), None, None
     try:
         async with clock.waiting:
+            await calls.open()
+            actor, shown = begin(calls.opening)
+            calls.opening = tuple(shown)
             reason = await _take_turns(actor, actions, calls, limits, watch)
     except ToolFailedError as error:
         reason, failure = StopReason.TOOL_FAILED, str(error)
@@ -120,14 +163,15 @@ async def _roll_out(
         id=trajectory_id,
         question=question,
         role=env.role,
-        segments=tuple(actor.segments),
+        segments=tuple(actor.segments) if actor else (),
         actions=tuple(actions),
         tool_results=tuple(calls.results),
         stop_reason=reason,
         answer=actions[-1].answer if reason is StopReason.ANSWERED else None,
         failure=failure,
-        policy_version=actor.policy_version,
-        chat_tokens=actor.chat_tokens,
+        policy_version=actor.policy_version if actor else 0,
+        chat_tokens=actor.chat_tokens if actor else None,
+        opening=calls.opening,
     )
 
 
@@ -164,8 +208,16 @@ class _TokenActor:
     chat_tokens: tuple[int, int] | None = None
 
     def __init__(
-        self, renderer: Renderer, sampler: Sampler, limits: Limits, clock: Clock, request: SampleRequest, puts_off: bool
+        self,
+        env: Environment,
+        renderer: Renderer,
+        sampler: Sampler,
+        limits: Limits,
+        clock: Clock,
+        request: SampleRequest,
+        puts_off: bool,
     ) -> None:
+        self._is_open = isinstance(env, OpeningEnvironment)
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
         self._puts_off = puts_off
         self._request = request  # of which token_ids is the whole context so far
@@ -177,7 +229,7 @@ class _TokenActor:
         room = min(self._limits.max_tokens_per_turn, self._limits.max_total_tokens - len(self._request.token_ids))
         request = replace(self._request, turn=turn, max_tokens=room)
         completion = await self._clock.sample(self._sampler, request)
-        action = self._renderer.parse(completion.token_ids)
+        action = self._read(completion)
         if self._puts_off and action.answer is not None:
             self._puts_off = False
             begins = self._renderer.put_off(completion.token_ids) if may_call else None
@@ -185,7 +237,7 @@ class _TokenActor:
             has_room = left >= 2 * self._limits.max_tokens_per_turn and len(begins or ()) <= room // 2
             if begins is not None and has_room and not self._clock.is_over:
                 completion = await self._clock.sample(self._sampler, replace(request, begins=begins))
-                action = self._renderer.parse(completion.token_ids)
+                action = self._read(completion)
         if len(completion.logprobs) != len(completion.token_ids):
             raise SamplerError(
                 f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs; it "
@@ -199,6 +251,15 @@ class _TokenActor:
         ending = StopReason.MAX_TIME if action.answer is None and self._clock.is_over else None
         is_cut = completion.finish_reason == "length"
         return _WrittenTurn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
+
+    def _read(self, completion: Completion) -> Action:
+        """The turn's action. Without the token that ends it, a turn that was not cut is read as an answer alone."""
+        ids = completion.token_ids
+        action = self._renderer.parse(ids)
+        if not self._is_open or action.problem is None or completion.finish_reason == "length":
+            return action
+        whole = self._renderer.parse(ids[:-1]) if ids and ids[-1] in self._renderer.stop.token_ids else action
+        return replace(answer_alone(whole), text=action.text)
 
     def observe(self, texts: Sequence[str]) -> bool:
         return self._observed(self._renderer.render_observation(texts, self._written))
@@ -220,7 +281,10 @@ class _TokenActor:
 class _ChatActor:
     policy_version = 0
 
-    def __init__(self, chat: Chat, tags: TagMessages, trajectory_id: str, messages: Sequence[Message]) -> None:
+    def __init__(
+        self, env: Environment, chat: Chat, tags: TagMessages, trajectory_id: str, messages: Sequence[Message]
+    ) -> None:
+        self._is_open = isinstance(env, OpeningEnvironment)
         self._chat, self._tags, self._id = chat, tags, trajectory_id
         self._messages = list(messages)
         self.segments: list[Segment] = []
@@ -237,6 +301,7 @@ class _ChatActor:
             raise SamplerError(str(error)) from error
         else:
             action = self._tags.parse(reply)
+            action = answer_alone(action) if self._is_open else action
             if isinstance(reply, CountedText):
                 given, written = self.chat_tokens or (0, 0)
                 self.chat_tokens = given + reply.tokens[0], written + reply.tokens[1]

@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Mapping
 from copy import copy
+from dataclasses import replace
 
 from pydantic import Field
 
@@ -115,7 +116,10 @@ class SearchTool:
             (passages,) = await search_others(self._engine, [self._searched(query)], [self._hidden], self._k)
         latency = time.perf_counter() - start
         asked = (query,) if query else ()
-        return ToolResult(call, self._template.text(passages=passages), tuple(passages), latency, asked)
+        return ToolResult(call, self._template.text(passages=passages, first=1), tuple(passages), latency, asked)
+
+    def numbered(self, result: ToolResult, first: int) -> ToolResult:
+        return replace(result, text=self._template.text(passages=result.passages, first=first))
 
     def _searched(self, query: str) -> str:
         """What the engine gets: the query, after the last words before its call, without the call's own markup."""

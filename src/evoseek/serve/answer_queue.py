@@ -121,7 +121,7 @@ class AnswerQueue:
             try:
                 answered = await self._worker.run(self._answerer.answer(question, id, history=history, watch=watch))
                 outcome = _outcome(answered)
-                self._searches.inc(len(answered.trajectory.tool_results))
+                self._searches.inc(len(answered.trajectory.results))
             except asyncio.CancelledError:
                 outcome = "cancelled"
                 raise

@@ -233,5 +233,5 @@ def _is_read(trajectory: Trajectory) -> bool:
     if trajectory.role == "solver" and is_refusal(trajectory.answer):
         return True
     shown = [trajectory.question.text] if trajectory.role == "proposer" else []
-    found = (passage.contents for result in trajectory.tool_results for passage in result.passages)
+    found = (passage.contents for passage in trajectory.passages)
     return any(substring_match(text, [trajectory.answer or ""]) for text in (*shown, *found))

@@ -156,14 +156,14 @@ def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
     attempts = [attempt for group in groups for attempt in group.attempts]
     failed = sum(isinstance(outcome, Invalid) and outcome.reason is StopReason.TOOL_FAILED for _, outcome in attempts)
     scored = [
-        (outcome.reward, len(trajectory.tool_results), len(group.attempts))
+        (outcome.reward, len(trajectory.results), len(group.attempts))
         for group in groups
         for trajectory, outcome in group.attempts
         if isinstance(outcome, Scored)
     ]
     if not failed or not scored:
         return None
-    left = 1.0 - failed / (failed + sum(len(trajectory.tool_results) for trajectory, _ in attempts))
+    left = 1.0 - failed / (failed + sum(len(trajectory.results) for trajectory, _ in attempts))
     rewards = [reward for reward, _, _ in scored]
     return fmean(rewards) - fmean(rewards, [left**-calls / size for _, calls, size in scored])
 
@@ -220,6 +220,6 @@ def prefixed(role: str, metrics: Mapping[str, float]) -> dict[str, float]:
 def tool_latency_s(groups: Sequence[TrajectoryGroup]) -> float:
     """Mean seconds per tool call; 0.0 if there was none."""
     latencies = [
-        result.latency_s for group in groups for trajectory in group.trajectories for result in trajectory.tool_results
+        result.latency_s for group in groups for trajectory in group.trajectories for result in trajectory.results
     ]
     return fmean(latencies) if latencies else 0.0

@@ -109,6 +109,7 @@ def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
         "segments": [_segment(segment) for segment in segments],
         "actions": [{key: part for key, part in action.items() if key != "text"} for action in row["actions"]],
         "results": [_result(result, segments) for result in row["tool_results"]],
+        "opening": [_result({**result, "text": ""}, segments) for result in row.get("opening", ())],
     }
     if credit is None:
         return shown
@@ -142,7 +143,7 @@ def _segment(segment: Any) -> dict[str, Any]:
 def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
     """Leave out the text if an observation holds it already."""
     text = str(result["text"])
-    is_said = any(
+    is_said = not text or any(
         _letters(text) in _letters(segment["text"]) for segment in segments if segment["kind"] == "observation"
     )
     passages = [

@@ -82,13 +82,14 @@ const NAMES = { prompt: "Prompt", action: "Policy", observation: "Observation" }
 // The turns of a rollout. `detail` is as the chunk holds it, `texts` the texts of tokens.
 function turns(detail, texts) {
   const actions = [...detail.actions], results = [...detail.results];
+  const opening = (detail.opening ?? []).flatMap((result) => [callLine(result.call), ...resultBlock(result)]).filter(Boolean);
   let found = [];
   let start = 0;
   const shown = detail.segments.map((segment) => {
     const part = el("div", { class: `segment ${segment.kind}` });
     const head = el("h5", {}, Object.hasOwn(NAMES, segment.kind) ? NAMES[segment.kind] : visible(segment.kind), el("span", { class: "meta" }, ` ${number(segment.length)} tokens`));
     const text = body(detail, segment, start, texts);
-    if (segment.kind === "prompt") part.append(el("details", {}, el("summary", {}, head), text));
+    if (segment.kind === "prompt") part.append(el("details", {}, el("summary", {}, head), text), ...opening.splice(0));
     else part.append(head, text);
     if (segment.kind === "observation") part.append(...found.splice(0).flatMap(resultBlock).filter(Boolean));
     if (segment.kind !== "action") return part;
