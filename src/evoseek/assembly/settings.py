@@ -95,8 +95,8 @@ class ColdStartSettings(Section):
         ge=0,
         le=1_000_000,
         description="Maximum number of questions that are written about the documents of the index. The policy first "
-        "learns 960 demonstrations of them (where there are fewer, each up to four times), and is then trained on all "
-        "but the held-out ones. 0: no cold start.",
+        "learns 960 demonstrations of them (where there are fewer, each up to four times; with the environment "
+        "search_first none), and is then trained on all but the held-out ones. 0: no cold start.",
     )
     writer: QuestionWriterPart = part("rules-en")
 
@@ -319,6 +319,11 @@ class TrainingSettings(Section):
     @property
     def planned_steps(self) -> int:
         return self.run.steps
+
+    @property
+    def demonstrates(self) -> bool:
+        """Whether a cold start shows demonstrations: not where each question is searched before the first turn."""
+        return bool(lookup(self, "cold_start.questions")) and self.environment.name != "search_first"
 
     @property
     def learnt_temperature(self) -> float:

@@ -179,7 +179,8 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         yield f"  Stage {number}, {stage.name}: until {until}"
     number, path = lookup(settings, "cold_start.questions"), lookup(settings, "questions.path")
     if number:
-        yield f"Cold start: at most {number} questions written about {settings.search.index}, and demonstrations learnt"
+        learnt = ", and demonstrations learnt" if settings.demonstrates else ""
+        yield f"Cold start: at most {number} questions written about {settings.search.index}{learnt}"
     if path is not None and not questions_to_write(settings):
         questions, changes = training_questions(settings, run)
         yield f"Questions: {len(questions)} of {path}, {lookup(settings, 'questions.per_step')} in a step"

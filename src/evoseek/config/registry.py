@@ -186,9 +186,12 @@ KINDS: Mapping[str, Kind] = {
     ),
     "question_writer": Kind(
         "writes the questions of a cold start from passages",
-        {"rules-en": "evoseek.questions.writers.rules_en.writer:RulesEn"},
+        {
+            "rules-en": "evoseek.questions.writers.rules_en.writer:RulesEn",
+            "headings-en": "evoseek.questions.writers.headings:HeadingsEn",
+        },
         ("async write(documents, number)",),
-        settings={"rules-en": "evoseek.questions.writers.base:QuestionWriterSettings"},
+        settings=dict.fromkeys(("rules-en", "headings-en"), "evoseek.questions.writers.base:QuestionWriterSettings"),
     ),
     "tracker": Kind(
         "takes the numbers of a step, beside metrics.jsonl",

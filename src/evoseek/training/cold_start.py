@@ -1,5 +1,6 @@
 """The cold start as the first phase of a run: questions are written about its documents, the policy learns
-demonstrations of some of them, and the run then trains it on the questions.
+demonstrations of some of them, and the run then trains it on the questions. Where each question is searched before the
+first turn, the policy answers without having been shown how, and learns no demonstrations.
 
     run/cold_start/
       report.json           what was made, kept and left out; written last
@@ -95,7 +96,7 @@ def cold_start(
     if not number:
         return settings
     files = ColdStart(run.path / FOLDER)
-    after = with_setting(settings, "policy.model", str(files.model.absolute()))
+    after = with_setting(settings, "policy.model", str(files.model.absolute())) if settings.demonstrates else settings
     if questions_to_write(settings):
         after = with_setting(after, "questions.path", str(files.questions.absolute()))
     if run.is_begun or settings == after:
@@ -105,6 +106,8 @@ def cold_start(
     with run.locked():
         _write_once(settings, files, number, console)
         check_stages(after)  # before minutes of learning: no question may be left for a share of a stage
+        if not settings.demonstrates:
+            return after
         say(console, f"Cold start: learning {files.demonstrations.name} ...")
         return after if learn(files.model, _warm(settings, files)) else None
 

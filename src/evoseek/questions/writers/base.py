@@ -47,12 +47,16 @@ class Draft:
     `kind` says what the answer is: date, year, name, number, nationality, or a word of the writer's own. The kind
     `subject` asks for what the document is about: its query finds it first, and it is never made unanswerable, since it
     does not say what is missing. A draft `in_reserve` is asked only where there are too few others.
+
+    Of a long question `support` are the sentences of one passage that answer it, as they stand there, and the answer is
+    these. A near miss has the answer "": it is asked about the `query` of its hop, of which its evidence says nothing.
     """
 
     question: str
     kind: str
     hops: tuple[Hop, ...]
     in_reserve: bool = False
+    support: tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:

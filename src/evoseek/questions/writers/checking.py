@@ -36,7 +36,9 @@ STATED_IN = "stated_in"
 """Key of the metadata of an unanswerable question: the passages whose statements it was made of."""
 TWO_HOPS, UNANSWERABLE = 0.35, 0.25
 """Shares of the questions; the rest has one hop, which also makes up for too few of two."""
-KINDS = {"name": 0.4, "date": 0.25, "year": 0.1, "number": 0.1, "nationality": 0.1, "subject": 0.1}
+LONG, NEAR = 0.35, 0.4
+"""Shares: of long questions among those of one hop, and of near misses among unanswerable ones."""
+KINDS = {"name": 0.4, "date": 0.25, "year": 0.1, "number": 0.1, "nationality": 0.1, "subject": 0.1, "does": 0.5}
 """The largest share of a kind among the questions of one hop, as long as there are others. Other kinds have none."""
 
 _DOCUMENTS = 20_000  # as many are read, drawn at random
@@ -44,6 +46,9 @@ _OF_AN_ANSWER = 0.01  # at most this share of the questions of one hop has the s
 _NEAR_DUPLICATE = 0.8
 _DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack this share of a question's words
 _UNSAID_BESIDE = 0.5  # where the answer is
+_UNSAID_MOST = 0.34  # among the first passages that a long question finds, or about what a near miss names
+_WORDS_OF_SHORT = 10
+_FIRST = 10  # passages, one of which has the answer of a long question
 _ENOUGH = 300  # kept questions of one hop: then none in reserve is asked
 _OF_A_SITE = re.compile(rf"(.+){SITE_MARK.pattern}(.+)")
 _SHARE_OF_A_SITE = 0.05  # of the titles have its name
@@ -206,18 +211,24 @@ class _Checker:
         def part_of(draft: Draft) -> tuple[str, str]:
             return parts[self._document(draft.hops[0])]
 
-        one = [draft for draft in drafts if len(draft.hops) == 1]
+        one = [draft for draft in drafts if len(draft.hops) == 1 and draft.answer and not draft.support]
+        long = [draft for draft in drafts if draft.support]
+        near = [draft for draft in drafts if not draft.answer]
         linked = [draft for draft in drafts if len(draft.hops) > 1]
         rng.shuffle(linked)
         linked = _in_turn([draft for draft in linked if not draft.in_reserve] or linked, part_of)
         plain, reserve = ([draft for draft in one if draft.in_reserve == is_last] for is_last in (False, True))
-        number = min(number, max(len(plain), min(_ENOUGH, len(one))))
+        number = min(number, max(len(plain), min(_ENOUGH, len(one))) + len(long))
         two = await self.of_several_hops(linked, round(TWO_HOPS * number))
         none = await self.without_last_hop(linked[::-1], round(UNANSWERABLE * number) // 3)
+        none += await self.near_misses(_in_turn(self._spread(near, rng), part_of), round(NEAR * UNANSWERABLE * number))
         room = number - len(two) - len(none)
+        sentences = await self.of_one_hop(_in_turn(self._spread(long, rng), part_of), round(LONG * room))
+        room -= len(sentences)
         found = await self.of_one_hop(_in_turn(self._spread(plain, rng), part_of), room)
         if (missing := min(room, _ENOUGH) - len(found)) > 0:
             found += await self.of_one_hop(_in_turn(self._spread(reserve, rng), part_of), missing)
+        found += sentences
         share = round(UNANSWERABLE * (len(found) + len(two) + len(none))) - len(none)
         answered, hidden = await self.hide(found, max(0, share))
         return [*answered, *two, *none, *hidden]
@@ -244,7 +255,7 @@ class _Checker:
             return has_room(draft) or len(kept) + len(spare) < number
 
         for batch in _batches(filter(is_of_use, candidates)):
-            queries = await self._queries([(draft.hops[0], draft.kind == "subject") for draft in batch])
+            queries = await self._queries([(draft.hops[0], self._depth(draft)) for draft in batch])
             for draft, query in zip(batch, queries, strict=True):
                 is_common = answers[draft.answer] >= max(2, _OF_AN_ANSWER * number)
                 if query and not is_common and self._is_new(draft.question):
@@ -260,7 +271,7 @@ class _Checker:
         """Keep questions of more hops, each found by a search of its own."""
         kept = list[Item]()
         for batch in _batches(candidates):
-            queries = iter(await self._queries([(hop, False) for draft in batch for hop in draft.hops]))
+            queries = iter(await self._queries([(hop, self._depth(draft)) for draft in batch for hop in draft.hops]))
             for draft in batch:
                 found = [next(queries) for _ in draft.hops]
                 if len(kept) < number and all(found) and self._is_new(draft.question):
@@ -273,7 +284,9 @@ class _Checker:
         """Keep questions of more hops whose last document is taken out."""
         kept = list[Item]()
         for batch in _batches(linked):
-            queries = iter(await self._queries([(hop, False) for draft in batch for hop in draft.hops[:-1]]))
+            queries = iter(
+                await self._queries([(hop, self._depth(draft)) for draft in batch for hop in draft.hops[:-1]])
+            )
             found = [[next(queries) for _ in draft.hops[:-1]] for draft in batch]
             others = [(draft.question, *filter(None, own)) for draft, own in zip(batch, found, strict=True)]
             without = await self._without([draft.hops[-1] for draft in batch], others)
@@ -293,7 +306,7 @@ class _Checker:
         answered, none = list[Item](), list[Item]()
         for batch in _batches(found):
             tried = [draft for draft, _ in batch if draft.kind != "subject" and room[_form(draft)]]
-            without = await self._without([draft.hops[0] for draft in tried], [()] * len(tried))
+            without = await self._without([draft.hops[0] for draft in tried], [draft.support for draft in tried])
             lacks = dict(zip(tried, without, strict=True))
             for draft, item in batch:
                 if lacks.get(draft) and room[_form(draft)] and len(none) < number:
@@ -303,14 +316,39 @@ class _Checker:
                     answered.append(item)
         return self._counted(answered), self._counted(none)
 
-    async def _queries(self, hops: Sequence[tuple[Hop, bool]]) -> list[str]:
+    async def near_misses(self, candidates: Sequence[Draft], number: int) -> list[Item]:
+        """Keep questions that no document answers: no passage that is found has nearly all of their words, and none
+        about what they name has most of them."""
+        kept = list[Item]()
+
+        def answers(passage: Passage, hop: Hop) -> bool:
+            return _has_most(hop, passage, _UNSAID_MOST if subject(passage.title) == hop.query else _UNSAID)
+
+        for batch in _batches(candidates):
+            hops = [draft.hops[0] for draft in batch]
+            queries = [query for hop in hops for query in (hop.question, hop.query)]
+            found = await search(self.engine, queries, _DEPTH * self.k)
+            for draft, hop, *both in zip(batch, hops, found[::2], found[1::2], strict=True):
+                is_missed = not any(answers(passage, hop) for passages in both for passage in passages)
+                if len(kept) < number and is_missed and self._is_new(draft.question):
+                    kept.append(self._refusal(draft, [draft.question], hidden=()))
+            if len(kept) >= number:
+                break
+        return self._counted(kept)
+
+    def _depth(self, draft: Draft) -> int:
+        """How many of the passages that the question finds may be before the answer's, at most; also that one."""
+        return 1 if draft.kind == "subject" else _FIRST if draft.support else self.k
+
+    async def _queries(self, hops: Sequence[tuple[Hop, int]]) -> list[str]:
         """For each hop the query that finds the answer in its document: its subject, or else the whole question; "" if
-        neither does. A question that does not name its subject has to find it first, and one marked with True."""
+        neither does. It has to be among as many passages as given; a short question that does not name its subject has
+        to find it first."""
         queries = [query for hop, _ in hops for query in (hop.query or hop.question, hop.question)]
-        found = await search(self.engine, queries, self.k)
+        found = await search(self.engine, queries, max([self.k, *(depth for _, depth in hops)]))
         chosen: list[str] = []
-        for place, (hop, is_first) in enumerate(hops):
-            best = 1 if is_first or not hop.query else self.k
+        for place, (hop, depth) in enumerate(hops):
+            best = depth if hop.query or depth > self.k else 1
             tried = ((queries[i], found[i][:best]) for i in (2 * place, 2 * place + 1))
             chosen.append(next((query for query, passages in tried if self._holds(passages, hop)), ""))
         self.counts["not found"] += chosen.count("")
@@ -329,8 +367,10 @@ class _Checker:
         left = dict(zip(distinct, found, strict=True))
 
         def lacks(hop: Hop, pairs: Sequence[tuple[str, str]]) -> bool:
+            long = len(words(hop.answer)) > _WORDS_OF_SHORT
             return not any(
-                (place < self.k and _contains(passage, hop.answer)) or _is_about(passage, hop)
+                (place < self.k and (_contains(passage, hop.answer) or (long and _has_most(hop, passage))))
+                or _is_about(passage, hop)
                 for pair in pairs
                 for place, passage in enumerate(left[pair])
             )
@@ -352,7 +392,8 @@ class _Checker:
 
     def _item(self, draft: Draft, queries: Sequence[str]) -> Item:
         """The question, and how it is proposed: from a passage of the first document, by searches for the others."""
-        about = {"hops": len(draft.hops), "kind": draft.kind, "evidence": list(draft.evidence)}
+        about: dict[str, object] = {"hops": len(draft.hops), "kind": draft.kind, "evidence": list(draft.evidence)}
+        about |= {"support": list(draft.support)} if draft.support else {}
         answered = (*map(_search, queries), DemonstratedTurn(answer=draft.answer))
         solved = Demonstration(Question("", draft.question, (draft.answer,), about), answered)
         found = [_search(hop.query or hop.question) for hop in draft.hops[1:]]
@@ -360,10 +401,10 @@ class _Checker:
         passage = self.passages[draft.evidence[0]]
         return Item(solved, ProposerDemonstration("", passage, len(draft.hops), stated))
 
-    def _refusal(self, draft: Draft, queries: Sequence[str]) -> Item:
-        """The question as if the last document, and every copy of it, were not there. Its passages are not evidence,
-        but keep it with the other questions of the same statements."""
-        hidden = [*self.copies[self._document(draft.hops[-1])]]
+    def _refusal(self, draft: Draft, queries: Sequence[str], hidden: Sequence[str] | None = None) -> Item:
+        """The question as if these documents (by default the last one and every copy of it) were not there. Its
+        passages are not evidence, but keep it with the other questions of the same statements."""
+        hidden = [*(self.copies[self._document(draft.hops[-1])] if hidden is None else hidden)]
         about = {"kind": "unanswerable", "answerable": False, "hidden": hidden, STATED_IN: list(draft.evidence)}
         turns = (*map(_search, queries), DemonstratedTurn(answer=REFUSAL))
         return Item(Demonstration(Question("", draft.question, (), about), turns))
@@ -395,8 +436,12 @@ def _contains(passage: Passage, answer: str) -> bool:
 def _is_about(passage: Passage, hop: Hop) -> bool:
     """Whether a passage has nearly all words of a question, stop words aside, and so may answer it in other words, or
     half of them, and the answer."""
-    unsaid = _unsaid({*words(hop.question)} - STOP_WORDS, passage)
-    return unsaid <= _UNSAID or (unsaid <= _UNSAID_BESIDE and _contains(passage, hop.answer))
+    beside = _has_most(hop, passage, _UNSAID_BESIDE) and _contains(passage, hop.answer)
+    return beside or _has_most(hop, passage, _UNSAID)
+
+
+def _has_most(hop: Hop, passage: Passage, unsaid: float = _UNSAID_MOST) -> bool:
+    return _unsaid({*words(hop.question)} - STOP_WORDS, passage) <= unsaid
 
 
 def _unsaid(said: set[str], passage: Passage) -> float:
