@@ -7,6 +7,7 @@ import json
 import os
 import random
 import selectors
+import shutil
 import subprocess
 import sys
 import time
@@ -90,6 +91,15 @@ def run_skipping(main):
     loop.time = lambda: selector.now
     with asyncio.Runner(loop_factory=lambda: loop) as runner:
         return runner.run(main)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def own_cache(tmp_path_factory):
+    """What is converted is not kept in this user's cache."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["EVOSEEK_CACHE"] = str(folder)
+    yield
+    shutil.rmtree(folder)
 
 
 @pytest.fixture

@@ -24,13 +24,14 @@ from typing import Literal, cast
 
 TERM = 7
 """The level of a heading that is a term of a list of definitions: lower than those of sections, 1 to 6."""
+_SHORT = 10  # words of a short answer at most
 _LONGEST_HEADING, _SIGNS = 100, 4  # characters of it in a label, and of signs before it in a text
 
 
 @dataclass(frozen=True, slots=True)
 class Question:
     """A question with every accepted answer. `metadata` may hold `hops`, `kind`, `source`, `answerable`, which is False
-    for a question that the documents do not answer, and `hidden`. A proposer's question is a `task`."""
+    for a question that the documents do not answer, `hidden` and `support`. A proposer's question is a `task`."""
 
     id: str
     text: str
@@ -47,6 +48,18 @@ class Question:
     def hidden(self) -> frozenset[str]:
         """Ids of the documents that no search for this question finds, as if they were not in the index."""
         return frozenset(cast("Iterable[str]", self.metadata.get("hidden", ())))
+
+    @property
+    def support(self) -> tuple[str, ...]:
+        """The documents' sentences that support the answer, as they stand there."""
+        return tuple(cast("Iterable[str]", self.metadata.get("support", ())))
+
+    @property
+    def is_long(self) -> bool:
+        """Whether its answer is one or more sentences: it has support, or every golden answer has more than ten
+        words."""
+        lengths = [len(answer.split()) for answer in self.golden_answers]
+        return bool(self.support) or min(lengths, default=0) > _SHORT
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,12 +21,14 @@ from evoseek.errors import ConfigError, DataError
 from evoseek.models.policy import vocabulary_notice
 from evoseek.models.source import origin
 from evoseek.protocols import Environment, QuestionEngine, SearchEngine, WordCounts
+from evoseek.reward.functions import RewardSettings, cited_f1
 from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.rollout.settings import EnvironmentContext
-from evoseek.types import Message, Question, Trajectory
+from evoseek.text.normalization import answer_value
+from evoseek.types import Message, Outcome, Question, Scored, Trajectory
 
 _MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of the turn
 
@@ -119,6 +121,25 @@ def check_of(context: Context, engine: object) -> Check:
         return partial(by_words, index=engine if isinstance(engine, WordCounts) else None)
     chat, prompts = context.chat("support")
     return SupportJudge(chat, prompts["support"])
+
+
+class CitedF1:
+    """A RewardFn that needs no labels of people: of answers of sentences (`Question.is_long`) `cited_f1` of what the
+    check of evidence leaves, of short ones F1. Of an unanswerable question 1 for a refusal and 0 for anything else. A
+    judge that fails makes a rollout Invalid."""
+
+    @classmethod
+    def build(cls, settings: RewardSettings, context: Context) -> CitedF1:
+        return cls(check_of(context, context.searched))
+
+    def __init__(self, check: Check = by_words) -> None:
+        self._check = check
+
+    async def __call__(self, trajectory: Trajectory) -> Outcome:
+        question, value = trajectory.question, answer_value("f1", trajectory)
+        if trajectory.answer is not None and question.is_answerable and question.is_long:
+            value = cited_f1(trajectory, (await self._check(trajectory)).kept)
+        return Scored(value, {"cited_f1": value})
 
 
 def uses_chat_model(settings: TrainingSettings) -> bool:

@@ -25,6 +25,12 @@ Where the engine knows how many passages hold a word, a word weighs more the few
 as a name does, since people write names in small letters, too. A name that the index is about (a quarter of its
 passages hold it), as a product's is in its manual, need not stand there.
 
+An answer of several sentences, or of one with more than ten words that no rule above supports, is judged sentence by
+sentence (rule `sentences`). A sentence is supported if it stands in a passage, or if a sentence or two in a row there,
+with the passage's title, have four fifths of its significant words, by the same weights, and all its names, options and
+numbers. What denies has to deny there. `Yes.` and `No.` are as their explanation is. The passages also have to be about
+the question, words of the answer included.
+
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
 question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
 the passages instead.
@@ -38,18 +44,24 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import log
-from typing import Literal
+from typing import Literal, NamedTuple
 
+from evoseek.documents.passages import sentences
 from evoseek.protocols import Chat, WordCounts
 from evoseek.questions.question_rules import offers_alternatives
 from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
 from evoseek.rollout.prompts import PromptTemplate
 from evoseek.search.analyser import Analyser
 from evoseek.text.language import DENIALS, JOINS, STOP_WORDS, YES_NO, is_refusal, languages_of
-from evoseek.text.scripts import fold, fold_places, is_unspaced
+from evoseek.text.scripts import find_citations, fold, fold_places, is_unspaced, without_citations
 from evoseek.types import Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
+
+_SAID, _IN_A_ROW = 0.8, 2  # of a sentence's significant words, and the sentences of a passage that have them
+_SHORT = 10  # words of an answer that is judged as a whole
+_OPTION = re.compile(r"(?<!\S)[(\"'`]*(--?[a-z][\w-]*|[\w.-]*[a-z_][./_]\w[\w./-]*)")
+_DENIAL = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))})\b|n['’]t\b", re.IGNORECASE)
 
 _EMPTY = STOP_WORDS - DENIALS
 _PARTS = re.compile(rf"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:{'|'.join(sorted(JOINS))})\b", re.IGNORECASE)
@@ -70,11 +82,29 @@ class Support:
 
     passages: tuple[Passage, ...]
     is_given: bool
-    rule: Literal["none", "topic", "words", "judge"]
+    rule: Literal["none", "topic", "words", "sentences", "judge"]
     words: tuple[str, ...] = ()
+    sentences: tuple[Sentence, ...] = ()
+
+    @property
+    def kept(self) -> str:
+        """The supported sentences of the answer, without citations."""
+        kept = [one for one in self.sentences if one.is_supported]
+        return "".join(f"{one.before}{one.text}" for one in kept).strip()
 
 
 Check = Callable[[Trajectory], Awaitable[Support]]
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of an answer without its citations, and the white space before it. `numbers` are those of the passages
+    that it cites and that support it, or else of the first one that does."""
+
+    text: str
+    before: str
+    numbers: tuple[int, ...]
+    is_supported: bool
 
 
 async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
@@ -84,10 +114,117 @@ async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> S
 
 def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     """The check by words, which weigh as the index says. None: alike, since the engine does not count them."""
+    parts, shown = _sentences(trajectory.answer or ""), trajectory.passages
+    bare = replace(trajectory, answer=trajectory.answer and without_citations(trajectory.answer))
+    answer, whole = bare.answer or "", _of_whole(bare, index)
+    is_one = len(parts) < 2 and (whole.is_given or len(fold(answer).split()) <= _SHORT)
+    if not is_one and whole.rule != "none" and fold(answer) not in YES_NO:
+        return _by_sentence(bare, parts, index)
+    own = {p.id for p in whole.passages}
+    numbers = [n for part in parts for n in part.cited if n <= len(shown) and shown[n - 1].id in own]
+    one = Sentence(answer, "", tuple(dict.fromkeys(numbers)), whole.is_given)
+    return replace(whole, sentences=(one,) if answer else ())
+
+
+def _of_whole(trajectory: Trajectory, index: WordCounts | None) -> Support:
     held, question = _held(trajectory, index), trajectory.question.text
     if held.rule != "words" or not held.is_given or _is_about(held, question, found_passages(trajectory), index):
         return held
     return replace(held, passages=(), is_given=False)
+
+
+class _Part(NamedTuple):
+    """A sentence of an answer, the white space before it, and the numbers that it cites."""
+
+    text: str
+    before: str
+    cited: list[int]
+
+
+def _sentences(answer: str) -> list[_Part]:
+    plain, cited = find_citations(answer)
+    places = sentences(plain)
+    befores = [plain[end:start] for (_, end), (start, _) in pairwise([(0, 0), *places])]
+    starts = [0, *(start for start, _ in places[1:]), len(plain) + 1]
+    return [
+        _Part(plain[start:end], before, [number for number, at in cited if first < at <= last])
+        for (start, end), before, first, last in zip(places, befores, [-1, *starts[1:]], starts[1:], strict=False)
+    ]
+
+
+def _by_sentence(trajectory: Trajectory, parts: Sequence[_Part], index: WordCounts | None) -> Support:
+    question, found, shown = trajectory.question.text, found_passages(trajectory), trajectory.passages
+    sources = [_sources(replace(trajectory, answer=part.text), index) for part in parts]
+    holding = tuple(p for p in found if any(p.id in own for own in sources))
+    is_about = bool(holding) and _is_about(Support(holding, True, "sentences"), question, found, index)
+    judged = list[Sentence]()
+    for part, own in zip(parts, sources, strict=True):
+        held = [number for number, p in enumerate(shown, start=1) if p.id in own]
+        numbers = [number for number in dict.fromkeys(part.cited) if number in held] or held[:1]
+        is_supported = is_about and (bool(own) or fold(part.text) in YES_NO)
+        judged.append(Sentence(part.text, part.before, tuple(numbers), is_supported))
+    words = tuple(dict.fromkeys(text for own in sources for text in own.values()))
+    return Support(holding if is_about else (), is_about, "sentences", words if is_about else (), tuple(judged))
+
+
+def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]:
+    """By the id of each passage that supports a sentence, what is said there."""
+    sentence = trajectory.answer or ""
+    if is_refusal(sentence) or fold(sentence) in YES_NO:
+        return {}
+    first, comma, rest = sentence.partition(",")
+    stated = _Statement.of(rest if comma and fold(first) in YES_NO else sentence, index)
+    said = {p.id: source for p in found_passages(trajectory) if (source := stated.source(p))}
+    if said or len(fold(sentence).split()) > _SHORT:
+        return said
+    held = _held(trajectory, index)
+    return {p.id: "; ".join(held.words) for p in held.passages if held.rule == "words"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Statement:
+    """What a sentence states: the weights of its significant words, its names, options and numbers, and the words
+    around each word that denies."""
+
+    text: str
+    weights: Mapping[str, float]
+    names: Sequence[Sequence[str]]
+    denied: Sequence[frozenset[str]]
+
+    @classmethod
+    def of(cls, text: str, index: WordCounts | None) -> _Statement:
+        counts, weights = _counts(text, index), dict[str, float]()
+        for word, weight in _weights(counts, index).items():
+            weights |= {stem: max(weight, weights.get(stem, 0.0)) for stem in _stems(word)}
+        names = [*_names_in(text), *(_stems(option[1]) for option in _OPTION.finditer(text))]
+        names = _telling(names, counts, len(index)) if index is not None else names
+        around = [(_stems(text[: m.start()])[-8:], _stems(text[m.end() :])[:8]) for m in _DENIAL.finditer(text)]
+        near = ([*filter(weights.get, a)][-1:] + [*filter(weights.get, b)][:2] for a, b in around)
+        return cls(text, weights, names, list(map(frozenset, near)))
+
+    def source(self, passage: Passage) -> str:
+        """Return what a passage says of it; "" if it does not say so."""
+        if _stands_in(self.text, passage.contents):
+            return self.text
+        said = [passage.text[start:end] for start, end in sentences(passage.text)]
+        stems, label = [_stems(text) for text in said], _stems(f"{passage.label} {passage.file or ''}")
+        for start in range(len(said)):
+            row = range(start, min(start + _IN_A_ROW, len(said)))
+            text = [*label, *(stem for n in row for stem in stems[n])]
+            is_covered = bool(self.weights) and self._share(text) >= _SAID
+            if is_covered and all(_is_named(name, text) for name in self.names) and self._agrees(row, said, stems):
+                return " ".join(said[n] for n in row)
+        return ""
+
+    def _share(self, stems: Sequence[str]) -> float:
+        return sum(self.weights[stem] for stem in self.weights.keys() & stems) / sum(self.weights.values())
+
+    def _agrees(self, row: Sequence[int], said: Sequence[str], stems: Sequence[Sequence[str]]) -> bool:
+        """Say whether sentences deny what it denies, and the nearest one nothing else."""
+        if not self.denied:
+            return not _DENIAL.search(said[max(row, key=lambda n: self._share(stems[n]))])
+        denying = [set(stems[n]) for n in row if _DENIAL.search(said[n])]
+        return all(any(2 * len(near & own) >= len(near) for own in denying) for near in self.denied)
 
 
 def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
@@ -138,8 +275,10 @@ class SupportJudge:
             [Message("user", prompt)], key=f"{trajectory.id}/support", form=verdict_form("supported")
         )
         is_given = parse_verdict(reply, ("supported", "unsupported"))
-        by_its_words = _held(trajectory)
-        return Support((by_its_words.passages or found) if is_given else (), is_given, "judge", by_its_words.words)
+        by_its_words = _held(replace(trajectory, answer=without_citations(trajectory.answer or "")))
+        judged = tuple(replace(one, is_supported=is_given) for one in support_of(trajectory).sentences)
+        passages = (by_its_words.passages or found) if is_given else ()
+        return Support(passages, is_given, "judge", by_its_words.words, judged)
 
 
 def spans(words: Sequence[str], text: str) -> list[list[int]]:

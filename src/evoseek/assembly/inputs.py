@@ -23,7 +23,7 @@ from evoseek.search.manifest import Manifest
 from evoseek.storage.checkpoints import Checkpoint
 from evoseek.storage.files import expanded, file_digest, json_digest, model_digest, nearest
 from evoseek.storage.runs import Input, RunDirectory, with_digests
-from evoseek.text.normalization import METRICS, comparable, evaluable_question, usable_question
+from evoseek.text.normalization import SCORES_REFUSALS, comparable, evaluable_question, usable_question
 from evoseek.types import Question
 
 _FILES = ("questions.path", "evaluation.path", "ssp.answers", "selfplay.world", "demonstrations.path")
@@ -122,12 +122,12 @@ def _prompts(directory: Path) -> str:
 
 def read_questions(path: str, *, setting: str, reward: str = "") -> list[Question]:
     """Questions with usable golden answers, and those that are marked as unanswerable for `evaluation.path`, or where
-    the name of the reward that scores them is one of `METRICS`. Raises ConfigError if `setting` was left empty,
+    the name of the reward that scores them is one of `SCORES_REFUSALS`. Raises ConfigError if `setting` was left empty,
     DataError if unusable."""
     if not path:
         written = "" if setting == "questions.path" else " A run that writes its own (`evoseek train`) holds some out."
         raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.{written}")
-    is_scored = setting.startswith("evaluation.path") or reward in METRICS
+    is_scored = setting.startswith("evaluation.path") or reward in SCORES_REFUSALS
     return load_questions(Path(path), check=evaluable_question if is_scored else usable_question)
 
 
@@ -181,7 +181,7 @@ def training_questions(
     cold = load_questions(run.held_out) if run is not None and _has_lines(run.held_out) else []
     held = {comparable(question.text) for question in (*(held_out or ()), *cold)}
     judged = _run_feedback(settings, run)
-    usable = [question for question in judged if question.is_answerable or reward in METRICS]
+    usable = [question for question in judged if question.is_answerable or reward in SCORES_REFUSALS]
     usable = [question for question in usable if comparable(question.text) not in held and question.text not in tests]
     right = {comparable(question.text): question for question in usable if question.metadata.get("corrected")}
     trained = [_corrected(question, right.get(comparable(question.text), question)) for question in kept]

@@ -7,6 +7,7 @@ from dataclasses import asdict, replace
 from functools import partial
 from json import dumps
 from pathlib import Path
+from statistics import fmean
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -29,8 +30,9 @@ from evoseek.cli.options import (
     stop_if_dry,
 )
 from evoseek.config.registry import find
-from evoseek.config.sections import lookup
+from evoseek.config.sections import lookup, with_setting
 from evoseek.errors import ConfigError
+from evoseek.models.source import origin
 from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -70,6 +72,10 @@ LabelledAnswers = Annotated[
     Path | None,
     typer.Option(help="Score the judge instead, on this file of labelled answers."),
 ]
+Untrained = Annotated[
+    bool, typer.Option(help="Ask the model before training the same questions, and compare the run with it.")
+]
+_UNTRAINED = "untrained"  # folder within that of an evaluation
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
 
@@ -95,9 +101,12 @@ def evaluate(
     limit: Limit = None,
     seed: Seed = None,
     check_judge: LabelledAnswers = None,
+    untrained: Untrained = True,
     json: Json = False,
 ) -> None:
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and what it cost.
+
+    A run is compared with its model before training, which is given what a search for the question finds.
 
     In a project without labelled questions: on its test set (`evoseek review`), or else on those that self-play wrote
     and was not trained on. With --out the same command resumes.
@@ -145,12 +154,49 @@ def evaluate(
         values = result.json
         if not json:
             _show(result, out, console)
-            if kind and not settings.evaluation.path and project() is not None:
-                say(console, _ASK_PEOPLE)
+        if untrained and run_dir is not None and searches and baseline is None:
+            values = {**values, **_beside(result, asked, run_dir, settings, samples, out, console)}
+        if not json and kind and not settings.evaluation.path and project() is not None:
+            say(console, _ASK_PEOPLE)
     if wrong:
         values = {**values, "judged_wrong": _again(scored, wrong, out, console)}
     if json:
         print(dumps(values, ensure_ascii=False))
+
+
+def _beside(
+    trained: EvaluationResult,
+    questions: Sequence[Question],
+    run_dir: Path,
+    settings: TrainingSettings,
+    samples: int,
+    out: Path | None,
+    console: Console,
+) -> dict[str, object]:
+    """Ask the model that a run began with the same questions, untrained and search first; print the difference, which
+    is returned as JSON values. Empty for a policy of the package, which cannot read a passage in its prompt."""
+    from evoseek.eval.comparison import Compared, common, compare, values_of
+    from evoseek.eval.results import OF_SENTENCES
+    from evoseek.eval.tables import comparison_grids, terminal
+    from evoseek.models.shape import read_config
+    from evoseek.run import Run
+
+    model = origin(str(run_dir))
+    searches = any(tool.name == "search" for tool in settings.tools)
+    if not searches or model == str(run_dir) or read_config(model).get("evoseek_prompts") == "tiny":
+        return {}
+    own = {"policy.model": model, "lora.rank": 0, "environment.name": "search_first", "reward.name": OF_SENTENCES}
+    for name, value in own.items():
+        settings = with_setting(settings, name, value)
+    say(console, f"The same questions to {model} untrained, with what a search for each finds in its prompt:")
+    before = Run(settings=settings, console=console).evaluate(questions, samples=samples, out=out and out / _UNTRAINED)
+    every = {"untrained": before.results.samples, "trained": trained.results.samples}
+    shared = common({name: values_of(drawn, OF_SENTENCES) for name, drawn in every.items()})
+    pairs, means = compare(shared, OF_SENTENCES), {name: fmean(own.values()) for name, own in shared.items()}
+    if not console.stderr:  # where JSON is printed
+        for grid in comparison_grids(Compared(OF_SENTENCES, pairs[0].n, means, pairs, ())):
+            console.print(terminal(grid))
+    return {"untrained": before.json, "against_untrained": asdict(pairs[0])}
 
 
 def _check_judge(file: Path) -> None:

@@ -108,6 +108,7 @@ KINDS: Mapping[str, Kind] = {
         {
             **dict.fromkeys(("exact_match", "substring_match", "guarded_substring_match", "f1", "set_f1"), _ANSWER),
             "format_f1": "evoseek.reward.functions:WebFormatReward",
+            "cited_f1": "evoseek.agent.answer:CitedF1",
             "fan_out": "evoseek.reward.functions:FanOutReward",
             "judge": "evoseek.reward.judge:Judge",
         },

@@ -82,6 +82,15 @@ def count_words(text: str) -> int:
     return len(_WORD.findall(text))
 
 
+def sentences(text: str) -> list[tuple[int, int]]:
+    """Where the sentences of a text begin and end. The end of a line ends one."""
+    words = [match.span() for match in _WORD.finditer(text)]
+    borders = _borders(text, words, _Outline(Document("", "", text)))
+    ends = [number for number, border in enumerate(borders, start=1) if border >= _SENTENCE]
+    ends = [*ends, len(words)] if ends[-1:] != [len(words)] and words else ends
+    return [(words[first][0], words[end - 1][1]) for first, end in pairwise([0, *ends])]
+
+
 class Table(NamedTuple):
     """A table of a text: where its headings begin, and where each of its rows does; the last number is its end."""
 

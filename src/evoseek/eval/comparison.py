@@ -27,7 +27,7 @@ from scipy import stats
 from evoseek.errors import ConfigError, DataError
 from evoseek.eval.draw import Sample
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import OF_SENTENCES, lowest_value, value_of
+from evoseek.eval.results import MATCHES, OF_SENTENCES, lowest_value, value_of
 from evoseek.eval.statistics import BATCH, CONFIDENCE, EQUAL, RESAMPLES, Interval, paired_test, score_interval
 
 _Z = float(stats.norm.ppf(0.975))
@@ -175,6 +175,8 @@ def _left_out(
     if any(len(own) != n for own in every.values()):
         sizes = ", ".join(f"{name} has {len(own)}" for name, own in every.items())
         yield f"Only the {n} questions that all of them have are compared: {sizes}."
+    if metric in MATCHES and (long := sum(sample.is_long for own in samples.values() for sample in own)):
+        yield f"{long} samples whose answer is of sentences are compared apart: --metric f1."
     for name, own in samples.items():
         if failed := sum(sample.invalid is not None for sample in own):
             lowest = min(value_of(sample, metric) for sample in own if sample.invalid is not None)
@@ -196,9 +198,13 @@ Values = Mapping[str, float]
 
 
 def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
-    """Average each question's samples, by id and content: two questions of one id that differ are not paired."""
+    """Average each question's samples, by id and content: two questions of one id that differ are not paired. Where
+    some answers are of sentences, F1 is of these alone, and a match of the others."""
+    is_mixed = any(sample.is_long for sample in samples)
     found: dict[str, list[float]] = {}
     for sample in samples:
+        if is_mixed and metric in (*MATCHES, "f1") and sample.is_long is not (metric == "f1"):
+            continue
         found.setdefault(f"{sample.question}/{sample.content}", []).append(value_of(sample, metric))
     return {key: fmean(own) for key, own in found.items()}
 

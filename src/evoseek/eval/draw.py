@@ -14,7 +14,7 @@ from pydantic import ConfigDict, with_config
 from evoseek.agent.support import Check
 from evoseek.errors import ConfigError, DataError
 from evoseek.protocols import RewardFn
-from evoseek.questions.questions import evidence_of, question_row, recall
+from evoseek.questions.questions import cited_share, evidence_of, question_row, recall
 from evoseek.reward.functions import lowest_of
 from evoseek.rollout.roller import REFILLS, score, searches
 from evoseek.storage.files import json_digest
@@ -42,6 +42,8 @@ class Sample:
     turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
     `answerable` is False for a question that is marked so. `supported`: whether the passages that were found
     support the answer (None: it was not checked). `certainty` is that of `agent.answer.certainty_of` (None: not known).
+    `is_long`: whether the answer is of sentences. `cited` is the share of the passages that it cites that are the
+    question's own, 0 without a citation (None: they are not known).
     """
 
     question: str
@@ -66,6 +68,8 @@ class Sample:
     answerable: bool = True
     supported: bool | None = None
     certainty: float | None = None
+    is_long: bool = False
+    cited: float | None = None
 
     @property
     def key(self) -> Key:
@@ -173,6 +177,8 @@ def _sample(
         invalid=str(outcome.reason) if isinstance(outcome, Invalid) else None,
         detail=outcome.detail if isinstance(outcome, Invalid) else "",
         answerable=question.is_answerable,
+        is_long=question.is_answerable and question.is_long,
+        cited=cited_share(trajectory.answer or "", passages, question),
         supported=False if isinstance(outcome, Invalid) else None if supported is None else supported == 1.0,
     )
 

@@ -111,6 +111,7 @@ class EvaluationFolder:
         `read_results`."""
         found = self.read_results()
         metric, n, samples = (found.get(key) for key in ("metric", "n", "samples"))
+        n = found.get("questions_asked", n)
         if not (isinstance(metric, str) and isinstance(n, int) and isinstance(samples, int)):
             raise RunError(
                 f"{self.results} lacks its metric, n or samples. Restore it, or give its `evoseek eval --out` "

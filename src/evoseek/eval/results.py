@@ -27,12 +27,22 @@ GROUPS: Mapping[str, Callable[[Sample], object]] = {
 }
 """What samples are grouped by; those without a value are in no group."""
 
+_KINDS = (("answerable", True, False), ("sentences", True, True), ("unanswerable", False, False))
+_OF_LONG: Mapping[str, Callable[[Sample], float | None]] = {
+    "cited": lambda sample: sample.cited,
+    "recall": lambda sample: sample.recall,
+}
+
 COSTS = ("written", "read", "calls", "searches")
 """Numbers a sample: tokens that the model wrote and read, tool calls, searches."""
 
 
 OF_SENTENCES = "guarded_substring_match"
 """The metric by which a model is scored that was not trained to answer in few words: a sentence is no exact match."""
+
+
+MATCHES = ("exact_match", "substring_match", OF_SENTENCES)
+"""Metrics that say nothing of an answer of sentences: those are scored by F1."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,15 +92,21 @@ class Results:
     def metrics(self) -> list[str]:
         """Names of the metrics, the declared one first."""
         scored = max((sample.scores for sample in self.samples), key=len, default=dict[str, float]())
-        return [self.metric, *(name for name in scored if name != self.metric)]
+        lengths = {sample.is_long for sample in self.samples if sample.answerable}
+        others = (name for name in scored if name != self.metric)
+        return [self.metric, *(name for name in others if lengths != {True} or name not in MATCHES)]
+
+    def of(self, metric: str) -> list[Sample]:
+        """Return the samples that a metric scores."""
+        return [sample for sample in self.samples if metric not in MATCHES or not sample.is_long]
 
     def score(self, metric: str) -> Score:
         """Average over the questions the mean over their samples (avg@k)."""
-        return score(self.samples, metric)
+        return score(self.of(metric), metric)
 
     def by(self, group: str, metric: str) -> dict[str, Score]:
         found: dict[object, list[Sample]] = {}
-        for sample in self.samples:
+        for sample in self.of(metric):
             if (value := GROUPS[group](sample)) is not None:
                 found.setdefault(value, []).append(sample)
         ordered = sorted(found, key=lambda value: (isinstance(value, str), value))  # pyright: ignore[reportArgumentType]
@@ -99,10 +115,10 @@ class Results:
     def pass_at(self, metric: str) -> dict[int, Score]:
         """Return the share of questions that k samples would solve, for k = 1, 2, 4, ... and all; for metrics of 0 and
         1."""
-        is_graded = metric in GRADED or any(value_of(sample, metric) not in (0.0, 1.0) for sample in self.samples)
+        is_graded = metric in GRADED or any(value_of(sample, metric) not in (0.0, 1.0) for sample in self.of(metric))
         if self.per_question == 1 or is_graded:
             return {}
-        found = _by_question((sample.question, value_of(sample, metric)) for sample in self.samples)
+        found = _by_question((sample.question, value_of(sample, metric)) for sample in self.of(metric))
         right = {question: sum(values) for question, values in found.items()}
         sizes = [2**power for power in range(self.per_question.bit_length()) if 2**power < self.per_question]
         return {
@@ -117,30 +133,61 @@ class Results:
         every = _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
         return {name: score for name, score in (("recall", recall), ("all_found", every)) if score is not None}
 
+    def kinds(self) -> dict[str, dict[str, Score]]:
+        """Return the scores of short answers by a match and of those of sentences by F1, with the share of these whose
+        cited passages are right and whose evidence was found; empty if no answer is of sentences."""
+        long = [sample for sample in self.samples if sample.is_long]
+        short = [sample for sample in self.of("exact_match") if sample.answerable]
+        match = self.metric if self.metric in MATCHES else "exact_match"
+        found = {"sentences": {"f1": score(long, "f1")}} if long else {}
+        for name, value in _OF_LONG.items():
+            if (known := _score_of_known(long, value)) is not None:
+                found["sentences"][name] = known
+        return {"short": {match: score(short, match)}, **found} if short and long else found
+
     def answers(self) -> dict[str, dict[str, Score]]:
-        """Return the share of each ending (`ending_of`), for the answerable and the unanswerable questions, if there
-        are any. Of checked samples also what `evoseek ask` shows by default (`shown_of`)."""
+        """Return the share of each ending (`ending_of`), for the answerable questions, those of them whose answer is of
+        sentences, and the unanswerable ones, if there are any. Of checked samples also what `evoseek ask` shows by
+        default (`shown_of`)."""
         found: dict[str, dict[str, Score]] = {}
-        for kind, is_answerable in (("answerable", True), ("unanswerable", False)):
-            own = [sample for sample in self.samples if sample.answerable is is_answerable]
+        for kind, is_answerable, is_long in _KINDS:
+            own = [one for one in self.samples if one.answerable is is_answerable and one.is_long is is_long]
+            rights = ("right", "wrong") if not is_long else ("",)
             shares = {
                 ending: _score_of_known(own, lambda sample, ending=ending: ending_of(sample, self.metric) == ending)
-                for ending in ("answered_right", "answered_wrong", "refused")
+                for ending in (*(f"answered_{right}".rstrip("_") for right in rights), "refused")
             }
             checked = [sample for sample in own if sample.supported is not None]
             shares |= {
                 shown: _score_of_known(checked, lambda sample, shown=shown: shown_of(sample, self.metric) == shown)
-                for shown in ("shown_right", "shown_wrong", "not_shown")
+                for shown in (*(f"shown_{right}".rstrip("_") for right in rights), "not_shown")
             }
             if own:
                 found[kind] = {name: share for name, share in shares.items() if share is not None}
+        return found
+
+    def refusals(self) -> dict[str, dict[str, Score]]:
+        """Return precision and recall of refusing, by the model and (`not_shown`) after the check, as a way to find the
+        unanswerable questions; empty if there are only these or none."""
+        if len({sample.answerable for sample in self.samples}) < 2:
+            return {}
+        checked = [sample for sample in self.samples if sample.supported is not None]
+        found: dict[str, dict[str, Score]] = {}
+        for name, own, ending in (("refused", self.samples, ending_of), ("not_shown", checked, shown_of)):
+            withheld = {one.key for one in own if ending(one, self.metric) == name}
+            refused, none = [one for one in own if one.key in withheld], [one for one in own if not one.answerable]
+            shares = {
+                "precision": _score_of_known(refused, lambda one: not one.answerable),
+                "recall": _score_of_known(none, lambda one, keys=withheld: one.key in keys),
+            }
+            found[name] = {measure: share for measure, share in shares.items() if share is not None}
         return found
 
     def in_sentences(self) -> int:
         """Count the answers that hold a golden answer and are wrong by exact match, if that is the metric."""
         if self.metric != "exact_match":
             return 0
-        return sum(one.scores.get(OF_SENTENCES, 0.0) > value_of(one, self.metric) for one in self.samples)
+        return sum(one.scores.get(OF_SENTENCES, 0.0) > value_of(one, self.metric) for one in self.of(self.metric))
 
     def costs(self, names: Sequence[str] = COSTS) -> dict[str, Cost]:
         """Return means and sums of these numbers of samples, where they are known."""
@@ -183,17 +230,23 @@ def _mean_over_questions(values: Iterable[tuple[str, float]], n_invalid: int = 0
 
 def ending_of(sample: Sample, metric: str) -> str:
     """Say what became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`,
-    as every answer to an unanswerable question is, every rollout without an answer and every Invalid sample."""
-    if sample.answerable and value_of(sample, metric) >= RIGHT_FROM:
+    as every answer to an unanswerable question is, every rollout without an answer and every Invalid sample. An answer
+    of sentences is neither right nor wrong: `answered`, or without one `unanswered`."""
+    if sample.answerable and not sample.is_long and value_of(sample, metric) >= RIGHT_FROM:
         return "answered_right"
-    return "refused" if sample.invalid is None and is_refusal(sample.answer) else "answered_wrong"
+    if sample.invalid is None and is_refusal(sample.answer):
+        return "refused"
+    is_answered = sample.invalid is None and sample.answer is not None
+    return ("answered" if is_answered else "unanswered") if sample.is_long else "answered_wrong"
 
 
 def shown_of(sample: Sample, metric: str) -> str:
-    """Say what `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` if its passages
-    support the answer, else `not_shown`."""
+    """Say what `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` (`shown` for one of
+    sentences) if its passages support the answer, else `not_shown`."""
     if not sample.supported:
         return "not_shown"
+    if sample.is_long:
+        return "shown"
     return "shown_right" if ending_of(sample, metric) == "answered_right" else "shown_wrong"
 
 

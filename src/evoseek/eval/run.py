@@ -37,9 +37,11 @@ from evoseek.eval.draw import (
     merged,
 )
 from evoseek.eval.folder import EvaluationFolder
-from evoseek.eval.results import OF_SENTENCES, Results, Score
+from evoseek.eval.results import MATCHES, OF_SENTENCES, Results, Score
 from evoseek.eval.suite import Suite
 from evoseek.eval.tables import grids, markdown, note, results_json
+from evoseek.protocols import RewardFn
+from evoseek.reward.functions import AnswerReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import ChatRoller
 from evoseek.search.manifest import Manifest
@@ -119,6 +121,14 @@ def with_metric_of_sentences(
     return with_setting(settings, "reward.name", OF_SENTENCES)
 
 
+def _reward_of(context: Context, questions: Sequence[Question]) -> tuple[str, RewardFn]:
+    """Return what scores the answers, with its name: F1 in place of a match if all of them are of sentences."""
+    lengths = [question.is_long for question in questions if question.is_answerable]
+    if context.metric in MATCHES and lengths and all(lengths):
+        return "f1", AnswerReward("f1")
+    return context.metric, context.reward
+
+
 def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> EvaluationResult:
     """Draw every sample that the folder `out` lacks (None: nothing is written); shows progress.
 
@@ -132,7 +142,10 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
         samples = folder.resumed() if folder else {}
         _draw(context, request, model, samples, folder, console)
         results = Results(
-            context.metric, len(request.questions), request.samples, tuple(merged(samples.values()).values())
+            _reward_of(context, request.questions)[0],
+            len(request.questions),
+            request.samples,
+            tuple(merged(samples.values()).values()),
         )
         _check_any_valid(results)
         evaluated = EvaluationResult(results, results_json(results, about))
@@ -219,6 +232,7 @@ def _draw(
     if done:
         say(console, f"{len(done)} of {len(keys)} samples are there; {len(keys) - len(done)} are drawn now.")
 
+    metric, reward = _reward_of(context, request.questions)
     decode = str if uses_chat_model(context.settings) else context.agent.decode
     record = TrajectoryWriter(folder.trajectories if folder else None, decode)
 
@@ -235,8 +249,8 @@ def _draw(
     draw_one = partial(
         draw,
         answer=model.answer,
-        metric=context.metric,
-        reward=context.reward,
+        metric=metric,
+        reward=reward,
         check=check_of(context, model.engine),
         certainty=partial(certainty_of, decode=decode, temperature=model.temperature),
     )

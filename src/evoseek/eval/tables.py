@@ -51,6 +51,7 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
     return {
         **about,
         "metric": results.metric,
+        "questions_asked": results.n,
         "samples": results.per_question,
         "final": results.is_final,
         **score_json(results.score(results.metric)),
@@ -67,8 +68,9 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             }
             for group in GROUPS
         },
-        "answers": {
-            kind: {name: score_json(one) for name, one in scores.items()} for kind, scores in results.answers().items()
+        **{
+            name: {kind: {key: score_json(one) for key, one in scores.items()} for kind, scores in found.items()}
+            for name, found in _groups(results).items()
         },
         "evidence": {name: score_json(one) for name, one in results.evidence().items()},
         "cost": {name: asdict(cost) for name, cost in results.costs().items()},
@@ -77,6 +79,10 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             for one in results.invalid
         ],
     }
+
+
+def _groups(results: Results) -> dict[str, dict[str, dict[str, Score]]]:
+    return {"kinds": results.kinds(), "answers": results.answers(), "refusals": results.refusals()}
 
 
 def score_json(score: Score) -> dict[str, object]:
@@ -102,9 +108,12 @@ def grids(results: Results, title: str) -> list[Grid]:
         score_grid(f"{metric_name(results.metric)} by {group}", group, {head: results.by(group, results.metric)})
         for group in GROUPS
     )
+    refusals = {name.replace("_", " "): shares for name, shares in results.refusals().items()}
     made = [
         score_grid(title, "metric", {head: scores}),
+        kinds_grid(results.kinds()),
         answers_grid(results.answers(), results.metric),
+        score_grid("Refusing what the documents do not answer", "", refusals),
         *groups,
         cost_grid(results.costs()),
     ]
@@ -123,10 +132,19 @@ def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]
 def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Grid:
     """Show what became of the questions by a metric, with a column for answerable and one for unanswerable ones."""
     named = {
-        f"{kind} questions": {name.replace("_", " "): score for name, score in scores.items()}
+        f"{kind} questions" if kind != "sentences" else "answers of sentences": {
+            name.replace("_", " "): score for name, score in scores.items()
+        }
         for kind, scores in answers.items()
     }
     return score_grid(f"Answers and refusals, right by {metric_name(metric)}", "", named)
+
+
+def kinds_grid(kinds: Mapping[str, Mapping[str, Score]]) -> Grid:
+    """Show each kind of answer by its own metrics."""
+    names = {**NAMES, "cited": "cited passages right", **_EVIDENCE}
+    rows = ((kind, names[metric], score_text(one)) for kind, scores in kinds.items() for metric, one in scores.items())
+    return Grid("Short answers and answers of sentences", ("answers", "metric", "score [95 % interval]"), tuple(rows))
 
 
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:

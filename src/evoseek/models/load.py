@@ -3,8 +3,9 @@ critics, the body of a policy with a head that predicts one number per token."""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
@@ -25,10 +26,10 @@ from transformers.models.auto.tokenization_auto import get_tokenizer_config
 from transformers.utils import logging
 
 from evoseek.errors import PolicyError
+from evoseek.models.converted import BOUNDARY, entry_of, find_entry, load_gguf, load_gguf_tokenizer, write_entry
 from evoseek.models.cpu_matmul import is_small, quicken_products
-from evoseek.models.gguf import load_gguf, load_gguf_tokenizer
 from evoseek.models.lora import adapter_name, load_adapter, plain_model, save_adapter
-from evoseek.models.machine import devices, keep_freed_memory
+from evoseek.models.machine import devices, keep_freed_memory, release_freed_memory
 from evoseek.models.policy import Policy, eos_ids, has_adapters
 from evoseek.models.shape import check_hub, check_sizes
 from evoseek.models.source import ADAPTER, REMOTE, SMOLLM2, base_name, check_policy, find_policy, is_adapter, is_gguf
@@ -78,11 +79,10 @@ def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter:
     try:
         with quietly():
             check_hub(source)
-            tokenizer = _load_tokenizer(source)
-            model = _load_model(source, dtype)
-        if is_gguf(source):
+            model, tokenizer, is_mapped = _load_parts(source, dtype)
+        if is_gguf(source) or is_mapped:
             model.name_or_path = SMOLLM2 if name_or_dir == SMOLLM2 else source  # what an adapter notes as its base
-        place(model, device)
+        place(model, device, is_mapped=is_mapped)
     except PolicyError:
         raise
     except Exception as error:  # the errors for a damaged directory or a full device are not documented
@@ -109,15 +109,17 @@ def check_device(name: str) -> torch.device:
     return torch.device(name)
 
 
-def place(model: PreTrainedModel, device: str) -> None:
+def place(model: PreTrainedModel, device: str, *, is_mapped: bool = False) -> None:
     """Put a model that was read from files on a device, in evaluation mode, with each weight in its own memory.
 
     As they are read, weights lie in the mapped file, at addresses that follow from the length of its header; and on a
-    CPU the last bits of a matrix product follow from where its operands begin.
+    CPU the last bits of a matrix product follow from where its operands begin. One that `is_mapped` from the cache
+    stays there, where it begins as one that is allocated; what is then written to it is this process's alone.
     """
     model.to(device)  # pyright: ignore[reportArgumentType]
     for parameter in model.parameters():
-        parameter.data = parameter.data.clone()
+        if not is_mapped or parameter.data_ptr() % BOUNDARY:
+            parameter.data = parameter.data.clone()
     if model.dtype == torch.bfloat16 or not is_small(model):
         quicken_products(model)
     model.eval()
@@ -242,6 +244,32 @@ def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: 
     return replace(load_adapter(policy, adapter, directory), name=name)
 
 
+def _load_parts(source: str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, bool]:
+    """The model and its tokenizer, and whether it is mapped from the cache: so is what has to be converted, which is
+    written there if need be. Without a cache that can be read and written it is loaded as it is, with a warning."""
+    entry = entry_of(source, dtype)
+    if entry is None:
+        return _load_model(source, dtype), _load_tokenizer(source), False
+    if entry.exists():
+        try:
+            return _load_model(str(entry), dtype), _load_tokenizer(source), True
+        except Exception as error:  # the errors for damaged files are not documented
+            warnings.warn(f"{entry} is damaged, so {source} is converted again. {first_line(error)}", stacklevel=2)
+    tokenizer, model = _load_tokenizer(source), _load_model(source, dtype)
+    try:
+        write_entry(entry, source, model, tokenizer)
+        model = _load_model(str(entry), dtype)
+        release_freed_memory()
+        return model, tokenizer, True
+    except Exception as error:  # nor are those for a full disk
+        warnings.warn(
+            f"{source} is converted at each start, since what became of it could not be kept: {first_line(error)} Set "
+            f"EVOSEEK_CACHE to a folder that can be written, with {model.get_memory_footprint() / 1e9:.1f} GB free.",
+            stacklevel=2,
+        )
+        return model, tokenizer, False
+
+
 def _load_model(source: str, dtype: str) -> PreTrainedModel:
     """The model. ValueError if the files lack some of its weights, or for an adapter."""
     model, missing = _read_model(source, _DTYPES[dtype], AutoModelForCausalLM)
@@ -274,6 +302,9 @@ def _read_model(source: str, dtype: torch.dtype, kind: Any, **changes: object) -
 
 def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
     """The tokenizer; one without a padding token pads with the end of the text."""
+    if (entry := find_entry(source)) is not None:
+        with suppress(Exception):  # of damaged files; the source is read then
+            return _load_tokenizer(str(entry))
     tokenizer = load_gguf_tokenizer(source) if is_gguf(source) else _load_saved_tokenizer(source)
     if tokenizer.pad_token_id is None:
         tokenizer.pad_token = tokenizer.eos_token

@@ -12,7 +12,7 @@ from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, t
 from huggingface_hub.errors import HfHubHTTPError
 
 from evoseek.errors import PolicyError
-from evoseek.models.gguf import gguf_config
+from evoseek.models.converted import gguf_config
 from evoseek.models.source import find_policy, is_adapter, is_gguf
 from evoseek.storage.files import expanded
 

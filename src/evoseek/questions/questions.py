@@ -4,11 +4,13 @@ with these keys as column headings.
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
 `id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
-`hops`, `kind`, `source`, `evidence`, `answerable` and `hidden` may stand outside of the metadata and are added to it.
-Other keys are ignored. `evidence` lists the titles or ids of the documents, or the ids of the passages, that hold the
-answer, `hidden` the ids of documents that no search for the question finds. A question that the documents do not answer
-has no golden answer and is marked: it is answered right by a refusal.
+`hops`, `kind`, `source`, `evidence`, `answerable`, `hidden` and `support` may stand outside of the metadata and are
+added to it. Other keys are ignored. `evidence` lists the titles, ids or files of the documents, or the ids of the
+passages, that hold the answer, `hidden` the ids of documents that no search for the question finds. A question that the
+documents do not answer has no golden answer and is marked: it is answered right by a refusal. An answer of sentences
+may have `support`, the documents' sentences that it rests on, as they stand there.
 
+    {"question": "how do I stop it?", "answer": "Press the red key.", "support": ["To stop it, press the red key."]}
     {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
     {"question": "who wrote Dune?", "golden_answers": [], "answerable": false, "hidden": ["dune.html"]}
 """
@@ -26,9 +28,10 @@ from typing import Any, cast
 from evoseek.errors import DataError
 from evoseek.storage.files import write_atomic
 from evoseek.text.rows import read_rows
+from evoseek.text.scripts import find_citations, fold
 from evoseek.types import Passage, Question
 
-_ABOUT = ("hops", "kind", "source", "evidence", "answerable", "hidden")
+_ABOUT = ("hops", "kind", "source", "evidence", "answerable", "hidden", "support")
 _LISTED = 10  # golden answers that a warning lists one by one
 
 
@@ -109,10 +112,11 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
 
 
 def check_hidden(metadata: Mapping[str, object]) -> None:
-    """Raises DataError for hidden documents that are no list of texts."""
-    hidden = metadata.get("hidden", [])
-    if not isinstance(hidden, list) or not all(isinstance(id, str) for id in cast("list[object]", hidden)):
-        raise DataError(f"The key `hidden` must be a list of texts, the ids of documents; got {hidden!r:.100}.")
+    """Raises DataError for hidden documents, or sentences of support, that are no list of texts."""
+    for key, what in (("hidden", "the ids of documents"), ("support", "sentences of the documents")):
+        given = metadata.get(key, [])
+        if not isinstance(given, list) or not all(isinstance(one, str) for one in cast("list[object]", given)):
+            raise DataError(f"The key `{key}` must be a list of texts, {what}; got {given!r:.100}.")
 
 
 def _titles(facts: object) -> list[str]:
@@ -198,8 +202,28 @@ def recall(evidence: Sequence[str], passages: Iterable[Passage]) -> float | None
 
 
 def names_of(passages: Iterable[Passage]) -> set[str]:
-    """What evidence may call these passages: their titles, their documents' ids and their own, folded."""
-    return {folded(name) for passage in passages for name in (passage.title, passage.document_id, passage.id)}
+    """What evidence may call these passages: their titles, their documents' ids, their files and their own ids,
+    folded."""
+    names = ((p.title, p.document_id, p.file or p.document_id, p.id) for p in passages)
+    return {folded(name) for own in names for name in own}
+
+
+def supports(passage: Passage, question: Question) -> bool:
+    """Whether a passage has a sentence of the question's support, or is among its evidence."""
+    evidence = {folded(text) for text in evidence_of(question)}
+    text = f" {fold(passage.contents)} "
+    has_sentence = any(f" {fold(sentence)} " in text for sentence in question.support if fold(sentence))
+    return has_sentence or not evidence.isdisjoint(names_of([passage]))
+
+
+def cited_share(answer: str, passages: Sequence[Passage], question: Question, *, uncited: float = 0.0) -> float | None:
+    """The share of the passages that an answer cites (`[n]` is the n-th of these) that are the question's own, by
+    `supports`; `uncited` if it cites none. None if those of the question are not known."""
+    if not question.support and not evidence_of(question):
+        return None
+    cited = {number for number, _ in find_citations(answer)[1] if number <= len(passages)}
+    own = [supports(passages[number - 1], question) for number in cited]
+    return sum(own) / len(own) if own else uncited
 
 
 def missing(evidence: Sequence[str], names: set[str]) -> list[str]:

@@ -12,7 +12,9 @@ from pydantic import Field, SerializeAsAny
 
 from evoseek.config.sections import Chosen, Count, PartSettings
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
-from evoseek.text.normalization import METRICS, AnswerMetric, answer_value, normalise, set_f1, word_set
+from evoseek.questions.questions import cited_share
+from evoseek.text.normalization import METRICS, AnswerMetric, answer_value, f1_of_kept, normalise, set_f1, word_set
+from evoseek.text.scripts import without_citations
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 
@@ -148,6 +150,26 @@ def _reference(question: Question) -> Sequence[str]:
     if isinstance(given, list) and given:
         return tuple(map(str, cast("list[object]", given)))
     return question.golden_answers
+
+
+UNCITED, LENGTH_COST = 0.5, 0.1
+
+
+def cited_f1(trajectory: Trajectory, kept: str) -> float:
+    """The value in [0, 1] of an answer of sentences, where `kept` is what the check of evidence leaves of it.
+
+    F1 with the nearest golden answer, in which the words of rejected sentences count as written and match nothing;
+    times the share of the cited passages that are the question's own (`cited_share`); minus a tenth of the share by
+    which it is longer than the longest golden answer. Citing wrongly earns nothing and citing nothing the half, so that
+    a citation pays where it is right more often than not. A sentence that adds no word of the golden answer pays
+    nowhere. It fails if several passages say the same and only one of them is known as the question's own.
+    """
+    question, answer = trajectory.question, without_citations(trajectory.answer or "")
+    share = cited_share(trajectory.answer or "", trajectory.passages, question, uncited=UNCITED)
+    longest = max(len(normalise(golden).split()) for golden in question.golden_answers)
+    excess = max(0.0, len(normalise(answer).split()) / longest - 1)
+    value = f1_of_kept(kept, answer, question.golden_answers) * (1.0 if share is None else share)
+    return max(0.0, value - LENGTH_COST * excess)
 
 
 BROKEN = -1.0

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-from evoseek.text.scripts import family, fold, script_counts
+from evoseek.text.scripts import family, fold, script_counts, without_citations
 
 _FOLDER = Path(__file__).parent / "languages"
 
@@ -173,10 +173,10 @@ _REFUSAL, _APOLOGY = (
 def is_refusal(answer: str | None) -> bool:
     """Whether an answer refuses: its clauses say that the answer is unknown or was not found, beside those that only
     apologise or name the source (none refuses by itself: "From the Danish coast"), or it is empty. A rollout that
-    ended without an answer (None) did not refuse. This is the only definition of a refusal."""
+    ended without an answer (None) did not refuse. Citations do not count. This is the only definition of a refusal."""
     if answer is None:
         return False
-    clauses = [words for clause in _CLAUSES.split(answer) if (words := fold(clause, accents=True))]
+    clauses = [words for clause in _CLAUSES.split(without_citations(answer)) if (words := fold(clause, accents=True))]
     if any(len(clause) > _LONGEST_CLAUSE for clause in clauses):
         return False
     others = [clause for clause in clauses if not _REFUSAL.fullmatch(clause)]

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from evoseek.errors import DataError
 from evoseek.text.language import is_refusal
-from evoseek.text.scripts import fold_characters, keep_signs
+from evoseek.text.scripts import fold_characters, keep_signs, without_citations
 from evoseek.types import Question, Trajectory
 
 _PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
@@ -94,8 +94,13 @@ def guarded_substring_match(prediction: str, golden_answers: Sequence[str]) -> f
 
 def f1(prediction: str, golden_answers: Sequence[str]) -> float:
     """Harmonic mean of precision and recall over the multisets of normalised words."""
-    predicted = normalise(prediction).split()
-    return max((_overlap_f1(predicted, normalise(golden).split()) for golden in golden_answers), default=0.0)
+    return f1_of_kept(prediction, prediction, golden_answers)
+
+
+def f1_of_kept(kept: str, prediction: str, golden_answers: Sequence[str]) -> float:
+    """The same where only the words that are kept of a prediction match, but all of them count as written."""
+    words, written = normalise(kept).split(), len(normalise(prediction).split())
+    return max((_overlap_f1(words, normalise(golden).split(), written) for golden in golden_answers), default=0.0)
 
 
 def set_f1(prediction: str, golden_answers: Sequence[str]) -> float:
@@ -121,6 +126,10 @@ GRADED = ("f1", "set_f1")
 """The metrics with values between 0 and 1."""
 
 
+SCORES_REFUSALS = (*METRICS, "cited_f1")
+"""The rewards by which a question that is marked as unanswerable can be trained on."""
+
+
 def is_right_refusal(trajectory: Trajectory) -> bool:
     """Whether an answer refuses (`is_refusal`) a question that is marked as unanswerable. That is the only right answer
     there, as in SQuAD 2.0 (arXiv 1806.03822); a rollout without an answer refuses nothing."""
@@ -128,12 +137,12 @@ def is_right_refusal(trajectory: Trajectory) -> bool:
 
 
 def answer_value(metric: str, trajectory: Trajectory) -> float:
-    """The trajectory's answer by a metric of `METRICS`; of an unanswerable question 1 for a refusal and 0 for anything
-    else. 0 without an answer."""
+    """The trajectory's answer, without its citations, by a metric of `METRICS`; of an unanswerable question 1 for a
+    refusal and 0 for anything else. 0 without an answer."""
     answer, question = trajectory.answer, trajectory.question
     if answer is None or not question.is_answerable:
         return float(is_right_refusal(trajectory))
-    return METRICS[metric](answer, question.golden_answers)
+    return METRICS[metric](without_citations(answer), question.golden_answers)
 
 
 def usable_question(question: Question) -> Question:
@@ -146,7 +155,7 @@ def usable_question(question: Question) -> Question:
             "has no golden answers; at least one is needed to score an answer. Add one or remove the question."
             if question.is_answerable
             else "is marked as unanswerable, which evaluations can use, and training by one of the rewards "
-            f"{', '.join(METRICS)} (reward.name). Set one of these, or remove the question."
+            f"{', '.join(SCORES_REFUSALS)} (reward.name). Set one of these, or remove the question."
         )
         raise DataError(f"Question {question.id!r} ({question.text!r}) {problem}")
     usable = tuple(golden for golden in question.golden_answers if normalise(golden))
@@ -161,7 +170,7 @@ def usable_question(question: Question) -> Question:
 
 def evaluable_question(question: Question) -> Question:
     """The same where a question that is marked as unanswerable can be scored, and needs no golden answers: in an
-    evaluation, and in training by a metric of `METRICS`."""
+    evaluation, and in training by one of `SCORES_REFUSALS`."""
     return usable_question(question) if question.is_answerable else question
 
 
@@ -171,8 +180,8 @@ def _contains_words(words: list[str], wanted: list[str]) -> bool:
     return any(words[start : start + len(wanted)] == wanted for start in range(len(words) - len(wanted) + 1))
 
 
-def _overlap_f1(predicted: Sequence[str], golden: Sequence[str]) -> float:
+def _overlap_f1(predicted: Sequence[str], golden: Sequence[str], written: int | None = None) -> float:
     """2 common / (n + m), rounded once: equal quotients are equal rewards, whose advantages are exactly 0. By way of
     precision and recall the last bit would depend on the lengths."""
     common = sum((Counter(predicted) & Counter(golden)).values())
-    return 2 * common / (len(predicted) + len(golden)) if common else 0.0
+    return 2 * common / ((len(predicted) if written is None else written) + len(golden)) if common else 0.0

@@ -1,5 +1,8 @@
-"""GGUF files: a small one made here with gguf's own writer, and SmolLM2 where its package is installed."""
+"""GGUF files: a small one made here with gguf's own writer, and SmolLM2 where its package is installed; and the cache
+of what was converted."""
 
+import os
+import shutil
 from importlib.util import find_spec
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,9 +17,8 @@ from evoseek.assembly.inputs import inputs_of
 from evoseek.assembly.sources import load_settings
 from evoseek.errors import PolicyError
 from evoseek.learner.logprobs import LogprobModel
-from evoseek.models import gguf as gguf_files
-from evoseek.models import source
-from evoseek.models.load import load_critic, load_policy, load_tokenizer, save_policy
+from evoseek.models import converted, source
+from evoseek.models.load import Policy, load_critic, load_policy, load_tokenizer, save_policy
 from evoseek.models.lora import add_adapter
 from evoseek.models.shape import read_config, shape_of
 
@@ -47,6 +49,12 @@ def vocabulary() -> list[str]:
     others = (byte for byte in range(256) if byte not in printable)
     letters = {byte: chr(byte) for byte in printable} | {byte: chr(256 + n) for n, byte in enumerate(others)}
     return [*SPECIAL, *(letters[byte] for byte in range(256)), "hi"]
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("EVOSEEK_CACHE", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "models"
 
 
 @pytest.fixture(scope="module")
@@ -198,7 +206,7 @@ def test_a_file_that_is_not_there_or_is_damaged_is_named(file: Path, tmp_path: P
 
 
 def test_what_is_not_installed_is_named_with_the_command(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gguf_files, "find_spec", lambda _: None)
+    monkeypatch.setattr(converted, "find_spec", lambda _: None)
     with pytest.raises(PolicyError, match=r"pip install 'evoseek\[gguf\]'"):
         load_policy(str(file))
     monkeypatch.setattr(source, "find_spec", lambda _: None)
@@ -220,6 +228,124 @@ def test_smollm2_is_installed_with_its_file_and_what_training_it_needs(
     assert source.has_smollm2()
     del found["peft"]
     assert not source.has_smollm2()
+
+
+def is_mapped(policy: Policy) -> bool:
+    """Whether most of the weights are pages of a file."""
+    lines = [line.split() for line in Path("/proc/self/maps").read_text().splitlines()]
+    files = [[int(end, 16) for end in line[0].split("-")] for line in lines if line[-1].endswith(".safetensors")]
+    places = [weight.data_ptr() for weight in policy.model.parameters()]
+    return sum(start <= place < end for place in places for start, end in files) > len(places) / 2
+
+
+def passes(policy: Policy) -> torch.Tensor:
+    with torch.no_grad():
+        return policy.model(torch.tensor([[5, 9, 11, 12]])).logits
+
+
+@pytest.fixture
+def directory(small: PreTrainedModel, file: Path, tmp_path: Path) -> Path:
+    """The same model as a directory, with all of its numbers in float32."""
+    save_policy(Policy(small, load_tokenizer(str(file)), "small"), tmp_path / "small")
+    return tmp_path / "small"
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_what_was_converted_is_mapped_and_computes_the_same_bits(
+    file: Path, dtype: str, cache: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("EVOSEEK_CACHE", str(file))  # a file: nothing is kept
+    with pytest.warns(UserWarning, match=r"is converted at each start.*Set EVOSEEK_CACHE to a folder"):
+        plain = load_policy(str(file), dtype=dtype)
+    monkeypatch.setenv("EVOSEEK_CACHE", str(cache.parent))
+    first = load_policy(str(file), dtype=dtype)
+    monkeypatch.setattr(converted, "find_spec", lambda _: None)  # the second time the file itself is not read
+    second = load_policy(str(file), dtype=dtype)
+    assert [is_mapped(policy) for policy in (plain, first, second)] == [False, True, True]
+    for policy in (first, second):
+        assert torch.equal(passes(policy), passes(plain))
+        assert {weight.data_ptr() % 64 for weight in policy.model.parameters()} == {0}
+        assert policy.model.name_or_path == str(file)
+        assert policy.model.dtype == getattr(torch, dtype)
+        assert policy.model.generation_config.to_dict() == plain.model.generation_config.to_dict()
+        assert policy.tokenizer.get_vocab() == plain.tokenizer.get_vocab()
+    assert (second.tokenizer.chat_template, second.tokenizer.pad_token_id) == (TEMPLATE, 2)
+    assert load_tokenizer(str(file)).chat_template == TEMPLATE
+
+
+def test_what_is_trained_is_not_written_to_the_cache(file: Path) -> None:
+    policy = load_policy(str(file))
+    before = passes(policy)
+    with torch.no_grad():
+        for weight in policy.model.parameters():
+            weight.zero_()
+    assert torch.equal(passes(load_policy(str(file))), before)
+    assert not passes(policy).any()
+
+
+def test_only_larger_numbers_of_a_directory_are_converted(directory: Path, cache: Path) -> None:
+    """Those that are as asked for, or smaller, are read as they are."""
+    whole = load_policy(str(directory))
+    assert not cache.exists()
+    mapped = load_policy(str(directory), dtype="bfloat16")
+    assert (is_mapped(whole), is_mapped(mapped), len(list(cache.iterdir()))) == (False, True, 1)
+    assert mapped.model.name_or_path == str(directory)
+    for left, right in zip(whole.model.parameters(), mapped.model.parameters(), strict=True):
+        assert torch.equal(left.bfloat16(), right)
+    save_policy(mapped, directory.with_name("half"))
+    for dtype in ("bfloat16", "float32"):
+        assert not is_mapped(load_policy(str(directory.with_name("half")), dtype=dtype))
+
+
+def test_a_source_that_was_changed_or_is_gone_leaves_nothing(directory: Path, file: Path, cache: Path) -> None:
+    load_policy(str(directory), dtype="bfloat16")
+    load_policy(str(file), dtype="bfloat16")
+    changed = load_policy(str(directory))
+    with torch.no_grad():
+        changed.model.get_input_embeddings().weight.fill_(0.5)
+    save_policy(changed, directory)
+    assert (load_policy(str(directory), dtype="bfloat16").model.get_input_embeddings().weight == 0.5).all()
+    assert sorted(entry.name.split("-")[0] for entry in cache.iterdir()) == ["small", "small.Q8_0.gguf"]
+    shutil.rmtree(directory)
+    load_policy(str(file), dtype="float32")
+    assert sorted(entry.name.rpartition("-")[2] for entry in cache.iterdir()) == ["bfloat16", "float32"]
+
+
+@pytest.mark.parametrize("damaged", ["model.safetensors", "config.json", "tokenizer.json"])
+def test_a_damaged_entry_is_converted_again(file: Path, damaged: str, cache: Path) -> None:
+    before = passes(load_policy(str(file)))
+    part = next(cache.glob(f"*/{damaged}"))
+    content = part.read_bytes()
+    part.write_bytes(content[: len(content) // 2])
+    if damaged == "tokenizer.json":
+        assert load_policy(str(file)).tokenizer.encode("hi") == [vocabulary().index("hi")]
+        return
+    with pytest.warns(UserWarning, match=r"is damaged, so .* is converted again\."):
+        assert torch.equal(passes(load_policy(str(file))), before)
+    assert part.read_bytes() == content
+
+
+def test_an_entry_that_another_process_replaces_stays_where_it_is_mapped(file: Path, cache: Path) -> None:
+    policy = load_policy(str(file))
+    before, entry = passes(policy), next(cache.iterdir())
+    converted.write_entry(entry, str(file), policy.model, policy.tokenizer)
+    (entry / "model.safetensors").write_bytes(b"")
+    assert torch.equal(passes(policy), before)
+
+
+def test_the_cache_lies_where_the_environment_says(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def folder() -> str:
+        entry = converted.entry_of(str(file), "bfloat16")
+        assert entry is not None
+        return str(entry.parent)
+
+    assert folder() == f"{os.environ['EVOSEEK_CACHE']}/models"
+    monkeypatch.delenv("EVOSEEK_CACHE")
+    monkeypatch.setenv("XDG_CACHE_HOME", "/caches")
+    assert folder() == "/caches/evoseek/models"
+    monkeypatch.delenv("XDG_CACHE_HOME")
+    monkeypatch.setenv("HOME", "/homes/mine")
+    assert folder() == "/homes/mine/.cache/evoseek/models"
 
 
 @pytest.mark.slow
