@@ -12,7 +12,7 @@ from rich.console import Console
 from evoseek.assembly.inputs import inputs_of
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.config.sections import check_effect, check_settings, is_given, lookup
+from evoseek.config.sections import check_effect, check_settings, is_given, lookup, with_setting
 from evoseek.errors import ConfigError, DataError, PolicyError, RunError, RunLockedError
 from evoseek.questions.demonstrations import Demonstration, ProposerDemonstration, load_demonstrations
 from evoseek.questions.questions import load_questions
@@ -70,6 +70,23 @@ def test_a_run_trains_on_what_was_written_the_policy_that_learnt_the_demonstrati
     assert learner.given[0] == learner.given[1]
     assert learner.given[0]["demonstrations.path"] == str(files.demonstrations)
     assert learner.given[0]["policy.model"] == "tiny"
+
+
+def test_what_is_searched_for_its_question_first_learns_no_demonstrations(index: Path, tmp_path: Path):
+    run, learner = RunDirectory(tmp_path / "run"), Learner()
+    given = settings(index, **{"environment.name": "search_first"})
+    after = cold_start(given, run, console=QUIET, learn=learner)
+    files = ColdStart(run.path / "cold_start")
+    assert after == with_setting(given, "questions.path", str(files.questions.absolute()))
+    assert load_questions(files.questions)
+    assert learner.given == []
+    before = files.questions.read_bytes()
+    assert cold_start(given, run, console=QUIET, learn=learner) == after
+    assert files.questions.read_bytes() == before
+    own = settings(index, **{"environment.name": "search_first", "questions.path": str(files.questions)})
+    elsewhere = RunDirectory(tmp_path / "other")
+    assert cold_start(own, elsewhere, console=QUIET, learn=learner) == own
+    assert not elsewhere.path.exists()  # neither questions nor demonstrations are wanted
 
 
 def test_a_model_that_is_not_there_is_named_before_anything_is_written(index: Path, tmp_path: Path):

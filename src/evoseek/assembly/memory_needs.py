@@ -13,7 +13,8 @@
     prefill          of a policy that is not trained: one layer of the longest pass, with its masks
     freed memory     gaps between blocks, which a process on a CPU keeps (models.machine.keep_freed_memory)
 
-A cold start with demonstrations trains all weights before the run trains: the needs are those of the phase that has the larger sum.
+A cold start with demonstrations trains all weights before the run trains: the needs are those of the phase that has
+the larger sum.
 docs/measured.md has estimates beside measured peaks (`bench/memory.py`).
 
 While it loads a model, a process holds all of its weights for a moment; of several that share the weights each reads

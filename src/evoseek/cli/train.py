@@ -178,7 +178,7 @@ def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, wo
         until = stage.until or ("the end of the run" if stage.steps is None else f"{stage.steps} steps are made")
         yield f"  Stage {number}, {stage.name}: until {until}"
     number, path = lookup(settings, "cold_start.questions"), lookup(settings, "questions.path")
-    if number:
+    if settings.demonstrates or questions_to_write(settings):
         learnt = ", and demonstrations learnt" if settings.demonstrates else ""
         yield f"Cold start: at most {number} questions written about {settings.search.index}{learnt}"
     if path is not None and not questions_to_write(settings):

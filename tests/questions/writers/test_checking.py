@@ -13,6 +13,8 @@ from evoseek.errors import DataError
 from evoseek.questions.writers.base import Draft, Hop
 from evoseek.questions.writers.checking import (
     KINDS,
+    LONG,
+    NEAR,
     REFUSAL,
     STATED_IN,
     TWO_HOPS,
@@ -323,6 +325,84 @@ def test_a_question_that_does_not_name_its_subject_has_to_find_it_first(tmp_path
     assert len(scripted(index(tmp_path / "1", [stated]), 8, draft).items) == 1
     with pytest.raises(DataError, match="1 were made, and none was kept"):
         scripted(index(tmp_path / "2", [stated, nearer]), 8, draft)
+
+
+def sentences(number: int) -> tuple[str, ...]:
+    return f"The part {name(number)} makes boxes of any colour.", "They are then sold to everybody who asks."
+
+
+def long(number: int, document: str, kind: str = "how") -> Draft:
+    """A long question, which does not name its document."""
+    question = f"How do I make boxes with {name(number)}?"
+    hop = Hop(question, " ".join(sentences(number)), (f"{document}#0",))
+    return Draft(question, kind, (hop,), support=sentences(number))
+
+
+def stated(number: int) -> Document:
+    said = " ".join([f"Make boxes with {name(number)}.", *sentences(number)])
+    return Document(f"a{number}", f"part {number}", said)
+
+
+def test_a_long_question_keeps_the_sentences_that_support_its_answer(tmp_path: Path):
+    (item,) = scripted(index(tmp_path, [stated(1)]), 8, long(1, "a1")).items
+    assert item.question.golden_answers == (" ".join(sentences(1)),)
+    assert item.question.metadata == {"hops": 1, "kind": "how", "evidence": ["a1#0"], "support": [*sentences(1)]}
+
+
+def test_a_long_question_finds_its_passage_among_the_first_ten(tmp_path: Path):
+    """Pages that say its words more often come first."""
+    more = [Document(f"b{n}", f"make boxes {name(1)}", f"make boxes with {name(1)} " * 3 + str(n)) for n in range(10)]
+    assert len(scripted(index(tmp_path / "1", [stated(1), *more[:9]]), 8, long(1, "a1")).items) == 1
+    with pytest.raises(DataError, match="none was kept"):
+        scripted(index(tmp_path / "2", [stated(1), *more]), 8, long(1, "a1"))
+
+
+def test_at_most_a_share_of_the_questions_of_one_hop_is_long(tmp_path: Path):
+    said = [Document(f"s{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(60)]
+    short = [returned(n, f"s{n}", one.text) for n, one in enumerate(said)]
+    others = [long(n, f"a{n}") for n in range(100, 160)]
+    corpus = index(tmp_path, [*said, *(stated(n) for n in range(100, 160))])
+    items = scripted(corpus, 60, *short, *others).items
+    assert len(items) == 60
+    asked_long = [item for item in items if "boxes" in item.question.text]
+    assert len(asked_long) == round(LONG * 60) == 21
+    refused = of_kind(items, "unanswerable")
+    assert len(refused) == round(UNANSWERABLE * 60)
+    assert 0 < sum("boxes" in item.question.text for item in refused) < 15  # of both, in the same share
+
+
+def test_a_long_question_is_not_hidden_where_another_page_has_most_of_its_words(tmp_path: Path):
+    said = [stated(n) for n in range(8)]
+    others = [Document(f"o{n}", "Other", f"It is {name(n)} that has boxes.") for n in range(8)]  # but not `make`
+    drafts = [long(n, f"a{n}") for n in range(8)]
+    assert of_kind(scripted(index(tmp_path / "1", said), 20, *drafts).items, "unanswerable")
+    assert not of_kind(scripted(index(tmp_path / "2", [*said, *others]), 20, *drafts).items, "unanswerable")
+
+
+def near(number: int, document: str) -> Draft:
+    """A near miss: what a document says of itself is asked about the document Marlow."""
+    question = f"Which gate does Marlow give to {name(number)} at noon?"
+    return Draft(question, "name", (Hop(question, "", (f"{document}#0",), "Marlow"),))
+
+
+def test_a_near_miss_is_refused_if_no_page_about_what_it_names_says_most_of_it(tmp_path: Path):
+    said = [Document(f"s{n}", f"part {n}", f"The {name(n)} part returns marlow_{name(n)} at once.") for n in range(20)]
+    short = [returned(n, f"s{n}", one.text) for n, one in enumerate(said)]
+    given = [Document(f"g{n}", f"Oro {n}", f"Oro {n} gives {name(n)} a gate at noon.") for n in range(100, 120)]
+    silent = Document("m", "Marlow", f"Marlow is a place that {name(100)} saw.")
+    speaks = Document("m", "Marlow", f"Marlow will give {name(100)} the large gate.")  # all but `noon`
+    drafts = [*short, near(100, "g100")]
+    for folder, page, number in (("1", silent, 1), ("2", speaks, 0)):
+        items = scripted(index(tmp_path / folder, [*said, *given, page]), 20, *drafts).items
+        refused = [item for item in items if "Marlow" in item.question.text]
+        assert len(refused) == number
+        for item in refused:
+            about = {"kind": "unanswerable", "answerable": False, "hidden": [], STATED_IN: ["g100#0"]}
+            assert item.question.metadata == about
+            assert is_refusal(item.solved.turns[-1].answer)
+    drafts = [*short, *(near(n, f"g{n}") for n in range(100, 120))]
+    items = scripted(index(tmp_path / "3", [*said, *given, silent]), 20, *drafts).items
+    assert sum("Marlow" in item.question.text for item in items) == round(NEAR * UNANSWERABLE * 20) == 2
 
 
 def test_an_answer_is_asked_for_at_most_twice_or_in_a_hundredth_of_the_questions(tmp_path: Path):

@@ -60,9 +60,9 @@ def asked(heading: str, text: str) -> str | None:
             "How do I merge an old box?",
         ),
         (
-            "When to use larger boxes",
+            "When to use covering boxes",
             "You should put things into boxes that have no other place.",
-            "When should I use larger boxes?",
+            "When should I use covering boxes in Marlow?",
         ),
         (
             "Naming boxes and exporting your names",

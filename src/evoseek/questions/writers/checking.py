@@ -223,12 +223,11 @@ class _Checker:
         none = await self.without_last_hop(linked[::-1], round(UNANSWERABLE * number) // 3)
         none += await self.near_misses(_in_turn(self._spread(near, rng), part_of), round(NEAR * UNANSWERABLE * number))
         room = number - len(two) - len(none)
-        sentences = await self.of_one_hop(_in_turn(self._spread(long, rng), part_of), round(LONG * room))
-        room -= len(sentences)
-        found = await self.of_one_hop(_in_turn(self._spread(plain, rng), part_of), room)
-        if (missing := min(room, _ENOUGH) - len(found)) > 0:
+        most = room - min(round(LONG * room), len(long))
+        found = await self.of_one_hop(_in_turn(self._spread(plain, rng), part_of), most)
+        if (missing := min(most, _ENOUGH) - len(found)) > 0:
             found += await self.of_one_hop(_in_turn(self._spread(reserve, rng), part_of), missing)
-        found += sentences
+        found += await self.of_one_hop(_in_turn(self._spread(long, rng), part_of), room - len(found))
         share = round(UNANSWERABLE * (len(found) + len(two) + len(none))) - len(none)
         answered, hidden = await self.hide(found, max(0, share))
         return [*answered, *two, *none, *hidden]

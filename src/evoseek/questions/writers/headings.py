@@ -194,7 +194,8 @@ def _how(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
 def _what(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
     """The question of a heading that names a thing, if the first sentence says what that is."""
     name = re.escape(section.heading)
-    form = rf"(?P<article>(?:An?|The) )?(?P<name>{name}(?:e?s)?|{name.removesuffix('s')}|{name.removesuffix('es')}) (?P<is>is|are) (?:an?|the)\b"
+    names = rf"{name}(?:e?s)?|{name.removesuffix('s')}|{name.removesuffix('es')}"
+    form = rf"(?P<article>(?:An?|The) )?(?P<name>{names}) (?P<is>is|are) (?:an?|the)\b"
     if not (found := re.match(form, section.sentences[0], re.IGNORECASE)):
         return None
     text = found["name"] if found["article"] else vocabulary.in_a_sentence(found["name"])
