@@ -17,6 +17,7 @@ from evoseek.questions.questions import (
     load_questions,
     missing,
     names_of,
+    parse_question,
     recall,
     save_questions,
     supports,
@@ -61,6 +62,7 @@ def test_an_unanswerable_question_is_read_and_written_and_trained_on_by_the_rewa
     path = write(tmp_path / "q.jsonl", row)
     (question,) = load_questions(path, check=evaluable_question)
     assert (question.golden_answers, question.is_answerable) == ((), False)
+    assert parse_question({"question": "who?", "answer": "", "answerable": False}, "a").golden_answers == ()
     save_questions(path, [question])
     assert load_questions(path) == read_questions(str(path), setting="evaluation.path") == [question]
     assert read_questions(str(path), setting="questions.path", reward="f1") == [question]
