@@ -104,10 +104,12 @@ def update_index(
     _check_apart(corpus, directory, report_file)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
+    by = manifest.vectors.encoder.settings if manifest.vectors else {}
     plan = IndexPlan(
         engine=manifest.engine or "lexical",
         stemming=manifest.analyser.stemming,
         max_words=sources.max_words,
+        encoder=str(by.get("model") or by.get("name")) if by else None,
         dtype=manifest.vectors.dtype if manifest.vectors else None,
     )
     for name, value in (of_project or {}).items():
