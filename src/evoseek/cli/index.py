@@ -109,7 +109,7 @@ def index(
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, of_project = _places(corpus, directory)
-    from evoseek.search.indexing import IndexPlan, build_index, update_index, watch_corpus
+    from evoseek.search.indexing import IndexPlan, build_index, check_apart, update_index, watch_corpus
 
     console = Console()
     if update or watch:
@@ -129,6 +129,7 @@ def index(
     if choose:
         from evoseek.search.choosing import choose as chosen
 
+        check_apart(documents, built, report)  # before minutes of measuring
         plan, top_k = chosen(documents, plan, given, shown_words, console)
     build_index(documents, built, plan, console=console, report_file=report)
     if top_k:

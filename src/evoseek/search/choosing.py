@@ -95,13 +95,16 @@ def choose(
     def varied(of: IndexPlan, name: str, values: Sequence[object]) -> list[IndexPlan]:
         return [of] if name in given else [replace(of, **{name: value}) for value in values]
 
-    engines = [replace(plan, engine="lexical", encoder=None)] if "engine" not in given else [plan]
-    stems = best([found for one in engines for found in varied(one, "stemming", ("none", "english"))])
-    encoders = [name for name in ("static", "minilm") if "engine" not in given and _is_there(name, plan, console)]
-    others = [replace(stems, engine="hybrid", encoder="static")] if "static" in encoders else []
-    found = best([sized for one in (stems, *others) for sized in varied(one, "max_words", SIZES)])
-    if "minilm" in encoders:  # a hundred times slower: at one size
-        found = best([replace(found, engine="hybrid", encoder="minilm")])
+    by_terms = plan if "engine" in given else replace(plan, engine="lexical", encoder=None, device=None, dtype=None)
+    stemming = best(varied(by_terms, "stemming", ("none", "english"))).stemming
+    own = [str(given["encoder"])] if "encoder" in given else ["static", "minilm"]
+    encoders = [name for name in own if "engine" not in given and _is_there(name, plan, console)]
+    hybrid = [replace(plan, engine="hybrid", encoder=name, stemming=stemming) for name in encoders]
+    quick = [one for one in hybrid if one.encoder == "static"]
+    ways = [replace(by_terms, stemming=stemming), *quick]
+    found = best([sized for one in ways for sized in varied(one, "max_words", SIZES)])
+    if slow := [replace(one, max_words=found.max_words) for one in hybrid if one not in quick]:
+        found = best(slow)
     console.print(table(measured, found, shown))
     return found, best_of(measured, shown).top_k(shown)
 
