@@ -10,8 +10,8 @@ from rich.console import Console
 
 from evoseek.errors import DataError
 from evoseek.search.choosing import (
+    HeadedText,
     Measured,
-    Section,
     best_of,
     choose,
     measure,
@@ -33,7 +33,7 @@ def passage(start: int, end: int, document: str = "a", copies: tuple[Passage, ..
 
 
 def test_the_share_of_a_section_that_a_passage_or_a_copy_holds() -> None:
-    section = Section("How to open", "a", 100, 200)
+    section = HeadedText("How to open", "a", 100, 200)
     assert section.share(passage(50, 120)) == 0.2
     assert section.share(passage(120, 170)) == 0.5
     assert section.share(passage(0, 300)) == 1
@@ -66,7 +66,7 @@ def test_sections_are_those_of_headings_that_say_something_and_occur_once() -> N
 
 def test_a_heading_that_is_searched_for_stands_in_no_passage_of_its_document() -> None:
     documents = [document("How to open doors", "Options"), document("How to open doors", id="b")]
-    section = Section("How to open doors", "a", 0, 100)
+    section = HeadedText("How to open doors", "a", 0, 100)
     own = [one for one in without_headings(documents, [section], 1000) if one.document_id == "a"]
     other = [one for one in without_headings(documents, [section], 1000) if one.document_id == "b"]
     assert "How to open doors" not in "".join(one.contents for one in own)
@@ -120,12 +120,12 @@ def test_stems_are_chosen_where_headings_have_other_forms_of_the_words(tmp_path:
 def test_what_is_measured_is_what_the_engine_finds() -> None:
     """The third section alone has the words of its heading; the first one is found by none."""
     texts = ("Nothing", "Other things", "Sharpening a knife needs a stone")
-    text, marks, sections = "", list[Mark](), list[Section]()
+    text, marks, sections = "", list[Mark](), list[HeadedText]()
     for heading, own in zip(("Silver spoons", "Iron forks", "Knife stone"), texts, strict=True):
         marks.append(Mark(len(text), None, heading, 2))
         start = len(text) + len(heading)
         text += f"{heading}\n{own}. {FILLER}\n"
-        sections.append(Section(heading, "a", start, len(text)))
+        sections.append(HeadedText(heading, "a", start, len(text)))
     found = measure(IndexPlan(max_words=25), [Document("a", "a", text, marks=tuple(marks))], sections)
     assert found.found[0] == pytest.approx(1 / 3, abs=0.02)
     assert found.found[9] == pytest.approx(1 / 3, abs=0.02)

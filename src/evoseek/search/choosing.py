@@ -38,7 +38,7 @@ _AS_GOOD = 0.02  # about the standard error of a difference
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class HeadedText:
     """A heading, and where the text under it stands."""
 
     heading: str
@@ -118,20 +118,19 @@ def best_of(measured: Sequence[Measured], shown: int) -> Measured:
 
 
 def table(measured: Sequence[Measured], best: IndexPlan, shown: int) -> Table:
-    """Return a row for each plan."""
-    found = Table(
-        "engine", "stems", "words", *(f"@{k}" for k in _AS_COLUMNS), f"in {shown} words", "", title="Shown of a section"
-    )
+    """Return a row for each plan; k is the number of passages that have room."""
+    found = Table("engine", "stems", "words", box=None, pad_edge=False, title="Share of a section that is shown")
+    for name in (*(f"@{k}" for k in _AS_COLUMNS), "k", "@k", f"of {shown} words", ""):
+        found.add_column(name, justify="right")
     for one in measured:
         plan, k = one.plan, one.top_k(shown)
-        name = " ".join(filter(None, (plan.engine, plan.encoder)))
-        cells = [f"{one.found[k - 1]:.3f} ({one.words[k - 1]:.0f})" for k in (*_AS_COLUMNS, k)]
-        cells[-1] = f"{cells[-1]}, @{k}"
-        found.add_row(name, plan.stemming, str(plan.max_words), *cells, "chosen" if plan == best else "")
+        shares = [f"{one.found[k - 1]:.3f}" for k in (*_AS_COLUMNS, k)]
+        cells = (*shares[:-1], str(k), shares[-1], f"{one.words[k - 1]:.0f}", "chosen" if plan == best else "")
+        found.add_row(f"{plan.engine} {plan.encoder or ''}", plan.stemming, str(plan.max_words), *cells)
     return found
 
 
-def measure(plan: IndexPlan, documents: Sequence[Document], sections: Sequence[Section]) -> Measured:
+def measure(plan: IndexPlan, documents: Sequence[Document], sections: Sequence[HeadedText]) -> Measured:
     """Search for the headings, in an index of these documents that is built by a plan."""
     with TemporaryDirectory() as folder:
         directory, analyser, encoder = Path(folder, "index"), Analyser(plan.stemming), plan.make_encoder()
@@ -152,7 +151,7 @@ def measure(plan: IndexPlan, documents: Sequence[Document], sections: Sequence[S
     )
 
 
-def sections_of(documents: Sequence[Document]) -> list[Section]:
+def sections_of(documents: Sequence[Document]) -> list[HeadedText]:
     """Return some sections whose headings have two words or more, none of which is that of another one."""
     every = [section for document in documents for section in _sections(document)]
     counts = Counter(section.heading for section in every)
@@ -166,16 +165,18 @@ def sections_of(documents: Sequence[Document]) -> list[Section]:
     return random.Random(0).sample(usable, min(_ASKED, len(usable)))
 
 
-def _sections(document: Document) -> Iterator[Section]:
+def _sections(document: Document) -> Iterator[HeadedText]:
     """The headings of a document, each with the text down to the next mark."""
     end = len(document.text)
     for mark, following in pairwise((*document.marks, None)):
         if mark and mark.heading and 0 < mark.level < TERM:
             start = mark.start + document.text[mark.start :].find("\n")
-            yield Section(mark.heading, document.id, start, following.start if following else end)
+            yield HeadedText(mark.heading, document.id, start, following.start if following else end)
 
 
-def without_headings(documents: Sequence[Document], sections: Sequence[Section], max_words: int) -> Iterator[Passage]:
+def without_headings(
+    documents: Sequence[Document], sections: Sequence[HeadedText], max_words: int
+) -> Iterator[Passage]:
     """Return the passages of documents. Those of a document with one of the sections do not say its heading."""
     hidden: dict[str, list[str]] = {}
     for section in sections:
