@@ -19,12 +19,13 @@ _HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
 _CHOICES = words_in(*(language.choices for language in WORDED))
 _ENDINGS = words_in("s es n en e er em ns u iu a y ie owi ego im i ow ach")
 _AFFIXED = ("HANGUL", "ARABIC")  # scripts whose words carry particles, so that an answer is found within a word
-_NUMBERS = {
+NUMBER_WORDS = {
     word: str(value)
     for language in LANGUAGES.values()
     for value, words in enumerate(language.numbers.split())
     for word in fold(words.replace("/", " ")).split()
 }
+"""The digits of numbers that are written as words."""
 
 
 def is_long(answer: str) -> bool:
@@ -125,7 +126,7 @@ def _significant(words: list[str]) -> list[str]:
 
 def _same(word: str, other: str) -> bool:
     """Whether two words are equal, are forms of one (by their endings alone), or name one number."""
-    if word == other or _NUMBERS.get(word, word) == _NUMBERS.get(other, other):
+    if word == other or NUMBER_WORDS.get(word, word) == NUMBER_WORDS.get(other, other):
         return True
     short, long = sorted((word, other), key=len)
     if len(short) < 3 or any(character.isdigit() for character in short + long):
