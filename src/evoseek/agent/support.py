@@ -27,7 +27,7 @@ passages hold it), as a product's is in its manual, need not stand there.
 
 An answer of several sentences, or of one with more than ten words that no rule above supports, is judged sentence by
 sentence (rule `sentences`). A sentence is supported if it stands in a passage, or if up to three in a row there, with
-the passage's title, have four fifths of its significant words, by the same weights, and all its names, options and
+the passage's title, have 85 % of its significant words, by the same weights, and all its names, options and
 numbers; the nearest of them has to deny if it does, and only then. `Yes.` and `No.` are as their explanation is. The
 passages also have to be about the question, words of the answer included.
 
@@ -59,7 +59,7 @@ from evoseek.types import SHORT_ANSWER, Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
 
-_SAID, _IN_A_ROW = 0.8, 3  # of a sentence's significant words, and the sentences of a passage that have them
+_SAID, _IN_A_ROW = 0.85, 3  # of a sentence's significant words, and the sentences of a passage that have them
 _OPTION = re.compile(r"(?<!\S)[(\"'`]*(--?[a-z][\w-]*|[\w.-]*[a-z_]{2}[./_]\w[\w./-]*)")  # or the name of a file
 _DENIAL = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))})\b|n['’]t\b", re.IGNORECASE)
 

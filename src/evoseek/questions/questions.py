@@ -141,7 +141,7 @@ def _check_type(key: str, value: object, expected: type[int] | UnionType) -> Non
 
 def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[str, ...]:
     value = fields.get("golden_answers", fields.get("answer"))
-    answers = [value] if isinstance(value, str) else value
+    answers = [value] if isinstance(value, str) and value else value
     if not isinstance(answerable, bool):
         raise DataError(f"The key `answerable` must be true or false, got {answerable!r}.")
     if not answerable:
