@@ -44,17 +44,16 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import log
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from evoseek.documents.passages import sentences
 from evoseek.protocols import Chat, WordCounts
-from evoseek.questions.answer_rules import NUMBER_WORDS
+from evoseek.questions.answer_rules import NUMBER_WORDS, AnswerSentence, sentences_of
 from evoseek.questions.question_rules import offers_alternatives
 from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
 from evoseek.rollout.prompts import PromptTemplate
 from evoseek.search.analyser import Analyser
 from evoseek.text.language import DENIALS, JOINS, STOP_WORDS, YES_NO, is_refusal, languages_of
-from evoseek.text.scripts import find_citations, fold, fold_places, is_unspaced, without_citations
+from evoseek.text.scripts import fold, fold_places, is_unspaced, without_citations
 from evoseek.types import SHORT_ANSWER, Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
@@ -121,7 +120,7 @@ async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> S
 
 def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     """The check by words, which weigh as the index says. None: alike, since the engine does not count them."""
-    parts, shown = _sentences(trajectory.answer or ""), trajectory.passages
+    parts, shown = sentences_of(trajectory.answer or ""), trajectory.passages
     bare = replace(trajectory, answer=trajectory.answer and without_citations(trajectory.answer))
     answer, whole = bare.answer or "", _of_whole(bare, index)
     is_short = len(fold(answer).split()) <= SHORT_ANSWER and _explanation(answer) == answer
@@ -146,26 +145,7 @@ def _of_whole(trajectory: Trajectory, index: WordCounts | None) -> Support:
     return replace(held, passages=(), is_given=False)
 
 
-class _Part(NamedTuple):
-    """A sentence of an answer, the white space before it, and the numbers that it cites."""
-
-    text: str
-    before: str
-    cited: list[int]
-
-
-def _sentences(answer: str) -> list[_Part]:
-    plain, cited = find_citations(answer)
-    places = sentences(plain)
-    befores = [plain[end:start] for (_, end), (start, _) in pairwise([(0, 0), *places])]
-    starts = [0, *(start for start, _ in places[1:]), len(plain) + 1]
-    return [
-        _Part(plain[start:end], before, [number for number, at in cited if first < at <= last])
-        for (start, end), before, first, last in zip(places, befores, [-1, *starts[1:]], starts[1:], strict=False)
-    ]
-
-
-def _by_sentence(trajectory: Trajectory, parts: Sequence[_Part], index: WordCounts | None) -> Support:
+def _by_sentence(trajectory: Trajectory, parts: Sequence[AnswerSentence], index: WordCounts | None) -> Support:
     question, found, shown = trajectory.question.text, found_passages(trajectory), trajectory.passages
     sources = [_sources(replace(trajectory, answer=part.text), index) for part in parts]
     holding = tuple(p for p in found if any(p.id in own for own in sources))
@@ -187,7 +167,7 @@ def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]
     sentence = trajectory.answer or ""
     if is_refusal(sentence) or fold(sentence) in YES_NO:
         return {}
-    stated = _Statement.of(_explanation(sentence), index)
+    stated = _Meaning.of(_explanation(sentence), index)
     return {p.id: source for p in found_passages(trajectory) if (source := stated.source(p))}
 
 
@@ -198,7 +178,7 @@ def _explanation(sentence: str) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class _Statement:
+class _Meaning:
     """What a sentence states: the weights of its significant words, its names, options and numbers, and whether it
     denies."""
 
@@ -208,7 +188,7 @@ class _Statement:
     denies: bool
 
     @classmethod
-    def of(cls, text: str, index: WordCounts | None) -> _Statement:
+    def of(cls, text: str, index: WordCounts | None) -> _Meaning:
         counts, weights = _counts(text, index), dict[str, float]()
         for word, weight in _weights(counts, index).items():
             weights |= {stem: max(weight, weights.get(stem, 0.0)) for stem in _stems(word)}
@@ -221,7 +201,7 @@ class _Statement:
         """Return what a passage says of it; "" if it does not say so."""
         if _stands_in(self.text, passage.contents):
             return self.text
-        said = [passage.text[start:end] for start, end in sentences(passage.text)]
+        said = [one.text for one in sentences_of(passage.text, cites=False)]
         stems, label = [_stems(text) for text in said], _stems(f"{passage.label} {passage.file or ''}")
         for start in range(len(said)):
             row = range(start, min(start + _IN_A_ROW, len(said)))

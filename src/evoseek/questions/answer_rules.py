@@ -1,13 +1,16 @@
-"""Rules about a proposed answer: its length, its kind, and where it occurs."""
+"""Rules about an answer: its sentences, its length, its kind, and where it occurs."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
+from evoseek.documents.passages import sentences
 from evoseek.questions.question_rules import may_be_polar, offers_alternatives
 from evoseek.text.language import LANGUAGES, STOP_WORDS, WORDED, YES_NO, languages_of, words_in, words_of
-from evoseek.text.scripts import family, fold, is_unspaced, length, script_counts
+from evoseek.text.scripts import family, find_citations, fold, is_unspaced, length, script_counts
 
 MAX_WORDS, MAX_CHARACTERS = 12, 200
 _SENTENCE_WORDS, _RESTATED_WORDS = 4, 6
@@ -26,6 +29,26 @@ NUMBER_WORDS = {
     for word in fold(words.replace("/", " ")).split()
 }
 """The digits of numbers that are written as words."""
+
+
+class AnswerSentence(NamedTuple):
+    """A sentence of an answer without its citations, the white space before it, and the numbers that it cites."""
+
+    text: str
+    before: str
+    cited: list[int]
+
+
+def sentences_of(answer: str, *, cites: bool = True) -> list[AnswerSentence]:
+    """The sentences and lines of an answer, or of a text that cites nothing."""
+    plain, cited = find_citations(answer) if cites else (answer, [])
+    places = sentences(plain)
+    befores = [plain[end:start] for (_, end), (start, _) in pairwise([(0, 0), *places])]
+    starts = [0, *(start for start, _ in places[1:]), len(plain) + 1]
+    return [
+        AnswerSentence(plain[start:end], before, [number for number, at in cited if first < at <= last])
+        for (start, end), before, first, last in zip(places, befores, [-1, *starts[1:]], starts[1:], strict=False)
+    ]
 
 
 def is_long(answer: str) -> bool:
