@@ -119,6 +119,7 @@ def test_unsupported_sentences_are_left_out_and_the_others_cite_their_passages()
     )
     found = Answered(trajectory, support_of(trajectory), refuses=True)
     assert found.answer == "Press the red key [1].\nOil its bearing each spring [2]."
+    assert "\n(1 of 3 sentences are left out, which no passage supports.)\n" in found.text.plain
     assert "\n  [1] [a#0] Pump: " in found.text.plain
     assert "\n  [2] [b#0] Vane: " in found.text.plain
     assert found.json["sentences"] == [

@@ -171,6 +171,13 @@ def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]
     return {p.id: source for p in found_passages(trajectory) if (source := stated.source(p))}
 
 
+@lru_cache(maxsize=256)
+def _said(text: str) -> tuple[list[str], list[list[str]]]:
+    """The sentences of a passage, which all rollouts of a group are checked against, and the stems of each."""
+    said = [one.text for one in sentences_of(text, cites=False)]
+    return said, list(map(_stems, said))
+
+
 def _explanation(sentence: str) -> str:
     """What follows `Yes,` or `No,`; of another sentence all of it."""
     first, comma, rest = sentence.partition(",")
@@ -201,8 +208,8 @@ class _Meaning:
         """Return what a passage says of it; "" if it does not say so."""
         if _stands_in(self.text, passage.contents):
             return self.text
-        said = [one.text for one in sentences_of(passage.text, cites=False)]
-        stems, label = [_stems(text) for text in said], _stems(f"{passage.label} {passage.file or ''}")
+        said, stems = _said(passage.text)
+        label = _stems(f"{passage.label} {passage.file or ''}")
         for start in range(len(said)):
             row = range(start, min(start + _IN_A_ROW, len(said)))
             text = [*label, *(stem for n in row for stem in stems[n])]
