@@ -122,10 +122,12 @@ def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Suppo
     """The check by words, which weigh as the index says. None: alike, since the engine does not count them."""
     parts, shown = sentences_of(trajectory.answer or ""), trajectory.passages
     bare = replace(trajectory, answer=trajectory.answer and without_citations(trajectory.answer))
-    answer, whole = bare.answer or "", _of_whole(bare, index)
+    answer = bare.answer or ""
+    if len(parts) > 1 and not is_refusal(answer):
+        return _by_sentence(bare, parts, index)
+    whole = _of_whole(bare, index)
     is_short = len(fold(answer).split()) <= SHORT_ANSWER and _explanation(answer) == answer
-    is_one = len(parts) < 2 and (whole.is_given or is_short)
-    if not is_one and whole.rule != "none" and fold(answer) not in YES_NO:
+    if not (whole.is_given or is_short or whole.rule == "none"):
         return _by_sentence(bare, parts, index)
     numbers = _numbers(whole.passages, shown, [number for part in parts for number in part.cited])
     return replace(whole, sentences=(Sentence(answer, "", numbers, whole.is_given),) if answer else ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -44,10 +45,11 @@ def sentences_of(answer: str, *, cites: bool = True) -> list[AnswerSentence]:
     plain, cited = find_citations(answer) if cites else (answer, [])
     places = sentences(plain)
     befores = [plain[end:start] for (_, end), (start, _) in pairwise([(0, 0), *places])]
-    starts = [0, *(start for start, _ in places[1:]), len(plain) + 1]
+    starts, ats = [-1, *(start for start, _ in places[1:]), len(plain)], [at for _, at in cited]
+    numbers = [number for number, _ in cited]
     return [
-        AnswerSentence(plain[start:end], before, [number for number, at in cited if first < at <= last])
-        for (start, end), before, first, last in zip(places, befores, [-1, *starts[1:]], starts[1:], strict=False)
+        AnswerSentence(plain[start:end], before, numbers[bisect_right(ats, first) : bisect_right(ats, last)])
+        for (start, end), before, first, last in zip(places, befores, starts, starts[1:], strict=False)
     ]
 
 
