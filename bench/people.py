@@ -13,7 +13,7 @@ The rows are added to DIRECTORY/people.jsonl, and all that are there are printed
 
     right      guarded match of short answers; F1 with the reference of answers in sentences
     read       questions whose evidence is among what was read
-    cited      of those, answers that cite a passage of the evidence
+    cited      of those, the share of the cited passages that are the evidence's; 0 without a citation
     refused    unanswerable questions among what was refused (precision), and refused ones among these (recall)
     wrong      of what the check of evidence lets through, what is not right; unanswerable questions count as wrong
     shown      unanswerable questions that it lets through
@@ -36,9 +36,9 @@ from typing import Any
 from rich.console import Console
 
 from evoseek.assembly.inputs import read_questions
-from evoseek.eval.comparison import compare, values_of
+from evoseek.eval.comparison import compare
 from evoseek.eval.draw import Sample, content_digest
-from evoseek.eval.results import ending_of, score_of, shown_of
+from evoseek.eval.results import ending_of, score_of, shown_of, value_of
 from evoseek.eval.statistics import wilson_interval
 from evoseek.models.source import origin
 from evoseek.questions.questions import evidence_of, recall
@@ -51,7 +51,7 @@ from evoseek.types import Question
 
 BENCH = Path(__file__).parent
 PLAN = IndexPlan(max_words=100, stemming="english")
-SHORT, LONG, CITED = "guarded_substring_match", "f1", "cited"
+SHORT, LONG = "guarded_substring_match", "f1"
 FIRST_HIT = "first hit"
 HEAD = ("set", "row", "n", "right", "exact", "F1", "read", "cited", "refused", "wrong", "shown", "seconds", "against")
 
@@ -142,9 +142,9 @@ def row(samples: Sequence[Sample], metric: str) -> dict[str, Any]:
     return {
         "n": len(answerable),
         "unanswerable": len(others),
-        **{name: _score(answerable, name) for name in (SHORT, "exact_match", LONG)},
+        **{name: _mean([value_of(one, name) for one in answerable]) for name in (SHORT, "exact_match", LONG)},
         "read": _share(len(read), len(known)),
-        CITED: _share(sum(sample.scores.get(CITED, 0.0) > 0 for sample in read), len(read)),
+        "cited": _mean([sample.cited for sample in read if sample.cited is not None]),
         "refusals_right": _share(rightly, len(refused)),
         "refused": _share(rightly, len(others)),
         "wrong_shown": _share(wrong, every) if metric == SHORT else None,
@@ -152,11 +152,10 @@ def row(samples: Sequence[Sample], metric: str) -> dict[str, Any]:
     }
 
 
-def _score(samples: Sequence[Sample], metric: str) -> tuple[float, float, float] | None:
-    values = values_of(samples, metric).values()
+def _mean(values: list[float]) -> tuple[float, float, float] | None:
     if not values:
         return None
-    scored = score_of(list(values))
+    scored = score_of(values)
     return scored.mean, scored.interval.low, scored.interval.high
 
 
@@ -172,7 +171,7 @@ def against(before: Sequence[Sample], after: Sequence[Sample], metric: str) -> d
     found: dict[str, float] = {}
     for name, is_answerable, by in (("answerable", True, metric), ("unanswerable", False, SHORT)):
         pair = {
-            side: values_of([sample for sample in samples if sample.answerable is is_answerable], by)
+            side: {one.question: value_of(one, by) for one in samples if one.answerable is is_answerable}
             for side, samples in (("before", before), ("after", after))
         }
         if pair["before"]:
@@ -187,7 +186,7 @@ def table(rows: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     yield "| " + " | ".join(HEAD) + " |"
     yield "|" + " --- |" * len(HEAD)
     for one in rows:
-        numbers = [_shown(one[key]) for key in (one["metric"], "exact_match", LONG, "read", CITED)]
+        numbers = [_shown(one[key]) for key in (one["metric"], "exact_match", LONG, "read", "cited")]
         refused = " / ".join(_shown(one[key], bounds=False) for key in ("refusals_right", "refused"))
         compared, seconds = one.get("against") or {}, one.get("seconds")
         differences = [

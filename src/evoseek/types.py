@@ -22,9 +22,10 @@ from math import inf
 from textwrap import shorten
 from typing import Literal, cast
 
+SHORT_ANSWER = 10
+"""Words of a short answer at most."""
 TERM = 7
 """The level of a heading that is a term of a list of definitions: lower than those of sections, 1 to 6."""
-_SHORT = 10  # words of a short answer at most
 _LONGEST_HEADING, _SIGNS = 100, 4  # characters of it in a label, and of signs before it in a text
 
 
@@ -59,7 +60,7 @@ class Question:
         """Whether its answer is one or more sentences: it has support, or every golden answer has more than ten
         words."""
         lengths = [len(answer.split()) for answer in self.golden_answers]
-        return bool(self.support) or min(lengths, default=0) > _SHORT
+        return bool(self.support) or min(lengths, default=0) > SHORT_ANSWER
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,15 +13,29 @@ from hypothesis import strategies as st
 from tools.tiny.tokenizer import tiny_tokenizer
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
-from evoseek.agent.answer import Answerer, certainty_of, chat_environment
+from evoseek.agent.answer import Answerer, CitedF1, certainty_of, chat_environment
+from evoseek.agent.support import by_words
 from evoseek.assembly.context import Context
 from evoseek.assembly.sources import load_settings
+from evoseek.errors import ToolError
 from evoseek.renderers.encoding import split_trusted
 from evoseek.rollout.prompts import load_prompts
-from evoseek.rollout.roller import Roller
+from evoseek.rollout.roller import Roller, score
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.checkpoints import Checkpoint
-from evoseek.types import Action, Message, Passage, Question, Segment, StopReason, Trajectory
+from evoseek.types import (
+    Action,
+    Invalid,
+    Message,
+    Passage,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+)
 
 
 @pytest.fixture(scope="module")
@@ -202,3 +216,41 @@ def test_the_mean_is_over_as_many_tokens_as_the_answer_has(words, logprob):
         StopReason.ANSWERED, answer,
     )  # fmt: skip
     assert certainty_of(rolled, tokenizer.decode, temperature=1.0) == pytest.approx(math.exp(logprob))
+
+
+FOUND = Passage("a#0", "a", "Pump", "To stop the pump, press the red key for three seconds. It is loud.")
+LONG = Question("q", "how do I stop the pump?", ("Press the red key.",), {"support": ["It is loud."]})
+
+
+def earned(question, answer, check=by_words):
+    found = (ToolResult(ToolCall("search", {}), "", (FOUND,)),)
+    rolled = Trajectory("t", question, "solver", (), (), (), StopReason.ANSWERED, answer, opening=found)
+    return asyncio.run(score(rolled, CitedF1(check)))
+
+
+def test_the_reward_of_sentences_is_of_what_the_check_leaves_of_them():
+    """Three words of three; of a second sentence the four words count as written."""
+    answer = "Press the red key [1]."
+    assert earned(LONG, answer) == Scored(1.0, {"cited_f1": 1.0})
+    assert earned(LONG, f"{answer} Ada Birk likes it.").reward == pytest.approx(2 * 3 / (7 + 3) - 0.1 * 4 / 3)
+    assert earned(LONG, "Press the blue key.").reward == 0.0
+    assert earned(LONG, None).reward == 0.0
+
+
+def test_short_answers_earn_f1_and_refusals_where_there_is_no_answer():
+    short, none = Question("q", "which key?", ("red key",)), Question("q", "?", (), {"answerable": False})
+    assert earned(short, "key [1]").reward == pytest.approx(2 / 3)
+    assert [earned(none, answer).reward for answer in ("Not found in the documents.", "Red.")] == [1.0, 0.0]
+
+
+def test_a_check_that_fails_makes_the_rollout_invalid():
+    async def fails(trajectory):
+        raise ToolError("the judge is down")
+
+    assert earned(LONG, "Press it.", fails) == Invalid(StopReason.REWARD_FAILED, "the judge is down")
+
+
+def test_the_reward_is_a_part(folder):
+    sets = [f"policy.model={folder / 'model'}", f"search.index={folder / 'index'}", "reward.name=cited_f1"]
+    with Context(load_settings(sets=sets)) as context:
+        assert isinstance(context.reward, CitedF1)

@@ -46,7 +46,7 @@ def test_the_support_of_an_answer_is_cited():
     assert "from a.pdf, page 3" in Answered(trajectory, support_of(trajectory), refuses=True).text.plain
     assert Answered(trajectory, support_of(trajectory), refuses=True).json["support"] == [
         {"id": "a.pdf#0", "title": "Kalo", "text": "Its mayor is Meri.", "file": "a.pdf", "page": 3}
-        | {"label": "Kalo, page 3", "spans": [[13, 17]], "title_spans": []}
+        | {"label": "Kalo, page 3", "numbers": [1], "spans": [[13, 17]], "title_spans": []}
     ]
 
 

@@ -71,6 +71,13 @@ def test_training_needs_a_directory():
         TrainingContext(load_settings()).run  # noqa: B018
 
 
+def test_only_what_is_trained_gets_a_new_adapter():
+    settings = load_settings(options={"lora.rank": 2})
+    with Context(settings) as asked, TrainingContext(settings) as trained:
+        assert (asked.agent.policy.adapter, trained.agent.policy.adapter) == (None, "policy")
+    assert asked.settings.lora.rank == 2
+
+
 class EmptyEngine:
     """An engine whose length is 0."""
 

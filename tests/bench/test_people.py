@@ -11,9 +11,17 @@ from evoseek.types import Passage, Question
 
 def sample(n, right, *, answer="it", answerable=True, supported=True, recall=None, cited=None):
     scores = {"guarded_substring_match": right, "exact_match": right, "f1": right}
-    scores |= {} if cited is None else {"cited": cited}
     return Sample(
-        f"q{n}", 0, str(n), scores, "answered", answer, answerable=answerable, supported=supported, recall=recall
+        f"q{n}",
+        0,
+        str(n),
+        scores,
+        "answered",
+        answer,
+        answerable=answerable,
+        supported=supported,
+        recall=recall,
+        cited=cited,
     )
 
 
@@ -28,7 +36,7 @@ def test_a_row_counts_what_is_read_cited_refused_and_shown(script):
         sample(1, 1.0, recall=1.0, cited=1.0),
         sample(2, 1.0, recall=0.5, cited=0.0),
         sample(3, 0.0, recall=0.0, cited=1.0),
-        sample(4, 0.0, recall=1.0, supported=False),
+        sample(4, 0.0, recall=1.0, supported=False, cited=0.5),
         sample(5, 0.0, answer=REFUSAL, supported=False),
         sample(6, 1.0, answer=REFUSAL, answerable=False, supported=False),
         sample(7, 0.0, answerable=False),
@@ -38,7 +46,7 @@ def test_a_row_counts_what_is_read_cited_refused_and_shown(script):
     assert (found["n"], found["unanswerable"]) == (5, 4)
     assert found[SHORT][0] == 0.4
     assert found["read"][0] == 3 / 4  # one has no known evidence, one evidence that was not read
-    assert found["cited"][0] == 1 / 3  # what was not read counts for nothing
+    assert found["cited"][0] == 1 / 2  # what was not read counts for nothing
     assert (found["refusals_right"][0], found["refused"][0]) == (1 / 2, 1 / 4)
     assert found["wrong_shown"][0] == 2 / 4
     assert found["unanswerable_shown"][0] == 1 / 4

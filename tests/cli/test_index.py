@@ -7,9 +7,11 @@ from pathlib import Path
 
 import pytest
 from rich.console import Console
+from tests.search.test_choosing import corpus
 from typer.testing import CliRunner
 
 from evoseek.cli.main import app
+from evoseek.config.project import open_project
 from evoseek.documents.read_report import ReadReport
 from evoseek.errors import ConfigError, DataError, SearchIndexError
 from evoseek.search.indexing import IndexPlan, build_index, update_index
@@ -125,6 +127,7 @@ def test_an_update_says_which_settings_of_the_project_the_index_was_built_withou
     for own, kept in (
         ("max_words = 40", "keeps the max_words of the index in {}, which is 100; the project has 40. To"),
         ('stemming = "english"', "keeps the stemming of the index in {}, which is none; the project has english. To"),
+        ('engine = "hybrid"', "keeps the engine of the index in {}, which is lexical; the project has hybrid. To"),
         ("max_words = 100", ""),
         ('stemming = "none"', ""),
         ("", ""),
@@ -134,6 +137,26 @@ def test_an_update_says_which_settings_of_the_project_the_index_was_built_withou
         assert found.exit_code == 0
         assert ("An update keeps" in found.output) is bool(kept)
         assert kept.format(tmp_path / "index") in flat(found.output)
+
+
+def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: Path) -> None:
+    corpus(tmp_path / "docs")
+    file, called = tmp_path / "evoseek.toml", ["index", "--project", str(tmp_path)]
+    file.write_text('[project]\ndocuments = "docs"\n[search]\nindex = "index"\n')
+    options = ["--choose", "--engine", "lexical", "--max-words", "60", "--shown-words", "100"]
+    found = CliRunner().invoke(app, [*called, *options])
+    assert "Searching for 40 headings of 4 documents" in found.output
+    index, project = LexicalIndex.open(tmp_path / "index"), open_project(file)
+    assert (index.manifest.analyser.stemming, index.manifest.max_words) == ("english", 60)
+    assert (project.engine, project.stemming, project.max_words) == ("lexical", "english", 60)
+    assert project.lookup("search.top_k") in range(1, 6)
+    assert index.find("You painted doors", 1)[0].heading == "Painting doors"  # the real index has them
+    CliRunner().invoke(app, called)
+    assert LexicalIndex.open(tmp_path / "index").manifest.analyser.stemming == "english"
+    without = CliRunner().invoke(app, ["index", str(tmp_path / "docs"), str(tmp_path / "other"), *options])
+    assert "--set search.top_k=" in without.output
+    refused = CliRunner().invoke(app, [*called, "--update", "--choose"])
+    assert "so --choose has no effect on it" in str(refused.exception)
 
 
 def flat(text: str) -> str:

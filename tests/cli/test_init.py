@@ -1,8 +1,10 @@
 import json
 import shutil
 import tomllib
+from functools import partial
 
 import pytest
+from huggingface_hub import scan_cache_dir
 from typer.testing import CliRunner
 
 from evoseek.assembly.sources import gather
@@ -18,6 +20,7 @@ def init(tmp_path, monkeypatch):
     """`init(*words)`: what it printed, and the file that it wrote."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("evoseek.cli.init.has_smollm2", lambda: False)
+    monkeypatch.setattr("evoseek.models.shape.scan_cache_dir", partial(scan_cache_dir, tmp_path / "hub"))
     (tmp_path / "docs").mkdir()
     (tmp_path / "q.jsonl").write_text("")
     (tmp_path / "bogus.gguf").write_text("no model")
@@ -38,7 +41,7 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
     assert (tree["run"], tree["policy"]) == ({"system": "dr-zero"}, {"model": "tiny"})
     assert gather(file).read().search.index == str(tmp_path / "index")
     assert "reads nothing but generated worlds" in done.stdout
-    assert "evoseek index\n  evoseek doctor\n  evoseek train\n  evoseek eval" in done.stdout
+    assert 'evoseek index\n  evoseek ask "..."\nWhat makes it better:\n  evoseek doctor\n  evoseek train' in done.stdout
     assert len(file.read_text().splitlines()) < 25
 
 
@@ -47,7 +50,7 @@ def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch):
     monkeypatch.setattr("evoseek.models.source.find_policy", lambda name: name)
     done, file = init()
     assert done.exit_code == 0
-    assert "pip install" not in done.stdout
+    assert "pip install gguf peft" not in done.stdout
     tree = tomllib.loads(file.read_text())
     assert tree["policy"] == {"model": "smollm2-135m"}
     assert tree["project"]["recipe"] == ["search-r1/smollm2", "search-r1/documents"]
@@ -97,22 +100,91 @@ def test_a_path_in_the_project_or_beside_it_is_relative_and_any_other_absolute(i
     assert open_project(file).documents == tmp_path / "docs"
 
 
+HALF = {
+    "hidden_size": 896,
+    "intermediate_size": 4864,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "vocab_size": 151936,
+    "max_position_embeddings": 32768,
+}  # with an embedding that is not its head 630 million parameters
+
+
+@pytest.fixture
+def machine(monkeypatch):
+    """`machine(free, device="cpu")`: commands find so many bytes free."""
+
+    def found(free, device="cpu"):
+        for module in ("models.machine", "assembly.memory_needs"):
+            monkeypatch.setattr(f"evoseek.{module}.find_machine", lambda _=None: Machine(device, int(free)))
+
+    return found
+
+
+def model_in(folder, layers=24, files=("tokenizer_config.json", "model.safetensors"), **more):
+    """A folder that looks like an instruct model of this size."""
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps({**HALF, "num_hidden_layers": layers, **more}))
+    for name in files:
+        (folder / name).write_text('{"chat_template": "{{ messages }}"}')
+
+
 @pytest.mark.parametrize(
-    ("free", "rank", "said"), [(2**40, None, ""), (16e9, 16, "an adapter is trained"), (1e9, None, "a smaller model")]
+    ("device", "free", "rank", "said"),
+    [
+        ("cpu", 2**40, 16, "takes a CPU long, so an adapter is trained (lora.rank = 16)."),
+        ("cpu", 8e9, 16, "does not fit this machine, so an adapter is trained (lora.rank = 16)."),
+        ("cpu", 1e9, 16, "Memory of training: It does not fit: about"),
+        ("cuda", 2**40, None, "Wrote"),
+        ("cuda", 24e9, 16, "does not fit this machine, so an adapter is trained"),
+        ("cuda", 1e9, None, "Or give a smaller model (--model)."),
+    ],
 )
-def test_what_does_not_fit_is_trained_as_an_adapter_or_said_not_to_fit(init, tmp_path, monkeypatch, free, rank, said):
-    sizes = {"hidden_size": 896, "intermediate_size": 4864, "num_hidden_layers": 24, "num_attention_heads": 14}
-    (tmp_path / "half").mkdir()
-    sizes |= {"num_key_value_heads": 2, "vocab_size": 151936, "max_position_embeddings": 32768}
-    (tmp_path / "half" / "config.json").write_text(json.dumps(sizes))
-    for module in ("models.machine", "assembly.memory_needs"):
-        monkeypatch.setattr(f"evoseek.{module}.find_machine", lambda device=None: Machine("cpu", int(free)))
+def test_many_weights_for_a_cpu_or_too_many_for_the_memory_are_trained_by_an_adapter(
+    init, tmp_path, machine, device, free, rank, said
+):
+    model_in(tmp_path / "half")
+    machine(free, device)
     options = ["--documents", "docs", "--model", "half", "--system", "search-r1", "--questions", "q.jsonl"]
     done, file = init("mine", *options)
     assert done.exception is None
     assert tomllib.loads(file.read_text()).get("lora", {}).get("rank") == rank
     assert said in done.stdout
-    assert ("does not fit" in done.stdout) == bool(said)
+    assert ("an adapter is trained" in done.stdout) == (rank is not None)
+
+
+@pytest.mark.parametrize(
+    ("free", "taken", "said"),
+    [
+        (2**40, "b", "Left out models/big (7,430 million parameters): on a CPU it would take minutes for a question."),
+        (2**40, "b", "Took models/b (1,167 million parameters), the largest that is here and fits: about"),
+        (2.8e9, "a", "Left out models/b (1,167 million parameters). It does not fit: about"),
+    ],
+)
+def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, machine, monkeypatch, free, taken, said):
+    """Not what has no chat template, lacks a file of weights, or is quantised."""
+    monkeypatch.setattr("evoseek.models.machine.cores", lambda: 2)
+    machine(free)
+    models = tmp_path / "models"
+    model_in(models / "a")
+    model_in(models / "b", layers=60)
+    model_in(models / "big", layers=480)
+    model_in(models / "base", layers=70, files=("model.safetensors",))
+    model_in(models / "part", layers=70, files=("tokenizer_config.json",))
+    model_in(models / "eighth", layers=70, quantization_config={"bits": 8})
+    (models / "notes.gguf").write_bytes(b"GGUF")
+    done, file = init()
+    assert done.exception is None
+    assert tomllib.loads(file.read_text())["policy"]["model"] == f"models/{taken}"
+    assert said in done.stdout
+    assert "No instruct model is here" not in done.stdout
+
+
+def test_without_an_instruct_model_init_says_which_to_get(init):
+    done, _ = init()
+    assert "No instruct model is here" in done.stdout
+    assert "hf download Qwen/Qwen2.5-1.5B-Instruct" in done.stdout
 
 
 def ask_of_hops(folder, *hops):

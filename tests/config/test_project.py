@@ -4,7 +4,7 @@ import pytest
 from tests.raising import raises
 
 from evoseek.assembly.sources import gather
-from evoseek.config.project import find_project, open_project
+from evoseek.config.project import find_project, keep_settings, open_project
 from evoseek.errors import ConfigError
 
 TEXT = """
@@ -61,6 +61,8 @@ def test_without_a_file_there_is_no_project(tmp_path):
         ("[project]\nmax_words = 0", "max_words = 0"),
         ("[project]\nstemming = 'german'", "stemming = 'german'"),
         ("[project]\nstemming = ['english']", "stemming = ['english']"),
+        ("[project]\nengine = 'bm25'", "engine = 'bm25'"),
+        ("[project]\nencoder = 3", "encoder = 3"),
         ("project = 1", "= 1"),
     ],
 )
@@ -100,3 +102,25 @@ def test_it_can_be_given_as_a_config_file(folder):
     settings = gather(Path(folder / "evoseek.toml")).read()
     assert (settings.dr_zero.iterations, settings.dr_zero.solver_steps) == (1, 20)
     assert settings.search.index == str(folder / "index")
+
+
+def test_settings_are_kept_in_the_file_beside_what_is_there(tmp_path):
+    file = tmp_path / "evoseek.toml"
+    file.write_text(
+        '# mine\n[project]\nmax_words = 100  # of a passage\ndocuments = "docs"\n\n[run]\nseed = 3\nmax_words = 1'
+    )
+    keep_settings(file, {"project": {"max_words": 60, "engine": "hybrid"}, "search": {"top_k": 4}})
+    assert file.read_text() == (
+        '# mine\n[project]\nengine = "hybrid"\nmax_words = 60  # of a passage\ndocuments = "docs"\n\n[run]\nseed = 3\n'
+        "max_words = 1\n\n[search]\ntop_k = 4\n"
+    )
+    keep_settings(file, {"search": {"top_k": 5}})
+    assert file.read_text().endswith("[search]\ntop_k = 5\n")
+
+
+@pytest.mark.parametrize("text", ["search = {index = 'i'}\n", "[search]\ntop_k = [\n[1]]\n", "[ search ]\ntop_k = 3\n"])
+def test_a_file_that_is_written_otherwise_is_left_as_it_is(tmp_path, text):
+    (tmp_path / "evoseek.toml").write_text(text)
+    with pytest.raises(ConfigError, match=r"by hand: \{'search': \{'top_k': 4\}\}"):
+        keep_settings(tmp_path / "evoseek.toml", {"search": {"top_k": 4}})
+    assert (tmp_path / "evoseek.toml").read_text() == text

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evoseek.documents.passages import count_words, split_document
+from evoseek.documents.passages import count_words, sentences, split_document
 from evoseek.errors import ConfigError
 from evoseek.types import TERM, Document, Mark, Passage
 
@@ -340,3 +340,10 @@ def test_sentences_within_cells_are_no_ends_of_passages() -> None:
     found = texts("| Step | What to do | If it fails |\n|---|---|---|\n" + row * 12, 50)
     assert len(found) > 3
     assert all(text.endswith("Ask them. |") and text.startswith("| Step |") for text in found)
+
+
+def test_sentences_end_at_lines_and_full_stops_but_not_at_abbreviations() -> None:
+    text = "1. Close it, e.g. by hand. It takes 2.5 hours.\nOpen it"
+    found = ["1. Close it, e.g. by hand.", "It takes 2.5 hours.", "Open it"]
+    assert [text[start:end] for start, end in sentences(text)] == found
+    assert sentences(" ") == []

@@ -2,13 +2,15 @@
 
 import json
 import shutil
+from functools import partial
 from pathlib import Path
 
 import pytest
+from huggingface_hub import scan_cache_dir
 
 from evoseek.errors import PolicyError
 from evoseek.models.load import load_critic, load_policy
-from evoseek.models.shape import ModelShape, read_config, shape_of
+from evoseek.models.shape import ModelShape, instruct_models, read_config, shape_of
 from evoseek.models.source import find_policy
 
 SMOLLM2_135M = {
@@ -55,6 +57,38 @@ def test_the_tiny_policys_count_is_its_models_but_for_biases():
     model = load_policy("tiny").model
     biases = sum(p.numel() for name, p in model.named_parameters() if name.endswith("bias"))
     assert shape_of(read_config("tiny")).parameters == model.num_parameters() - biases
+
+
+def test_instruct_models_are_found_in_folders_and_in_the_cache_of_the_hub(tmp_path, monkeypatch):
+    """The largest first; without those that have no chat template, lack weights, or are quantised, and what is no
+    model."""
+    hub, folder = tmp_path / "hub", tmp_path / "models"
+    monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(hub))
+    monkeypatch.setattr("evoseek.models.shape.scan_cache_dir", partial(scan_cache_dir, hub))
+    assert instruct_models([folder]) == []
+
+    def make(place, config=SMOLLM2_135M, *, template="chat_template.jinja", weights="model.safetensors"):
+        place.mkdir(parents=True)
+        for name, content in (("config.json", config), (template, {}), (weights, {})):
+            (place / name).write_text(json.dumps(content))
+
+    for name, revision in (("large", "one"), ("no-weights", "two")):
+        own = hub / f"models--acme--{name}"
+        make(own / "snapshots" / revision, QWEN25_3B, weights="model.safetensors" if name == "large" else "notes")
+        (own / "refs").mkdir()
+        (own / "refs" / "main").write_text(revision)
+    make(folder / "small")
+    make(folder / "base", template="notes")
+    make(folder / "eighth", SMOLLM2_135M | {"quantization_config": {"bits": 8}})
+    make(folder / "shards", weights="model.safetensors.index.json")
+    shards = {"weight_map": {"a": "1.safetensors", "b": "2.safetensors"}}
+    (folder / "shards" / "model.safetensors.index.json").write_text(json.dumps(shards))
+    (folder / "shards" / "1.safetensors").touch()
+    for name, key in (("instruct", b"tokenizer.chat_template"), ("base", b"tokenizer.ggml.tokens")):
+        (folder / f"{name}.gguf").write_bytes(b"GGUF" + key + bytes(1000))
+    assert instruct_models([folder, folder]) == ["acme/large", f"{folder}/small", f"{folder}/instruct.gguf"]
+    (folder / "shards" / "2.safetensors").touch()
+    assert f"{folder}/shards" in instruct_models([folder])
 
 
 def test_a_config_is_found_in_a_directory_below_an_adapter_or_nowhere(tmp_path):

@@ -11,13 +11,16 @@ from evoseek.assembly.inputs import read_questions
 from evoseek.errors import DataError
 from evoseek.questions.questions import (
     JudgedAnswer,
+    cited_share,
     evidence_of,
     load_judged_answers,
     load_questions,
     missing,
     names_of,
+    parse_question,
     recall,
     save_questions,
+    supports,
 )
 from evoseek.text.normalization import evaluable_question, usable_question
 from evoseek.types import Passage, Question
@@ -59,6 +62,7 @@ def test_an_unanswerable_question_is_read_and_written_and_trained_on_by_the_rewa
     path = write(tmp_path / "q.jsonl", row)
     (question,) = load_questions(path, check=evaluable_question)
     assert (question.golden_answers, question.is_answerable) == ((), False)
+    assert parse_question({"question": "who?", "answer": "", "answerable": False}, "a").golden_answers == ()
     save_questions(path, [question])
     assert load_questions(path) == read_questions(str(path), setting="evaluation.path") == [question]
     assert read_questions(str(path), setting="questions.path", reward="f1") == [question]
@@ -79,6 +83,37 @@ def test_hidden_documents_are_part_of_what_is_said_about_a_question(tmp_path):
     assert Question("q", "who?", ("x",)).hidden == frozenset()
 
 
+def test_an_answer_of_sentences_is_known_by_its_support_or_its_length(tmp_path):
+    ten, eleven = (
+        "To stop it press the red key for three seconds",
+        "To stop it, press the red key for three seconds here",
+    )
+    rows = [
+        {"question": "a?", "answer": "Red.", "support": ["Press the red key."]},
+        {"question": "b?", "golden_answers": [eleven, eleven]},
+        {"question": "c?", "golden_answers": [eleven, ten]},
+        {"question": "d?", "golden_answers": [], "answerable": False},
+    ]
+    asked = load_questions(write(tmp_path / "q.jsonl", *rows))
+    assert [question.is_long for question in asked] == [True, True, False, False]
+    assert [question.support for question in asked[:2]] == [("Press the red key.",), ()]
+    save_questions(tmp_path / "saved.jsonl", asked)
+    assert load_questions(tmp_path / "saved.jsonl") == asked
+
+
+def test_a_passage_is_of_a_question_by_a_sentence_or_by_its_file():
+    said = Passage("a.md#0", "a.md", "Stopping", "First, press the  RED key. It stops.", file="a.md")
+    other = Passage("b.md/2#0", "b.md/2", "Starting", "Press the green key.", file="b.md")
+    by_sentence = Question("q", "?", ("x",), {"support": ["Press the red key."]})
+    by_file = Question("q", "?", ("x",), {"evidence": ["b.md"]})
+    assert [supports(one, by_sentence) for one in (said, other)] == [True, False]
+    assert [supports(one, by_file) for one in (said, other)] == [False, True]
+    assert cited_share([1], [said, other], by_sentence) == 1.0
+    assert cited_share([1, 2, 1, 9], [said, other], by_sentence) == 0.5
+    assert cited_share([3], [said, other], by_sentence, uncited=0.25) == 0.25
+    assert cited_share([1], [said, other], Question("q", "?", ("x",))) is None
+
+
 @pytest.mark.parametrize(
     ("row", "phrase"),
     [
@@ -90,6 +125,7 @@ def test_hidden_documents_are_part_of_what_is_said_about_a_question(tmp_path):
         ({"question": "who?", "golden_answers": [], "answerable": "no"}, "must be true or false, got 'no'"),
         ({"question": "who?", "answer": "x", "hidden": "a.html"}, "ids of documents; got 'a.html'"),
         ({"question": "who?", "answer": "x", "metadata": {"hidden": [1]}}, "`hidden` must be a list of texts"),
+        ({"question": "who?", "answer": "x", "support": "It is x."}, "sentences of the documents; got 'It is x.'"),
         ({"question": "who?", "golden_answers": ["x", 3]}, "got 3"),
         ({"question": " ", "answer": "x"}, "`question`"),
         ({"question": "who?", "answer": "x", "metadata": 3}, "`metadata`"),

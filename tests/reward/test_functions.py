@@ -2,11 +2,34 @@ import asyncio
 from dataclasses import replace
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from evoseek.errors import ConfigError, TrainingError
-from evoseek.reward.functions import AnswerReward, FanOutReward, NamedReward, WebFormatReward, fan_out, lowest_of
+from evoseek.reward.functions import (
+    AnswerReward,
+    FanOutReward,
+    NamedReward,
+    WebFormatReward,
+    cited_f1,
+    fan_out,
+    lowest_of,
+)
 from evoseek.text.normalization import METRICS
-from evoseek.types import Action, Invalid, Outcome, Question, Scored, Segment, StopReason, Trajectory
+from evoseek.text.scripts import without_citations
+from evoseek.types import (
+    Action,
+    Invalid,
+    Outcome,
+    Passage,
+    Question,
+    Scored,
+    Segment,
+    StopReason,
+    ToolCall,
+    ToolResult,
+    Trajectory,
+)
 
 
 def trajectory(answer: str | None) -> Trajectory:
@@ -234,3 +257,49 @@ def test_a_turn_that_could_not_be_read_breaks_the_format_also_where_the_rollout_
     actions = (broken, Action(ANSWER, answer="Meri"))
     trajectory = Trajectory("q/0", question, "solver", (), actions, (), StopReason.ANSWERED, "Meri")
     assert asyncio.run(WebFormatReward()(trajectory)) == BROKEN
+
+
+RED = Passage("a#0", "a", "Stopping", "To stop it, press the red key for three seconds. It is loud.")
+GREEN = Passage("b#0", "b", "Starting", "Press the green key.")
+
+
+def stopped(answer: str | None) -> Trajectory:
+    """The golden answer has six words beside the article, and the first passage is the question's own."""
+    metadata = {"support": ["To stop it, press the red key for three seconds."]}
+    asked = Question("q", "how do I stop it?", ("Press the red key for three seconds.",), metadata)
+    found = ToolResult(ToolCall("search", {}), "", (RED, GREEN))
+    return Trajectory("t", asked, "solver", (), (), (), StopReason.ANSWERED, answer, opening=(found,))
+
+
+@pytest.mark.parametrize(
+    ("answer", "kept", "expected"),
+    [
+        ("Press the red key [1].", None, 2 * 3 / (3 + 6)),
+        ("Press the red key.", None, 2 * 3 / (3 + 6) * 0.5),
+        ("Press the red key [1][2].", None, 2 * 3 / (3 + 6) * 0.5),
+        ("Press the red key [2].", None, 0.0),
+        ("Press the red key [7].", None, 2 * 3 / (3 + 6) * 0.5),
+        ("Press the red key [1]. It is loud.", "Press the red key.", 2 * 3 / (6 + 6)),
+        ("Press the red key [1].", "", 0.0),
+        ("Press the red key for three seconds [1].", None, 1.0),
+        # Twice as long as the golden answer
+        ("Press the red key for three seconds [1]. One two four five six seven.", None, 2 * 6 / (12 + 6) - 0.1),
+    ],
+)
+def test_an_answer_of_sentences_is_worth_what_is_right_supported_and_cited(answer, kept, expected) -> None:
+    assert cited_f1(stopped(answer), without_citations(answer) if kept is None else kept) == pytest.approx(expected)
+
+
+WRITTEN = st.lists(
+    st.sampled_from(["press", "the", "red", "key", "for", "three", "seconds", "loud", "now"]), min_size=1, max_size=15
+)
+
+
+@given(WRITTEN, st.lists(st.sampled_from(["loud", "now", "x"]), min_size=1, max_size=20), st.sampled_from(["", " [1]"]))
+def test_neither_padding_nor_wrong_citations_pay(words, padding, citation) -> None:
+    answer = " ".join(words)
+    value = cited_f1(stopped(answer + citation), answer)
+    assert 0.0 <= value <= 1.0
+    padded = " ".join([*words, *padding])
+    assert cited_f1(stopped(padded + citation), padded) <= value
+    assert cited_f1(stopped(f"{answer}{citation} [2]"), answer) <= value

@@ -18,14 +18,14 @@ from evoseek.search.opening import open_built
 from evoseek.types import Passage
 
 
-def test_reciprocal_rank_fusion() -> None:
-    """1: 1/61, 2: 1/62 + 1/61, 3: 1/63 + 1/63, 4: 1/62."""
-    found = fuse([[1, 2, 3], [2, 4, 3]], 3)
-    assert [place for place, _ in found] == [2, 3, 1]
-    assert [score for _, score in found] == pytest.approx([1 / 62 + 1 / 61, 2 / 63, 1 / 61])
-    assert [place for place, _ in fuse([[1], [2]], 2)] == [1, 2]
-    assert [place for place, _ in fuse([[], [2]], 2)] == [2]
-    assert fuse([[], []], 2) == []
+def test_scores_are_fused_as_shares_of_the_best() -> None:
+    """1: 2/3 * 4/4, 2: 2/3 * 1/4 + 1/3 * .8/.8, 3: 1/3 * .2/.8; 4 has less than nothing by vectors."""
+    found = fuse({1: 4.0, 2: 1.0}, {2: 0.8, 3: 0.2, 4: -0.5})
+    assert [place for place, _ in found] == [1, 2, 3, 4]
+    assert [score for _, score in found] == pytest.approx([2 / 3, 1 / 2, 1 / 12, 0])
+    assert fuse({}, {2: 0.5, 1: 0.5}) == [(2, pytest.approx(1 / 3)), (1, pytest.approx(1 / 3))]
+    assert fuse({7: 0.0}, {7: 0.0}) == [(7, 0)]
+    assert fuse({}, {}) == []
 
 
 def test_texts_are_read_of_the_fused_passages_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,15 +54,17 @@ def test_places_are_those_of_the_passages(tmp_path: Path, monkeypatch: pytest.Mo
     left = [passage.id for passage in passages]
     assert [index.at(place).id for place in range(len(left))] == left
     for query in ("aa b", "bbbb", "aaaaa bb"):
-        by_terms, by_vectors = index.rank(query, 9), index.nearest([query], 9)[0][0]
+        by_terms, near = index.rank(query, 9), index.nearest([query], len(left))[0]
+        every = dict(zip(*near, strict=True))  # also those of terms that are not among the nearest
         assert [left[place] for place in by_terms] == [passage.id for passage in lexical_index.find(query, 9)] != []
-        assert [left[place] for place in by_vectors] == [passage.id for passage in index.find(query, 9)]
-        fused = [(left[place], score) for place, score in fuse([by_terms, by_vectors], 5)]
+        assert [left[place] for place in near[0][:9]] == [passage.id for passage in index.find(query, 9)]
+        by_vectors = {place: every[place] for place in [*by_terms, *near[0][:9]]}
+        fused = [(left[place], pytest.approx(score)) for place, score in fuse(by_terms, by_vectors)[:5]]
         assert [(found.id, found.score) for found in hybrid_index.find(query, 5)] == fused
 
 
 def test_terms_and_vectors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """ "bb": the term finds 3 alone; the vectors are those of 1 and 3 alike, then of 2."""
+    """ "bb": the term finds 3 alone, whose vector is less alike than those of 1 and 2."""
     monkeypatch.setenv(VARIABLE, str(tmp_path))  # the manifest names this test's encoder
     texts = ("bbbb", "abb", "cc bb")
     passages = [Passage(f"{n}#0", str(n), "", text) for n, text in enumerate(texts, start=1)]
@@ -71,7 +73,7 @@ def test_terms_and_vectors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert isinstance(index, HybridIndex)
     (found, nothing) = asyncio.run(index.search(["bb", "xyz"], 2))
     assert [passage.document_id for passage in found] == ["3", "1"]
-    assert found[0].score == pytest.approx(1 / 61 + 1 / 63)
+    assert found[0].score == pytest.approx(2 / 3 + 1 / 3 / 2**0.5, abs=1e-5)
     assert nothing == []
     assert index.find("bb", 1) == found[:1]
     engine = build("search", Hybrid.Settings(index=str(tmp_path / "i")), None)

@@ -28,7 +28,7 @@ from evoseek.types import CountedText
 WHO = "who is the mayor of Kalo?"
 MERI = {"id": "kalo#1", "title": "Kalo", "text": "The mayor of Kalo is Meri Tolu.", "file": "kalo.md", "page": 2}
 MERI |= {"heading": "People", "label": "Kalo, page 2, People"}
-CITED = MERI | {"spans": [[21, 30]], "title_spans": []}
+CITED = MERI | {"numbers": [1], "spans": [[21, 30]], "title_spans": []}
 
 
 def client(served, key="none"):

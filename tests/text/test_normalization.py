@@ -1,4 +1,5 @@
 import json
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
@@ -10,6 +11,7 @@ from hypothesis import strategies as st
 from evoseek.errors import DataError
 from evoseek.text.normalization import (
     METRICS,
+    answer_value,
     comparable,
     exact_match,
     f1,
@@ -19,7 +21,7 @@ from evoseek.text.normalization import (
     substring_match,
     usable_question,
 )
-from evoseek.types import Question
+from evoseek.types import Question, StopReason, Trajectory
 
 PLAIN = st.sampled_from("aAnNtThHeExyz019 \n_!?()")
 CASES = json.loads((Path(__file__).parents[1] / "fixtures" / "scoring.json").read_text(encoding="utf-8"))["cases"]
@@ -149,3 +151,11 @@ def test_forms_of_one_answer_are_right(prediction: str, golden: str) -> None:
 @given(st.text().filter(normalise))
 def test_a_text_matches_itself(text: str) -> None:
     assert exact_match(text, [text]) == guarded_substring_match(text, [text]) == f1(text, [text]) == 1.0
+
+
+def test_citations_are_not_scored():
+    asked = Question("q", "what begins it?", ("SAVEPOINT",))
+    rolled = Trajectory("t", asked, "solver", (), (), (), StopReason.ANSWERED, "SAVEPOINT [2]")
+    assert [answer_value(metric, rolled) for metric in METRICS] == [1.0] * len(METRICS)
+    refused = replace(rolled, question=Question("q", "?", (), {"answerable": False}), answer="Not found. [1]")
+    assert answer_value("exact_match", refused) == 1.0

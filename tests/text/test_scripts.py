@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 
 from evoseek.text.scripts import (
     family,
+    find_citations,
     fold,
     fold_characters,
     fold_places,
@@ -13,6 +14,7 @@ from evoseek.text.scripts import (
     length,
     script,
     script_counts,
+    without_citations,
 )
 
 
@@ -167,3 +169,21 @@ def test_lengths_are_comparable_between_scripts(text: str, words: float, charact
 
 def test_which_texts_have_no_spaces() -> None:
     assert (is_unspaced("ที่"), is_unspaced("서울"), is_unspaced("word")) == (True, False, False)
+
+
+@pytest.mark.parametrize(
+    ("text", "plain", "found"),
+    [
+        ("SAVEPOINT [2]", "SAVEPOINT", [(2, 9)]),
+        ("It stops [1][3]. It starts [1, 12].", "It stops. It starts.", [(1, 8), (3, 8), (1, 19), (12, 19)]),
+        ("It stops.[2] So", "It stops. So", [(2, 9)]),
+        ("argv[1], [0] and [2024]", "argv[1], [0] and [2024]", []),
+    ],
+)
+def test_citations_are_found_and_left_out(text, plain, found):
+    assert find_citations(text) == (plain, found)
+    assert without_citations(text) == plain
+
+
+def test_of_a_text_that_is_a_citation_all_is_left():
+    assert without_citations("[2]") == "[2]"

@@ -10,10 +10,12 @@ from typing import cast
 from rich.text import Text
 
 from evoseek.agent.support import NOT_FOUND, Support, spans
+from evoseek.text.scripts import without_citations
 from evoseek.types import Passage, Trajectory
 
 _SUPPORTS = {
     "words": "Passages about the question that contain these words (no more was checked): {}",
+    "sentences": "Passages that have these sentences, or most of their words (no more was checked):",
     "topic": "Passages about the question (which need not hold the answer):",
     "judge": "Passages that support the answer, by the verdict of the judge:",
     "none": "Passages that support the answer:",
@@ -40,18 +42,26 @@ class Answered:
 
     @property
     def answer(self) -> str | None:
-        """The answer; None if there is none, or if it is refused."""
-        return None if self.is_refused else self.trajectory.answer
+        """The answer; None if there is none, or if it is refused. Of several sentences it has those that are supported,
+        each with the numbers of its passages."""
+        support, written = self.support, self.trajectory.answer
+        if written is None or self.is_refused:
+            return None
+        if not support.sentences or (support.rule != "sentences" and written == without_citations(written)):
+            return written
+        kept = [one for one in support.sentences if one.is_supported or not self.refuses]
+        return "".join(one.before + one.marked for one in kept).strip()
 
     @property
     def text(self) -> Text:
         """For a terminal: the answer with its certainty, if that is known, the searches, and the passages that support
-        it, with the words that were looked for in them in bold. Without an answer: the model's output in every turn."""
+        it, with their numbers, and in bold the words that were looked for in them. Without an answer: the model's
+        output in every turn."""
         trajectory, support = self.trajectory, self.support
         if trajectory.answer is None:
             head = f"No answer ({trajectory.stop_reason})."
         else:
-            head = NOT_FOUND if self.is_refused else f"Answer: {trajectory.answer}"
+            head = NOT_FOUND if self.is_refused else f"Answer: {self.answer}"
         if self.certainty is not None and not self.is_refused:
             head += f"  (sure {self.certainty:.2f}: the probability that the model gives its words)"
         lines = [head, "Searches:"]
@@ -71,7 +81,8 @@ class Answered:
         for p in merged(support.passages):
             words = [marked(part, spans(support.words, part)) for part in (p.title, p.text)]
             cited = f"\n    from {p.citation}{also(p)}" if p.file else ""
-            text = Text.assemble(text, f"\n  [{p.id}] ", words[0], ": ", words[1], cited)
+            marks = "".join(f"[{number}] " for number in self._numbers(p))
+            text = Text.assemble(text, f"\n  {marks}[{p.id}] ", words[0], ": ", words[1], cited)
         return text if support.passages else text.append("\n  none")
 
     @property
@@ -97,12 +108,27 @@ class Answered:
                 for result in trajectory.results
             ],
             "words": list(support.words),
+            "sentences": [
+                {"text": one.text, "citations": list(one.numbers), "supported": one.is_supported}
+                for one in support.sentences
+            ],
             "support": [
-                {**one, "spans": spans(support.words, p.text), "title_spans": spans(support.words, p.title)}
+                {
+                    **one,
+                    "numbers": self._numbers(p),
+                    "spans": spans(support.words, p.text),
+                    "title_spans": spans(support.words, p.title),
+                }
                 for one, p in zip(citations(passages), passages, strict=True)
             ],
             "written": [action.text for action in trajectory.actions],
         }
+
+    def _numbers(self, passage: Passage) -> list[int]:
+        """Return the numbers by which the answer cites a passage, or others at the same place."""
+        cited = {number for one in self.support.sentences if one.is_supported for number in one.numbers}
+        shown = self.trajectory.passages
+        return sorted(number for number in cited if _place(shown[number - 1]) == _place(passage))
 
 
 def marked(text: str, ranges: Sequence[Sequence[int]]) -> Text:
@@ -140,9 +166,13 @@ def merged(passages: Iterable[Passage]) -> list[Passage]:
     first that was found, the text is all of theirs in the document's order."""
     places: dict[object, list[Passage]] = {}
     for passage in passages:
-        places.setdefault((passage.document_id, *passage.place.items()), []).append(passage)
+        places.setdefault(_place(passage), []).append(passage)
     texts = [{p.id: p.text for p in sorted(alike, key=lambda p: p.start)}.values() for alike in places.values()]
     return [replace(alike[0], text="\n\n".join(own)) for alike, own in zip(places.values(), texts, strict=True)]
+
+
+def _place(passage: Passage) -> object:
+    return (passage.document_id, *passage.place.items())
 
 
 def _argument(value: object) -> str:

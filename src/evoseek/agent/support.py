@@ -54,12 +54,11 @@ from evoseek.rollout.prompts import PromptTemplate
 from evoseek.search.analyser import Analyser
 from evoseek.text.language import DENIALS, JOINS, STOP_WORDS, YES_NO, is_refusal, languages_of
 from evoseek.text.scripts import find_citations, fold, fold_places, is_unspaced, without_citations
-from evoseek.types import Message, Passage, Trajectory
+from evoseek.types import SHORT_ANSWER, Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
 
 _SAID, _IN_A_ROW = 0.8, 2  # of a sentence's significant words, and the sentences of a passage that have them
-_SHORT = 10  # words of an answer that is judged as a whole
 _OPTION = re.compile(r"(?<!\S)[(\"'`]*(--?[a-z][\w-]*|[\w.-]*[a-z_][./_]\w[\w./-]*)")
 _DENIAL = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))})\b|n['’]t\b", re.IGNORECASE)
 
@@ -106,6 +105,13 @@ class Sentence:
     numbers: tuple[int, ...]
     is_supported: bool
 
+    @property
+    def marked(self) -> str:
+        """The text with its numbers before the full stop, if it is supported."""
+        marks = "".join(f"[{number}]" for number in self.numbers if self.is_supported)
+        bare = self.text.rstrip(".!?。！？")
+        return f"{bare} {marks}{self.text[len(bare) :]}" if marks else self.text
+
 
 async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     """The check by words, as a Check."""
@@ -117,13 +123,18 @@ def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Suppo
     parts, shown = _sentences(trajectory.answer or ""), trajectory.passages
     bare = replace(trajectory, answer=trajectory.answer and without_citations(trajectory.answer))
     answer, whole = bare.answer or "", _of_whole(bare, index)
-    is_one = len(parts) < 2 and (whole.is_given or len(fold(answer).split()) <= _SHORT)
+    is_one = len(parts) < 2 and (whole.is_given or len(fold(answer).split()) <= SHORT_ANSWER)
     if not is_one and whole.rule != "none" and fold(answer) not in YES_NO:
         return _by_sentence(bare, parts, index)
-    own = {p.id for p in whole.passages}
-    numbers = [n for part in parts for n in part.cited if n <= len(shown) and shown[n - 1].id in own]
-    one = Sentence(answer, "", tuple(dict.fromkeys(numbers)), whole.is_given)
-    return replace(whole, sentences=(one,) if answer else ())
+    numbers = _numbers(whole.passages, shown, [number for part in parts for number in part.cited])
+    return replace(whole, sentences=(Sentence(answer, "", numbers, whole.is_given),) if answer else ())
+
+
+def _numbers(holding: Sequence[Passage], shown: Sequence[Passage], cited: Sequence[int]) -> tuple[int, ...]:
+    """The cited numbers that are of passages which hold a sentence, or else the first one that is."""
+    ids = {passage.id for passage in holding}
+    held = [number for number, passage in enumerate(shown, start=1) if passage.id in ids]
+    return tuple(number for number in dict.fromkeys(cited) if number in held) or tuple(held[:1])
 
 
 def _of_whole(trajectory: Trajectory, index: WordCounts | None) -> Support:
@@ -159,12 +170,14 @@ def _by_sentence(trajectory: Trajectory, parts: Sequence[_Part], index: WordCoun
     is_about = bool(holding) and _is_about(Support(holding, True, "sentences"), question, found, index)
     judged = list[Sentence]()
     for part, own in zip(parts, sources, strict=True):
-        held = [number for number, p in enumerate(shown, start=1) if p.id in own]
-        numbers = [number for number in dict.fromkeys(part.cited) if number in held] or held[:1]
+        numbers = _numbers([p for p in found if p.id in own], shown, part.cited)
         is_supported = is_about and (bool(own) or fold(part.text) in YES_NO)
-        judged.append(Sentence(part.text, part.before, tuple(numbers), is_supported))
-    words = tuple(dict.fromkeys(text for own in sources for text in own.values()))
-    return Support(holding if is_about else (), is_about, "sentences", words if is_about else (), tuple(judged))
+        judged.append(Sentence(part.text, part.before, numbers, is_supported))
+    if not is_about:
+        return Support((), False, "sentences", sentences=tuple(judged))
+    cited = {shown[number - 1].id for one in judged for number in one.numbers}
+    words = tuple(dict.fromkeys(said for own in sources for id, said in own.items() if id in cited))
+    return Support(tuple(p for p in holding if p.id in cited), True, "sentences", words, tuple(judged))
 
 
 def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]:
@@ -175,7 +188,7 @@ def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]
     first, comma, rest = sentence.partition(",")
     stated = _Statement.of(rest if comma and fold(first) in YES_NO else sentence, index)
     said = {p.id: source for p in found_passages(trajectory) if (source := stated.source(p))}
-    if said or len(fold(sentence).split()) > _SHORT:
+    if said or len(fold(sentence).split()) > SHORT_ANSWER:
         return said
     held = _held(trajectory, index)
     return {p.id: "; ".join(held.words) for p in held.passages if held.rule == "words"}

@@ -17,6 +17,7 @@ from evoseek.assembly.settings import TrainingSettings
 from evoseek.chat.chats import make_chat
 from evoseek.chat.settings import EndpointSettings
 from evoseek.config.registry import build, check_part, find
+from evoseek.config.sections import with_setting
 from evoseek.errors import ConfigError
 from evoseek.models.load import load_policy
 from evoseek.models.lora import add_adapter, load_adapter
@@ -85,6 +86,8 @@ class Context:
     object without a use.
     """
 
+    trains = False
+
     def __init__(
         self,
         settings: TrainingSettings,
@@ -115,11 +118,14 @@ class Context:
 
     @cached_property
     def agent(self) -> Agent:
-        """The policy of the checkpoint, or the model of the settings. `checkpoint` is then the one that was loaded."""
+        """The policy of the checkpoint, or the model of the settings. `checkpoint` is then the one that was loaded.
+        Where nothing trains, a new adapter would change nothing but the time, and is left out."""
 
         def load(checkpoint: Checkpoint | None) -> Policy:
             self.checkpoint = checkpoint
-            return load_run_policy(self.settings, checkpoint, device=self.settings.policy.device)
+            is_new = checkpoint is None and not self.trains
+            settings = with_setting(self.settings, "lora.rank", 0) if is_new else self.settings
+            return load_run_policy(settings, checkpoint, device=settings.policy.device)
 
         return self.agent_of(from_lasting(self.checkpoint, load))
 

@@ -208,4 +208,5 @@ def _activations(settings: TrainingSettings, shape: ModelShape) -> int:
         kept /= _RECOMPUTED
     most = MAX_LOGITS.get(settings.policy.device.partition(":")[0], MAX_LOGITS["cpu"])
     logits = min(most, learner.token_budget * shape.vocabulary)
-    return int(learner.token_budget * kept * (2 if learner.bf16 else 4)) + logits * _PER_LOGIT
+    number = 2 if learner.bf16 else _BYTES[settings.policy.dtype]
+    return int(learner.token_budget * kept * number) + logits * _PER_LOGIT

@@ -15,7 +15,7 @@ import typer
 from rich.console import Console
 
 from evoseek.cli.options import Json, checked_project, command, project, stop_if_dry
-from evoseek.config.project import how_to_name
+from evoseek.config.project import how_to_name, keep_settings
 from evoseek.config.registry import build
 from evoseek.config.sections import with_setting
 from evoseek.config.trust import is_import_path
@@ -28,6 +28,7 @@ from evoseek.text.printable import say
 
 if TYPE_CHECKING:
     from evoseek.assembly.settings import TrainingSettings
+    from evoseek.search.indexing import IndexPlan
 
 Stemming = Annotated[
     Literal["none", "english"] | None, typer.Option(help="Reduce words to their stems. Default: none.")
@@ -77,6 +78,15 @@ def index(
     encoder: EncoderName = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
     dtype: Numbers = None,
+    choose: Annotated[
+        bool,
+        typer.Option(
+            "--choose",
+            help="Search for headings in several ways, print what is found, and build the best one. The project's file "
+            "then says it.",
+        ),
+    ] = False,
+    shown_words: Annotated[int, typer.Option(min=1, help="Words that a search may show, for --choose.")] = 350,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
     report: Annotated[
@@ -99,11 +109,11 @@ def index(
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, of_project = _places(corpus, directory)
-    from evoseek.search.indexing import IndexPlan, build_index, update_index, watch_corpus
+    from evoseek.search.indexing import IndexPlan, build_index, check_apart, update_index, watch_corpus
 
     console = Console()
     if update or watch:
-        _refuse_settings(given)
+        _refuse_settings(given | ({"choose": True} if choose else {}))
         stop_if_dry([f"{'Watch' if watch else 'Read'} {documents} and update {built}"])
         options = {"device": device, "of_project": of_project, "report_file": report}
         refresh = partial(update_index, documents, built, console=console, **options)
@@ -112,9 +122,30 @@ def index(
         else:
             refresh()
         return
-    plan = IndexPlan(**(of_project | given), device=device)
-    stop_if_dry([f"Index {documents} in {built}"], asdict(plan))
+    if given.get("engine") == "lexical":
+        of_project.pop("encoder", None)
+    plan, top_k = IndexPlan(**(of_project | given), device=device), None
+    stop_if_dry([f"{'Choose how, and index' if choose else 'Index'} {documents} in {built}"], asdict(plan))
+    if choose:
+        from evoseek.search.choosing import choose as chosen
+
+        check_apart(documents, built, report)  # before minutes of measuring
+        plan, top_k = chosen(documents, plan, given, shown_words, console)
     build_index(documents, built, plan, console=console, report_file=report)
+    if top_k:
+        _keep(plan, top_k, built, console)
+
+
+def _keep(plan: IndexPlan, top_k: int, built: Path, console: Console) -> None:
+    """Write what was chosen to the project of the index; without one, say what a search needs."""
+    own = project()
+    if own is None or own.index != built:
+        say(console, f"To show as many passages as were chosen: --set search.top_k={top_k}")
+        return
+    names = ("engine", "encoder", "stemming", "max_words")
+    table = {name: value for name in names if (value := getattr(plan, name)) is not None}
+    keep_settings(own.file, {"project": table, "search": {"top_k": top_k}})
+    say(console, f"{own.file} says so from now on: {table}, top_k = {top_k}.")
 
 
 def _refuse_settings(given: Iterable[str]) -> None:
@@ -137,7 +168,7 @@ def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, di
         raise _missing("DIRECTORY", how_to_name(own, 'index = "index"', table="search"))
     if own:
         say(Console(stderr=True), f"From {own.file}: documents {documents}, index {built}")
-    options = {"max_words": own.max_words, "stemming": own.stemming} if own else {}
+    options = {name: getattr(own, name) for name in ("max_words", "stemming", "engine", "encoder")} if own else {}
     return expanded(documents), expanded(built), {name: value for name, value in options.items() if value is not None}
 
 

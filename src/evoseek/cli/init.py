@@ -8,7 +8,7 @@ import shlex
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.console import Console
@@ -23,8 +23,14 @@ from evoseek.storage.files import expanded, nearest, write_atomic
 from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
+if TYPE_CHECKING:
+    from evoseek.assembly.memory_needs import Fit
+
 SELF_PLAY = ("dr-zero", "ssp")
 _RANK = 16  # of an adapter
+_MOST_ON_CPU = 3.2e9  # parameters of a model that is chosen on a CPU
+_ADAPTED = 200e6  # parameters from which on a CPU trains an adapter
+_SECONDS = 5.0  # of a core for a question, for each billion of parameters: measured, bfloat16
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
 _MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
 _STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of one hop teach it to search but once
@@ -42,6 +48,11 @@ _TINY = (
     "The tiny policy reads nothing but generated worlds: it shows that all works, and learns nothing from documents."
 )
 _INSTALL = f"SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: {INSTALL_SMOLLM2}"
+_GET = (
+    "No instruct model is here, neither in models/ nor in the cache of the Hugging Face hub. One of 1.5 billion "
+    "parameters answers from documents at once: `hf download Qwen/Qwen2.5-1.5B-Instruct` (3 GB), or put a GGUF file "
+    "into models/ (1 GB; pip install gguf); then begin again."
+)
 _ENGLISH = (
     "No question is needed: `evoseek train` first writes some about the documents, whose sentences have to be English."
 )
@@ -64,8 +75,8 @@ def init(
     model: Annotated[
         str | None,
         typer.Option(
-            help="Model to train: a name or a directory. Default: smollm2-135m if the extra real is installed, else "
-            "tiny."
+            help="Model that answers and is trained: a name, a directory or a GGUF file. Default: the largest instruct "
+            "model in models/ or the Hugging Face cache that fits; else smollm2-135m if it is installed, or tiny."
         ),
     ] = None,
     endpoint: Annotated[
@@ -92,9 +103,9 @@ def init(
         raise ConfigError(f"There is a project in {directory} already: {file}. Edit that file, or give another folder.")
     folder, console = _outside(documents or _documents(directory), directory), Console()
     if model is None and endpoint is None:
-        model = SMOLLM2 if has_smollm2() else "tiny"
-        if model == "tiny":
-            say(console, _INSTALL)
+        model, found = default_model([directory / "models", Path("models")])
+        for words in found:
+            say(console, words)
     system = system or ("search-r1" if endpoint or questions or is_smollm2(model or "") else "dr-zero")
     options = ProjectOptions(folder, model, endpoint, system, _existing(questions) if questions else None)
     _check(directory, options)
@@ -111,39 +122,70 @@ def init(
         say(console, note)
 
 
-def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
-    """The options with an adapter, if all weights of the model do not fit this machine, and in words what was chosen,
-    or what else to do. What is not on this machine, and the shipped policies, are taken as they are."""
-    if options.model is None or options.model in SHIPPED:
-        return options, []
+def default_model(folders: list[Path]) -> tuple[str, list[str]]:
+    """The largest instruct model in these folders or the Hugging Face cache that answers on this machine, else SmolLM2
+    if it is installed, or `tiny`; and in words what was found, and why which was taken."""
+    with end_on_interrupt():
+        from evoseek.models.machine import cores
+        from evoseek.models.shape import instruct_models, local_config, shape_of
+
+    words: list[str] = []
+    for name in instruct_models(folders):
+        shape = shape_of(local_config(name))
+        if shape is None:
+            continue
+        found, is_cpu = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
+        size = f"{name} ({shape.parameters / 1e6:,.0f} million parameters)"
+        if is_cpu and shape.parameters > _MOST_ON_CPU:
+            words.append(f"Left out {size}: on a CPU it would take minutes for a question.")
+        elif found.state == "over":
+            words.append(f"Left out {size}. {found.words}")
+        else:
+            seconds = _SECONDS * shape.parameters / 1e9 / cores()
+            time = f"about {max(1, round(seconds))} s a question, " if is_cpu else ""
+            return name, [*words, f"Took {size}, the largest that is here and fits: {time}{found.words}."]
+    model = SMOLLM2 if has_smollm2() else "tiny"
+    return model, [*words, *([] if words else [_GET]), *([_INSTALL] if model == "tiny" else [])]
+
+
+def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, bool]:
+    """Whether training by these options, or answering so many questions at once, fits, and whether on a CPU."""
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults
         from evoseek.assembly.sources import gather
         from evoseek.models.machine import find_machine
+
+    own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
+    given = gather([Path(recipe) for recipe in options.recipes], system=options.system, options=own).read()
+    settings = apply_model_defaults(given, find_machine, answers=answers)[0]
+    return fit(settings, answers=answers), settings.policy.device == "cpu"
+
+
+def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
+    """The options with an adapter, if all weights of the model do not fit this machine or are many for its CPU, and in
+    words what was chosen, or what else to do. What is not on this machine, and the shipped policies, are taken as they
+    are."""
+    if options.model is None or options.model in SHIPPED:
+        return options, []
+    with end_on_interrupt():
         from evoseek.models.shape import local_config, shape_of
 
-    if shape_of(local_config(options.model)) is None:
+    shape = shape_of(local_config(options.model))
+    if shape is None:
         return options, []
-
-    def fits(rank: int) -> tuple[bool, str]:
-        own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
-        files = [Path(recipe) for recipe in options.recipes]
-        settings = apply_model_defaults(gather(files, system=options.system, options=own).read(), find_machine)[0]
-        found = fit(settings)
-        return found.state != "over", found.words
-
-    is_enough, words = fits(0)
-    if is_enough:
+    whole, is_cpu = _fit(options)
+    is_over, is_large = whole.state == "over", is_cpu and shape.parameters > _ADAPTED
+    if not (is_over or is_large):
         return options, []
-    if not adapter_rank(options.model) and fits(_RANK)[0]:
-        return replace(options, rank=_RANK), [
-            f"Training all weights of {options.model} does not fit this machine, so an adapter is trained "
-            f"(lora.rank = {_RANK})."
-        ]
-    smaller = "" if is_smollm2(options.model) else f", such as {SMOLLM2}"
-    remedy = f"Give a smaller model (--model){smaller}, or other settings."
-    return options, [f"Memory: {words} Nor does an adapter. {remedy}"]
+    adapted = whole if adapter_rank(options.model) else _fit(options, _RANK)[0]
+    remedy = f"{adapted.remedy} Or give a smaller model (--model)."
+    left = [f"Memory of training: {adapted.words} {remedy}"] if adapted.state == "over" else []
+    if adapted is whole or (left and not is_large):
+        return options, left
+    why = "does not fit this machine" if is_over else "takes a CPU long"
+    words = f"Training all weights of {options.model} {why}, so an adapter is trained (lora.rank = {_RANK})."
+    return replace(options, rank=_RANK), [words, *left]
 
 
 def is_smollm2(model: str) -> bool:
@@ -259,7 +301,11 @@ def project_text(options: ProjectOptions, folder: Path) -> str:
     lines += ["", "[run]", f"system = {_text(options.system)}"]
     lines += ["", "[policy]", f"model = {_text(_model(options.model or 'tiny', folder))}"]
     if options.rank:
-        lines += ["", "[lora]                        # all weights do not fit this machine", f"rank = {options.rank}"]
+        lines += [
+            "",
+            "[lora]                        # an adapter; 0 trains all weights",
+            f"rank = {options.rank}",
+        ]
     if options.questions or options.needs_questions:
         path = _path(options.questions, folder) if options.questions else '"questions.jsonl"'
         table = "evaluation" if options.system in SELF_PLAY else "questions"
@@ -280,8 +326,9 @@ def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
     if options.endpoint:
         yield _TAGS
     here = "" if folder.absolute() == Path.cwd() else f"  cd {shlex.quote(str(folder))}\n"
-    trains = "" if options.endpoint else "  evoseek train\n  evoseek eval\n"
-    yield f'Next:\n{here}  evoseek index\n  evoseek doctor\n{trains}  evoseek ask "..."'
+    yield f'Next:\n{here}  evoseek index\n  evoseek ask "..."'
+    if not options.endpoint:
+        yield "What makes it better:\n  evoseek doctor\n  evoseek train\n  evoseek eval"
 
 
 def _model(model: str, folder: Path) -> str:

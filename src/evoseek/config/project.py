@@ -6,6 +6,8 @@
     recipe = "dr-zero/tiny"    # settings beneath those of the file; may be a list
     max_words = 100            # longest passage that `evoseek index` cuts, in words
     stemming = "none"          # whether it reduces words to their stems: none or english
+    engine = "hybrid"          # what it builds for: lexical, dense or hybrid
+    encoder = "static"         # what makes the vectors of the last two
 
     [run]                      # everything else are settings as in any config file
     system = "dr-zero"
@@ -17,7 +19,9 @@ judged right (`evoseek review`), and `feedback.jsonl`, conversations with a verd
 
 from __future__ import annotations
 
+import json
 import os
+import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +30,15 @@ from typing import Any, cast
 from evoseek.config.settings_tree import Tree, read_tree
 from evoseek.config.trust import check_owner
 from evoseek.errors import ConfigError
-from evoseek.storage.files import expanded
+from evoseek.storage.files import expanded, write_atomic
 
 NAME = "evoseek.toml"
 REVIEWED, FEEDBACK = "reviewed.jsonl", "feedback.jsonl"
 TABLE = "project"
-_TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int, "stemming": str}
+_TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int} | dict.fromkeys(
+    ("stemming", "engine", "encoder"), str
+)
+_NAMES = {"stemming": ("none", "english"), "engine": ("lexical", "dense", "hybrid")}
 _PATHS = (
     *("search.index", "evaluation.index", "evaluation.path", "evaluation.reviewed", "questions.path"),
     *("questions.feedback", "ssp.answers", "selfplay.world", "demonstrations.path"),
@@ -49,6 +56,8 @@ class Project:
     recipes: tuple[str, ...] = ()
     max_words: int | None = None
     stemming: str | None = None
+    engine: str | None = None
+    encoder: str | None = None
     settings: Tree = field(default_factory=dict[str, Any])
 
     @property
@@ -111,14 +120,15 @@ def read_project(tree: Mapping[str, Any], file: Path) -> Project:
     table = settings.pop(TABLE, {})
     own = cast(Tree, table) if isinstance(table, dict) else {"": table}
     for key, value in own.items():
-        is_wrong = (key == "max_words" and isinstance(value, int) and value < 1) or (
-            key == "stemming" and value not in ("none", "english")
+        is_wrong = (key == "max_words" and isinstance(value, int) and value < 1) or value not in _NAMES.get(
+            key, (value,)
         )
         if key not in _TYPES or not isinstance(value, _TYPES[key]) or isinstance(value, bool) or is_wrong:
             raise ConfigError(
                 f"{file} has {TABLE}.{key} = {value!r}. Expected in [{TABLE}]: documents, run and recipe, each a text "
-                "(recipe may be a list of texts), max_words, a whole number from 1, and stemming, none or english. "
-                "Settings have tables of their own, such as [policy] or [search]."
+                "(recipe may be a list of texts), max_words, a whole number from 1, stemming, none or english, engine, "
+                "lexical, dense or hybrid, and encoder, a text. Settings have tables of their own, such as [policy] or "
+                "[search]."
             )
     recipe: object = own.get("recipe", [])
     recipes = [recipe] if isinstance(recipe, str) else cast("list[object]", recipe)
@@ -130,8 +140,33 @@ def read_project(tree: Mapping[str, Any], file: Path) -> Project:
         tuple(map(str, recipes)),
         own.get("max_words"),
         own.get("stemming"),
+        own.get("engine"),
+        own.get("encoder"),
         _located(settings, file.parent),
     )
+
+
+def keep_settings(file: Path, tables: Mapping[str, Mapping[str, str | int]]) -> None:
+    """Set keys of tables in a project file; all else, comments included, stays. Raises ConfigError if the file is
+    written in a way that this does not know."""
+    lines = file.read_text(encoding="utf-8").splitlines()
+    for table, values in tables.items():
+        if (begin := next((n for n, line in enumerate(lines) if line.split("#")[0].strip() == f"[{table}]"), -1)) < 0:
+            begin = len(lines) + 1
+            lines += ["", f"[{table}]"]
+        for key, value in values.items():
+            end = next((n for n in range(begin + 1, len(lines)) if lines[n].startswith("[")), len(lines))
+            place = next((n for n in range(begin + 1, end) if lines[n].split("=")[0].strip() == key), None)
+            comment = f"  #{lines[place].partition('#')[2]}" if place and "#" in lines[place] else ""
+            lines[place or begin + 1 : (place or begin) + 1] = [f"{key} = {json.dumps(value)}{comment}"]
+    text = "\n".join(lines) + "\n"
+    try:
+        kept = tomllib.loads(text)
+    except tomllib.TOMLDecodeError:
+        kept = dict[str, Any]()
+    if any(kept.get(table, {}).get(key) != value for table, own in tables.items() for key, value in own.items()):
+        raise ConfigError(f"{file} cannot be changed. Set these keys of its tables by hand: {tables}.")
+    write_atomic(file, text)
 
 
 def _located(settings: Tree, folder: Path) -> Tree:

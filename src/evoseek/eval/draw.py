@@ -42,8 +42,8 @@ class Sample:
     turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
     `answerable` is False for a question that is marked so. `supported`: whether the passages that were found
     support the answer (None: it was not checked). `certainty` is that of `agent.answer.certainty_of` (None: not known).
-    `is_long`: whether the answer is of sentences. `cited` is the share of the passages that it cites that are the
-    question's own, 0 without a citation (None: they are not known).
+    `is_long`: whether the answer is of sentences. `cited` is the share of the passages cited beside it that
+    are the question's own, 0 without a citation (None: they are not known).
     """
 
     question: str
@@ -99,7 +99,8 @@ def identifier(question: str, number: int) -> str:
 def with_metric(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:
     """Return the reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is
     scored 1 for a refusal (`is_right_refusal`), and otherwise the reward's lowest value. With a check, the part
-    `supported` is 1 if the passages that were found support the answer, or else 0."""
+    `supported` is 1 if the passages that were found support the answer, or else 0. `cited` is the share of those beside
+    its sentences that are the question's own, if these are known."""
 
     async def scored(trajectory: Trajectory) -> Outcome:
         if trajectory.question.is_answerable:
@@ -110,7 +111,10 @@ def with_metric(reward: RewardFn, metric: str, check: Check | None = None) -> Re
         if check is None or not isinstance(outcome, Scored):
             return outcome
         support = await check(trajectory)
-        return Scored(outcome.reward, {**outcome.parts, "supported": float(support.is_given)})
+        cited = [number for one in support.sentences if one.is_supported for number in one.numbers]
+        share = cited_share(cited, trajectory.passages, trajectory.question)
+        known = {} if share is None else {"cited": share}
+        return Scored(outcome.reward, {**outcome.parts, "supported": float(support.is_given), **known})
 
     return scored
 
@@ -178,7 +182,7 @@ def _sample(
         detail=outcome.detail if isinstance(outcome, Invalid) else "",
         answerable=question.is_answerable,
         is_long=question.is_answerable and question.is_long,
-        cited=cited_share(trajectory.answer or "", passages, question),
+        cited=None if isinstance(outcome, Invalid) else outcome.parts.get("cited"),
         supported=False if isinstance(outcome, Invalid) else None if supported is None else supported == 1.0,
     )
 

@@ -46,7 +46,7 @@ def entry_of(source: str, dtype: str) -> Path | None:
     """Return the cache's folder for a model with numbers of this type, whether or not it is there yet; None for a model
     that is loaded as it is."""
     try:
-        place = _place_of(source)
+        place = place_of(source)
         if place is None or not (is_gguf(source) or (dtype != "float32" and _dtype_of(place) == "float32")):
             return None
         files = sorted(place.glob("*.*")) if place.is_dir() else [place]
@@ -68,7 +68,7 @@ def find_entry(source: str) -> Path | None:
 def write_entry(entry: Path, source: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
     """Write an entry, whole or not at all, and remove those of sources that are gone or changed. Raises OSError, and
     what the libraries raise for a full disk."""
-    place = str(_place_of(source))
+    place = str(place_of(source))
     with replace_directory(entry) as partial:
         model.save_pretrained(partial)
         tokenizer.save_pretrained(partial)
@@ -82,8 +82,8 @@ def write_entry(entry: Path, source: str, model: PreTrainedModel, tokenizer: Pre
             remove_directory(other.parent)
 
 
-def _place_of(source: str) -> Path | None:
-    """The file or folder of a source: of a name on the hub its folder in the hub's cache, or None."""
+def place_of(source: str) -> Path | None:
+    """Return the file or folder of a source: of a name on the hub its folder in the hub's cache, or None."""
     path = expanded(source).absolute()
     found = None if path.exists() else try_to_load_from_cache(source, "config.json")
     return path if path.exists() else Path(found).parent if isinstance(found, str) else None

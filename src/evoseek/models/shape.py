@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-from huggingface_hub import get_hf_file_metadata, hf_hub_download, hf_hub_url, try_to_load_from_cache
-from huggingface_hub.errors import HfHubHTTPError
+from huggingface_hub import (
+    get_hf_file_metadata,
+    hf_hub_download,
+    hf_hub_url,
+    scan_cache_dir,
+    try_to_load_from_cache,
+)
+from huggingface_hub.errors import CacheNotFound, HfHubHTTPError
 
 from evoseek.errors import PolicyError
-from evoseek.models.converted import gguf_config
+from evoseek.models.converted import gguf_config, place_of
 from evoseek.models.source import find_policy, is_adapter, is_gguf
 from evoseek.storage.files import expanded
 
@@ -20,6 +27,9 @@ _BASE = "base_model_name_or_path"
 _LAYERS = ("num_hidden_layers", "num_layers", "n_layer", "n_layers", "decoder_layers")
 _SIZES = (*_LAYERS, "hidden_size", "num_attention_heads", "num_key_value_heads", "head_dim", "intermediate_size")
 _MOST_LAYERS = 10_000
+_TEMPLATE = "chat_template"
+_GGUF_HEADER = 64 << 20  # bytes in which a GGUF file names its chat template
+_GGUF_BYTES = 0.7  # of a parameter in a GGUF file, about: most have four or five bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +83,37 @@ def is_here(model: str) -> bool:
         return isinstance(try_to_load_from_cache(source, "config.json"), str)
     except (PolicyError, ValueError):  # its package is not installed; or no name of the hub, but a path
         return False
+
+
+def instruct_models(folders: Iterable[Path]) -> list[str]:
+    """The models with a chat template that are in these folders or in the cache of the Hugging Face hub, whole and not
+    quantised but for GGUF files; the largest first, of a GGUF file by its bytes."""
+    names = [str(path) for folder in folders for path in sorted(folder.glob("*"))]
+    with suppress(CacheNotFound, OSError, ValueError):
+        names += sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
+    sizes = {name: _instruct_size(name) for name in dict.fromkeys(names)}
+    return sorted((name for name, size in sizes.items() if size), key=lambda name: -sizes[name])
+
+
+def _instruct_size(name: str) -> float:
+    """About how many parameters an instruct model has; 0 for anything else."""
+    place = place_of(name)
+    if place is None:
+        return 0
+    if is_gguf(name) and place.is_file():
+        with place.open("rb") as file:
+            has_template = b"tokenizer.chat_template" in file.read(_GGUF_HEADER)
+        return place.stat().st_size / _GGUF_BYTES if has_template else 0
+    config, index = _read(place / "config.json"), _read(place / "model.safetensors.index.json")
+    weights = index.get("weight_map", {"": "model.safetensors"})
+    files = set(cast("Mapping[str, str]", weights).values()) if isinstance(weights, Mapping) else {""}
+    is_plain = "quantization_config" not in config and all((place / file).is_file() for file in files)
+    if not is_plain or not (
+        _read(place / "tokenizer_config.json").get(_TEMPLATE) or (place / f"{_TEMPLATE}.jinja").is_file()
+    ):
+        return 0
+    shape = shape_of(config)
+    return shape.parameters if shape else 0
 
 
 def check_sizes(name_or_dir: str) -> None:

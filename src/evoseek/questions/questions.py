@@ -28,7 +28,7 @@ from typing import Any, cast
 from evoseek.errors import DataError
 from evoseek.storage.files import write_atomic
 from evoseek.text.rows import read_rows
-from evoseek.text.scripts import find_citations, fold
+from evoseek.text.scripts import fold
 from evoseek.types import Passage, Question
 
 _ABOUT = ("hops", "kind", "source", "evidence", "answerable", "hidden", "support")
@@ -141,7 +141,7 @@ def _check_type(key: str, value: object, expected: type[int] | UnionType) -> Non
 
 def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[str, ...]:
     value = fields.get("golden_answers", fields.get("answer"))
-    answers = [value] if isinstance(value, str) else value
+    answers = [value] if isinstance(value, str) and value else value
     if not isinstance(answerable, bool):
         raise DataError(f"The key `answerable` must be true or false, got {answerable!r}.")
     if not answerable:
@@ -216,13 +216,14 @@ def supports(passage: Passage, question: Question) -> bool:
     return has_sentence or not evidence.isdisjoint(names_of([passage]))
 
 
-def cited_share(answer: str, passages: Sequence[Passage], question: Question, *, uncited: float = 0.0) -> float | None:
-    """The share of the passages that an answer cites (`[n]` is the n-th of these) that are the question's own, by
-    `supports`; `uncited` if it cites none. None if those of the question are not known."""
+def cited_share(
+    cited: Iterable[int], passages: Sequence[Passage], question: Question, *, uncited: float = 0.0
+) -> float | None:
+    """The share of the passages that are cited (n is the n-th of these) that are the question's own, by `supports`;
+    `uncited` if there is no such one. None if those of the question are not known."""
     if not question.support and not evidence_of(question):
         return None
-    cited = {number for number, _ in find_citations(answer)[1] if number <= len(passages)}
-    own = [supports(passages[number - 1], question) for number in cited]
+    own = [supports(passages[number - 1], question) for number in {*cited} if number <= len(passages)]
     return sum(own) / len(own) if own else uncited
 
 

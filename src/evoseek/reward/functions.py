@@ -14,7 +14,7 @@ from evoseek.config.sections import Chosen, Count, PartSettings
 from evoseek.errors import ConfigError, EvoseekError, TrainingError
 from evoseek.questions.questions import cited_share
 from evoseek.text.normalization import METRICS, AnswerMetric, answer_value, f1_of_kept, normalise, set_f1, word_set
-from evoseek.text.scripts import without_citations
+from evoseek.text.scripts import find_citations
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 
@@ -164,8 +164,8 @@ def cited_f1(trajectory: Trajectory, kept: str) -> float:
     a citation pays where it is right more often than not. A sentence that adds no word of the golden answer pays
     nowhere. It fails if several passages say the same and only one of them is known as the question's own.
     """
-    question, answer = trajectory.question, without_citations(trajectory.answer or "")
-    share = cited_share(trajectory.answer or "", trajectory.passages, question, uncited=UNCITED)
+    question, (answer, cited) = trajectory.question, find_citations(trajectory.answer or "")
+    share = cited_share((number for number, _ in cited), trajectory.passages, question, uncited=UNCITED)
     longest = max(len(normalise(golden).split()) for golden in question.golden_answers)
     excess = max(0.0, len(normalise(answer).split()) / longest - 1)
     value = f1_of_kept(kept, answer, question.golden_answers) * (1.0 if share is None else share)

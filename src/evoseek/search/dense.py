@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -105,33 +105,36 @@ class Dense:
         return DenseIndex.open(index_directory(settings.index, setting="search.index"))
 
 
-RANK_CONSTANT = 60  # of the paper: how little the first places count beyond the next ones
 DEPTH = 100  # passages of each ranking that are fused, or k if that is more
 RERANKED = 50  # fused passages that a reranker puts into its order, or k if that is more
+TERMS = 2 / 3  # the weight of the score by terms; that by vectors has the rest
 
 
-def fuse(rankings: Sequence[Sequence[int]], k: int) -> list[tuple[int, float]]:
-    """Return the k best passages of several rankings by reciprocal-rank fusion, each with its score.
+def fuse(by_terms: Mapping[int, float], by_vectors: Mapping[int, float]) -> list[tuple[int, float]]:
+    """Return passages with their fused scores, best first: the weighted sum of both, each as a share of its best.
 
-    The score is the sum of 1 / (60 + rank) over the rankings that hold it, the rank of the first being 1. Equal scores
-    are in the order of the first ranking, then the second."""
-    scores: dict[int, float] = {}
-    for ranking in rankings:
-        for rank, place in enumerate(ranking, start=1):
-            scores[place] = scores.get(place, 0.0) + 1 / (RANK_CONSTANT + rank)
-    return sorted(scores.items(), key=lambda item: -item[1])[:k]
+    What has no score by terms or by vectors has 0 there, and less than 0 counts as 0. Equal scores are in the order in
+    which the passages come, first those by terms."""
+    scores = dict.fromkeys([*by_terms, *by_vectors], 0.0)
+    for weight, found in ((TERMS, by_terms), (1 - TERMS, by_vectors)):
+        best = max(found.values(), default=0.0)
+        for place, score in found.items():
+            scores[place] += weight * max(score, 0.0) / best if best > 0 else 0.0
+    return sorted(scores.items(), key=lambda item: -item[1])
 
 
 class HybridIndex(DenseIndex):
-    """An index with vectors, searched by terms and by vectors: the best passages of both are fused. With a `reranker`,
-    the best of these are put into its order. Scores are the fused ones, or the reranker's."""
+    """An index with vectors, searched by terms and by vectors: the scores of the best of both are fused. With
+    a `reranker`, the best of these are put into its order. Scores are the fused ones (0 to 1), or the reranker's."""
 
     reranker: Reranker | None = None
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         depth, found = max(k, DEPTH), list[list[Passage]]()
-        for query, (near, _) in zip(queries, self.nearest(queries, depth), strict=True):
-            best = fuse((self.rank(query, depth), near), 2 * depth)
+        vectors = self._encoder.queries([well_formed(query) for query in queries])
+        for query, vector, near in zip(queries, vectors, self._vectors.nearest(vectors, depth), strict=True):
+            terms = self.rank(query, depth)
+            best = fuse(terms, self._vectors.scores(vector, list(terms)) | dict(zip(*near, strict=True)))
             fused = partial(self._passages, best)  # texts of those that are looked at alone are read
             passages = distinct(fused, k if self.reranker is None else max(k, RERANKED))
             found.append(passages if self.reranker is None else self.reranker.rerank(query, passages)[:k])
@@ -142,8 +145,8 @@ class HybridIndex(DenseIndex):
 
 
 class Hybrid:
-    """Terms and vectors of the index that `search.index` names, their rankings fused (Cormack, Clarke and Buettcher,
-    SIGIR 2009)."""
+    """Terms and vectors of the index that `search.index` names, their scores fused (Bruch, Gai and Ingber, ACM TOIS
+    2023)."""
 
     class Settings(Dense.Settings):
         """Search by terms and by vectors."""

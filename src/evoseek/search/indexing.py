@@ -80,7 +80,7 @@ def build_index(
 ) -> None:
     """Read a corpus, cut it into passages, index them, and report what was read, what was skipped and which encodings
     were guessed, also as JSON in `report_file`. A build that was interrupted is resumed. Raises EvoseekError."""
-    _check_apart(corpus, directory, report_file)
+    check_apart(corpus, directory, report_file)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
     count = _build(directory, passages, plan, encoder, None, console)
@@ -101,13 +101,15 @@ def update_index(
     and changed files are read, only new passages are embedded. `of_project` are the settings of `IndexPlan` that the
     project has: a notice names each that the index was built without. The report is as of `build_index`. Raises
     EvoseekError; the index is then as it was."""
-    _check_apart(corpus, directory, report_file)
+    check_apart(corpus, directory, report_file)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
+    by = manifest.vectors.encoder.settings if manifest.vectors else {}
     plan = IndexPlan(
         engine=manifest.engine or "lexical",
         stemming=manifest.analyser.stemming,
         max_words=sources.max_words,
+        encoder=str(by.get("model") or by.get("name")) if by else None,
         dtype=manifest.vectors.dtype if manifest.vectors else None,
     )
     for name, value in (of_project or {}).items():
@@ -207,7 +209,8 @@ def _counted(passages: CorpusPassages, console: Console) -> Generator[Passage]:
         yield from passages.read(progress)
 
 
-def _check_apart(corpus: Path, directory: Path, report_file: Path | None) -> None:
+def check_apart(corpus: Path, directory: Path, report_file: Path | None) -> None:
+    """Raise SearchIndexError for an index, or a report, that would lie in the corpus."""
     if report_file and report_file.resolve().is_relative_to(corpus.resolve()):
         raise SearchIndexError(
             f"The report {report_file} lies in the corpus {corpus}, of which it would become a part. Give a file "

@@ -148,9 +148,10 @@ class LexicalIndex:
         """Return the k best passages by terms, also those of equal text."""
         return [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
 
-    def rank(self, query: str, k: int) -> list[int]:
-        """Return the places among `passages` of the best ones by terms, best first; no text is read."""
-        return [order for _, order, _ in self._ranked(query, k)]
+    def rank(self, query: str, k: int) -> dict[int, float]:
+        """Return the places among `passages` of the best ones by terms, best first, with their scores; no text is
+        read."""
+        return {order: score for score, order, _ in self._ranked(query, k)}
 
     def _ranked(self, text: str, k: int) -> list[tuple[float, int, tantivy.DocAddress]]:
         """Return score, order and address of the k best, equal scores by order of adding: so all that tie with the last

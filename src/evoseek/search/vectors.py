@@ -69,6 +69,11 @@ class VectorFiles:
         found = zip(queries, self._candidates(queries, k), strict=True)
         return [self._best(query, rows, k) if query.any() else ([], []) for query, rows in found]
 
+    def scores(self, query: Vectors, rows: Sequence[int]) -> dict[int, float]:
+        """Return the inner products of a query with these rows."""
+        found = self._vectors.take(np.array(rows, np.int64), axis=0).astype(np.float32, copy=False) @ query
+        return dict(zip(rows, np.round(found, _SCORE_DIGITS).tolist(), strict=True))
+
     def _candidates(self, queries: Vectors, k: int) -> list[Rows]:
         """Return for each query the rows of each block that may be among the k best, and all that are as good."""
         found: list[list[Rows]] = [[] for _ in queries]

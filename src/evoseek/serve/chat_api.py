@@ -52,7 +52,7 @@ from evoseek.errors import DataError, first_problem
 from evoseek.questions.feedback import MAX_ANSWER, MAX_NOTE, Feedback
 from evoseek.serve.answer_queue import PendingAnswer, reply_id
 from evoseek.serve.connection import error_body, status_of
-from evoseek.text.scripts import well_formed
+from evoseek.text.scripts import find_citations, well_formed, without_citations
 from evoseek.types import Action, Message, StopReason, ToolResult
 
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000
@@ -114,7 +114,7 @@ def judgeable(id: str, answered: Answered) -> Feedback:
         id,
         "",
         answered.trajectory.question.text,
-        answered.answer,
+        answered.answer and without_citations(answered.answer),
         "right",
         earlier=answered.earlier,
         searches=tuple({**one, "found": [passage["id"] for passage in one["found"]]} for one in found["searches"]),
@@ -291,10 +291,15 @@ def _events(record: Action | ToolResult, files: Collection[str]) -> Iterator[dic
 
 
 def _content(answered: Answered) -> str:
-    """Return the reply's text. The mark of an unsupported answer is in it, for clients that read nothing else."""
+    """Return the reply's text. The mark of an unsupported answer and the sources that it cites are in it, for clients
+    that read nothing else."""
     if not answered.answer:
         return NOT_FOUND
-    return answered.answer if answered.support.is_given else f"{answered.answer}\n\n{_UNSUPPORTED}"
+    if not answered.support.is_given:
+        return f"{answered.answer}\n\n{_UNSUPPORTED}"
+    support: Any = answered.json["support"] if find_citations(answered.answer)[1] else ()
+    sources = ["".join(f"[{number}]" for number in one["numbers"]) + f" {one['label']}" for one in support]
+    return "\n\n".join([answered.answer, *(["\n".join(sources)] if sources else ())])
 
 
 def _finish(answered: Answered) -> str:

@@ -62,6 +62,8 @@ class TrainingContext(Context):
     """The context with what trains, in one of `ranks` processes that train together. `run` is the run's directory
     (None: nothing is trained, or written), `checkpoint` the one that it resumes from."""
 
+    trains = True
+
     def __init__(
         self,
         settings: TrainingSettings,

@@ -114,10 +114,12 @@ function closePanel() {
 
 $("close").addEventListener("click", closePanel);
 
-function citations(passages) {
+// Passages with the numbers by which the answer cites them; what was found is numbered after the `before` before it.
+function citations(passages, before = 0) {
   const list = element("ul", "cited");
-  passages.forEach((passage, number) => {
-    const button = element("button", "", `[${number + 1}] ${passage.label}`);
+  passages.forEach((passage, place) => {
+    const numbers = passage.numbers ?? [before + place + 1];
+    const button = element("button", "", `${numbers.map((number) => `[${number}] `).join("")}${passage.label}`);
     button.type = "button";
     button.addEventListener("click", () => show(passage, button));
     const item = element("li");
@@ -125,6 +127,19 @@ function citations(passages) {
     list.append(item);
   });
   return list;
+}
+
+// An answer whose citations show their passages.
+function cited(answer, passages) {
+  return answer.split(/(\[\d+\])/).map((part) => {
+    const passage = passages.find(({ numbers }) => numbers.some((number) => part === `[${number}]`));
+    if (!passage) return part;
+    const button = element("button", "citation", part);
+    button.type = "button";
+    button.setAttribute("aria-label", `Passage ${part.slice(1, -1)}: ${passage.label}`);
+    button.addEventListener("click", () => show(passage, button));
+    return button;
+  });
 }
 
 // The user's verdict on an answer
@@ -190,7 +205,7 @@ function exchange(question) {
   $("hint").hidden = true;
   $("log").append(article);
   article.scrollIntoView({ block: "end" });
-  return { article, searches, answer, waiting: [] };
+  return { article, searches, answer, waiting: [], found: 0 };
 }
 
 function said(call) {
@@ -210,8 +225,9 @@ function follow(view, event) {
     item.replaceChildren(text);
     if (event.passages.length) {
       const found = element("details");
-      found.append(element("summary", "", text), citations(event.passages));
+      found.append(element("summary", "", text), citations(event.passages, view.found));
       item.replaceChildren(found);
+      view.found += event.passages.length;
     }
     view.answer.textContent = `Reading ${event.passages.length} passage${event.passages.length === 1 ? "" : "s"} ...`;
   } else if (event.event === "answer") {
@@ -221,7 +237,8 @@ function follow(view, event) {
 }
 
 function end(view, question, content) {
-  view.answer.textContent = content;
+  const { supported, answer, support } = view.result;
+  view.answer.replaceChildren(...(supported ? cited(answer, support) : [content]));
   view.answer.removeAttribute("aria-busy");
   view.answer.classList.toggle("missing", !view.result.supported);
   if (view.result.certainty !== null) {
@@ -231,6 +248,7 @@ function end(view, question, content) {
   if (view.result.support.length) {
     const heads = {
       words: `Passages about the question that contain these words (no more was checked): ${view.result.words.join("; ")}`,
+      sentences: "Passages that have these sentences, or most of their words (no more was checked):",
       topic: "Passages about the question (which need not hold the answer):",
       judge: "Passages that support the answer, as the judge says:",
     };

@@ -66,9 +66,10 @@ function callLine(call) {
   return el("p", { class: "call" }, el("b", {}, "Call "), el("code", { class: "untrusted" }, visible(call.name)), " ", prose(said.join(", ")));
 }
 
-function resultBlock(result) {
+// `before` is how many passages were shown before: an answer cites them by their number.
+function resultBlock({ before, ...result }) {
   const rows = result.passages.map((one, place) => [
-    String(place + 1), prose(one.title ?? ""), prose(`${one.id} (${one.document_id} ${one.start}–${one.end})`, "code"), number(one.score, 2),
+    String(before + place + 1), prose(one.title ?? ""), prose(`${one.id} (${one.document_id} ${one.start}–${one.end})`, "code"), number(one.score, 2),
   ]);
   return [
     result.text !== undefined && prose(result.text),
@@ -82,6 +83,11 @@ const NAMES = { prompt: "Prompt", action: "Policy", observation: "Observation" }
 // The turns of a rollout. `detail` is as the chunk holds it, `texts` the texts of tokens.
 function turns(detail, texts) {
   const actions = [...detail.actions], results = [...detail.results];
+  let before = 0;
+  for (const result of [...(detail.opening ?? []), ...results]) {
+    result.before = before;
+    before += result.passages.length;
+  }
   const opening = (detail.opening ?? []).flatMap((result) => [callLine(result.call), ...resultBlock(result)]).filter(Boolean);
   let found = [];
   let start = 0;
