@@ -176,7 +176,11 @@ def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, mac
     (models / "notes.gguf").write_bytes(b"GGUF")
     done, file = init()
     assert done.exception is None
-    assert tomllib.loads(file.read_text())["policy"]["model"] == f"models/{taken}"
+    tree = tomllib.loads(file.read_text())
+    assert (tree["policy"]["model"], tree["lora"]["rank"]) == (f"models/{taken}", 16)
+    assert (tree["project"]["recipe"], tree["run"]["system"]) == ("search-r1/instruct", "search-r1")
+    assert "questions" not in tree
+    assert "first writes some about the documents" in done.stdout
     assert said in done.stdout
     assert "No instruct model is here" not in done.stdout
 

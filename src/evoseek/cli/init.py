@@ -84,7 +84,9 @@ def init(
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(help="System that trains it. Default: search-r1 for SmolLM2 and for questions, else dr-zero."),
+        typer.Option(
+            help="System that trains it. Default: search-r1 for an instruct model and for questions, else dr-zero."
+        ),
     ] = None,
     questions: Annotated[
         Path | None, typer.Option(help="Labelled questions, if there are any: JSON lines. System: search-r1.")
@@ -106,9 +108,11 @@ def init(
         model, found = default_model([directory / "models", Path("models")])
         for words in found:
             say(console, words)
-    system = system or ("search-r1" if endpoint or questions or is_smollm2(model or "") else "dr-zero")
-    options = ProjectOptions(folder, model, endpoint, system, _existing(questions) if questions else None)
+    usual = "search-r1" if endpoint or questions or is_smollm2(model or "") else "dr-zero"
+    options = ProjectOptions(folder, model, endpoint, system or usual, _existing(questions) if questions else None)
     _check(directory, options)
+    if system is None and questions is None and _is_instruct(model):
+        options = replace(options, system="search-r1", from_instruct=True)
     options, room = fitting(options)
     text = project_text(options, Path(os.path.normpath(directory.absolute())))
     stop_if_dry([f"{file} would be written:", text])
@@ -188,6 +192,14 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     return replace(options, rank=_RANK), [words, *left]
 
 
+def _is_instruct(model: str | None) -> bool:
+    """Whether a model is an instruct model on this machine that learns as in search-r1/instruct."""
+    with end_on_interrupt():
+        from evoseek.models.shape import instruct_size
+
+    return model is not None and model not in SHIPPED and _ADAPTED < instruct_size(model) <= _MOST_ON_CPU
+
+
 def is_smollm2(model: str) -> bool:
     """Whether a model is SmolLM2 untrained, and not a run that began with it."""
     return "smollm2" in model.lower() and origin(model) == model
@@ -243,6 +255,8 @@ class ProjectOptions:
     system: str
     questions: Path | None = None
     rank: int = 0
+    from_instruct: bool = False
+    """Whether an instruct model learns from documents alone, each question searched first."""
 
     @property
     def origin(self) -> str:
@@ -253,6 +267,8 @@ class ProjectOptions:
     def recipes(self) -> list[str]:
         """The recipe that fits the system and the model, if there is one, and the one that lies over it for a cold
         start, and where the questions say their hops. Raises DataError for questions that cannot be read."""
+        if self.from_instruct:
+            return ["search-r1/instruct"]
         name = self.origin
         found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
         fitting = [recipe for recipe in found if recipe in recipes()][:1]
@@ -261,9 +277,9 @@ class ProjectOptions:
 
     @property
     def starts_cold(self) -> bool:
-        """Whether the model first learns from questions that are written about the documents: SmolLM2 writes neither
-        searches nor questions by itself."""
-        return self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or "")
+        """Whether the model learns from questions that are written about the documents: an instruct model by default,
+        and SmolLM2, which writes neither searches nor questions by itself."""
+        return self.from_instruct or (self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or ""))
 
     def _has_hops(self) -> bool:
         from evoseek.questions.questions import load_questions

@@ -91,12 +91,12 @@ def instruct_models(folders: Iterable[Path]) -> list[str]:
     names = [str(path) for folder in folders for path in sorted(folder.glob("*"))]
     with suppress(CacheNotFound, OSError, ValueError):
         names += sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
-    sizes = {name: _instruct_size(name) for name in dict.fromkeys(names)}
+    sizes = {name: instruct_size(name) for name in dict.fromkeys(names)}
     return sorted((name for name, size in sizes.items() if size), key=lambda name: -sizes[name])
 
 
-def _instruct_size(name: str) -> float:
-    """About how many parameters an instruct model has; 0 for anything else."""
+def instruct_size(name: str) -> float:
+    """About how many parameters an instruct model on this machine has; 0 for anything else."""
     place = place_of(name)
     if place is None:
         return 0
