@@ -76,10 +76,11 @@ def write_entry(entry: Path, source: str, model: PreTrainedModel, tokenizer: Pre
             _align(file)
         (partial / _SOURCE).write_text(place, encoding="utf-8")
     for other in entry.parent.glob(f"*/{_SOURCE}"):
-        path = other.read_text(encoding="utf-8")
-        is_older = path == place and other.parent.name.split("-")[-2] != entry.name.split("-")[-2]
-        if is_older or not Path(path).exists():
-            remove_directory(other.parent)
+        with suppress(OSError, ValueError):  # of another process, or damaged
+            path = other.read_text(encoding="utf-8")
+            is_older = path == place and other.parent.name.split("-")[-2] != entry.name.split("-")[-2]
+            if is_older or not Path(path).exists():
+                remove_directory(other.parent)
 
 
 def place_of(source: str) -> Path | None:
