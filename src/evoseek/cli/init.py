@@ -25,6 +25,7 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.assembly.memory_needs import Fit
+    from evoseek.models.settings import PolicySettings
 
 SELF_PLAY = ("dr-zero", "ssp")
 _RANK = 16  # of an adapter
@@ -53,6 +54,7 @@ _GET = (
     "parameters answers from documents at once: `hf download Qwen/Qwen2.5-1.5B-Instruct` (3 GB), or put a GGUF file "
     "into models/ (1 GB; pip install gguf); then begin again."
 )
+_FIRST = "When it is first loaded it is converted, once; that takes a minute or two."
 _ENGLISH = (
     "No question is needed: `evoseek train` first writes some about the documents, whose sentences have to be English."
 )
@@ -126,6 +128,7 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
     """The largest instruct model in these folders or the Hugging Face cache that answers on this machine, else SmolLM2
     if it is installed, or `tiny`; and in words what was found, and why which was taken."""
     with end_on_interrupt():
+        from evoseek.models.converted import entry_of
         from evoseek.models.machine import cores
         from evoseek.models.shape import instruct_models, local_config, shape_of
 
@@ -138,7 +141,8 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
             continue
         if shape is None:
             continue
-        found, is_cpu = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
+        found, policy = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
+        is_cpu, entry = policy.device == "cpu", entry_of(name, policy.dtype)
         size = f"{name} ({shape.parameters / 1e6:,.0f} million parameters)"
         if is_cpu and shape.parameters > _MOST_ON_CPU:
             words.append(f"Left out {size}: on a CPU it would take minutes for a question.")
@@ -147,13 +151,14 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
         else:
             seconds = _SECONDS * shape.parameters / 1e9 / cores()
             time = f"about {max(1, round(seconds))} s a question, " if is_cpu else ""
-            return name, [*words, f"Took {size}, the largest that is here and fits: {time}{found.words}."]
+            words.append(f"Took {size}, the largest that is here and fits: {time}{found.words}.")
+            return name, [*words, *([_FIRST] if entry and not entry.exists() else [])]
     model = SMOLLM2 if has_smollm2() else "tiny"
     return model, [*words, *([] if words else [_GET]), *([_INSTALL] if model == "tiny" else [])]
 
 
-def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, bool]:
-    """Whether training by these options, or answering so many questions at once, fits, and whether on a CPU."""
+def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, PolicySettings]:
+    """Whether training by these options, or answering so many questions at once, fits, and the policy's settings."""
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults
@@ -163,7 +168,7 @@ def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit,
     own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
     given = gather([Path(recipe) for recipe in options.recipes], system=options.system, options=own).read()
     settings = apply_model_defaults(given, find_machine, answers=answers)[0]
-    return fit(settings, answers=answers), settings.policy.device == "cpu"
+    return fit(settings, answers=answers), settings.policy
 
 
 def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
@@ -178,8 +183,8 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     shape = shape_of(local_config(options.model))
     if shape is None:
         return options, []
-    whole, is_cpu = _fit(options)
-    is_over, is_large = whole.state == "over", is_cpu and shape.parameters > _ADAPTED
+    whole, policy = _fit(options)
+    is_over, is_large = whole.state == "over", policy.device == "cpu" and shape.parameters > _ADAPTED
     if not (is_over or is_large):
         return options, []
     adapted = whole if adapter_rank(options.model) else _fit(options, _RANK)[0]
