@@ -17,7 +17,7 @@ from evoseek.cli.options import command, stop_if_dry
 from evoseek.config.project import NAME
 from evoseek.config.registry import check_name
 from evoseek.config.settings_tree import recipes
-from evoseek.errors import ConfigError, disk_text
+from evoseek.errors import ConfigError, PolicyError, disk_text
 from evoseek.models.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
 from evoseek.storage.files import expanded, nearest, write_atomic
 from evoseek.text.printable import say
@@ -25,12 +25,13 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.assembly.memory_needs import Fit
+    from evoseek.models.settings import PolicySettings
 
 SELF_PLAY = ("dr-zero", "ssp")
 _RANK = 16  # of an adapter
 _MOST_ON_CPU = 3.2e9  # parameters of a model that is chosen on a CPU
 _ADAPTED = 200e6  # parameters from which on a CPU trains an adapter
-_SECONDS = 5.0  # of a core for a question, for each billion of parameters: measured, bfloat16
+_SECONDS = 6.0  # of a core for a question, for each billion of parameters: measured, bfloat16
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
 _MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
 _STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of one hop teach it to search but once
@@ -53,6 +54,7 @@ _GET = (
     "parameters answers from documents at once: `hf download Qwen/Qwen2.5-1.5B-Instruct` (3 GB), or put a GGUF file "
     "into models/ (1 GB; pip install gguf); then begin again."
 )
+_FIRST = "When it is first loaded it is converted, once; that takes a minute or two."
 _ENGLISH = (
     "No question is needed: `evoseek train` first writes some about the documents, whose sentences have to be English."
 )
@@ -130,15 +132,21 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
     """The largest instruct model in these folders or the Hugging Face cache that answers on this machine, else SmolLM2
     if it is installed, or `tiny`; and in words what was found, and why which was taken."""
     with end_on_interrupt():
+        from evoseek.models.converted import entry_of
         from evoseek.models.machine import cores
         from evoseek.models.shape import instruct_models, local_config, shape_of
 
     words: list[str] = []
     for name in instruct_models(folders):
-        shape = shape_of(local_config(name))
+        try:
+            shape = shape_of(local_config(name))
+        except PolicyError as error:  # what reads GGUF files is not installed
+            words.append(f"Left out {name}: {error}")
+            continue
         if shape is None:
             continue
-        found, is_cpu = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
+        found, policy = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
+        is_cpu, entry = policy.device == "cpu", entry_of(name, policy.dtype)
         size = f"{name} ({shape.parameters / 1e6:,.0f} million parameters)"
         if is_cpu and shape.parameters > _MOST_ON_CPU:
             words.append(f"Left out {size}: on a CPU it would take minutes for a question.")
@@ -147,13 +155,14 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
         else:
             seconds = _SECONDS * shape.parameters / 1e9 / cores()
             time = f"about {max(1, round(seconds))} s a question, " if is_cpu else ""
-            return name, [*words, f"Took {size}, the largest that is here and fits: {time}{found.words}."]
+            words.append(f"Took {size}, the largest that is here and fits: {time}{found.words}.")
+            return name, [*words, *([_FIRST] if entry and not entry.exists() else [])]
     model = SMOLLM2 if has_smollm2() else "tiny"
     return model, [*words, *([] if words else [_GET]), *([_INSTALL] if model == "tiny" else [])]
 
 
-def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, bool]:
-    """Whether training by these options, or answering so many questions at once, fits, and whether on a CPU."""
+def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, PolicySettings]:
+    """Whether training by these options, or answering so many questions at once, fits, and the policy's settings."""
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults
@@ -163,7 +172,7 @@ def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit,
     own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
     given = gather([Path(recipe) for recipe in options.recipes], system=options.system, options=own).read()
     settings = apply_model_defaults(given, find_machine, answers=answers)[0]
-    return fit(settings, answers=answers), settings.policy.device == "cpu"
+    return fit(settings, answers=answers), settings.policy
 
 
 def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
@@ -178,8 +187,8 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     shape = shape_of(local_config(options.model))
     if shape is None:
         return options, []
-    whole, is_cpu = _fit(options)
-    is_over, is_large = whole.state == "over", is_cpu and shape.parameters > _ADAPTED
+    whole, policy = _fit(options)
+    is_over, is_large = whole.state == "over", policy.device == "cpu" and shape.parameters > _ADAPTED
     if not (is_over or is_large):
         return options, []
     adapted = whole if adapter_rank(options.model) else _fit(options, _RANK)[0]
