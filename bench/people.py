@@ -73,6 +73,7 @@ class PeopleSet:
 
 
 SETS = (
+    PeopleSet("git", str(BENCH / "git/questions.jsonl"), ".", SHORT, "see bench/git/README.md; chooses prompts"),
     PeopleSet("sqlite", str(BENCH / "sqlite/questions.jsonl"), ".", SHORT, "see bench/sqlite/README.md"),
     PeopleSet("postgres", str(BENCH / "postgres/questions.jsonl"), ".", SHORT, "see bench/postgres/README.md"),
     PeopleSet(
@@ -112,7 +113,7 @@ class Answering:
 def spread(questions: Sequence[Question], limit: int | None) -> list[Question]:
     """So many of the questions, at equal distances (None: all of them)."""
     number = min(limit or len(questions), len(questions))
-    return [questions[place * len(questions) // number] for place in range(number)]
+    return [questions[(2 * place + 1) * len(questions) // (2 * number)] for place in range(number)]
 
 
 def first_hits(questions: Iterable[Question], index: LexicalIndex) -> Iterator[Sample]:
@@ -125,16 +126,19 @@ def first_hits(questions: Iterable[Question], index: LexicalIndex) -> Iterator[S
         yield Sample(
             question.id, 0, content_digest(question), scores, "answered", text, answerable=question.is_answerable,
             recall=recall(evidence_of(question), found), supported=bool(found),
+            is_long=question.is_answerable and question.is_long,
         )  # fmt: skip
 
 
 def row(samples: Sequence[Sample], metric: str) -> dict[str, Any]:
     """The numbers of a row, by what is right."""
     answerable = [sample for sample in samples if sample.answerable]
+    short = [sample for sample in answerable if not sample.is_long]
+    long = [sample for sample in answerable if sample.is_long] or short
     others = [sample for sample in samples if not sample.answerable]
     refused = [sample for sample in samples if ending_of(sample, metric) == "refused"]
     rightly = sum(not sample.answerable for sample in refused)
-    shown = [shown_of(sample, SHORT) for sample in samples if sample.answerable] if metric == SHORT else []
+    shown = [shown_of(sample, SHORT) for sample in short]
     let_through = sum(bool(sample.supported) for sample in others)
     wrong, every = shown.count("shown_wrong") + let_through, let_through + len(shown) - shown.count("not_shown")
     known = [sample for sample in answerable if sample.recall is not None]
@@ -142,7 +146,8 @@ def row(samples: Sequence[Sample], metric: str) -> dict[str, Any]:
     return {
         "n": len(answerable),
         "unanswerable": len(others),
-        **{name: _mean([value_of(one, name) for one in answerable]) for name in (SHORT, "exact_match", LONG)},
+        **{name: _mean([value_of(one, name) for one in short]) for name in (SHORT, "exact_match")},
+        LONG: _mean([value_of(one, LONG) for one in long]),
         "read": _share(len(read), len(known)),
         "cited": _mean([sample.cited for sample in read if sample.cited is not None]),
         "refusals_right": _share(rightly, len(refused)),
@@ -171,7 +176,11 @@ def against(before: Sequence[Sample], after: Sequence[Sample], metric: str) -> d
     found: dict[str, float] = {}
     for name, is_answerable, by in (("answerable", True, metric), ("unanswerable", False, SHORT)):
         pair = {
-            side: {one.question: value_of(one, by) for one in samples if one.answerable is is_answerable}
+            side: {
+                one.question: value_of(one, by)
+                for one in samples
+                if one.answerable is is_answerable and one.is_long is (is_answerable and by == LONG)
+            }
             for side, samples in (("before", before), ("after", after))
         }
         if pair["before"]:
