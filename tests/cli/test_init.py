@@ -187,11 +187,15 @@ def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, mac
     done, file = init()
     assert done.exception is None
     tree = tomllib.loads(file.read_text())
-    assert (tree["policy"]["model"], tree["lora"]["rank"]) == (taken, 16)
-    assert (tree["project"]["recipe"], tree["run"]["system"]) == ("search-r1/instruct", "search-r1")
-    assert "questions" not in tree
-    assert "first writes some about the documents" in done.stdout
+    assert tree["policy"]["model"] == taken
     assert said in done.stdout
+    if taken != "tiny":
+        assert (tree["project"]["recipe"], tree["run"]["system"], tree["lora"]["rank"]) == (
+            *("search-r1/instruct", "search-r1"),
+            16,
+        )
+        assert "questions" not in tree
+        assert "first writes some about the documents" in done.stdout
     assert "No instruct model is here" not in done.stdout
 
 
