@@ -66,7 +66,7 @@ def test_a_model_behind_an_endpoint_searches_and_answers(ask, monkeypatch):
     assert status == 0, err
     assert "a-model answers, not the policy, as it is set in [answerer]." in out
     assert "Answer: Meri Searches: 1. search: mayor of Kalo -> Kalo" in out
-    shown = "Meri [a#0] Kalo: The mayor of Kalo is Meri."
+    shown = "Meri [1] [a#0] Kalo: The mayor of Kalo is Meri."
     assert f"Passages about the question that contain these words (no more was checked): {shown}" in out
     first, second = server.received
     assert first.headers["authorization"] == "Bearer sk-1"
