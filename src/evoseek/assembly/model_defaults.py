@@ -57,6 +57,7 @@ _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
 _ADAPTER_RATE = 10.0  # times that of all weights
 _FEWEST_BFLOAT16 = 20_000_000  # parameters; below, the products are not what takes the time
+_FEWEST_THAT_SEARCH = 3e9  # parameters of an untrained model that is offered a search of its own
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
 _LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
@@ -97,14 +98,22 @@ def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
 def search_first(settings: TrainingSettings, sources: SettingsSources) -> TrainingSettings:
     """The settings for a model that answers untrained, the policy or that of [answerer]: the documents are searched for
     the question before its first turn, unless the sources name an environment. A run's model is asked as it was
-    trained, and one with the prompts of the shipped policies as these are."""
+    trained, and one with the prompts of the shipped policies as these are. One of fewer than three billion parameters
+    is offered no further search, by tags or by tools: it would write calls where it could answer.
+    """
     model, answerer = settings.policy.model, settings.answerer
     is_chat = bool(answerer.model or answerer.base_url)
-    if not is_chat and (origin(model) != model or read_config(model).get("evoseek_prompts") == "tiny"):
+    description = {} if is_chat else read_config(model)
+    if not is_chat and (origin(model) != model or description.get("evoseek_prompts") == "tiny"):
         return settings
     if sources.states("environment.name") or all(tool.name != "search" for tool in settings.tools):
         return settings
-    return with_setting(settings, "environment.name", "search_first")
+    settings = with_setting(settings, "environment.name", "search_first")
+    shape = shape_of(description) if description else None
+    own = {"policy.format": "tags", "rollout.max_tool_calls": 0}
+    for key, value in own.items() if shape is not None and shape.parameters < _FEWEST_THAT_SEARCH else ():
+        settings = settings if sources.states(key) else with_setting(settings, key, value)
+    return settings
 
 
 def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -> float:

@@ -190,11 +190,12 @@ def _beside(
         settings = with_setting(settings, name, value)
     say(console, f"The same questions to {model} untrained, with what a search for each finds in its prompt:")
     before = Run(settings=settings, console=console).evaluate(questions, samples=samples, out=out and out / _UNTRAINED)
+    metric = before.results.metric
     every = {"untrained": before.results.samples, "trained": trained.results.samples}
-    shared = common({name: values_of(drawn, OF_SENTENCES) for name, drawn in every.items()})
-    pairs, means = compare(shared, OF_SENTENCES), {name: fmean(own.values()) for name, own in shared.items()}
+    shared = common({name: values_of(drawn, metric) for name, drawn in every.items()})
+    pairs, means = compare(shared, metric), {name: fmean(own.values()) for name, own in shared.items()}
     if not console.stderr:  # where JSON is printed
-        for grid in comparison_grids(Compared(OF_SENTENCES, pairs[0].n, means, pairs, ())):
+        for grid in comparison_grids(Compared(metric, pairs[0].n, means, pairs, ())):
             console.print(terminal(grid))
     return {"untrained": before.json, "against_untrained": asdict(pairs[0])}
 
