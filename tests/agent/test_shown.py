@@ -103,3 +103,37 @@ def test_an_answer_that_nothing_supports_is_refused_or_marked(refuses, heading):
     assert text.endswith("add --set support.unsupported=show" if refuses else "  none")
     as_json = Answered(trajectory, support_of(trajectory), refuses=refuses).json
     assert (as_json["answer"], as_json["supported"], as_json["support"]) == (None if refuses else "Lina", False, [])
+
+
+SEVERAL = (
+    Passage("a#0", "a", "Pump", "To stop the pump, press the red key. It is loud.", 0, 47, file="a.md"),
+    Passage("b#0", "b", "Vane", "Oil its bearing each spring.", 0, 28, file="b.md"),
+)
+
+
+def test_unsupported_sentences_are_left_out_and_the_others_cite_their_passages():
+    trajectory = answered(
+        "Press the red key. Ask Ada Birk for help!\nOil its bearing each spring [2].",
+        SEVERAL,
+        "How do I stop the pump?",
+    )
+    found = Answered(trajectory, support_of(trajectory), refuses=True)
+    assert found.answer == "Press the red key [1].\nOil its bearing each spring [2]."
+    assert "\n(1 of 3 sentences are left out, which no passage supports.)\n" in found.text.plain
+    assert "\n  [1] [a#0] Pump: " in found.text.plain
+    assert "\n  [2] [b#0] Vane: " in found.text.plain
+    assert found.json["sentences"] == [
+        {"text": "Press the red key.", "citations": [1], "supported": True},
+        {"text": "Ask Ada Birk for help!", "citations": [], "supported": False},
+        {"text": "Oil its bearing each spring.", "citations": [2], "supported": True},
+    ]
+    assert [(one["id"], one["numbers"]) for one in found.json["support"]] == [("a#0", [1]), ("b#0", [2])]
+    everything = Answered(trajectory, support_of(trajectory), refuses=False).answer
+    assert everything == "Press the red key [1]. Ask Ada Birk for help!\nOil its bearing each spring [2]."
+
+
+def test_a_short_answer_has_a_citation_only_if_it_was_written():
+    bare, cited = answered("Meri"), answered("Meri [1]")
+    wrong = answered("Meri [2]")
+    shown = [Answered(one, support_of(one), refuses=True).answer for one in (bare, cited, wrong)]
+    assert shown == ["Meri", "Meri [1]", "Meri [1]"]

@@ -14,6 +14,7 @@ from evoseek.agent.support import SupportJudge, spans, support_of
 from evoseek.errors import ToolError
 from evoseek.renderers.encoding import plain
 from evoseek.rollout.prompts import load_prompts
+from evoseek.text.scripts import without_citations
 from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 KALO = Passage("kalo#0", "kalo", "Kalo", "Kalo is a town by the sea. Its mayor is Meri Tolu, who was born in Vesu.")
@@ -353,3 +354,89 @@ def test_what_is_about_the_question_may_be_a_chain_of_passages_or_of_the_same_do
     assert not support_of(answered(question, answer, film, life)).is_given
     assert support_of(answered(question, answer, film, between, life)).passages == (life,)
     assert support_of(answered(question, answer, replace(film, document_id="ada"), life)).passages == (life,)
+
+
+RAIN_SAYS = (
+    "A gauge of type R2 must not stand under trees. Empty it each morning before seven. "
+    "It can be read from the road, since its scale is printed in red. Snow is melted first with warm water."
+)
+RAIN = Passage("rain#0", "rain", "Rain gauges", RAIN_SAYS)
+WIND = Passage(
+    "wind#0", "wind", "Wind vanes", "A vane of type V9 must stand under open sky. Oil its bearing in spring."
+)
+HOW = "How do I care for gauges of type R2?"
+
+
+def said(answer, *passages, question=HOW):
+    """What is supported of each sentence, and by which numbers."""
+    support = support_of(answered(question, answer, *(passages or (RAIN, WIND))))
+    return [(one.is_supported, one.numbers) for one in support.sentences]
+
+
+@pytest.mark.parametrize(
+    ("sentence", "is_supported"),
+    [
+        ("Empty it each morning before seven.", True),
+        ("Before seven, each morning, empty the gauge.", True),
+        ("The scale is printed in red, so it can be read from the road.", True),
+        ("A gauge of type R2 must not stand under trees.", True),
+        ("Gauges of type R2 must stand under trees.", False),  # the denial is gone
+        ("A gauge of type V9 must not stand under trees.", False),  # another name
+        ("Empty it each morning before 7.", False),  # a number that stands nowhere
+        ("Do not empty it each morning before seven.", False),
+        ("It can be read from the road and oiled in spring.", False),  # of two passages
+        ("Empty it each evening with your neighbours after supper.", False),
+        ("It is.", False),
+        ("The manual says so.", False),
+    ],
+)
+def test_each_sentence_is_supported_by_one_passage_or_not_at_all(sentence, is_supported):
+    own = (is_supported, (1,) if is_supported else ())
+    assert said(f"Snow is melted first with warm water. {sentence}") == [(True, (1,)), own]
+
+
+def test_a_sentence_cites_the_passage_that_supports_it():
+    """A right citation stays; a wrong one, or one without a passage, gives way to the first that is right."""
+    answer = "Empty it each morning before seven [1]. Oil its bearing in spring [1][7]. Snow is melted first. [2]"
+    assert said(answer) == [(True, (1,)), (True, (2,)), (True, (1,))]
+    assert said("Empty it each morning before seven. [4]", RAIN, WIND) == [(True, (1,))]
+    assert said("Empty it. Snow is melted first [3].", RAIN, WIND)[1] == (
+        True,
+        (3,),
+    )  # shown again by the second search
+
+
+def test_yes_and_no_are_supported_as_their_explanation_is():
+    question = "Can gauges of type R2 be read from the road?"
+    assert said("Yes. It can be read from the road.", question=question)[0] == (True, ())
+    assert said("Yes, it can be read from the road.", question=question) == [(True, (1,))]
+    assert said("Yes. Its owner is Ada Birk from Vesu.", question=question) == [(False, ()), (False, ())]
+    assert said("Yes [2]", question=question) == [(True, (1,))]
+
+
+def test_a_long_sentence_is_judged_by_its_words_where_they_are_not_in_a_row():
+    answer = "You should empty it each morning before seven, and snow is melted first with water that is warm."
+    support = support_of(answered(HOW, answer, RAIN, WIND))
+    assert (support.is_given, support.rule, [p.id for p in support.passages]) == (True, "sentences", ["rain#0"])
+    assert spans(support.words, RAIN.text)
+    assert not support_of(answered(HOW, answer.replace("seven", "nine"), RAIN, WIND)).is_given
+
+
+def test_sentences_of_passages_that_are_not_about_the_question_support_nothing():
+    answer = "Oil its bearing in spring. It must stand under open sky."
+    assert [one for one, _ in said(answer, question="How do I tune the piano of Lew Oman?")] == [False, False]
+
+
+def test_a_refusal_among_sentences_is_not_one_of_them():
+    kept = support_of(answered(HOW, "Empty it each morning before seven. Not found in the documents.", RAIN)).kept
+    assert kept == "Empty it each morning before seven."
+    assert support_of(answered(HOW, "Not found in the documents. [1]", RAIN)).rule == "none"
+
+
+@given(st.lists(st.sampled_from([*RAIN.text.split(), *WIND.text.split(), "[1]", "[2]", "not", "\n"]), max_size=25))
+def test_what_is_kept_was_written(words):
+    answer = " ".join(words)
+    support = support_of(answered(HOW, answer, RAIN, WIND))
+    assert set(support.kept.split()) <= set(without_citations(answer).split())
+    assert support.is_given == any(one.is_supported for one in support.sentences)
+    assert all(0 < number <= 3 for one in support.sentences for number in one.numbers)

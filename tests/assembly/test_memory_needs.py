@@ -111,6 +111,8 @@ def test_a_cold_start_trains_all_weights_in_micro_batches_of_the_usual_size():
     cold = load_settings(options=options | {"cold_start.questions": 100})
     assert memory_needs(cold, SHAPE) == {"learner": 16_000} | PASS
     assert training_needs(cold, SHAPE) == after
+    first = {"cold_start.questions": 100, "environment.name": "search_first"}  # learns no demonstrations
+    assert memory_needs(load_settings(options=options | first), SHAPE) == after
 
 
 def test_two_players_need_twice_as_much():

@@ -157,9 +157,18 @@ def test_many_weights_for_a_cpu_or_too_many_for_the_memory_are_trained_by_an_ada
 @pytest.mark.parametrize(
     ("free", "taken", "said"),
     [
-        (2**40, "b", "Left out models/big (7,430 million parameters): on a CPU it would take minutes for a question."),
-        (2**40, "b", "Took models/b (1,167 million parameters), the largest that is here and fits: about"),
-        (2.8e9, "a", "Left out models/b (1,167 million parameters). It does not fit: about"),
+        (
+            2**40,
+            "models/b",
+            "Left out models/big (7,430 million parameters): on a CPU it would take minutes for",
+        ),
+        (2**40, "models/b", "Took models/b (1,167 million parameters), the largest that is here and fits: about"),
+        (
+            1e9,
+            "tiny",
+            "Left out models/packed.gguf: 'models/packed.gguf' is a GGUF file, and reading it needs gguf, which",
+        ),
+        (2.8e9, "models/a", "Left out models/b (1,167 million parameters). It does not fit: about"),
     ],
 )
 def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, machine, monkeypatch, free, taken, said):
@@ -173,11 +182,20 @@ def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, mac
     model_in(models / "base", layers=70, files=("model.safetensors",))
     model_in(models / "part", layers=70, files=("tokenizer_config.json",))
     model_in(models / "eighth", layers=70, quantization_config={"bits": 8})
-    (models / "notes.gguf").write_bytes(b"GGUF")
+    (models / "packed.gguf").write_bytes(b"GGUF tokenizer.chat_template" + bytes(2**20))
+    monkeypatch.setattr("evoseek.models.converted.find_spec", lambda _: None)
     done, file = init()
     assert done.exception is None
-    assert tomllib.loads(file.read_text())["policy"]["model"] == f"models/{taken}"
+    tree = tomllib.loads(file.read_text())
+    assert tree["policy"]["model"] == taken
     assert said in done.stdout
+    if taken != "tiny":
+        assert (tree["project"]["recipe"], tree["run"]["system"], tree["lora"]["rank"]) == (
+            *("search-r1/instruct", "search-r1"),
+            16,
+        )
+        assert "questions" not in tree
+        assert "first writes some about the documents" in done.stdout
     assert "No instruct model is here" not in done.stdout
 
 

@@ -59,7 +59,7 @@ def test_the_command_lists_every_recipe_with_its_purpose_and_prints_one_without_
         return subprocess.run(program, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
 
     *lines, last = said().splitlines()
-    assert 20 <= len(lines) <= 26
+    assert 20 <= len(lines) <= 27
     assert "`evoseek list recipes ablations`" in last
     listed = dict(line.split(maxsplit=1) for line in (*lines, *said("ablations").splitlines()))
     assert listed.keys() == recipes().keys()

@@ -3,6 +3,7 @@
 import json
 import random
 import re
+from dataclasses import replace
 from functools import partial
 from math import comb, inf, sqrt
 from pathlib import Path
@@ -140,6 +141,13 @@ def test_samples_are_averaged_and_questions_of_other_content_are_not_paired():
     assert common({"A": first, "B": second}) == {"A": {"a/c": 0.5}, "B": {"a/c": 1.0}}
     with pytest.raises(DataError, match="A and B have no question in common"):
         common({"A": first, "B": {"y/c": 1.0}})
+
+
+def test_answers_of_sentences_are_paired_among_themselves_by_f1():
+    some = [sample("a", 1.0), replace(sample("b", 1.0), is_long=True)]
+    assert values_of(some, "exact_match") == {"a/c": 1.0}
+    assert values_of(some, "f1") == {"b/c": 0.5}
+    assert values_of(some[:1], "f1") == {"a/c": 0.5}
 
 
 def test_every_pair_is_tested_and_corrected():

@@ -3,7 +3,7 @@
 import asyncio
 import json
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import partial
 
 import pytest
@@ -222,3 +222,15 @@ def test_trap_a_policy_that_is_slow_where_it_is_wrong_is_not_scored_on_the_rest_
     assert (results.score("exact_match").mean, results.score("exact_match").n) == (0.5, 4)
     assert [sample.stop_reason for sample in samples] == ["answered", "max_time", "answered", "max_time"]
     assert results.is_final
+
+
+def test_a_sample_of_sentences_says_what_is_cited_beside_them():
+    """The passage is cited by the check where the model cites none."""
+    asked = Question("q", "what is kalo?", ("kalo is meri .",), {"support": ["kalo is meri ."]})
+    turns = ["<search> kalo </search>", "<answer> kalo is meri . so </answer>"]
+    sample, _ = drawn({"evaluation/q/0": turns}, question=asked)
+    assert (sample.is_long, sample.supported, sample.cited) == (True, True, 1.0)
+    other = replace(asked, metadata={"support": ["kalo is a town ."]})
+    sample, _ = drawn({"evaluation/q/0": turns}, question=other)
+    assert (sample.supported, sample.cited) == (True, 0.0)
+    assert drawn({"evaluation/q/0": turns})[0].is_long is False

@@ -128,3 +128,48 @@ def test_answers_and_refusals_of_answerable_and_unanswerable_questions():
 def test_answers_whose_support_nobody_checked_have_no_share_of_it():
     assert set(results(sample("a", 0, 1.0), n=1, k=1).answers()) == {"answerable"}
     assert "not_shown" not in results(sample("a", 0, 1.0), n=1, k=1).answers()["answerable"]
+
+
+LONG = {"is_long": True, "answer": "It stops."}
+
+
+def test_short_answers_are_scored_by_a_match_and_those_of_sentences_by_f1():
+    """A match says nothing of sentences: its mean is over the two short ones."""
+    found = results(
+        sample("a", 0, 1.0, answer="x"),
+        sample("b", 0, 0.0, answer="y"),
+        sample("c", 0, 0.5, cited=0.5, recall=1.0, **LONG),
+        sample("d", 0, 0.25, cited=0.0, recall=0.0, **LONG),
+        n=4,
+        k=1,
+    )
+    assert (found.score("exact_match").mean, found.score("exact_match").n) == (0.5, 2)
+    kinds = {kind: {name: (one.mean, one.n) for name, one in own.items()} for kind, own in found.kinds().items()}
+    assert kinds == {
+        "short": {"exact_match": (0.5, 2)},
+        "sentences": {"f1": (0.375, 2), "cited": (0.25, 2), "recall": (0.5, 2)},
+    }
+    assert found.answers()["sentences"]["answered"].mean == 1.0
+    assert found.metrics == ["exact_match", "f1"]
+    alone = results(*found.samples[2:], n=2, k=1, metric="f1")
+    assert alone.metrics == ["f1"]
+    assert "short" not in alone.kinds()
+    assert results(*found.samples[:2], n=2, k=1).kinds() == {}
+
+
+def test_refusing_has_precision_and_recall():
+    """Three are refused, two of them rightly, of three without an answer; one more is not shown by the check."""
+    samples = [
+        sample("a", 0, 1.0, answer="unknown", answerable=False, supported=False),
+        sample("b", 0, 1.0, answer="unknown", answerable=False, supported=False),
+        sample("c", 0, 0.0, answer="x", answerable=False, supported=False),
+        sample("d", 0, 0.0, answer="unknown", supported=False),
+        sample("e", 0, 1.0, answer="x", supported=True),
+    ]
+    found = {
+        name: {key: one.mean for key, one in own.items()}
+        for name, own in results(*samples, n=5, k=1).refusals().items()
+    }
+    assert found["refused"] == pytest.approx({"precision": 2 / 3, "recall": 2 / 3})
+    assert found["not_shown"] == {"precision": 0.75, "recall": 1.0}
+    assert results(*samples[3:], n=2, k=1).refusals() == {}

@@ -175,3 +175,15 @@ def test_brackets_in_names_are_text_and_no_markup():
     with CountProgress(console, "[/b]") as progress:
         progress(1, 1)
     assert "[/b] 1/1" in console.file.getvalue()
+
+
+def test_each_kind_of_answer_has_its_metric_and_n():
+    some = tuple(replace(one, is_long=n > 0, cited=1.0, answer="x") for n, one in enumerate(made().samples))
+    results = Results("exact_match", 4, 1, some)
+    shown = markdown(grids(results, "t"), None)
+    rows = [line for line in shown.splitlines() if line.startswith(("| short", "| sentences"))]
+    assert [row.split(" | ")[1] for row in rows[:3]] == ["EM", "F1", "cited passages right"]
+    assert rows[0].endswith("(n=1) |")
+    assert "(n=3" in rows[1]
+    assert results_json(results, {})["kinds"]["sentences"]["f1"]["n"] == 3
+    assert results_json(results, {})["questions_asked"] == 4

@@ -273,6 +273,14 @@ def test_what_was_converted_is_mapped_and_computes_the_same_bits(
     assert load_tokenizer(str(file)).chat_template == TEMPLATE
 
 
+def test_links_to_a_file_share_its_entry(file: Path, tmp_path: Path, cache: Path) -> None:
+    for place in (file, tmp_path / "link.gguf"):
+        if place != file:
+            place.symlink_to(file)
+        assert load_policy(str(place)).model.name_or_path == str(place)
+    assert len(list(cache.iterdir())) == 1
+
+
 def test_what_is_trained_is_not_written_to_the_cache(file: Path) -> None:
     policy = load_policy(str(file))
     before = passes(policy)

@@ -101,6 +101,11 @@ def test_an_answer_of_sentences_is_known_by_its_support_or_its_length(tmp_path):
     assert load_questions(tmp_path / "saved.jsonl") == asked
 
 
+def test_of_an_unanswerable_question_the_answer_may_be_an_empty_text(tmp_path):
+    (question,) = load_questions(write(tmp_path / "q.jsonl", {"question": "who?", "answer": "", "answerable": False}))
+    assert (question.golden_answers, question.is_answerable) == ((), False)
+
+
 def test_a_passage_is_of_a_question_by_a_sentence_or_by_its_file():
     said = Passage("a.md#0", "a.md", "Stopping", "First, press the  RED key. It stops.", file="a.md")
     other = Passage("b.md/2#0", "b.md/2", "Starting", "Press the green key.", file="b.md")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from pathlib import Path
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -86,16 +87,17 @@ def test_as_many_passages_as_have_room_and_at_least_one() -> None:
     ]
 
 
-def measured(engine: str, share: float) -> Measured:
-    return Measured(IndexPlan(engine=engine, max_words=int(share * 100)), (share,), (100.0,))  # pyright: ignore[reportArgumentType]
-
-
 def test_the_best_is_hybrid_unless_another_one_is_clearly_better() -> None:
-    rows = [measured("lexical", 0.50), measured("hybrid", 0.49), measured("hybrid", 0.495), measured("lexical", 0.51)]
-    assert best_of(rows, 350) is rows[1]
-    assert best_of([rows[0], measured("hybrid", 0.4)], 350) is rows[0]
-    assert best_of([rows[0], rows[3]], 350) is rows[0]
-    assert best_of([*rows, measured("lexical", 0.6)], 350).at(350) == 0.6
+    def found(share: float, **plan: Any) -> Measured:
+        return Measured(IndexPlan(**plan), (share,), (100.0,))
+
+    static = found(0.49, engine="hybrid", encoder="static")
+    assert best_of([found(0.48), found(0.50), static], 350) is static
+    assert best_of([found(0.48), found(0.52), static], 350).plan.engine == "lexical"
+    assert best_of([static, found(0.50, engine="hybrid", encoder="minilm")], 350) is static
+    assert best_of([static, found(0.52, engine="hybrid", encoder="minilm")], 350).plan.encoder == "minilm"
+    assert best_of([found(0.48), found(0.49, stemming="english")], 350).plan.stemming == "english"
+    assert best_of([found(0.5), found(0.5, stemming="english")], 350).plan.stemming == "none"
 
 
 def corpus(folder: Path) -> Path:

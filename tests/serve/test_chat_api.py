@@ -1,12 +1,17 @@
-"""Requests of chat clients that are not about the documents, in our own words and the shapes of several clients."""
+"""Requests of chat clients that are not about the documents, in our own words and the shapes of several clients; and
+the text of a reply."""
 
 import json
+from types import SimpleNamespace
 
 import httpx2
 import pytest
 from tests.serve.test_agent import WHO, ask, say
 
-from evoseek.serve.chat_api import side_task_reply
+from evoseek.agent.shown import Answered
+from evoseek.agent.support import support_of
+from evoseek.serve.chat_api import completion, judgeable, read_request, side_task_reply
+from evoseek.types import Passage, Question, StopReason, ToolCall, ToolResult, Trajectory
 
 QUOTED = "<chat_history>\nUSER: who is the mayor of Kalo?\nASSISTANT: Meri Tolu.\n</chat_history>"
 LABELLED = 'User: "who is the mayor of Kalo?"\n\nAssistant: "Meri Tolu."'
@@ -103,3 +108,18 @@ def test_no_rollout_is_made_for_it(served):
     assert len(served.sampler.requests) == before
     reply = httpx2.post(f"{served.url}/v1/chat/completions", json={"model": "gpt", "messages": [say(task)]})
     assert reply.status_code == 404
+
+
+def test_the_sources_of_citations_follow_the_answer():
+    """They are lines of the text, and numbers in the object."""
+    pump = Passage("a#0", "a", "Pump", "To stop the pump, press the red key.", 0, 36, file="a.md", page=3)
+    found = (ToolResult(ToolCall("search", {}), "", (pump,)),)
+    asked = Question("q", "How do I stop the pump?", ())
+    answer = "Press the red key. Ask Ada Birk."
+    rolled = Trajectory("t", asked, "solver", (), (), (), StopReason.ANSWERED, answer, opening=found)
+    answered = Answered(rolled, support_of(rolled), refuses=True)
+    request = read_request(json.dumps({"model": "m", "messages": [{"role": "user", "content": asked.text}]}).encode())
+    reply = completion(SimpleNamespace(id="chatcmpl-1"), answered, request)
+    assert reply["choices"][0]["message"]["content"] == "Press the red key [1].\n\n[1] Pump, page 3"
+    assert reply["evoseek"]["support"][0]["numbers"] == [1]
+    assert judgeable("chatcmpl-1", answered).answer == "Press the red key."

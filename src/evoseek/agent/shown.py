@@ -64,7 +64,10 @@ class Answered:
             head = NOT_FOUND if self.is_refused else f"Answer: {self.answer}"
         if self.certainty is not None and not self.is_refused:
             head += f"  (sure {self.certainty:.2f}: the probability that the model gives its words)"
-        lines = [head, "Searches:"]
+        left_out = sum(not one.is_supported for one in support.sentences)
+        is_partial = support.rule == "sentences" and left_out and self.refuses and not self.is_refused
+        note = [f"({left_out} of {len(support.sentences)} sentences are left out, which no passage supports.)"]
+        lines = [head, *(note if is_partial else ()), "Searches:"]
         for number, result in enumerate(trajectory.results, start=1):
             titles = ", ".join(passage.title for passage in result.passages) or "nothing found"
             query = "; ".join(map(_argument, result.call.arguments.values()))

@@ -26,10 +26,10 @@ as a name does, since people write names in small letters, too. A name that the 
 passages hold it), as a product's is in its manual, need not stand there.
 
 An answer of several sentences, or of one with more than ten words that no rule above supports, is judged sentence by
-sentence (rule `sentences`). A sentence is supported if it stands in a passage, or if a sentence or two in a row there,
-with the passage's title, have four fifths of its significant words, by the same weights, and all its names, options and
-numbers. What denies has to deny there. `Yes.` and `No.` are as their explanation is. The passages also have to be about
-the question, words of the answer included.
+sentence (rule `sentences`). A sentence is supported if it stands in a passage, or if up to three in a row there, with
+the passage's title, have 85 % of its significant words, by the same weights, and all its names, options and
+numbers; the nearest of them has to deny if it does, and only then. `Yes.` and `No.` are as their explanation is. The
+passages also have to be about the question, words of the answer included.
 
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
 question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
@@ -44,22 +44,22 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import pairwise
 from math import log
-from typing import Literal, NamedTuple
+from typing import Literal
 
-from evoseek.documents.passages import sentences
 from evoseek.protocols import Chat, WordCounts
+from evoseek.questions.answer_rules import NUMBER_WORDS, AnswerSentence, sentences_of
 from evoseek.questions.question_rules import offers_alternatives
 from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
 from evoseek.rollout.prompts import PromptTemplate
 from evoseek.search.analyser import Analyser
 from evoseek.text.language import DENIALS, JOINS, STOP_WORDS, YES_NO, is_refusal, languages_of
-from evoseek.text.scripts import find_citations, fold, fold_places, is_unspaced, without_citations
+from evoseek.text.scripts import fold, fold_places, is_unspaced, without_citations
 from evoseek.types import SHORT_ANSWER, Message, Passage, Trajectory
 
 NOT_FOUND = "Not found in the documents."
 
-_SAID, _IN_A_ROW = 0.8, 2  # of a sentence's significant words, and the sentences of a passage that have them
-_OPTION = re.compile(r"(?<!\S)[(\"'`]*(--?[a-z][\w-]*|[\w.-]*[a-z_][./_]\w[\w./-]*)")
+_SAID, _IN_A_ROW = 0.85, 3  # of a sentence's significant words, and the sentences of a passage that have them
+_OPTION = re.compile(r"(?<!\S)[(\"'`]*(--?[a-z][\w-]*|[\w.-]*[a-z_]{2}[./_]\w[\w./-]*)")  # or the name of a file
 _DENIAL = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))})\b|n['’]t\b", re.IGNORECASE)
 
 _EMPTY = STOP_WORDS - DENIALS
@@ -120,11 +120,14 @@ async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> S
 
 def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     """The check by words, which weigh as the index says. None: alike, since the engine does not count them."""
-    parts, shown = _sentences(trajectory.answer or ""), trajectory.passages
+    parts, shown = sentences_of(trajectory.answer or ""), trajectory.passages
     bare = replace(trajectory, answer=trajectory.answer and without_citations(trajectory.answer))
-    answer, whole = bare.answer or "", _of_whole(bare, index)
-    is_one = len(parts) < 2 and (whole.is_given or len(fold(answer).split()) <= SHORT_ANSWER)
-    if not is_one and whole.rule != "none" and fold(answer) not in YES_NO:
+    answer = bare.answer or ""
+    if len(parts) > 1 and not is_refusal(answer):
+        return _by_sentence(bare, parts, index)
+    whole = _of_whole(bare, index)
+    is_short = len(fold(answer).split()) <= SHORT_ANSWER and _explanation(answer) == answer
+    if not (whole.is_given or is_short or whole.rule == "none"):
         return _by_sentence(bare, parts, index)
     numbers = _numbers(whole.passages, shown, [number for part in parts for number in part.cited])
     return replace(whole, sentences=(Sentence(answer, "", numbers, whole.is_given),) if answer else ())
@@ -144,26 +147,7 @@ def _of_whole(trajectory: Trajectory, index: WordCounts | None) -> Support:
     return replace(held, passages=(), is_given=False)
 
 
-class _Part(NamedTuple):
-    """A sentence of an answer, the white space before it, and the numbers that it cites."""
-
-    text: str
-    before: str
-    cited: list[int]
-
-
-def _sentences(answer: str) -> list[_Part]:
-    plain, cited = find_citations(answer)
-    places = sentences(plain)
-    befores = [plain[end:start] for (_, end), (start, _) in pairwise([(0, 0), *places])]
-    starts = [0, *(start for start, _ in places[1:]), len(plain) + 1]
-    return [
-        _Part(plain[start:end], before, [number for number, at in cited if first < at <= last])
-        for (start, end), before, first, last in zip(places, befores, [-1, *starts[1:]], starts[1:], strict=False)
-    ]
-
-
-def _by_sentence(trajectory: Trajectory, parts: Sequence[_Part], index: WordCounts | None) -> Support:
+def _by_sentence(trajectory: Trajectory, parts: Sequence[AnswerSentence], index: WordCounts | None) -> Support:
     question, found, shown = trajectory.question.text, found_passages(trajectory), trajectory.passages
     sources = [_sources(replace(trajectory, answer=part.text), index) for part in parts]
     holding = tuple(p for p in found if any(p.id in own for own in sources))
@@ -185,59 +169,61 @@ def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]
     sentence = trajectory.answer or ""
     if is_refusal(sentence) or fold(sentence) in YES_NO:
         return {}
+    stated = _Meaning.of(_explanation(sentence), index)
+    return {p.id: source for p in found_passages(trajectory) if (source := stated.source(p))}
+
+
+@lru_cache(maxsize=256)
+def _said(text: str) -> tuple[list[str], list[list[str]]]:
+    """The sentences of a passage, which all rollouts of a group are checked against, and the stems of each."""
+    said = [one.text for one in sentences_of(text, cites=False)]
+    return said, list(map(_stems, said))
+
+
+def _explanation(sentence: str) -> str:
+    """What follows `Yes,` or `No,`; of another sentence all of it."""
     first, comma, rest = sentence.partition(",")
-    stated = _Statement.of(rest if comma and fold(first) in YES_NO else sentence, index)
-    said = {p.id: source for p in found_passages(trajectory) if (source := stated.source(p))}
-    if said or len(fold(sentence).split()) > SHORT_ANSWER:
-        return said
-    held = _held(trajectory, index)
-    return {p.id: "; ".join(held.words) for p in held.passages if held.rule == "words"}
+    return rest.strip() if comma and fold(first) in YES_NO else sentence
 
 
 @dataclass(frozen=True, slots=True)
-class _Statement:
-    """What a sentence states: the weights of its significant words, its names, options and numbers, and the words
-    around each word that denies."""
+class _Meaning:
+    """What a sentence states: the weights of its significant words, its names, options and numbers, and whether it
+    denies."""
 
     text: str
     weights: Mapping[str, float]
     names: Sequence[Sequence[str]]
-    denied: Sequence[frozenset[str]]
+    denies: bool
 
     @classmethod
-    def of(cls, text: str, index: WordCounts | None) -> _Statement:
+    def of(cls, text: str, index: WordCounts | None) -> _Meaning:
         counts, weights = _counts(text, index), dict[str, float]()
         for word, weight in _weights(counts, index).items():
             weights |= {stem: max(weight, weights.get(stem, 0.0)) for stem in _stems(word)}
         names = [*_names_in(text), *(_stems(option[1]) for option in _OPTION.finditer(text))]
         names = _telling(names, counts, len(index)) if index is not None else names
-        around = [(_stems(text[: m.start()])[-8:], _stems(text[m.end() :])[:8]) for m in _DENIAL.finditer(text)]
-        near = ([*filter(weights.get, a)][-1:] + [*filter(weights.get, b)][:2] for a, b in around)
-        return cls(text, weights, names, list(map(frozenset, near)))
+        names += [_stems(word) for word in fold(text).split() if NUMBER_WORDS.get(word, "0") not in "01"]
+        return cls(text, weights, names, bool(_DENIAL.search(text)))
 
     def source(self, passage: Passage) -> str:
         """Return what a passage says of it; "" if it does not say so."""
         if _stands_in(self.text, passage.contents):
             return self.text
-        said = [passage.text[start:end] for start, end in sentences(passage.text)]
-        stems, label = [_stems(text) for text in said], _stems(f"{passage.label} {passage.file or ''}")
+        said, stems = _said(passage.text)
+        label = _stems(f"{passage.label} {passage.file or ''}")
         for start in range(len(said)):
             row = range(start, min(start + _IN_A_ROW, len(said)))
             text = [*label, *(stem for n in row for stem in stems[n])]
-            is_covered = bool(self.weights) and self._share(text) >= _SAID
-            if is_covered and all(_is_named(name, text) for name in self.names) and self._agrees(row, said, stems):
+            nearest = said[max(row, key=lambda n: self._share(stems[n]))]
+            is_said = bool(self.weights) and self._share(text) >= _SAID and all(_is_named(n, text) for n in self.names)
+            if is_said and self.denies is bool(_DENIAL.search(nearest)):
                 return " ".join(said[n] for n in row)
         return ""
 
     def _share(self, stems: Sequence[str]) -> float:
-        return sum(self.weights[stem] for stem in self.weights.keys() & stems) / sum(self.weights.values())
-
-    def _agrees(self, row: Sequence[int], said: Sequence[str], stems: Sequence[Sequence[str]]) -> bool:
-        """Say whether sentences deny what it denies, and the nearest one nothing else."""
-        if not self.denied:
-            return not _DENIAL.search(said[max(row, key=lambda n: self._share(stems[n]))])
-        denying = [set(stems[n]) for n in row if _DENIAL.search(said[n])]
-        return all(any(2 * len(near & own) >= len(near) for own in denying) for near in self.denied)
+        wanted = sum(self.weights.values())
+        return sum(self.weights[stem] for stem in self.weights.keys() & stems) / wanted if wanted else 0.0
 
 
 def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:

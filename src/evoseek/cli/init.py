@@ -17,7 +17,7 @@ from evoseek.cli.options import command, stop_if_dry
 from evoseek.config.project import NAME
 from evoseek.config.registry import check_name
 from evoseek.config.settings_tree import recipes
-from evoseek.errors import ConfigError, disk_text
+from evoseek.errors import ConfigError, PolicyError, disk_text
 from evoseek.models.source import INSTALL_SMOLLM2, SHIPPED, SMOLLM2, adapter_rank, check_policy, has_smollm2, origin
 from evoseek.storage.files import expanded, nearest, write_atomic
 from evoseek.text.printable import say
@@ -25,12 +25,13 @@ from evoseek.training.interrupt import end_on_interrupt
 
 if TYPE_CHECKING:
     from evoseek.assembly.memory_needs import Fit
+    from evoseek.models.settings import PolicySettings
 
 SELF_PLAY = ("dr-zero", "ssp")
 _RANK = 16  # of an adapter
 _MOST_ON_CPU = 3.2e9  # parameters of a model that is chosen on a CPU
 _ADAPTED = 200e6  # parameters from which on a CPU trains an adapter
-_SECONDS = 5.0  # of a core for a question, for each billion of parameters: measured, bfloat16
+_SECONDS = 6.0  # of a core for a question, for each billion of parameters: measured, bfloat16
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
 _MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
 _STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of one hop teach it to search but once
@@ -53,6 +54,7 @@ _GET = (
     "parameters answers from documents at once: `hf download Qwen/Qwen2.5-1.5B-Instruct` (3 GB), or put a GGUF file "
     "into models/ (1 GB; pip install gguf); then begin again."
 )
+_FIRST = "When it is first loaded it is converted, once; that takes a minute or two."
 _ENGLISH = (
     "No question is needed: `evoseek train` first writes some about the documents, whose sentences have to be English."
 )
@@ -84,7 +86,9 @@ def init(
     ] = None,
     system: Annotated[
         str | None,
-        typer.Option(help="System that trains it. Default: search-r1 for SmolLM2 and for questions, else dr-zero."),
+        typer.Option(
+            help="System that trains it. Default: search-r1 for an instruct model and for questions, else dr-zero."
+        ),
     ] = None,
     questions: Annotated[
         Path | None, typer.Option(help="Labelled questions, if there are any: JSON lines. System: search-r1.")
@@ -106,9 +110,11 @@ def init(
         model, found = default_model([directory / "models", Path("models")])
         for words in found:
             say(console, words)
-    system = system or ("search-r1" if endpoint or questions or is_smollm2(model or "") else "dr-zero")
-    options = ProjectOptions(folder, model, endpoint, system, _existing(questions) if questions else None)
+    usual = "search-r1" if endpoint or questions or is_smollm2(model or "") else "dr-zero"
+    options = ProjectOptions(folder, model, endpoint, system or usual, _existing(questions) if questions else None)
     _check(directory, options)
+    if system is None and questions is None and _is_instruct(model):
+        options = replace(options, system="search-r1", from_instruct=True)
     options, room = fitting(options)
     text = project_text(options, Path(os.path.normpath(directory.absolute())))
     stop_if_dry([f"{file} would be written:", text])
@@ -126,15 +132,21 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
     """The largest instruct model in these folders or the Hugging Face cache that answers on this machine, else SmolLM2
     if it is installed, or `tiny`; and in words what was found, and why which was taken."""
     with end_on_interrupt():
+        from evoseek.models.converted import entry_of
         from evoseek.models.machine import cores
         from evoseek.models.shape import instruct_models, local_config, shape_of
 
     words: list[str] = []
     for name in instruct_models(folders):
-        shape = shape_of(local_config(name))
+        try:
+            shape = shape_of(local_config(name))
+        except PolicyError as error:  # what reads GGUF files is not installed
+            words.append(f"Left out {name}: {error}")
+            continue
         if shape is None:
             continue
-        found, is_cpu = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
+        found, policy = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
+        is_cpu, entry = policy.device == "cpu", entry_of(name, policy.dtype)
         size = f"{name} ({shape.parameters / 1e6:,.0f} million parameters)"
         if is_cpu and shape.parameters > _MOST_ON_CPU:
             words.append(f"Left out {size}: on a CPU it would take minutes for a question.")
@@ -143,13 +155,14 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
         else:
             seconds = _SECONDS * shape.parameters / 1e9 / cores()
             time = f"about {max(1, round(seconds))} s a question, " if is_cpu else ""
-            return name, [*words, f"Took {size}, the largest that is here and fits: {time}{found.words}."]
+            words.append(f"Took {size}, the largest that is here and fits: {time}{found.words}.")
+            return name, [*words, *([_FIRST] if entry and not entry.exists() else [])]
     model = SMOLLM2 if has_smollm2() else "tiny"
     return model, [*words, *([] if words else [_GET]), *([_INSTALL] if model == "tiny" else [])]
 
 
-def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, bool]:
-    """Whether training by these options, or answering so many questions at once, fits, and whether on a CPU."""
+def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, PolicySettings]:
+    """Whether training by these options, or answering so many questions at once, fits, and the policy's settings."""
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults
@@ -159,7 +172,7 @@ def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit,
     own = {"policy.model": options.model, **({"lora.rank": rank} if rank else {})}
     given = gather([Path(recipe) for recipe in options.recipes], system=options.system, options=own).read()
     settings = apply_model_defaults(given, find_machine, answers=answers)[0]
-    return fit(settings, answers=answers), settings.policy.device == "cpu"
+    return fit(settings, answers=answers), settings.policy
 
 
 def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
@@ -174,8 +187,8 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     shape = shape_of(local_config(options.model))
     if shape is None:
         return options, []
-    whole, is_cpu = _fit(options)
-    is_over, is_large = whole.state == "over", is_cpu and shape.parameters > _ADAPTED
+    whole, policy = _fit(options)
+    is_over, is_large = whole.state == "over", policy.device == "cpu" and shape.parameters > _ADAPTED
     if not (is_over or is_large):
         return options, []
     adapted = whole if adapter_rank(options.model) else _fit(options, _RANK)[0]
@@ -186,6 +199,14 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
     why = "does not fit this machine" if is_over else "takes a CPU long"
     words = f"Training all weights of {options.model} {why}, so an adapter is trained (lora.rank = {_RANK})."
     return replace(options, rank=_RANK), [words, *left]
+
+
+def _is_instruct(model: str | None) -> bool:
+    """Whether a model is an instruct model on this machine that learns as in search-r1/instruct."""
+    with end_on_interrupt():
+        from evoseek.models.shape import instruct_size
+
+    return model is not None and model not in SHIPPED and _ADAPTED < instruct_size(model) <= _MOST_ON_CPU
 
 
 def is_smollm2(model: str) -> bool:
@@ -243,6 +264,8 @@ class ProjectOptions:
     system: str
     questions: Path | None = None
     rank: int = 0
+    from_instruct: bool = False
+    """Whether an instruct model learns from documents alone, each question searched first."""
 
     @property
     def origin(self) -> str:
@@ -253,6 +276,8 @@ class ProjectOptions:
     def recipes(self) -> list[str]:
         """The recipe that fits the system and the model, if there is one, and the one that lies over it for a cold
         start, and where the questions say their hops. Raises DataError for questions that cannot be read."""
+        if self.from_instruct:
+            return ["search-r1/instruct"]
         name = self.origin
         found = (f"{self.system}/{size}" for part, size in _SIZES.items() if part in name)
         fitting = [recipe for recipe in found if recipe in recipes()][:1]
@@ -261,9 +286,9 @@ class ProjectOptions:
 
     @property
     def starts_cold(self) -> bool:
-        """Whether the model first learns from questions that are written about the documents: SmolLM2 writes neither
-        searches nor questions by itself."""
-        return self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or "")
+        """Whether the model learns from questions that are written about the documents: an instruct model by default,
+        and SmolLM2, which writes neither searches nor questions by itself."""
+        return self.from_instruct or (self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or ""))
 
     def _has_hops(self) -> bool:
         from evoseek.questions.questions import load_questions

@@ -50,7 +50,7 @@ def propose(
     ] = None,
     cold: Annotated[
         bool,
-        typer.Option("--cold", help="Write them by rules from sentences of the documents (English), without a model."),
+        typer.Option("--cold", help="Write them by rules from sentences and headings (English), without a model."),
     ] = False,
     seed: Seed = None,
 ) -> None:

@@ -56,7 +56,7 @@ def entry_of(source: str, dtype: str) -> Path | None:
     except (OSError, ValueError, EvoseekError):  # not found; or there is no home folder
         return None
     parts = (json_digest(part)[:12] for part in (str(place), [_FORMAT, transformers.__version__, state]))
-    return cache.absolute() / "-".join((Path(source).name[:80], *parts, dtype))
+    return cache.absolute() / "-".join((place.name[:80], *parts, dtype))
 
 
 def find_entry(source: str) -> Path | None:
@@ -76,15 +76,16 @@ def write_entry(entry: Path, source: str, model: PreTrainedModel, tokenizer: Pre
             _align(file)
         (partial / _SOURCE).write_text(place, encoding="utf-8")
     for other in entry.parent.glob(f"*/{_SOURCE}"):
-        path = other.read_text(encoding="utf-8")
-        is_older = path == place and other.parent.name.split("-")[-2] != entry.name.split("-")[-2]
-        if is_older or not Path(path).exists():
-            remove_directory(other.parent)
+        with suppress(OSError, ValueError):  # of another process, or damaged
+            path = other.read_text(encoding="utf-8")
+            is_older = path == place and other.parent.name.split("-")[-2] != entry.name.split("-")[-2]
+            if is_older or not Path(path).exists():
+                remove_directory(other.parent)
 
 
 def place_of(source: str) -> Path | None:
-    """Return the file or folder of a source: of a name on the hub its folder in the hub's cache, or None."""
-    path = expanded(source).absolute()
+    """Return the file or folder of a source, without links: of a name on the hub that in the hub's cache, or None."""
+    path = expanded(source).resolve()
     found = None if path.exists() else try_to_load_from_cache(source, "config.json")
     return path if path.exists() else Path(found).parent if isinstance(found, str) else None
 

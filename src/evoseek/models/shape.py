@@ -91,12 +91,12 @@ def instruct_models(folders: Iterable[Path]) -> list[str]:
     names = [str(path) for folder in folders for path in sorted(folder.glob("*"))]
     with suppress(CacheNotFound, OSError, ValueError):
         names += sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
-    sizes = {name: _instruct_size(name) for name in dict.fromkeys(names)}
+    sizes = {name: instruct_size(name) for name in dict.fromkeys(names)}
     return sorted((name for name, size in sizes.items() if size), key=lambda name: -sizes[name])
 
 
-def _instruct_size(name: str) -> float:
-    """About how many parameters an instruct model has; 0 for anything else."""
+def instruct_size(name: str) -> float:
+    """About how many parameters an instruct model on this machine has; 0 for anything else."""
     place = place_of(name)
     if place is None:
         return 0
@@ -107,12 +107,9 @@ def _instruct_size(name: str) -> float:
     config, index = _read(place / "config.json"), _read(place / "model.safetensors.index.json")
     weights = index.get("weight_map", {"": "model.safetensors"})
     files = set(cast("Mapping[str, str]", weights).values()) if isinstance(weights, Mapping) else {""}
-    is_plain = "quantization_config" not in config and all((place / file).is_file() for file in files)
-    if not is_plain or not (
-        _read(place / "tokenizer_config.json").get(_TEMPLATE) or (place / f"{_TEMPLATE}.jinja").is_file()
-    ):
-        return 0
-    shape = shape_of(config)
+    is_whole = all((place / file).is_file() for file in files)
+    has_template = _TEMPLATE in _read(place / "tokenizer_config.json") or (place / f"{_TEMPLATE}.jinja").is_file()
+    shape = shape_of(config) if is_whole and has_template and "quantization_config" not in config else None
     return shape.parameters if shape else 0
 
 

@@ -1,13 +1,17 @@
-"""Rules about a proposed answer: its length, its kind, and where it occurs."""
+"""Rules about an answer: its sentences, its length, its kind, and where it occurs."""
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Sequence
+from itertools import pairwise
+from typing import NamedTuple
 
+from evoseek.documents.passages import sentences
 from evoseek.questions.question_rules import may_be_polar, offers_alternatives
 from evoseek.text.language import LANGUAGES, STOP_WORDS, WORDED, YES_NO, languages_of, words_in, words_of
-from evoseek.text.scripts import family, fold, is_unspaced, length, script_counts
+from evoseek.text.scripts import family, find_citations, fold, is_unspaced, length, script_counts
 
 MAX_WORDS, MAX_CHARACTERS = 12, 200
 _SENTENCE_WORDS, _RESTATED_WORDS = 4, 6
@@ -19,12 +23,34 @@ _HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
 _CHOICES = words_in(*(language.choices for language in WORDED))
 _ENDINGS = words_in("s es n en e er em ns u iu a y ie owi ego im i ow ach")
 _AFFIXED = ("HANGUL", "ARABIC")  # scripts whose words carry particles, so that an answer is found within a word
-_NUMBERS = {
+NUMBER_WORDS = {
     word: str(value)
     for language in LANGUAGES.values()
     for value, words in enumerate(language.numbers.split())
     for word in fold(words.replace("/", " ")).split()
 }
+"""The digits of numbers that are written as words."""
+
+
+class AnswerSentence(NamedTuple):
+    """A sentence of an answer without its citations, the white space before it, and the numbers that it cites."""
+
+    text: str
+    before: str
+    cited: list[int]
+
+
+def sentences_of(answer: str, *, cites: bool = True) -> list[AnswerSentence]:
+    """The sentences and lines of an answer, or of a text that cites nothing."""
+    plain, cited = find_citations(answer) if cites else (answer, [])
+    places = sentences(plain)
+    befores = [plain[end:start] for (_, end), (start, _) in pairwise([(0, 0), *places])]
+    starts, ats = [-1, *(start for start, _ in places[1:]), len(plain)], [at for _, at in cited]
+    numbers = [number for number, _ in cited]
+    return [
+        AnswerSentence(plain[start:end], before, numbers[bisect_right(ats, first) : bisect_right(ats, last)])
+        for (start, end), before, first, last in zip(places, befores, starts, starts[1:], strict=False)
+    ]
 
 
 def is_long(answer: str) -> bool:
@@ -125,7 +151,7 @@ def _significant(words: list[str]) -> list[str]:
 
 def _same(word: str, other: str) -> bool:
     """Whether two words are equal, are forms of one (by their endings alone), or name one number."""
-    if word == other or _NUMBERS.get(word, word) == _NUMBERS.get(other, other):
+    if word == other or NUMBER_WORDS.get(word, word) == NUMBER_WORDS.get(other, other):
         return True
     short, long = sorted((word, other), key=len)
     if len(short) < 3 or any(character.isdigit() for character in short + long):

@@ -51,7 +51,7 @@ _FOLDED = _PUNCTUATION | _LETTERS
 # Compatibility forms that are no part of the number or word before them: 2½ is not 21/2, 10⁶ not 106, Java™ not javatm.
 _SPECIAL = re.compile("[№™℠´\uff9e\uff9f⁰¹²³⁴-⁹⁻¼-¾⅐-⅟↉①-⓿❶-➓\u00a0\u2007-\u2009\u202f]")
 _APART = str.maketrans({"№": "no ", "™": " ", "℠": " ", "´": "'", "\uff9e": "\u3099", "\uff9f": "\u309a"})
-_CITATION = re.compile(r"(?:\s+|(?<!\w))\[([1-9]\d?(?:\s*,\s*[1-9]\d?)*)\]")
+_CITATION = re.compile(r"(?:(?<!\s)\s+|(?<![\w\s]))\[([1-9]\d?(?:\s*,\s*[1-9]\d?)*)\]")
 _ESCAPE = re.compile(r"\\(?=[_*#+])")  # of Markdown, within names
 _POWER = re.compile("(?<=\\d)(?=[⁰¹²³⁴-⁹⁻])")
 _FRACTION = re.compile("(?<=\\d)(?=[¼-¾⅐-⅟↉])")
@@ -213,11 +213,11 @@ def fold_places(text: str, grouped: str = "") -> tuple[str, list[tuple[int, int]
 def find_citations(text: str) -> tuple[str, list[tuple[int, int]]]:
     """The text without its citations, such as `[2]` or `[1, 3]`, and each number with its place in what is left. What
     follows a word directly is none: `argv[1]`."""
-    plain, found, end = "", list[tuple[int, int]](), 0
+    found, removed = list[tuple[int, int]](), 0
     for match in _CITATION.finditer(text):
-        plain, end = plain + text[end : match.start()], match.end()
-        found += [(int(number), len(plain)) for number in match[1].split(",")]
-    return plain + text[end:], found
+        found += [(int(number), match.start() - removed) for number in match[1].split(",")]
+        removed += len(match[0])
+    return _CITATION.sub("", text), found
 
 
 def without_citations(text: str) -> str:

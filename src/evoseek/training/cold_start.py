@@ -53,7 +53,6 @@ HELD_OUT = 0.1
 """Share of the questions that nothing is trained on."""
 FOLDER = "cold_start"
 RULES = "rules-en"
-"""The writer of settings that name none."""
 _WARM_UP = 4  # steps, of those 57
 _CHECKPOINT_EVERY = 5
 _FEW = 200  # questions
@@ -166,8 +165,9 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
 
 
 def _writer_settings(settings: TrainingSettings) -> QuestionWriterSettings:
-    """The settings of the writer; the rules of a system that has no cold start (`evoseek propose --cold`)."""
-    return lookup(settings, "cold_start.writer") or QuestionWriterSettings(name=RULES)
+    """The settings of the writer; of a system that has no cold start (`evoseek propose --cold`) that which writes
+    most."""
+    return lookup(settings, "cold_start.writer") or QuestionWriterSettings(name="headings-en")
 
 
 def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:

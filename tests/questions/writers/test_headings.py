@@ -7,7 +7,8 @@ import pytest
 
 from evoseek.documents.passages import split_document
 from evoseek.questions.writers.base import Draft
-from evoseek.questions.writers.headings import HeadingsEn, of_headings
+from evoseek.questions.writers.headings import HeadingsEn, Vocabulary, of_headings
+from evoseek.questions.writers.rules_en.writer import RulesEn
 from evoseek.types import Document, Mark, Passage
 
 FILLER = (
@@ -31,7 +32,8 @@ def page(text: str, *, title: str = "Marlow", id: str = "marlow.html") -> list[P
 
 
 def drafts(*documents: Sequence[Passage]) -> list[Draft]:
-    return list(of_headings([*documents, page(FILLER, title="About", id="about.html")]))
+    all = [*documents, page(FILLER, title="About", id="about.html")]
+    return list(of_headings(all, Vocabulary(all)))
 
 
 def asked(heading: str, text: str) -> str | None:
@@ -200,3 +202,20 @@ def test_near_misses_name_another_document():
         assert name in {"box-list", "box-show", "box-pack"} - {f"box-{option[2:]}"}
         assert draft.evidence[0].startswith(option[2:])
     assert made == asyncio.run(HeadingsEn().write(documents, 10))
+
+
+def test_nothing_is_asked_of_notes_of_changes():
+    text = "Merge the boxes of Marlow with those of Oro. Merged the boxes of Marlow with those of Brill."
+    said = "The boxes of Marlow are kept beside those of Tarn."
+    documents = [page(f"{text} {said}"), page(f"{FILLER} It merges boxes.", title="About", id="about.html")]
+
+    def asked(writer: RulesEn | HeadingsEn) -> set[str]:
+        drafts = asyncio.run(writer.write(documents, 10))
+        return {draft.question for draft in drafts if draft.answer in ("Oro", "Brill", "Tarn")}
+
+    kept = {"The boxes of Marlow are kept beside those of what?"}
+    assert asked(RulesEn()) == kept | {
+        "Merge the boxes of Marlow with those of what?",
+        "Merged the boxes of Marlow with those of what?",
+    }
+    assert asked(HeadingsEn()) == kept

@@ -79,8 +79,15 @@ class HeadingsEn:
         return cls()
 
     async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> list[Draft]:
-        """Write all that the sentences and headings give."""
-        drafts = [*await RulesEn().write(documents, number), *of_headings(documents)]
+        """Write all that the sentences and headings give, but nothing of instructions and notes of changes, which the
+        rules ask in place: "Fix what?"."""
+        vocabulary = Vocabulary(documents)
+        short = [
+            draft
+            for draft in await RulesEn().write(documents, number)
+            if not (draft.in_reserve and vocabulary.is_verb(draft.question.split()[0]))
+        ]
+        drafts = [*short, *of_headings(documents, vocabulary)]
         return [*drafts, *_near_misses(drafts, documents)]
 
 
@@ -101,7 +108,7 @@ def _near_misses(drafts: Sequence[Draft], documents: Sequence[Sequence[Passage]]
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _HeadedText:
     """A heading of a document without its number, and the sentences that open the text below it, all of one passage."""
 
     heading: str
@@ -121,10 +128,9 @@ class _Section:
         return [word for word in words(self.heading) if word not in STOP_WORDS]
 
 
-def of_headings(documents: Sequence[Sequence[Passage]]) -> Iterator[Draft]:
+def of_headings(documents: Sequence[Sequence[Passage]], vocabulary: Vocabulary) -> Iterator[Draft]:
     """Give the questions that the headings of English documents make. Where a heading does not say enough, or several
     sections have it, the question names the document, too."""
-    vocabulary = _Vocabulary(documents)
     sections = (section for passages in documents if is_english(passages) for section in _sections(passages))
     found = {(section.heading.lower(), section.sentences): section for section in sections}
     places = Counter(heading for heading, _ in found)
@@ -151,7 +157,7 @@ def _is_title(title: str) -> bool:
     return 0 < len(words(title)) <= _WORDS_OF_TITLE and "," not in title
 
 
-def _question(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
+def _question(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] | None:
     """The question of a heading without its sign, and its kind. None if the heading asks nothing, or the sentences
     below it do not answer."""
     heading, first = section.heading, section.sentences[0]
@@ -171,7 +177,7 @@ def _question(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | N
     return _how(section, vocabulary) or _what(section, vocabulary)
 
 
-def _how(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
+def _how(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] | None:
     """The question of a heading that names an action: `How to merge`, `Merging two branches`."""
     text = re.sub(r"\byour\b", "my", vocabulary.in_a_sentence(section.heading))
     if not _ACTS.search(section.said) or _NO_STEP.search(section.said):
@@ -191,7 +197,7 @@ def _how(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
     return f"How do I {verb} {rest}", "how"
 
 
-def _what(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
+def _what(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] | None:
     """The question of a heading that names a thing, if the first sentence says what that is."""
     name = re.escape(section.heading)
     names = rf"{name}(?:e?s)?|{name.removesuffix('s')}|{name.removesuffix('es')}"
@@ -202,7 +208,7 @@ def _what(section: _Section, vocabulary: _Vocabulary) -> tuple[str, str] | None:
     return f"What {found['is']} {(found['article'] or '').lower()}{text}", "what"
 
 
-class _Vocabulary:
+class Vocabulary:
     """How often words, and pairs of them, occur in documents, as they are written there."""
 
     def __init__(self, documents: Sequence[Sequence[Passage]]) -> None:
@@ -242,13 +248,19 @@ class _Vocabulary:
 
     def says_what_it_does(self, sentence: str) -> bool:
         """Return whether a sentence says what something does: `Lists remotes`, `This option lists`, `List them`."""
-        verb = sentence.split()[0].lower()
-        gerunds = (f"{verb}ing", f"{verb.removesuffix('e')}ing", f"{verb}{verb[-1]}ing")
-        is_verb = len(verb) > 2 and self._counts[f"{verb}s"] > 0 and any(self._counts[form] for form in gerunds)
-        return is_verb or _DOES.match(sentence) is not None
+        return self.is_verb(sentence.split()[0]) or _DOES.match(sentence) is not None
+
+    def is_verb(self, word: str) -> bool:
+        """Return whether a word has the other forms of a verb: of `list`, `lists` and `listing`."""
+        verb = word.lower()
+        if verb.endswith("ed"):
+            return self.is_verb(verb.removesuffix("ed")) or self.is_verb(verb.removesuffix("d"))
+        gerunds = (f"{verb}ing", f"{verb.removesuffix('e')}ing", f"{verb}{verb[-1:]}ing")
+        has_third = any(self._counts[form] for form in (f"{verb}s", f"{verb}es"))
+        return len(verb) > 2 and has_third and any(self._counts[form] for form in gerunds)
 
 
-def _sections(passages: Sequence[Passage]) -> Iterator[_Section]:
+def _sections(passages: Sequence[Passage]) -> Iterator[_HeadedText]:
     """The sections of a document that begin with prose. A heading is that of a passage, or a line that asks."""
     headings = {_plain(passage.heading) for passage in passages if passage.heading}
     heading, body = "", list[tuple[str, Passage]]()
@@ -263,7 +275,7 @@ def _sections(passages: Sequence[Passage]) -> Iterator[_Section]:
     yield from _opened(heading, body)
 
 
-def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_Section]:
+def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_HeadedText]:
     """The section, if the sentences below a heading and within one passage, before the first list, are prose."""
     if not body or not 0 < len(words(heading)) <= _WORDS_OF_HEADING:
         return
@@ -280,7 +292,7 @@ def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_Sect
             break
         sentences.append(sentence)
     if len(words(" ".join(sentences))) in _WORDS_OF_ANSWER:
-        yield _Section(heading, tuple(sentences), passage)
+        yield _HeadedText(heading, tuple(sentences), passage)
 
 
 def _is_prose(sentence: str, *, is_first: bool) -> bool:

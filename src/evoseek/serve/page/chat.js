@@ -255,6 +255,11 @@ function end(view, question, content) {
     view.article.append(element("p", "", heads[view.result.rule]));
     view.article.append(citations(view.result.support));
   }
+  const out = view.result.sentences.filter((one) => !one.supported).length;
+  if (supported && out) {
+    const text = `${out} of ${view.result.sentences.length} sentences are left out, which no passage supports.`;
+    view.answer.after(element("p", "note", text));
+  }
   const dropped = view.result.dropped_messages;
   if (dropped) {
     view.article.append(element("p", "note", `The model was not given ${dropped} of the earlier messages.`));
