@@ -108,7 +108,7 @@ def _near_misses(drafts: Sequence[Draft], documents: Sequence[Sequence[Passage]]
 
 
 @dataclass(frozen=True, slots=True)
-class _HeadedText:
+class _Chapter:
     """A heading of a document without its number, and the sentences that open the text below it, all of one passage."""
 
     heading: str
@@ -157,7 +157,7 @@ def _is_title(title: str) -> bool:
     return 0 < len(words(title)) <= _WORDS_OF_TITLE and "," not in title
 
 
-def _question(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] | None:
+def _question(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
     """The question of a heading without its sign, and its kind. None if the heading asks nothing, or the sentences
     below it do not answer."""
     heading, first = section.heading, section.sentences[0]
@@ -177,7 +177,7 @@ def _question(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] |
     return _how(section, vocabulary) or _what(section, vocabulary)
 
 
-def _how(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] | None:
+def _how(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
     """The question of a heading that names an action: `How to merge`, `Merging two branches`."""
     text = re.sub(r"\byour\b", "my", vocabulary.in_a_sentence(section.heading))
     if not _ACTS.search(section.said) or _NO_STEP.search(section.said):
@@ -197,7 +197,7 @@ def _how(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] | None
     return f"How do I {verb} {rest}", "how"
 
 
-def _what(section: _HeadedText, vocabulary: Vocabulary) -> tuple[str, str] | None:
+def _what(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
     """The question of a heading that names a thing, if the first sentence says what that is."""
     name = re.escape(section.heading)
     names = rf"{name}(?:e?s)?|{name.removesuffix('s')}|{name.removesuffix('es')}"
@@ -260,7 +260,7 @@ class Vocabulary:
         return len(verb) > 2 and has_third and any(self._counts[form] for form in gerunds)
 
 
-def _sections(passages: Sequence[Passage]) -> Iterator[_HeadedText]:
+def _sections(passages: Sequence[Passage]) -> Iterator[_Chapter]:
     """The sections of a document that begin with prose. A heading is that of a passage, or a line that asks."""
     headings = {_plain(passage.heading) for passage in passages if passage.heading}
     heading, body = "", list[tuple[str, Passage]]()
@@ -275,7 +275,7 @@ def _sections(passages: Sequence[Passage]) -> Iterator[_HeadedText]:
     yield from _opened(heading, body)
 
 
-def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_HeadedText]:
+def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_Chapter]:
     """The section, if the sentences below a heading and within one passage, before the first list, are prose."""
     if not body or not 0 < len(words(heading)) <= _WORDS_OF_HEADING:
         return
@@ -292,7 +292,7 @@ def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_Head
             break
         sentences.append(sentence)
     if len(words(" ".join(sentences))) in _WORDS_OF_ANSWER:
-        yield _HeadedText(heading, tuple(sentences), passage)
+        yield _Chapter(heading, tuple(sentences), passage)
 
 
 def _is_prose(sentence: str, *, is_first: bool) -> bool:
