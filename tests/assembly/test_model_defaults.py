@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.assembly.model_defaults import apply_model_defaults, follow_endpoint, learning_rate, slots
-from evoseek.assembly.sources import load_settings
+from evoseek.assembly.model_defaults import (
+    apply_model_defaults,
+    follow_endpoint,
+    learning_rate,
+    search_first,
+    slots,
+)
+from evoseek.assembly.sources import gather, load_settings
 from evoseek.config.registry import KINDS
 from evoseek.config.sections import with_setting
 from evoseek.models.machine import Machine, find_machine
@@ -255,3 +261,39 @@ def test_a_model_behind_an_endpoint_is_told_of_malformed_turns_too_unless_somebo
     assert followed.sampler == load_settings().sampler
     given = follow_endpoint(load_settings(sets=["rollout.max_malformed=0", "rollout.max_tool_calls=7"])).rollout
     assert (given.max_malformed, given.max_turns) == (0, 9)
+
+
+def first(*sets, system="search-r1"):
+    """What is chosen for a model that answers untrained."""
+    given = gather([], system=system, sets=sets)
+    before, after = flatten(given.read().resolved()), flatten(search_first(given.read(), given).resolved())
+    return {key: after[key] for key in after if after.get(key) != before.get(key)}
+
+
+def test_an_untrained_model_is_asked_search_first(model):
+    small, big, named = model("small"), model("3b"), "environment.name=search_first"
+    assert first(small) == {
+        "environment.name": "search_first",
+        "policy.format": "tags",
+        "rollout.max_tool_calls": 0,
+        "search.top_k": 4,
+    }
+    assert first(big) == {"environment.name": "search_first", "search.top_k": 4}
+    assert first(small, "search.top_k=3", "rollout.max_tool_calls=2") == {
+        "environment.name": "search_first",
+        "policy.format": "tags",
+    }
+    endpoint = ("answerer.model=a", "answerer.base_url=http://127.0.0.1:1")
+    assert first(*endpoint) == {"environment.name": "search_first", "search.top_k": 4}
+    for stated in ("environment.name=solver", named, 'environment="solver"', "tools=[]"):
+        assert first(small, stated) == {}
+    assert first("policy.model=tiny") == {}
+    assert first(small, system="deepresearcher") == {}
+
+
+def test_a_run_is_asked_as_it_was_trained(model, tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps({"policy": {"model": str(tmp_path / "small")}}))
+    model("small")
+    assert first(f"policy.model={run}") == {}

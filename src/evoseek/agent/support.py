@@ -56,8 +56,6 @@ from evoseek.text.language import DENIALS, JOINS, STOP_WORDS, YES_NO, is_refusal
 from evoseek.text.scripts import fold, fold_places, is_unspaced, without_citations
 from evoseek.types import SHORT_ANSWER, Message, Passage, Trajectory
 
-NOT_FOUND = "Not found in the documents."
-
 _SAID, _IN_A_ROW = 0.85, 3  # of a sentence's significant words, and the sentences of a passage that have them
 _OPTION = re.compile(r"(?<!\S)[(\"'`]*(--?[a-z][\w-]*|[\w.-]*[a-z_]{2}[./_]\w[\w./-]*)")  # or the name of a file
 _DENIAL = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))})\b|n['’]t\b", re.IGNORECASE)
