@@ -5,6 +5,7 @@ from contextlib import nullcontext
 import pytest
 
 from evoseek.assembly.sources import load_settings
+from evoseek.config.sections import check_settings
 from evoseek.errors import ConfigError
 
 
@@ -22,4 +23,4 @@ def test_an_answer_is_put_off_only_where_a_search_or_a_refusal_can_take_its_plac
 ):
     sets = ["rollout.put_off=0.25", f"rollout.max_turns={turns}", f"rollout.max_tool_calls={calls}"]
     with nullcontext() if is_possible else pytest.raises(ConfigError, match=r"rollout\.put_off"):
-        load_settings(sets=[*sets, f"environment.name={environment}"])
+        check_settings(load_settings(sets=[*sets, f"environment.name={environment}"]))
