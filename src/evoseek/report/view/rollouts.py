@@ -80,7 +80,7 @@ def rollout_of(row: Any) -> RecordedRollout:
         invalid=None if invalid is None else str(invalid),
         detail=str(outcome.get("detail") or ""),
         hops=_whole(given.get("hops", given.get("requested") or None)),
-        searches=len(row["tool_results"]),
+        searches=len(row["tool_results"]) + len(row.get("opening", ())),
         tokens=sum(len(segment["ids"]) for segment in row["segments"] if segment["kind"] == "action"),
         answer=None if row.get("answer") is None else str(row["answer"]),
         stated=next((str(action["question"]) for action in reversed(row["actions"]) if action.get("question")), None),
@@ -127,6 +127,8 @@ def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
 def _turns(row: Any) -> Iterator[dict[str, Any]]:
     """Yield the turns of a model that was called with messages, whose tokens are not known, as segments without any."""
     results = iter(row["tool_results"])
+    if found := [passage["text"] for result in row.get("opening", ()) for passage in result["passages"]]:
+        yield {"kind": "prompt", "text": "\n\n".join(found), "ids": []}
     for action in row["actions"]:
         yield {"kind": "action", "text": action.get("text", ""), "ids": []}
         if found := [result["text"] for _, result in zip(action.get("tool_calls", ()), results, strict=False)]:
