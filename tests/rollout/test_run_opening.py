@@ -9,6 +9,7 @@ from tests.doubles.scripted import ScriptedChat
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import OpeningEnvironment
 from evoseek.renderers.encoding import plain
+from evoseek.renderers.tool_calls import ToolCallRenderer
 from evoseek.rollout.environments import HistoryEnv, SearchFirstEnv, SolverEnv, after
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import load_prompts
@@ -95,6 +96,20 @@ def test_a_call_that_is_not_closed_and_an_empty_turn_are_no_answers(chat_tags, w
 def test_a_turn_that_was_cut_is_no_answer(chat_tags):
     trajectory, _ = roll(chat_tags, Engine(KALO), "Meri Vesu is the mayor of Kalo", max_tokens_per_turn=3)
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TOKENS, None)
+
+
+def test_a_turn_that_the_time_has_cut_is_no_answer(chat_tags):
+    sampler = chat_tags.sampler({"q/0": ["Meri Vesu is the mayor of Kalo<|im_end|>"]}, token_s=0.01)
+    setting = {**chat_tags.setting(sampler, max_total_tokens=3000, deadline_s=0.03), "env": environment(Engine(KALO))}
+    trajectory = asyncio.run(run_trajectory(ASKED, trajectory_id="q/0", **setting))
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TIME, None)
+
+
+def test_a_call_in_json_that_cannot_be_read_is_no_answer(made, tools):
+    llama = replace(tools, tokenizer=made("llama"), renderer=ToolCallRenderer(made("llama"), [tools.tool.schema]))
+    trajectory, _ = roll(llama, Engine(KALO), '{"name": "search", "parameters": {<|eot_id|>')
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MALFORMED, None)
+    assert roll(llama, Engine(KALO), "Meri<|eot_id|>")[0].answer == "Meri"
 
 
 def test_elsewhere_a_turn_without_tags_stays_malformed(chat_tags):
