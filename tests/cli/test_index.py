@@ -142,7 +142,7 @@ def test_an_update_says_which_settings_of_the_project_the_index_was_built_withou
 def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: Path) -> None:
     corpus(tmp_path / "docs")
     file, called = tmp_path / "evoseek.toml", ["index", "--project", str(tmp_path)]
-    file.write_text('[project]\ndocuments = "docs"\n[search]\nindex = "index"\n')
+    file.write_text('[project]\ndocuments = "docs"\nencoder = "static"\n[search]\nindex = "index"\n')
     options = ["--choose", "--engine", "lexical", "--max-words", "60", "--shown-words", "100"]
     found = CliRunner().invoke(app, [*called, *options])
     assert "Searching for 40 headings of 4 documents" in found.output
@@ -151,7 +151,9 @@ def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: 
     assert (project.engine, project.stemming, project.max_words) == ("lexical", "english", 60)
     assert project.lookup("search.top_k") in range(1, 6)
     assert index.find("You painted doors", 1)[0].heading == "Painting doors"  # the real index has them
-    CliRunner().invoke(app, called)
+    for words in ([], ["--update"]):  # the encoder of another engine has no effect, and no notice
+        again = CliRunner().invoke(app, [*called, *words])
+        assert (again.exception, "encoder" in again.output) == (None, False)
     assert LexicalIndex.open(tmp_path / "index").manifest.analyser.stemming == "english"
     without = CliRunner().invoke(app, ["index", str(tmp_path / "docs"), str(tmp_path / "other"), *options])
     assert "--set search.top_k=" in without.output
