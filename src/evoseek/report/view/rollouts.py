@@ -80,7 +80,7 @@ def rollout_of(row: Any) -> RecordedRollout:
         invalid=None if invalid is None else str(invalid),
         detail=str(outcome.get("detail") or ""),
         hops=_whole(given.get("hops", given.get("requested") or None)),
-        searches=len(row["tool_results"]),
+        searches=len(row["tool_results"]) + len(row.get("opening", ())),
         tokens=sum(len(segment["ids"]) for segment in row["segments"] if segment["kind"] == "action"),
         answer=None if row.get("answer") is None else str(row["answer"]),
         stated=next((str(action["question"]) for action in reversed(row["actions"]) if action.get("question")), None),
