@@ -373,11 +373,28 @@ def test_at_most_a_share_of_the_questions_of_one_hop_is_long(tmp_path: Path):
 
 
 def test_a_long_question_is_not_hidden_where_another_page_has_most_of_its_words(tmp_path: Path):
-    said = [stated(n) for n in range(8)]
-    others = [Document(f"o{n}", "Other", f"It is {name(n)} that has boxes.") for n in range(8)]  # but not `make`
-    drafts = [long(n, f"a{n}") for n in range(8)]
+    """Two of its three words."""
+    said = [Document(one.id, one.title, f"{name(n + 50)}. {one.text}") for n, one in enumerate(map(stated, range(8)))]
+    others = [Document(f"o{n}", "Other", f"It is {name(n)} that has {name(n + 50)}.") for n in range(8)]
+    drafts = list[Draft]()
+    for n, draft in enumerate(long(n, f"a{n}") for n in range(8)):
+        question = f"How do I make boxes with {name(n)} and {name(n + 50)}?"
+        drafts.append(replace(draft, question=question, hops=(replace(draft.hops[0], question=question),)))
     assert of_kind(scripted(index(tmp_path / "1", said), 20, *drafts).items, "unanswerable")
     assert not of_kind(scripted(index(tmp_path / "2", [*said, *others]), 20, *drafts).items, "unanswerable")
+
+
+def test_a_long_question_is_not_hidden_where_its_sentences_find_another_answer(tmp_path: Path):
+    """The question finds no such page: it has none of its words."""
+    said = [stated(n) for n in range(8)]
+    copies = [Document(f"o{n}", "Other", f"{' '.join(sentences(n))} {'And more of it. ' * n}") for n in range(8)]
+    drafts = list[Draft]()
+    for n, draft in enumerate(long(n, f"a{n}") for n in range(8)):
+        question = f"How do I use {name(n + 50)} with {name(n + 90)}?"
+        drafts.append(replace(draft, question=question, hops=(replace(draft.hops[0], question=question),)))
+    own = [Document(one.id, one.title, f"{name(n + 50)} {name(n + 90)}. {one.text}") for n, one in enumerate(said)]
+    assert of_kind(scripted(index(tmp_path / "1", own), 20, *drafts).items, "unanswerable")
+    assert not of_kind(scripted(index(tmp_path / "2", [*own, *copies]), 20, *drafts).items, "unanswerable")
 
 
 def near(number: int, document: str) -> Draft:
