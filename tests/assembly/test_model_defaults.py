@@ -5,8 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.assembly.model_defaults import apply_model_defaults, follow_endpoint, learning_rate, slots
-from evoseek.assembly.sources import load_settings
+from evoseek.assembly.model_defaults import (
+    apply_model_defaults,
+    follow_endpoint,
+    learning_rate,
+    search_first,
+    slots,
+)
+from evoseek.assembly.sources import gather, load_settings
 from evoseek.config.registry import KINDS
 from evoseek.config.sections import with_setting
 from evoseek.models.machine import Machine, find_machine
@@ -255,3 +261,29 @@ def test_a_model_behind_an_endpoint_is_told_of_malformed_turns_too_unless_somebo
     assert followed.sampler == load_settings().sampler
     given = follow_endpoint(load_settings(sets=["rollout.max_malformed=0", "rollout.max_tool_calls=7"])).rollout
     assert (given.max_malformed, given.max_turns) == (0, 9)
+
+
+def asked_first(**options):
+    """What a model is asked by, with how many passages, in which format and with how many calls of its own."""
+    sources = gather((), options={name.replace("__", "."): value for name, value in options.items()})
+    found = search_first(sources.read(), sources)
+    return found.environment.name, found.search.top_k, found.policy.format, found.rollout.max_tool_calls
+
+
+def test_an_untrained_model_is_given_what_a_search_finds_and_a_large_one_may_search_again(model, tmp_path):
+    small, large = (model(size).partition("=")[2] for size in SIZES)
+    sources = gather((), options={"policy.model": small})
+    usual = sources.read()
+    own = (usual.policy.format, usual.rollout.max_tool_calls)
+    as_usual = (usual.environment.name, usual.search.top_k, *own)
+    assert asked_first(policy__model=small) == ("search_first", 4, "tags", 0)
+    assert asked_first(policy__model=large) == ("search_first", 4, *own)
+    assert asked_first(answerer__model="qwen", answerer__base_url="http://localhost:1") == ("search_first", 4, *own)
+    given = {"search__top_k": 7, "policy__format": "tools", "rollout__max_tool_calls": 2}
+    assert asked_first(policy__model=small, **given) == ("search_first", 7, "tools", 2)
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "config.json").write_text(json.dumps({"policy": {"model": small}}))
+    for other in ({"policy__model": "tiny"}, {"policy__model": str(run)}):  # asked as they were trained
+        assert asked_first(**other) == as_usual
+    assert asked_first(policy__model=small, environment__name="solver") == as_usual

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -137,6 +138,20 @@ def test_an_update_says_which_settings_of_the_project_the_index_was_built_withou
         assert found.exit_code == 0
         assert ("An update keeps" in found.output) is bool(kept)
         assert kept.format(tmp_path / "index") in flat(found.output)
+
+
+@pytest.mark.skipif(find_spec("wordllama") is None, reason="the package with the weights is not installed")
+@pytest.mark.parametrize(("encoder", "is_kept"), [("static", False), ("minilm", True)])
+def test_an_update_keeps_the_encoder_and_says_so_where_the_project_has_another(
+    tmp_path: Path, encoder: str, is_kept: bool
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Kalo is a city.")
+    index(tmp_path / "docs", tmp_path / "index", engine="hybrid", encoder="static")
+    text = f'[project]\ndocuments = "docs"\nengine = "hybrid"\nencoder = "{encoder}"\n[search]\nindex = "index"\n'
+    (tmp_path / "evoseek.toml").write_text(text)
+    found = CliRunner().invoke(app, ["index", "--project", str(tmp_path), "--update"])
+    assert (found.exit_code, "keeps the encoder of" in flat(found.output)) == (0, is_kept)
 
 
 def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: Path) -> None:

@@ -91,7 +91,7 @@ def test_a_heading_asks(heading: str, text: str, question: str):
     ("heading", "text"),
     [
         ("Merging two old boxes", "Two old boxes were found by some people in a cellar."),  # says not how
-        ("Merging two old boxes", "To use box-merge on two old boxes is a bad idea, as people found."),
+        ("Merging two old boxes", "Use box-merge on two old boxes alone: it is a bad idea, as people found."),
         ("Merging two old boxes", "Use the program that is described below for two old boxes."),
         ("Merging two old boxes", "- Use the command box-merge.\n- Give it the names."),  # a list
         ("Merging two old boxes", "$ box-merge --all one two; ls"),
