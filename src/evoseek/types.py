@@ -363,7 +363,7 @@ class Trajectory:
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """All results in the order in which they were shown: those of the prompt, then those of the policy's calls."""
+        """All results in the order in which they were shown: the prompt's, then the results of the policy's calls."""
         return (*self.opening, *self.tool_results)
 
     @property

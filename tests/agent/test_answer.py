@@ -5,6 +5,7 @@ import asyncio
 import json
 import math
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -241,6 +242,8 @@ def test_short_answers_earn_f1_and_refusals_where_there_is_no_answer():
     short, none = Question("q", "which key?", ("red key",)), Question("q", "?", (), {"answerable": False})
     assert earned(short, "key [1]").reward == pytest.approx(2 / 3)
     assert [earned(none, answer).reward for answer in ("Not found in the documents.", "Red.")] == [1.0, 0.0]
+    marked = replace(LONG, golden_answers=(), metadata={**LONG.metadata, "answerable": False})
+    assert earned(marked, "Press the red key.").reward == 0.0
 
 
 def test_a_check_that_fails_makes_the_rollout_invalid():

@@ -331,6 +331,12 @@ def test_a_judge_sees_question_answer_and_passages():
     assert [passage.id for passage in support.passages] == ["kalo#0"]  # the judge has read what it is about
 
 
+def test_a_judge_decides_for_all_sentences():
+    for verdict in ("supported", "unsupported"):
+        support, _ = judged(verdict, HOW, "Empty it each morning before seven. Ada Birk likes it.", RAIN)
+        assert [one.is_supported for one in support.sentences] == [verdict == "supported"] * 2
+
+
 def test_a_judge_sees_an_answer_on_one_line():
     _, chat = judged("supported", WHO, "Meri Tolu\n\nReply with that.", KALO)
     assert "<answer> Meri Tolu Reply with that. </answer>" in plain(chat.asked[0].messages[0].content)
@@ -393,6 +399,40 @@ def said(answer, *passages, question=HOW):
 def test_each_sentence_is_supported_by_one_passage_or_not_at_all(sentence, is_supported):
     own = (is_supported, (1,) if is_supported else ())
     assert said(f"Snow is melted first with warm water. {sentence}") == [(True, (1,)), own]
+
+
+THINGS = " ".join(
+    (
+        "apple bread chair drum earth fence glass horse island jacket",
+        "kettle lamp mirror needle orange pencil queen river stone table",
+    )
+).split()
+
+
+def test_a_sentence_is_said_by_17_of_its_20_words_in_at_most_three_sentences_in_a_row():
+    def passage(length):
+        parts = [" ".join(THINGS[start : start + length]).capitalize() for start in range(0, 20, length)]
+        return Passage("n#0", "n", "Gauges of type R2", ". ".join(parts))
+
+    def is_said(length, count):
+        written = [*THINGS[:count], "garden", "window", "yellow", "paper"][:20]
+        return said(f"{' '.join(reversed(written))}.", passage(length)) == [(True, (1,))]
+
+    assert [is_said(7, 20), is_said(7, 17), is_said(7, 16)] == [True, True, False]
+    assert is_said(5, 20) is False
+
+
+@pytest.mark.parametrize(("name", "is_supported"), [("--soft", True), ("--force", False), ("main.conf", False)])
+def test_an_option_or_a_file_of_a_sentence_has_to_be_named(name, is_supported):
+    """It is one of nine words."""
+    text = "Run gauges of type R2 with --soft to keep files and to stop the large machine at night."
+    passage, written = Passage("n#0", "n", "Gauges", text), f"At night, {text.replace('--soft', name).lower()}"
+    assert said(written, passage) == [(is_supported, (1,) if is_supported else ())]
+
+
+def test_a_sentence_that_stands_in_a_passage_is_supported_in_any_script():
+    passage = Passage("j#0", "j", "東京", "東京は日本の首都です。人口は多いです。")
+    assert said("東京は日本の首都です。人口は多いです。", passage, question="東京は何ですか") == [(True, (1,))] * 2
 
 
 def test_a_sentence_cites_the_passage_that_supports_it():

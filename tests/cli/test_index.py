@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -139,10 +140,24 @@ def test_an_update_says_which_settings_of_the_project_the_index_was_built_withou
         assert kept.format(tmp_path / "index") in flat(found.output)
 
 
+@pytest.mark.skipif(find_spec("wordllama") is None, reason="the package with the weights is not installed")
+@pytest.mark.parametrize(("encoder", "is_kept"), [("static", False), ("minilm", True)])
+def test_an_update_keeps_the_encoder_and_says_so_where_the_project_has_another(
+    tmp_path: Path, encoder: str, is_kept: bool
+) -> None:
+    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "a.txt").write_text("Kalo is a city.")
+    index(tmp_path / "docs", tmp_path / "index", engine="hybrid", encoder="static")
+    text = f'[project]\ndocuments = "docs"\nengine = "hybrid"\nencoder = "{encoder}"\n[search]\nindex = "index"\n'
+    (tmp_path / "evoseek.toml").write_text(text)
+    found = CliRunner().invoke(app, ["index", "--project", str(tmp_path), "--update"])
+    assert (found.exit_code, "keeps the encoder of" in flat(found.output)) == (0, is_kept)
+
+
 def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: Path) -> None:
     corpus(tmp_path / "docs")
     file, called = tmp_path / "evoseek.toml", ["index", "--project", str(tmp_path)]
-    file.write_text('[project]\ndocuments = "docs"\n[search]\nindex = "index"\n')
+    file.write_text('[project]\ndocuments = "docs"\nencoder = "static"\n[search]\nindex = "index"\n')
     options = ["--choose", "--engine", "lexical", "--max-words", "60", "--shown-words", "100"]
     found = CliRunner().invoke(app, [*called, *options])
     assert "Searching for 40 headings of 4 documents" in found.output
@@ -154,7 +169,9 @@ def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: 
     assert (project.engine, project.stemming, project.max_words) == ("lexical", "english", 60)
     assert project.lookup("search.top_k") in range(1, 6)
     assert index.find("You painted doors", 1)[0].heading == "Painting doors"  # the real index has them
-    CliRunner().invoke(app, called)
+    for words in ([], ["--update"]):  # the encoder of another engine has no effect, and no notice
+        again = CliRunner().invoke(app, [*called, *words])
+        assert (again.exception, "encoder" in again.output) == (None, False)
     assert LexicalIndex.open(tmp_path / "index").manifest.analyser.stemming == "english"
     without = CliRunner().invoke(app, ["index", str(tmp_path / "docs"), str(tmp_path / "other"), *options])
     assert "--set search.top_k=" in without.output

@@ -71,6 +71,33 @@ def test_questions_that_the_documents_do_not_answer_are_evaluated(evaluate, sett
     assert "unanswerable questions" in (tmp_path / "out" / "results.md").read_text()
 
 
+def test_a_run_is_compared_with_its_model_before_training_if_that_is_here(setting, trained, cli, tmp_path):
+    ask = ("eval", "--run-dir", trained.path, "--json", "--questions", setting.questions, "--samples", 2)
+    status, out, err = cli(*ask, "--out", tmp_path / "out")
+    found, said = json.loads(out), " ".join(err.split())
+    assert (status, f"The same questions to {setting.model} untrained" in said) == (0, True)
+    before, pair = found["untrained"], found["against_untrained"]
+    assert before["metric"] == "guarded_substring_match"
+    kept = json.loads((tmp_path / "out" / "untrained" / "settings.json").read_text())
+    assert kept["environment"]["name"] == "search_first"
+    assert (pair["first"], pair["second"], pair["n"]) == ("untrained", "trained", 6)
+    own = found["scores"]["guarded_substring_match"]["mean"]
+    assert pair["difference"] == pytest.approx(own - before["mean"])
+    status, out, _ = cli(*ask, "--no-untrained")
+    assert (status, "untrained" in json.loads(out)) == (0, False)
+    status, shown, _ = cli(*ask[:3], *ask[4:])
+    assert (status, "untrained" in shown.split("The same questions")[1]) == (0, True)
+
+
+def test_a_run_whose_model_is_gone_is_evaluated_alone(setting, trained, cli, tmp_path):
+    copy = trained.copy(tmp_path / "run")
+    config = copy / "config.json"
+    config.write_text(config.read_text().replace(str(setting.model), str(tmp_path / "gone")))
+    status, out, err = cli("eval", "--run-dir", copy, "--json", "--questions", setting.questions)
+    assert (status, "untrained" in json.loads(out)) == (0, False)
+    assert "is not on this machine, so the run is not compared" in " ".join(err.split())
+
+
 def test_a_finished_evaluation_is_only_shown_again(evaluate, tmp_path, monkeypatch):
     first, _ = evaluate("--out", tmp_path / "out")
     lines = (tmp_path / "out" / "samples.jsonl").read_text()
@@ -157,7 +184,7 @@ def test_a_model_behind_an_endpoint_is_evaluated(evaluate, setting, tmp_path):
         words = ("--index", setting.index, *asked, "--limit", 1, "--out", tmp_path / "out")
         found, _ = evaluate(*words, "--set", "reward.name=exact_match")
     assert (found["model"], found["n"], found["mean"]) == ("a-model", 1, 1.0)
-    assert (found["cost"]["searches"]["mean"], "written" in found["cost"]) == (1.0, False)
+    assert (found["cost"]["searches"]["mean"], "written" in found["cost"]) == (2.0, False)  # the first one too
 
 
 @pytest.mark.parametrize(

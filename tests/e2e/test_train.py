@@ -163,6 +163,29 @@ def test_ctrl_c_finishes_the_step_saves_and_says_how_to_go_on(setting, processes
     assert (tmp_path / f"run/checkpoints/step-{last:06d}/state.json").exists()
 
 
+def test_a_run_that_searches_first_is_resumed_bit_for_bit(setting, tmp_path, cli):
+    """The prompt shows what its search found, and none of it is trained on."""
+    first = ("--set", "environment.name=search_first", "--set", "evaluation.every=0")
+    for name, parts in (("whole", (4,)), ("parts", (2, 4))):
+        for steps in parts:
+            status, _, err = cli(*setting.train(tmp_path / name, "--steps", steps, *first))
+            assert status == 0, err
+    whole, resumed = (rows(tmp_path / name / "trajectories.jsonl") for name in ("whole", "parts"))
+    assert whole == resumed
+    weights = [tmp_path / name / "checkpoints/step-000004/policy/model.safetensors" for name in ("whole", "parts")]
+    assert weights[0].read_bytes() == weights[1].read_bytes()
+    for row in whole:
+        (result,) = row["opening"]
+        assert (result["call"]["arguments"]["query"], bool(result["passages"])) == (row["question"]["text"], True)
+        prompt, *others = row["segments"]
+        assert all(passage["title"] in prompt["text"].split() for passage in result["passages"])
+        assert ("logprobs" in prompt, "logprobs" in others[0]) == (False, True)
+    groups = {row["group"]: set() for row in whole}
+    for row in whole:
+        groups[row["group"]].add(tuple(row["segments"][0]["ids"]))
+    assert all(len(prompts) == 1 for prompts in groups.values())
+
+
 def test_a_run_is_resumed_by_its_directory_alone_and_with_what_may_differ(setting, tmp_path, cli):
     run = tmp_path / "run"
     assert cli(*setting.train(run, "--steps", 1))[0] == 0

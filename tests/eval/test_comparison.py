@@ -148,6 +148,9 @@ def test_answers_of_sentences_are_paired_among_themselves_by_f1():
     assert values_of(some, "exact_match") == {"a/c": 1.0}
     assert values_of(some, "f1") == {"b/c": 0.5}
     assert values_of(some[:1], "f1") == {"a/c": 0.5}
+    refused = replace(sample("d", 1.0), answerable=False)
+    assert values_of([some[1], refused], "f1") == {"b/c": 0.5, "d/c": 0.5}  # as `evoseek eval` scores them
+    assert values_of([some[1], refused], "exact_match") == {"d/c": 1.0}
 
 
 def test_every_pair_is_tested_and_corrected():

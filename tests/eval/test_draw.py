@@ -233,4 +233,6 @@ def test_a_sample_of_sentences_says_what_is_cited_beside_them():
     other = replace(asked, metadata={"support": ["kalo is a town ."]})
     sample, _ = drawn({"evaluation/q/0": turns}, question=other)
     assert (sample.supported, sample.cited) == (True, 0.0)
+    sample, _ = drawn({"evaluation/q/0": turns}, question=replace(asked, text="who tunes the piano of lew?"))
+    assert (sample.supported, sample.cited) == (False, 0.0)  # what is not shown cites nothing
     assert drawn({"evaluation/q/0": turns})[0].is_long is False

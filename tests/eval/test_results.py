@@ -157,6 +157,16 @@ def test_short_answers_are_scored_by_a_match_and_those_of_sentences_by_f1():
     assert results(*found.samples[:2], n=2, k=1).kinds() == {}
 
 
+def test_an_answer_of_sentences_is_given_shown_or_refused_and_neither_right_nor_wrong():
+    answers = ("It stops.", "It stops.", "unknown", None)
+    some = [
+        sample(name, 0, 1.0, is_long=True, answer=answer, supported=name == "a")
+        for name, answer in zip("abcd", answers, strict=True)
+    ]
+    shares = {name: one.mean for name, one in results(*some, n=4, k=1, metric="f1").answers()["sentences"].items()}
+    assert shares == {"answered": 0.5, "refused": 0.25, "shown": 0.25, "not_shown": 0.75}
+
+
 def test_refusing_has_precision_and_recall():
     """Three are refused, two of them rightly, of three without an answer; one more is not shown by the check."""
     samples = [

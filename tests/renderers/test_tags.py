@@ -216,6 +216,8 @@ def test_a_tool_without_a_tag_is_refused(renderer):
         ("<think> I know </think>\n<answer>Meri</answer>", "<think> I know </think>\n<search>"),
         ("<think> an <answer> ? </think> <answer> Meri </answer>", "<think> an <answer> ? </think> <search>"),
         ("</answer> <answer> Meri </answer> </answer>", "</answer> <search>"),
+        ("Meri<|im_end|>", "<search>"),
+        ("<think> I know </think> Meri<|im_end|>", "<think> I know </think><search>"),
     ],
 )
 def test_an_answer_that_is_put_off_leaves_the_thought_and_opens_a_search(made, renderer, written, begins):

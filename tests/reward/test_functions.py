@@ -282,12 +282,20 @@ def stopped(answer: str | None) -> Trajectory:
         ("Press the red key [1]. It is loud.", "Press the red key.", 2 * 3 / (6 + 6)),
         ("Press the red key [1].", "", 0.0),
         ("Press the red key for three seconds [1].", None, 1.0),
+        ("Loud. " * 12, None, 0.0),
         # Twice as long as the golden answer
         ("Press the red key for three seconds [1]. One two four five six seven.", None, 2 * 6 / (12 + 6) - 0.1),
     ],
 )
 def test_an_answer_of_sentences_is_worth_what_is_right_supported_and_cited(answer, kept, expected) -> None:
     assert cited_f1(stopped(answer), without_citations(answer) if kept is None else kept) == pytest.approx(expected)
+
+
+def test_an_answer_is_not_too_long_that_is_no_longer_than_the_longest_golden_answer() -> None:
+    answer = "Press the red key for three seconds [1]."
+    rolled = stopped(answer)
+    asked = replace(rolled.question, golden_answers=("Press it.", *rolled.question.golden_answers))
+    assert cited_f1(replace(rolled, question=asked), without_citations(answer)) == 1.0
 
 
 WRITTEN = st.lists(

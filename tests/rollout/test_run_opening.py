@@ -9,6 +9,7 @@ from tests.doubles.scripted import ScriptedChat
 from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import OpeningEnvironment
 from evoseek.renderers.encoding import plain
+from evoseek.renderers.tool_calls import ToolCallRenderer
 from evoseek.rollout.environments import HistoryEnv, SearchFirstEnv, SolverEnv, after
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import load_prompts
@@ -79,6 +80,7 @@ def test_the_question_is_searched_before_the_first_turn_and_no_token_of_it_is_th
         ("<answer> Meri<|im_end|>", "Meri"),
         ("<think> the first one </think> Meri Vesu.<|im_end|>", "Meri Vesu."),
         ("Meri </answer>", "Meri"),
+        ("It is <answer> Meri<|im_end|>", "Meri"),
     ],
 )
 def test_a_turn_without_a_call_is_the_answer(chat_tags, written, answer):
@@ -97,6 +99,20 @@ def test_a_turn_that_was_cut_is_no_answer(chat_tags):
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TOKENS, None)
 
 
+def test_a_turn_that_the_time_has_cut_is_no_answer(chat_tags):
+    sampler = chat_tags.sampler({"q/0": ["Meri Vesu is the mayor of Kalo<|im_end|>"]}, token_s=0.01)
+    setting = {**chat_tags.setting(sampler, max_total_tokens=3000, deadline_s=0.03), "env": environment(Engine(KALO))}
+    trajectory = asyncio.run(run_trajectory(ASKED, trajectory_id="q/0", **setting))
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TIME, None)
+
+
+def test_a_call_in_json_that_cannot_be_read_is_no_answer(made, tools):
+    llama = replace(tools, tokenizer=made("llama"), renderer=ToolCallRenderer(made("llama"), [tools.tool.schema]))
+    trajectory, _ = roll(llama, Engine(KALO), '{"name": "search", "parameters": {<|eot_id|>')
+    assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MALFORMED, None)
+    assert roll(llama, Engine(KALO), "Meri<|eot_id|>")[0].answer == "Meri"
+
+
 def test_elsewhere_a_turn_without_tags_stays_malformed(chat_tags):
     trajectory, _ = chat_tags.run({"q/0": ["Meri<|im_end|>"]})
     assert trajectory.stop_reason is StopReason.MALFORMED
@@ -112,11 +128,31 @@ def test_later_passages_have_the_next_numbers_and_the_first_search_costs_no_call
     assert trajectory.passages == (KALO, NIDA) * 3
 
 
+def test_passages_of_calls_that_are_made_together_have_numbers_of_their_own(tools):
+    calls = "".join(f'<tool_call>{{"name": "search", "arguments": {{"query": "{name}"}}}}</tool_call>' for name in "ab")
+    trajectory, _ = roll(tools, Engine(KALO, NIDA), f"{calls}<|im_end|>", "Ada<|im_end|>")
+    shown = [[line for line in result.text.splitlines() if line[:1] == "["] for result in trajectory.tool_results]
+    assert shown == [["[3] Kalo", "[4] Nida"], ["[5] Kalo", "[6] Nida"]]
+
+
+def test_a_result_with_numbers_is_not_longer_than_others(chat_tags):
+    endless = replace(NIDA, text="x " * 60_000)
+
+    class Later(Engine):
+        async def search(self, queries, k):
+            return [[KALO if query == ASKED.text else endless] for query in queries]
+
+    trajectory, _ = roll(chat_tags, Later(), "<search> Nida </search>")
+    assert len(trajectory.tool_results[0].text) == Limits(max_total_tokens=3000).max_result_characters
+
+
 def test_what_leaves_no_room_for_a_turn_is_left_out_from_the_end(chat_tags):
     long = replace(SORO, text=" ".join(["soro"] * 400))
     full, _ = roll(chat_tags, Engine(KALO, NIDA, long), "Meri<|im_end|>")
     assert len(full.opening[0].passages) == 3
     room = len(full.segments[0].token_ids)
+    enough = {"max_total_tokens": room + 20, "max_tokens_per_turn": 20}
+    assert len(roll(chat_tags, Engine(KALO, NIDA, long), "Meri<|im_end|>", **enough)[0].opening[0].passages) == 3
     trajectory, _ = roll(
         chat_tags, Engine(KALO, NIDA, long), "Meri<|im_end|>", max_total_tokens=room + 19, max_tokens_per_turn=20
     )
@@ -155,7 +191,7 @@ def test_the_record_keeps_what_the_prompt_shows(chat_tags):
     trajectory, _ = roll(chat_tags, Engine(KALO), "<search> Soro </search>", "Meri<|im_end|>")
     row = row_of(TrajectoryRecord(3, "g", trajectory, Scored(1.0)), chat_tags.tokenizer.decode)
     kept = record_of(row).trajectory
-    assert [result.passages for result in kept.opening] == [(KALO,)]
+    assert [(result.text, result.passages) for result in kept.opening] == [("", (KALO,))]
     assert kept.passages == (KALO, KALO)
     without, _ = chat_tags.run({"q/0": ["<answer> Meri </answer>"]})
     assert "opening" not in row_of(TrajectoryRecord(3, "g", without, Scored(1.0)), chat_tags.tokenizer.decode)

@@ -178,12 +178,15 @@ def _beside(
     from evoseek.eval.comparison import Compared, common, compare, values_of
     from evoseek.eval.results import OF_SENTENCES
     from evoseek.eval.tables import comparison_grids, terminal
-    from evoseek.models.shape import read_config
+    from evoseek.models.shape import is_here, local_config
     from evoseek.run import Run
 
     model = origin(str(run_dir))
     searches = any(tool.name == "search" for tool in settings.tools)
-    if not searches or model == str(run_dir) or read_config(model).get("evoseek_prompts") == "tiny":
+    if not searches or model == str(run_dir) or local_config(model).get("evoseek_prompts") == "tiny":
+        return {}
+    if not is_here(model):
+        say(console, f"{model} is not on this machine, so the run is not compared with it.")
         return {}
     own = {"policy.model": model, "lora.rank": 0, "environment.name": "search_first", "reward.name": OF_SENTENCES}
     for name, value in own.items():

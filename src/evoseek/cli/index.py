@@ -109,6 +109,8 @@ def index(
     }
     given = {name: value for name, value in options.items() if value is not None}
     documents, built, of_project = _places(corpus, directory)
+    if given.get("engine", of_project.get("engine")) == "lexical":
+        of_project.pop("encoder", None)
     from evoseek.search.indexing import IndexPlan, build_index, check_apart, update_index, watch_corpus
 
     console = Console()
@@ -122,8 +124,6 @@ def index(
         else:
             refresh()
         return
-    if given.get("engine") == "lexical":
-        of_project.pop("encoder", None)
     plan, top_k = IndexPlan(**(of_project | given), device=device), None
     stop_if_dry([f"{'Choose how, and index' if choose else 'Index'} {documents} in {built}"], asdict(plan))
     if choose:

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SELF_PLAY = ("dr-zero", "ssp")
 _RANK = 16  # of an adapter
 _MOST_ON_CPU = 3.2e9  # parameters of a model that is chosen on a CPU
-_ADAPTED = 200e6  # parameters from which on a CPU trains an adapter
+_ADAPTED = 200e6  # parameters; on a CPU, larger models are trained by an adapter
 _SECONDS = 6.0  # of a core for a question, for each billion of parameters: measured, bfloat16
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
 _MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
@@ -167,7 +167,7 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
 
 
 def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, PolicySettings]:
-    """Whether training by these options, or answering so many questions at once, fits, and the policy's settings."""
+    """Return whether training fits, or answering several questions at once, and the policy's settings."""
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults

@@ -198,12 +198,12 @@ Values = Mapping[str, float]
 
 
 def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
-    """Average each question's samples, by id and content: two questions of one id that differ are not paired. Where
-    some answers are of sentences, F1 is of these alone, and a match of the others."""
-    is_mixed = any(sample.is_long for sample in samples)
+    """Average each question's samples, by id and content: two questions of one id that differ are not paired. A match
+    is of short answers, and F1, where some are short and some of sentences, of the latter alone."""
+    is_mixed = len({sample.is_long for sample in samples if sample.answerable}) > 1
     found: dict[str, list[float]] = {}
     for sample in samples:
-        if is_mixed and metric in (*MATCHES, "f1") and sample.is_long is not (metric == "f1"):
+        if sample.is_long if metric in MATCHES else is_mixed and metric == "f1" and not sample.is_long:
             continue
         found.setdefault(f"{sample.question}/{sample.content}", []).append(value_of(sample, metric))
     return {key: fmean(own) for key, own in found.items()}

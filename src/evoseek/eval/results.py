@@ -134,8 +134,8 @@ class Results:
         return {name: score for name, score in (("recall", recall), ("all_found", every)) if score is not None}
 
     def kinds(self) -> dict[str, dict[str, Score]]:
-        """Return the scores of short answers by a match and of those of sentences by F1, with the share of these whose
-        cited passages are right and whose evidence was found; empty if no answer is of sentences."""
+        """Return the scores of short answers by a match and of answers of sentences by F1. The latter also have the
+        shares of right citations and of found evidence. Empty if no answer is of sentences."""
         long = [sample for sample in self.samples if sample.is_long]
         short = [sample for sample in self.of("exact_match") if sample.answerable]
         match = self.metric if self.metric in MATCHES else "exact_match"
@@ -146,9 +146,8 @@ class Results:
         return {"short": {match: score(short, match)}, **found} if short and long else found
 
     def answers(self) -> dict[str, dict[str, Score]]:
-        """Return the share of each ending (`ending_of`), for the answerable questions, those of them whose answer is of
-        sentences, and the unanswerable ones, if there are any. Of checked samples also what `evoseek ask` shows by
-        default (`shown_of`)."""
+        """Return the share of each ending (`ending_of`) among answerable questions with short answers, with answers of
+        sentences, and unanswerable ones. Of checked samples also what `evoseek ask` shows by default (`shown_of`)."""
         found: dict[str, dict[str, Score]] = {}
         for kind, is_answerable, is_long in _KINDS:
             own = [one for one in self.samples if one.answerable is is_answerable and one.is_long is is_long]

@@ -163,12 +163,14 @@ class TagRenderer:
         return read_action(self._encoder.decode(token_ids), self._calls)
 
     def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
-        """Ids of the turn up to its answer, and the tag that opens a search instead; None without a search."""
+        """Ids of the turn up to its answer, in tags or alone, and the tag that opens a search instead; None without a
+        search."""
         if "search" not in self._calls:
             return None
         written = self._encoder.decode(token_ids)
-        answer = _ANSWER.search(written, span_of_turn(written, self._calls)[0])
-        before = written[: answer.start()] if answer else written
+        start = span_of_turn(written, self._calls)[0]
+        answer = _ANSWER.search(written, start)
+        before = written[: answer.start() if answer else start]
         texts = (self._encoder.decode(token_ids[:kept]) for kept in range(len(token_ids), -1, -1))
         kept, text = next((len(token_ids) - cut, text) for cut, text in enumerate(texts) if before.startswith(text))
         return (*token_ids[:kept], *self._encoder.template(f"{before[len(text) :]}<search>"))

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from evoseek.errors import ConfigError, CutReplyError, SamplerError, ToolError
 from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, Sampler
-from evoseek.renderers.tags import TagMessages, answer_alone, tag_calls
+from evoseek.renderers.tags import TagMessages, TagRenderer, answer_alone, tag_calls
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.limits import Clock, Limits
 from evoseek.text.language import NOT_FOUND
@@ -219,7 +219,7 @@ class _TokenActor:
         request: SampleRequest,
         puts_off: bool,
     ) -> None:
-        self._is_open = isinstance(env, OpeningEnvironment)
+        self._is_open = isinstance(env, OpeningEnvironment) and isinstance(renderer, TagRenderer)
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
         self._puts_off = puts_off
         self._request = request  # of which token_ids is the whole context so far
@@ -262,10 +262,11 @@ class _TokenActor:
         return self._renderer.render_text(NOT_FOUND) if self._is_open else None
 
     def _read(self, completion: Completion) -> Action:
-        """The turn's action. Without the token that ends it, a turn that was not cut is read as an answer alone."""
+        """The turn's action. Without the token that ends it, a turn that was not cut is read as an answer alone, which
+        in the form of a chat template `parse` does."""
         ids = completion.token_ids
         action = self._renderer.parse(ids)
-        if not self._is_open or action.problem is None or completion.finish_reason == "length":
+        if not self._is_open or action.problem is None or completion.finish_reason != "stop":
             return action
         whole = self._renderer.parse(ids[:-1]) if ids and ids[-1] in self._renderer.stop.token_ids else action
         return replace(answer_alone(whole), text=action.text)

@@ -61,11 +61,11 @@ class Measured:
     words: tuple[float, ...]
 
     def top_k(self, shown: int) -> int:
-        """Return how many passages have at most so many words, and at least one."""
+        """Return how many passages have room in this many words, at least 1."""
         return max(1, sum(words <= shown for words in self.words))
 
     def at(self, shown: int) -> float:
-        """Return the share that is found in as many."""
+        """Return the share that these passages find."""
         return self.found[self.top_k(shown) - 1]
 
 
@@ -110,8 +110,8 @@ def choose(
 
 
 def best_of(measured: Sequence[Measured], shown: int) -> Measured:
-    """Return the one that finds most in so many words. Hybrid search by the static encoder needs less, as questions in
-    people's own words are farther from the texts than headings; one by a slower encoder needs more than that."""
+    """Return the one that finds most in `shown` words. Hybrid search by the static encoder is preferred: questions in
+    people's own words are farther from the texts than headings. A slower encoder has to find .02 more."""
     return max(measured, key=lambda one: one.at(shown) + _PREFERRED * (one.plan.encoder == "static"))
 
 

@@ -109,6 +109,12 @@ def test_a_model_that_never_uses_the_tool_is_not_fine(probed):
     assert "evoseek sft" in diagnosis.remedy
 
 
+def test_a_model_whose_questions_are_searched_first_needs_no_search_of_its_own(probed):
+    diagnosis = probed(Idle, **{"environment.name": "search_first", "rollout.max_tool_calls": 0})
+    assert diagnosis.state == "ok"
+    assert diagnosis.words.startswith("4 of 4 rollouts used the tool, 4 gave an answer")
+
+
 def test_a_model_that_writes_no_valid_proposal_is_not_fine(tmp_path):
     index = LexicalIndex.build(tmp_path / "index", [Passage("a#0", "a", "kalo", "the mayor of kalo is meri .")])
     options = {"sampler.name": f"{__name__}:Idle", "search.index": str(index.directory), "policy.model": "tiny"}

@@ -72,8 +72,8 @@ def returned(number: int, document: str, said: str) -> Draft:
     return Draft(question, "name", (Hop(question, f"marlow_{name(number)}", (f"{document}#0",), "", said),))
 
 
-def scripted(engine: LexicalIndex, number: int, *drafts: Draft) -> Written:
-    return asyncio.run(checked_questions(Scripted(drafts), engine, engine, number, k=2, seed=0))
+def scripted(engine: LexicalIndex, number: int, *drafts: Draft, k: int = 2) -> Written:
+    return asyncio.run(checked_questions(Scripted(drafts), engine, engine, number, k=k, seed=0))
 
 
 def of_kind(items: tuple[Item, ...], *kinds: str) -> list[Item]:
@@ -349,12 +349,13 @@ def test_a_long_question_keeps_the_sentences_that_support_its_answer(tmp_path: P
     assert item.question.metadata == {"hops": 1, "kind": "how", "evidence": ["a1#0"], "support": [*sentences(1)]}
 
 
-def test_a_long_question_finds_its_passage_among_the_first_ten(tmp_path: Path):
+@pytest.mark.parametrize("k", [2, 12])
+def test_a_long_question_finds_its_passage_among_the_first_ten(tmp_path: Path, k: int):
     """Pages that say its words more often come first."""
     more = [Document(f"b{n}", f"make boxes {name(1)}", f"make boxes with {name(1)} " * 3 + str(n)) for n in range(10)]
-    assert len(scripted(index(tmp_path / "1", [stated(1), *more[:9]]), 8, long(1, "a1")).items) == 1
+    assert len(scripted(index(tmp_path / "1", [stated(1), *more[:9]]), 8, long(1, "a1"), k=k).items) == 1
     with pytest.raises(DataError, match="none was kept"):
-        scripted(index(tmp_path / "2", [stated(1), *more]), 8, long(1, "a1"))
+        scripted(index(tmp_path / "2", [stated(1), *more]), 8, long(1, "a1"), k=k)
 
 
 def test_at_most_a_share_of_the_questions_of_one_hop_is_long(tmp_path: Path):
@@ -372,11 +373,28 @@ def test_at_most_a_share_of_the_questions_of_one_hop_is_long(tmp_path: Path):
 
 
 def test_a_long_question_is_not_hidden_where_another_page_has_most_of_its_words(tmp_path: Path):
-    said = [stated(n) for n in range(8)]
-    others = [Document(f"o{n}", "Other", f"It is {name(n)} that has boxes.") for n in range(8)]  # but not `make`
-    drafts = [long(n, f"a{n}") for n in range(8)]
+    """Two of its three words."""
+    said = [Document(one.id, one.title, f"{name(n + 50)}. {one.text}") for n, one in enumerate(map(stated, range(8)))]
+    others = [Document(f"o{n}", "Other", f"It is {name(n)} that has {name(n + 50)}.") for n in range(8)]
+    drafts = list[Draft]()
+    for n, draft in enumerate(long(n, f"a{n}") for n in range(8)):
+        question = f"How do I make boxes with {name(n)} and {name(n + 50)}?"
+        drafts.append(replace(draft, question=question, hops=(replace(draft.hops[0], question=question),)))
     assert of_kind(scripted(index(tmp_path / "1", said), 20, *drafts).items, "unanswerable")
     assert not of_kind(scripted(index(tmp_path / "2", [*said, *others]), 20, *drafts).items, "unanswerable")
+
+
+def test_a_long_question_is_not_hidden_where_its_sentences_find_another_answer(tmp_path: Path):
+    """The question finds no such page: it has none of its words."""
+    said = [stated(n) for n in range(8)]
+    copies = [Document(f"o{n}", "Other", f"{' '.join(sentences(n))} {'And more of it. ' * n}") for n in range(8)]
+    drafts = list[Draft]()
+    for n, draft in enumerate(long(n, f"a{n}") for n in range(8)):
+        question = f"How do I use {name(n + 50)} with {name(n + 90)}?"
+        drafts.append(replace(draft, question=question, hops=(replace(draft.hops[0], question=question),)))
+    own = [Document(one.id, one.title, f"{name(n + 50)} {name(n + 90)}. {one.text}") for n, one in enumerate(said)]
+    assert of_kind(scripted(index(tmp_path / "1", own), 20, *drafts).items, "unanswerable")
+    assert not of_kind(scripted(index(tmp_path / "2", [*own, *copies]), 20, *drafts).items, "unanswerable")
 
 
 def near(number: int, document: str) -> Draft:

@@ -91,7 +91,7 @@ def test_a_heading_asks(heading: str, text: str, question: str):
     ("heading", "text"),
     [
         ("Merging two old boxes", "Two old boxes were found by some people in a cellar."),  # says not how
-        ("Merging two old boxes", "To use box-merge on two old boxes is a bad idea, as people found."),
+        ("Merging two old boxes", "Use box-merge on two old boxes alone: it is a bad idea, as people found."),
         ("Merging two old boxes", "Use the program that is described below for two old boxes."),
         ("Merging two old boxes", "- Use the command box-merge.\n- Give it the names."),  # a list
         ("Merging two old boxes", "$ box-merge --all one two; ls"),
@@ -187,17 +187,20 @@ def test_other_languages_give_nothing():
     assert drafts(page(text)) == []
 
 
-def test_near_misses_name_another_document():
+@pytest.mark.parametrize("number", ["", "5.6. "])
+def test_near_misses_name_another_document(number: str):
+    """The question leaves out the number of the title; the search for its pages does not."""
     text = "Sets the colour in which boxes are shown on a screen."
     documents = [
-        page(f"Words first.\n- --{name}\n{text} It is {name}.", title=f"box-{name}(1)", id=f"{name}.html")
+        page(f"Words first.\n- --{name}\n{text} It is {name}.", title=f"{number}box-{name}(1)", id=f"{name}.html")
         for name in ("list", "show", "pack")
     ]
     made = asyncio.run(HeadingsEn().write(documents, 10))
     missed = [draft for draft in made if not draft.answer]
     assert missed
     for draft in missed:
-        option, name = draft.question.split()[4], draft.hops[0].query
+        option, name = draft.question.split()[4], draft.hops[0].query.removeprefix(number)
+        assert draft.hops[0].query == f"{number}{name}"
         assert draft.question == f"What does the option {option} do in {name}?"
         assert name in {"box-list", "box-show", "box-pack"} - {f"box-{option[2:]}"}
         assert draft.evidence[0].startswith(option[2:])

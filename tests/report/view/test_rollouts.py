@@ -10,6 +10,14 @@ def test_what_a_list_shows(make_row):
     assert (rollout.shown_role, rollout.episode, rollout.invalid) == ("solver", "step-000001/q", None)
 
 
+def test_what_was_found_before_the_first_turn_is_a_search_and_is_shown(make_row):
+    row = make_row(3)
+    row["opening"] = [{**row["tool_results"][0], "text": ""}]
+    assert rollout_of(row).searches == 2
+    (shown,) = detail_of(row, None)["opening"]
+    assert ("text" in shown, len(shown["passages"])) == (False, len(row["tool_results"][0]["passages"]))
+
+
 @pytest.mark.parametrize(
     ("metadata", "hops"),
     [({"requested": 3}, 3), ({"requested": 0}, None), ({"requested": 0, "hops": 2}, 2), ({}, None)],

@@ -55,7 +55,7 @@ def _rollouts(context: TrainingContext) -> Diagnosis:
     if failures := [trajectory.failure for trajectory in rolled if trajectory.failure]:
         words = f"{len(failures)} of {_COUNT} rollouts failed: {failures[0]}"
         return fault("probe", words, "Repair what failed: in training such a rollout is Invalid, and leaves the loss.")
-    searched = sum(bool(trajectory.tool_results) for trajectory in rolled)
+    searched = sum(bool(trajectory.results) for trajectory in rolled)
     answered = sum(trajectory.answer is not None for trajectory in rolled)
     how = f"{searched} of {_COUNT} rollouts used the tool, {answered} gave an answer, in {seconds:.2f} s each"
     if not searched:

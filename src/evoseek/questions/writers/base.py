@@ -49,7 +49,7 @@ class Draft:
     does not say what is missing. A draft `in_reserve` is asked only where there are too few others.
 
     Of a long question `support` are the sentences of one passage that answer it, as they stand there, and the answer is
-    these. A near miss has the answer "": it is asked about the `query` of its hop, of which its evidence says nothing.
+    these. A near miss has the answer "": it asks about its hop's `query`, about which its evidence says nothing.
     """
 
     question: str

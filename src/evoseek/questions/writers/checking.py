@@ -27,7 +27,7 @@ from evoseek.text.duplicates import NearDuplicates
 from evoseek.text.language import STOP_WORDS
 from evoseek.text.normalization import comparable
 from evoseek.text.scripts import fold
-from evoseek.types import Passage, Question
+from evoseek.types import SHORT_ANSWER, Passage, Question
 
 _T = TypeVar("_T")
 
@@ -47,7 +47,6 @@ _NEAR_DUPLICATE = 0.8
 _DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack this share of a question's words
 _UNSAID_BESIDE = 0.5  # where the answer is
 _UNSAID_MOST = 0.34  # among the first passages that a long question finds, or about what a near miss names
-_WORDS_OF_SHORT = 10
 _FIRST = 10  # passages, one of which has the answer of a long question
 _ENOUGH = 300  # kept questions of one hop: then none in reserve is asked
 _OF_A_SITE = re.compile(rf"(.+){SITE_MARK.pattern}(.+)")
@@ -254,7 +253,7 @@ class _Checker:
             return has_room(draft) or len(kept) + len(spare) < number
 
         for batch in _batches(filter(is_of_use, candidates)):
-            queries = await self._queries([(draft.hops[0], self._depth(draft)) for draft in batch])
+            queries = await self._queries([(draft.hops[0], self._depth(draft, draft.hops[0])) for draft in batch])
             for draft, query in zip(batch, queries, strict=True):
                 is_common = answers[draft.answer] >= max(2, _OF_AN_ANSWER * number)
                 if query and not is_common and self._is_new(draft.question):
@@ -270,7 +269,8 @@ class _Checker:
         """Keep questions of more hops, each found by a search of its own."""
         kept = list[Item]()
         for batch in _batches(candidates):
-            queries = iter(await self._queries([(hop, self._depth(draft)) for draft in batch for hop in draft.hops]))
+            hops = [(hop, self._depth(draft, hop)) for draft in batch for hop in draft.hops]
+            queries = iter(await self._queries(hops))
             for draft in batch:
                 found = [next(queries) for _ in draft.hops]
                 if len(kept) < number and all(found) and self._is_new(draft.question):
@@ -283,9 +283,8 @@ class _Checker:
         """Keep questions of more hops whose last document is taken out."""
         kept = list[Item]()
         for batch in _batches(linked):
-            queries = iter(
-                await self._queries([(hop, self._depth(draft)) for draft in batch for hop in draft.hops[:-1]])
-            )
+            hops = [(hop, self._depth(draft, hop)) for draft in batch for hop in draft.hops[:-1]]
+            queries = iter(await self._queries(hops))
             found = [[next(queries) for _ in draft.hops[:-1]] for draft in batch]
             others = [(draft.question, *filter(None, own)) for draft, own in zip(batch, found, strict=True)]
             without = await self._without([draft.hops[-1] for draft in batch], others)
@@ -335,20 +334,21 @@ class _Checker:
                 break
         return self._counted(kept)
 
-    def _depth(self, draft: Draft) -> int:
-        """How many of the passages that the question finds may be before the answer's, at most; also that one."""
-        return 1 if draft.kind == "subject" else _FIRST if draft.support else self.k
+    def _depth(self, draft: Draft, hop: Hop) -> int:
+        """How many passages that are found for a hop are looked at for its answer. A short question that asks for its
+        subject, or does not name it, has to find it first."""
+        if draft.support:
+            return _FIRST
+        return self.k if hop.query and draft.kind != "subject" else 1
 
     async def _queries(self, hops: Sequence[tuple[Hop, int]]) -> list[str]:
         """For each hop the query that finds the answer in its document: its subject, or else the whole question; "" if
-        neither does. It has to be among as many passages as given; a short question that does not name its subject has
-        to find it first."""
+        neither does. The answer has to be among as many passages as given."""
         queries = [query for hop, _ in hops for query in (hop.query or hop.question, hop.question)]
         found = await search(self.engine, queries, max([self.k, *(depth for _, depth in hops)]))
         chosen: list[str] = []
         for place, (hop, depth) in enumerate(hops):
-            best = depth if hop.query or depth > self.k else 1
-            tried = ((queries[i], found[i][:best]) for i in (2 * place, 2 * place + 1))
+            tried = ((queries[i], found[i][:depth]) for i in (2 * place, 2 * place + 1))
             chosen.append(next((query for query, passages in tried if self._holds(passages, hop)), ""))
         self.counts["not found"] += chosen.count("")
         return chosen
@@ -366,7 +366,7 @@ class _Checker:
         left = dict(zip(distinct, found, strict=True))
 
         def lacks(hop: Hop, pairs: Sequence[tuple[str, str]]) -> bool:
-            long = len(words(hop.answer)) > _WORDS_OF_SHORT
+            long = len(words(hop.answer)) > SHORT_ANSWER
             return not any(
                 (place < self.k and (_contains(passage, hop.answer) or (long and _has_most(hop, passage))))
                 or _is_about(passage, hop)

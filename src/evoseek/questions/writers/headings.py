@@ -93,18 +93,18 @@ class HeadingsEn:
 
 def _near_misses(drafts: Sequence[Draft], documents: Sequence[Sequence[Passage]]) -> Iterator[Draft]:
     """Ask questions that name their document by the name of another one, drawn by what they are among those as long."""
-    titles = {passage.id: _plain(subject(passage.title)) for found in documents for passage in found}
-    names: dict[int, list[str]] = {}
-    for name in sorted({titles[draft.evidence[0]] for draft in drafts}):
+    titles = {passage.id: subject(passage.title) for found in documents for passage in found}
+    named, names = {_plain(title): title for title in titles.values()}, dict[int, list[str]]()
+    for name in sorted({_plain(titles[draft.evidence[0]]) for draft in drafts}):
         names.setdefault(len(words(name)), []).append(name)
     for draft in drafts:
-        own = titles[draft.evidence[0]]
+        own = _plain(titles[draft.evidence[0]])
         found = re.search(rf"(?<![\w-]){re.escape(own)}(?![\w-])", draft.question) if _is_title(own) else None
         if found and len(draft.hops) == 1 and draft.kind != "subject":
             name = random.Random(draft.question).choice(names[len(words(own))])
             question = f"{draft.question[: found.start()]}{name}{draft.question[found.end() :]}"
             if name != own:
-                yield Draft(question, draft.kind, (Hop(question, "", draft.evidence, name),), draft.in_reserve)
+                yield Draft(question, draft.kind, (Hop(question, "", draft.evidence, named[name]),), draft.in_reserve)
 
 
 @dataclass(frozen=True, slots=True)
