@@ -32,7 +32,7 @@ def test_the_commands_in_their_order(documents, monkeypatch):
         said[words[0]] = (done.exit_code, done.output + str(done.exception or ""))
         if words[0] == "init":
             monkeypatch.chdir("my-project")
-    assert list(said) == ["init", "index", "train", "eval", "ask", "serve"]
+    assert list(said) == ["init", "index", "ask", "train", "eval", "serve"]
     assert [said[name][0] for name in ("init", "index", "train", "serve")] == [0, 0, 0, 0]
     assert all("Nothing was done" in said[name][1] for name in ("train", "serve"))
     assert "No questions were given" in said["eval"][1]  # nothing was trained, so self-play has written none

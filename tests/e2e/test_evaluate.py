@@ -83,7 +83,7 @@ def test_a_run_is_compared_with_its_model_before_training_if_that_is_here(settin
     assert (pair["first"], pair["second"], pair["n"]) == ("untrained", "trained", 6)
     own = found["scores"]["guarded_substring_match"]["mean"]
     assert pair["difference"] == pytest.approx(own - before["mean"])
-    status, out, _ = cli(*ask, "--no-untrained")
+    status, out, _ = cli(*ask, "--alone")
     assert (status, "untrained" in json.loads(out)) == (0, False)
     status, shown, _ = cli(*ask[:3], *ask[4:])
     assert (status, "untrained" in shown.split("The same questions")[1]) == (0, True)
@@ -154,7 +154,7 @@ def test_other_settings_questions_and_greedy_copies_are_refused(evaluate, settin
         ("--no-search",): "search was True, now False",
         ("--questions", other): "questions was",
         ("--set", "rollout.max_turns=2"): "rollout.max_turns was 3, now 2",
-        ("--set", "search.top_k=1"): "search.top_k was 3, now 1",
+        ("--set", "search.top_k=1"): "search.top_k was 4, now 1",
     }.items():
         assert phrase in evaluate("--out", tmp_path / "out", *words, status=2)[1]
     assert "at temperature 0 they are all the same" in evaluate("--samples", 2, "--temperature", 0, status=2)[1]

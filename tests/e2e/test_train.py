@@ -126,7 +126,7 @@ def test_what_the_chat_template_can_do_is_said(setting, tmp_path, cli):
     settings = json.loads((model / "tokenizer_config.json").read_text())
     settings["chat_template"] = "{% for m in messages %}{{ m.content }}{{ eos_token }}{% endfor %}"
     (model / "tokenizer_config.json").write_text(json.dumps(settings))
-    common = ("--config", setting.config, "--model", model)
+    common = ("--config", setting.config, "--model", model, "--set", "environment.name=solver")
     for words in (
         ("train", "--run-dir", tmp_path / "run", "--steps", 1, *common),
         ("eval", *common),

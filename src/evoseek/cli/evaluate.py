@@ -72,9 +72,7 @@ LabelledAnswers = Annotated[
     Path | None,
     typer.Option(help="Score the judge instead, on this file of labelled answers."),
 ]
-Untrained = Annotated[
-    bool, typer.Option(help="Ask the model before training the same questions, and compare the run with it.")
-]
+Alone = Annotated[bool, typer.Option("--alone", help="Do not compare a run with its model before training.")]
 _UNTRAINED = "untrained"  # folder within that of an evaluation
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
@@ -101,17 +99,15 @@ def evaluate(
     limit: Limit = None,
     seed: Seed = None,
     check_judge: LabelledAnswers = None,
-    untrained: Untrained = True,
+    alone: Alone = False,
     json: Json = False,
 ) -> None:
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and what it cost.
 
-    A run is compared with its model before training, which is given what a search for the question finds.
-
     In a project without labelled questions: on its test set (`evoseek review`), or else on those that self-play wrote
     and was not trained on. With --out the same command resumes.
 
-    Example: evoseek eval runs/mine --questions held-out.jsonl --out results/mine
+    Example: evoseek eval runs/mine --questions held-out.jsonl --out out
     """
     if check_judge is not None:
         _check_judge(check_judge)
@@ -154,7 +150,7 @@ def evaluate(
         values = result.json
         if not json:
             _show(result, out, console)
-        if untrained and run_dir is not None and searches and baseline is None:
+        if not alone and run_dir is not None and searches and baseline is None:
             values = {**values, **_beside(result, asked, run_dir, settings, samples, out, console)}
         if not json and kind and not settings.evaluation.path and project() is not None:
             say(console, _ASK_PEOPLE)
