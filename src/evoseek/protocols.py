@@ -86,6 +86,10 @@ class Renderer(Protocol):
         if the format has none. Needed only for `rollout.put_off`."""
         ...
 
+    def render_text(self, text: str) -> tuple[int, ...]:
+        """Ids of a turn that is this text. Needed only for `rollout.put_off`."""
+        ...
+
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
         """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call, or the
         text of an answer.

@@ -446,6 +446,19 @@ def test_a_sentence_cites_the_passage_that_supports_it():
     )  # shown again by the second search
 
 
+def test_the_numbers_of_a_list_are_no_part_of_what_it_says():
+    steps = "1. Empty it each morning before seven [1]\n2. Stand it under trees\n3) Melt snow first with warm water."
+    assert [one for one, _ in said(steps)] == [True, False, True]
+    assert [one for one, _ in said("4. Empty it each morning before seven\n9. Snow is melted first.")] == [False, False]
+
+
+def test_a_citation_alone_is_no_answer():
+    passage = Passage("gauges#0", "gauges", "Gauges of type R2", "1. Care for gauges of type R2: [1] empty them daily.")
+    assert support_of(answered(HOW, "[1]", passage)).rule == "none"
+    support, chat = judged("supported", HOW, "[1].", passage)
+    assert (support.is_given, chat.asked) == (False, [])
+
+
 def test_yes_and_no_are_supported_as_their_explanation_is():
     question = "Can gauges of type R2 be read from the road?"
     assert said("Yes. It can be read from the road.", question=question)[0] == (True, ())

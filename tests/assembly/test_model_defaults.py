@@ -263,27 +263,37 @@ def test_a_model_behind_an_endpoint_is_told_of_malformed_turns_too_unless_somebo
     assert (given.max_malformed, given.max_turns) == (0, 9)
 
 
-def asked_first(**options):
-    """What a model is asked by, with how many passages, in which format and with how many calls of its own."""
-    sources = gather((), options={name.replace("__", "."): value for name, value in options.items()})
-    found = search_first(sources.read(), sources)
-    return found.environment.name, found.search.top_k, found.policy.format, found.rollout.max_tool_calls
+def first(*sets, system="search-r1"):
+    """What is chosen for a model that answers untrained."""
+    given = gather([], system=system, sets=sets)
+    before, after = flatten(given.read().resolved()), flatten(search_first(given.read(), given).resolved())
+    return {key: after[key] for key in after if after.get(key) != before.get(key)}
 
 
-def test_an_untrained_model_is_given_what_a_search_finds_and_a_large_one_may_search_again(model, tmp_path):
-    small, large = (model(size).partition("=")[2] for size in SIZES)
-    sources = gather((), options={"policy.model": small})
-    usual = sources.read()
-    own = (usual.policy.format, usual.rollout.max_tool_calls)
-    as_usual = (usual.environment.name, usual.search.top_k, *own)
-    assert asked_first(policy__model=small) == ("search_first", 4, "tags", 0)
-    assert asked_first(policy__model=large) == ("search_first", 4, *own)
-    assert asked_first(answerer__model="qwen", answerer__base_url="http://localhost:1") == ("search_first", 4, *own)
-    given = {"search__top_k": 7, "policy__format": "tools", "rollout__max_tool_calls": 2}
-    assert asked_first(policy__model=small, **given) == ("search_first", 7, "tools", 2)
+def test_an_untrained_model_is_asked_search_first(model):
+    small, big, named = model("small"), model("3b"), "environment.name=search_first"
+    assert first(small) == {
+        "environment.name": "search_first",
+        "policy.format": "tags",
+        "rollout.max_tool_calls": 0,
+        "search.top_k": 4,
+    }
+    assert first(big) == {"environment.name": "search_first", "search.top_k": 4}
+    assert first(small, "search.top_k=3", "rollout.max_tool_calls=2") == {
+        "environment.name": "search_first",
+        "policy.format": "tags",
+    }
+    endpoint = ("answerer.model=a", "answerer.base_url=http://127.0.0.1:1")
+    assert first(*endpoint) == {"environment.name": "search_first", "search.top_k": 4}
+    for stated in ("environment.name=solver", named, 'environment="solver"', "tools=[]"):
+        assert first(small, stated) == {}
+    assert first("policy.model=tiny") == {}
+    assert first(small, system="deepresearcher") == {}
+
+
+def test_a_run_is_asked_as_it_was_trained(model, tmp_path):
     run = tmp_path / "run"
     run.mkdir()
-    (run / "config.json").write_text(json.dumps({"policy": {"model": small}}))
-    for other in ({"policy__model": "tiny"}, {"policy__model": str(run)}):  # asked as they were trained
-        assert asked_first(**other) == as_usual
-    assert asked_first(policy__model=small, environment__name="solver") == as_usual
+    (run / "config.json").write_text(json.dumps({"policy": {"model": str(tmp_path / "small")}}))
+    model("small")
+    assert first(f"policy.model={run}") == {}

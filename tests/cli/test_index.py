@@ -161,6 +161,9 @@ def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: 
     options = ["--choose", "--engine", "lexical", "--max-words", "60", "--shown-words", "100"]
     found = CliRunner().invoke(app, [*called, *options])
     assert "Searching for 40 headings of 4 documents" in found.output
+    assert "says so from now on: engine = lexical, stemming = english, max_words = 60, search.top_k = " in flat(
+        found.output
+    )
     index, project = LexicalIndex.open(tmp_path / "index"), open_project(file)
     assert (index.manifest.analyser.stemming, index.manifest.max_words) == ("english", 60)
     assert (project.engine, project.stemming, project.max_words) == ("lexical", "english", 60)

@@ -189,6 +189,8 @@ def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, mac
     tree = tomllib.loads(file.read_text())
     assert tree["policy"]["model"] == taken
     assert said in done.stdout
+    others = [f"models/{name}: an instruct model has" for name in ("base", "eighth", "part")]
+    assert all(done.stdout.count(f"Left out {other}") == 1 for other in others)
     if taken != "tiny":
         assert (tree["project"]["recipe"], tree["run"]["system"], tree["lora"]["rank"]) == (
             *("search-r1/instruct", "search-r1"),
@@ -197,6 +199,12 @@ def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, mac
         assert "questions" not in tree
         assert "first writes some about the documents" in done.stdout
     assert "No instruct model is here" not in done.stdout
+
+
+def test_a_damaged_file_among_the_models_is_named(init, tmp_path):
+    (tmp_path / "models").mkdir()
+    (tmp_path / "models" / "torn.gguf").write_bytes(b"GGUF tokenizer.chat_template" + bytes(2**20))
+    assert "Left out models/torn.gguf: it is damaged" in init()[0].stdout
 
 
 def test_without_an_instruct_model_init_says_which_to_get(init):

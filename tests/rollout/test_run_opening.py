@@ -245,3 +245,26 @@ def test_without_tools_it_is_the_solver_and_without_the_tool_search_an_error():
 
     with pytest.raises(ConfigError, match="search"):
         SearchFirstEnv([Web(None, template=prompts["observation"])], prompts, "tags")
+
+
+@pytest.mark.parametrize("name", ["chat_tags", "tools"])
+def test_without_a_call_a_refusal_takes_the_place_of_the_answer_of_the_last_of_a_group(request, name):
+    stage = request.getfixturevalue(name)
+
+    def script(asked):
+        return stage.tokenizer.decode(list(asked.begins)) if asked.begins else "Meri<|im_end|>"
+
+    sampler = stage.sampler(script)
+    setting = stage.setting(sampler, max_total_tokens=3000, max_turns=1, max_tool_calls=0)
+    roller = Roller(**{**setting, "env": environment(Engine(KALO), stage.renderer.format)})
+
+    async def refused(trajectory):
+        return Scored(float(trajectory.answer == "Not found in the documents."))
+
+    group = asyncio.run(roller.group(ASKED, size=3, reward=refused, key="k", put_off=1))
+    assert [one.answer for one in group.trajectories] == ["Meri", "Meri", "Not found in the documents."]
+    assert [outcome.reward for outcome in group.outcomes] == [0.0, 0.0, 1.0]
+    forced = next(asked.begins for asked in sampler.requests if asked.begins)
+    assert group.trajectories[2].segments[1].token_ids == forced
+    assert forced[-1] in stage.renderer.stop.token_ids
+    assert group.trajectories[2].loss_mask.count(True) == len(forced)

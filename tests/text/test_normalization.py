@@ -159,3 +159,5 @@ def test_citations_are_not_scored():
     assert [answer_value(metric, rolled) for metric in METRICS] == [1.0] * len(METRICS)
     refused = replace(rolled, question=Question("q", "?", (), {"answerable": False}), answer="Not found. [1]")
     assert answer_value("exact_match", refused) == 1.0
+    alone = replace(rolled, question=replace(rolled.question, golden_answers=("2",)), answer="[2]")
+    assert [answer_value(metric, alone) for metric in METRICS] == [0.0] * len(METRICS)

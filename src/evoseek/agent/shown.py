@@ -9,7 +9,8 @@ from typing import cast
 
 from rich.text import Text
 
-from evoseek.agent.support import NOT_FOUND, Support, spans
+from evoseek.agent.support import Support, spans
+from evoseek.text.language import NOT_FOUND
 from evoseek.text.scripts import without_citations
 from evoseek.types import Passage, Trajectory
 

@@ -2,7 +2,7 @@
 
 By words (the default): the first rule that applies decides.
 
-    none    there is no answer, or it is a refusal
+    none    there is no answer, or it is a refusal or nothing but citations
     topic   yes or no, which stands in no passage: supported if passages about the question, namely those whose title it
             names, and those with at least half of its significant words, have two thirds of these words between them
             (of a question in a script without spaces, if there are such passages)
@@ -28,8 +28,8 @@ passages hold it), as a product's is in its manual, need not stand there.
 An answer of several sentences, or of one with more than ten words that no rule above supports, is judged sentence by
 sentence (rule `sentences`). A sentence is supported if it stands in a passage, or if up to three in a row there, with
 the passage's title, have 85 % of its significant words, by the same weights, and all its names, options and
-numbers; the nearest of them has to deny if it does, and only then. `Yes.` and `No.` are as their explanation is. The
-passages also have to be about the question, words of the answer included.
+numbers, but not that of its place in a list; the nearest of them has to deny if it does, and only then. `Yes.` and
+`No.` are as their explanation is. The passages also have to be about the question, words of the answer included.
 
 This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
 question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
@@ -53,13 +53,12 @@ from evoseek.reward.judge import on_one_line, parse_verdict, verdict_form
 from evoseek.rollout.prompts import PromptTemplate
 from evoseek.search.analyser import Analyser
 from evoseek.text.language import DENIALS, JOINS, STOP_WORDS, YES_NO, is_refusal, languages_of
-from evoseek.text.scripts import fold, fold_places, is_unspaced, without_citations
+from evoseek.text.scripts import find_citations, fold, fold_places, is_unspaced, without_citations
 from evoseek.types import SHORT_ANSWER, Message, Passage, Trajectory
-
-NOT_FOUND = "Not found in the documents."
 
 _SAID, _IN_A_ROW = 0.85, 3  # of a sentence's significant words, and the sentences of a passage that have them
 _OPTION = re.compile(r"(?<!\S)[(\"'`]*(--?[a-z][\w-]*|[\w.-]*[a-z_]{2}[./_]\w[\w./-]*)")  # or the name of a file
+_ITEM = re.compile(r"(\d{1,2})[.)]\s+(?=\S)")  # of a numbered list
 _DENIAL = re.compile(rf"\b(?:{'|'.join(sorted(DENIALS))})\b|n['’]t\b", re.IGNORECASE)
 
 _EMPTY = STOP_WORDS - DENIALS
@@ -149,7 +148,11 @@ def _of_whole(trajectory: Trajectory, index: WordCounts | None) -> Support:
 
 def _by_sentence(trajectory: Trajectory, parts: Sequence[AnswerSentence], index: WordCounts | None) -> Support:
     question, found, shown = trajectory.question.text, found_passages(trajectory), trajectory.passages
-    sources = [_sources(replace(trajectory, answer=part.text), index) for part in parts]
+    items = {place: item for place, part in enumerate(parts) if (item := _ITEM.match(part.text))}
+    is_list = len(items) > 1 and [int(item[1]) for item in items.values()] == list(range(1, len(items) + 1))
+    starts = [items[place].end() if is_list and place in items else 0 for place in range(len(parts))]
+    stated = [part.text[start:] for part, start in zip(parts, starts, strict=True)]
+    sources = [_sources(replace(trajectory, answer=text), index) for text in stated]
     holding = tuple(p for p in found if any(p.id in own for own in sources))
     is_about = bool(holding) and _is_about(Support(holding, True, "sentences"), question, found, index)
     judged = list[Sentence]()
@@ -229,7 +232,7 @@ class _Meaning:
 def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     """The same, whatever the passages are about."""
     answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
-    if is_refusal(answer):
+    if _says_nothing(answer):
         return Support((), False, "none")
     if fold(answer) in YES_NO:
         weights = _weights(_counts(question, index), index)
@@ -252,6 +255,11 @@ def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     return Support(tuple(p for p in found if is_given and p in named), is_given, "words", tuple(dict.fromkeys(claims)))
 
 
+def _says_nothing(answer: str) -> bool:
+    """Whether an answer is a refusal, or only says where it stands."""
+    return is_refusal(answer) or not fold(find_citations(answer)[0])
+
+
 def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
     """What all searches found, each passage once."""
     return tuple({p.id: p for p in trajectory.passages}.values())
@@ -266,7 +274,7 @@ class SupportJudge:
 
     async def __call__(self, trajectory: Trajectory) -> Support:
         found = found_passages(trajectory)
-        if is_refusal(trajectory.answer or "") or not found:
+        if _says_nothing(trajectory.answer or "") or not found:
             return Support((), False, "none")
         question, answer = on_one_line(trajectory.question.text), on_one_line(trajectory.answer or "")
         prompt = self._template.marked(question=question, answer=answer, passages=found)

@@ -248,6 +248,14 @@ class TrainingSettings(Section):
             )
         if self.loss.name == "reinforce":
             yield from self.off_policy("loss.name is reinforce", "loss.name to clipped")
+        put_off = lookup(self, "rollout.put_off")
+        own = self.rollout
+        if put_off and min(own.max_turns - 1, own.max_tool_calls) < 1 and self.environment.name != "search_first":
+            yield (
+                f"rollout.put_off is {put_off}, but no search can take the place of an answer with rollout.max_turns = "
+                f"{own.max_turns} and rollout.max_tool_calls = {own.max_tool_calls}. Leave it out, or allow 2 turns "
+                "and a call."
+            )
 
     def problems_of_run(self, processes: int) -> Iterator[str]:
         """What is against training with these settings in so many processes, beyond `problems`."""

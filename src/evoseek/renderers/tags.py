@@ -175,6 +175,9 @@ class TagRenderer:
         kept, text = next((len(token_ids) - cut, text) for cut, text in enumerate(texts) if before.startswith(text))
         return (*token_ids[:kept], *self._encoder.template(f"{before[len(text) :]}<search>"))
 
+    def render_text(self, text: str) -> tuple[int, ...]:
+        return (*self._encoder.template(text), *self._stop.token_ids[:1])
+
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
         """Return the ids of a turn as the model would write it: a thought, a question ("" for none), then a call or an
         answer. Raises PolicyError if `parse` would not read the same from them."""

@@ -91,6 +91,9 @@ class ToolCallRenderer:
         answers = _closed(_ANSWER, written) or [written]
         return Action(text, answer=answers[-1].strip(), question=question)
 
+    def render_text(self, text: str) -> tuple[int, ...]:
+        return (*self._encoder.template(text), self._end_of_turn)
+
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
         """Return the ids of a turn as the model would write it: a thought, a question ("" for none), a call with the
         argument `query` or an answer, and the closing token. Raises PolicyError if `parse` would not read the same from

@@ -15,6 +15,7 @@ from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, S
 from evoseek.renderers.tags import TagMessages, TagRenderer, answer_alone, tag_calls
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.limits import Clock, Limits
+from evoseek.text.language import NOT_FOUND
 from evoseek.types import (
     Action,
     Completion,
@@ -44,7 +45,8 @@ async def run_trajectory(
 ) -> Trajectory:
     """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does. `watch` is
     given its turns and results as they happen. If it `puts_off`, a search takes the place of its first answer, where a
-    call is left, and the policy writes on from the search's beginning.
+    call is left, and the policy writes on from the search's beginning; in an `OpeningEnvironment` without a call that
+    is left, a refusal does.
 
     A failure (of a tool or the sampler, or too long a wait) is a stop reason as well, with its cause in `failure`.
     Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
@@ -232,9 +234,9 @@ class _TokenActor:
         action = self._read(completion)
         if self._puts_off and action.answer is not None:
             self._puts_off = False
-            begins = self._renderer.put_off(completion.token_ids) if may_call else None
+            begins = self._instead(completion, may_call=may_call)
             left = self._limits.max_total_tokens - len(self._request.token_ids)
-            has_room = left >= 2 * self._limits.max_tokens_per_turn and len(begins or ()) <= room // 2
+            has_room = (left >= 2 * self._limits.max_tokens_per_turn or not may_call) and len(begins or ()) <= room // 2
             if begins is not None and has_room and not self._clock.is_over:
                 completion = await self._clock.sample(self._sampler, replace(request, begins=begins))
                 action = self._read(completion)
@@ -251,6 +253,13 @@ class _TokenActor:
         ending = StopReason.MAX_TIME if action.answer is None and self._clock.is_over else None
         is_cut = completion.finish_reason == "length"
         return _WrittenTurn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
+
+    def _instead(self, completion: Completion, *, may_call: bool) -> tuple[int, ...] | None:
+        """What takes the place of an answer: a search, or a refusal where the documents were searched and no call is
+        left."""
+        if may_call:
+            return self._renderer.put_off(completion.token_ids)
+        return self._renderer.render_text(NOT_FOUND) if self._is_open else None
 
     def _read(self, completion: Completion) -> Action:
         """The turn's action. Without the token that ends it, a turn that was not cut is read as an answer alone, which

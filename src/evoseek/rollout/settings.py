@@ -65,23 +65,17 @@ class GroupRolloutSettings(RolloutSettings):
         ge=0,
         le=1,
         description="Share of a question's rollouts in training in which a search takes the place of the first answer, "
-        "so that what the policy hardly ever tries gets its reward. It learns from them as if it had chosen the "
-        "search. Needs the embedded sampler and the format tags.",
+        "so that what the policy hardly ever tries gets its reward; without tool calls, in the environment "
+        "search_first, a refusal does. It learns from them as if it had chosen that. Needs the embedded sampler; for "
+        "a search also the format tags.",
     )
 
     def problems(self) -> Iterator[str]:
-        """A share of a question's rollouts is at least one of them, and leaves one to compare it with; a search takes a
-        turn before the last one."""
+        """A share of a question's rollouts is at least one of them, and leaves one to compare it with."""
         if self.put_off and not 0 < self.answers_put_off < self.group_size:
             yield (
                 f"rollout.put_off is {self.put_off}, which is {self.answers_put_off} of the {self.group_size} rollouts "
                 "of a question (rollout.group_size). Set it so that it is at least one, but not all of them."
-            )
-        if self.put_off and (self.max_turns < 2 or not self.max_tool_calls):
-            yield (
-                f"rollout.put_off is {self.put_off}, but no search can take the place of an answer with "
-                f"rollout.max_turns = {self.max_turns} and rollout.max_tool_calls = {self.max_tool_calls}. Leave it "
-                "out, or allow 2 turns and a call."
             )
 
     @property

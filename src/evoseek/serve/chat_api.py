@@ -47,11 +47,11 @@ from urllib.parse import quote
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.agent.shown import Answered, citations
-from evoseek.agent.support import NOT_FOUND
 from evoseek.errors import DataError, first_problem
 from evoseek.questions.feedback import MAX_ANSWER, MAX_NOTE, Feedback
 from evoseek.serve.answer_queue import PendingAnswer, reply_id
 from evoseek.serve.connection import error_body, status_of
+from evoseek.text.language import NOT_FOUND
 from evoseek.text.scripts import find_citations, well_formed, without_citations
 from evoseek.types import Action, Message, StopReason, ToolResult
 

@@ -170,6 +170,10 @@ _REFUSAL, _APOLOGY = (
 )
 
 
+NOT_FOUND = "Not found in the documents."
+"""The refusal that is shown, and that prompts ask for."""
+
+
 def is_refusal(answer: str | None) -> bool:
     """Whether an answer refuses: its clauses say that the answer is unknown or was not found, beside those that only
     apologise or name the source (none refuses by itself: "From the Danish coast"), or it is empty. A rollout that

@@ -20,7 +20,7 @@ from dataclasses import replace
 
 from evoseek.errors import DataError
 from evoseek.text.language import is_refusal
-from evoseek.text.scripts import fold_characters, keep_signs, without_citations
+from evoseek.text.scripts import find_citations, fold_characters, keep_signs
 from evoseek.types import Question, Trajectory
 
 _PUNCTUATION_REMOVED = str.maketrans("", "", string.punctuation)
@@ -142,7 +142,7 @@ def answer_value(metric: str, trajectory: Trajectory) -> float:
     answer, question = trajectory.answer, trajectory.question
     if answer is None or not question.is_answerable:
         return float(is_right_refusal(trajectory))
-    return METRICS[metric](without_citations(answer), question.golden_answers)
+    return METRICS[metric](find_citations(answer)[0], question.golden_answers)
 
 
 def usable_question(question: Question) -> Question:

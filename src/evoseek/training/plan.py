@@ -175,7 +175,8 @@ class TrainingContext(Context):
     ) -> QuestionRollouts:
         """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off
-        if put_off and not (isinstance(solver.sampler, TorchSampler) and solver.renderer.put_off(())):
+        can_call = solver.renderer.put_off(()) or not settings.max_tool_calls  # without calls a refusal takes its place
+        if put_off and not (isinstance(solver.sampler, TorchSampler) and can_call):
             raise ConfigError(PUT_OFF.format(settings.put_off))
         return QuestionRollouts(solver, self.training_reward, self.trajectories, size, self.ranks, label, put_off)
 

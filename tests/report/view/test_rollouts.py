@@ -1,6 +1,7 @@
 import pytest
 
 from evoseek.report.view.rollouts import RecordedCredit, credit_of, detail_of, rollout_of
+from evoseek.report.view.terminal import rollout_text
 
 
 def test_what_a_list_shows(make_row):
@@ -82,6 +83,15 @@ def test_the_turns_of_a_model_without_known_tokens_are_shown(make_row):
     ]
     assert "text" not in detail["results"][0]
     assert detail["segments"][0]["ids"] == []
+
+
+def test_what_was_found_before_the_first_turn_is_shown_and_counted(make_row):
+    row = make_row()
+    row |= {"segments": [], "opening": [{**row["tool_results"][0], "text": ""}]}
+    row["opening"][0]["passages"] = [{"id": "nida#0", "title": "Nida", "text": "Nida lies in Vesu."}]
+    assert rollout_of(row).searches == 2
+    assert detail_of(row, None)["segments"][0] == {"kind": "prompt", "text": "Nida lies in Vesu.", "length": 0}
+    assert "\nIn the prompt: Nida\n" in rollout_text(rollout_of(row), detail_of(row, None))
 
 
 def test_lines_of_samples():

@@ -127,6 +127,8 @@ def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
 def _turns(row: Any) -> Iterator[dict[str, Any]]:
     """Yield the turns of a model that was called with messages, whose tokens are not known, as segments without any."""
     results = iter(row["tool_results"])
+    if found := [passage["text"] for result in row.get("opening", ()) for passage in result["passages"]]:
+        yield {"kind": "prompt", "text": "\n\n".join(found), "ids": []}
     for action in row["actions"]:
         yield {"kind": "action", "text": action.get("text", ""), "ids": []}
         if found := [result["text"] for _, result in zip(action.get("tool_calls", ()), results, strict=False)]:

@@ -53,6 +53,9 @@ def rollout_text(rollout: RecordedRollout, detail: Mapping[str, Any]) -> str:
     """Write the question, every turn, and the outcome."""
     lines = [f"{rollout.id}  step {rollout.step}, {rollout.shown_role}", f"Question: {rollout.question}"]
     lines += [f"Golden answers: {' | '.join(rollout.golden_answers)}"] if rollout.golden_answers else []
+    for result in detail["opening"]:
+        titles = ", ".join(str(passage["title"]) for passage in result["passages"]) or "nothing found"
+        lines += ["", f"In the prompt: {titles}"]
     for segment in detail["segments"]:
         if segment["kind"] != "prompt":
             writer = "Policy" if segment["kind"] == "action" else "Observation"
