@@ -29,7 +29,6 @@ OF_THE_WHOLE = {  # tests that read every room
 }
 UNTESTED = {  # modules without a test file of their own, and what tests them
     "agent/prompt": "cli/test_ask_show_prompt",
-    "assembly/settings": "assembly/test_sources and every test of a run",
     "chat/settings": "chat/test_endpoint",
     "cli/demo": "e2e/test_demo",
     "cli/doctor/command": "cli/doctor/test_checks",
