@@ -38,7 +38,8 @@ def prompt(capsys, monkeypatch):
 
 
 def test_shows_text_tokens_and_file_without_loading_weights(prompt, model):
-    status, out, _ = prompt("who wrote dune ?", "--model", model, "--set", "policy.prompts=short", "--json")
+    sets = ("--set", "policy.prompts=short", "--set", "environment.name=solver")
+    status, out, _ = prompt("who wrote dune ?", "--model", model, *sets, "--json")
     shown = json.loads(out)
     assert status == 0
     assert (shown["system"], shown["role"], shown["format"]) == ("search-r1", "solver", "tags")
@@ -53,6 +54,12 @@ def test_shows_text_tokens_and_file_without_loading_weights(prompt, model):
     solver = json.loads(prompt("who ?", "--model", model, "--set", "policy.prompts=short", *stated)[1])
     assert solver["template"] == str(load_prompts("short").directory / "solver.jinja")
     assert "4 times" in solver["text"]  # calls, which follow the model
+
+
+def test_an_untrained_model_is_shown_a_passage_first(prompt, model):
+    shown = json.loads(prompt("who wrote dune ?", "--model", model, "--json")[1])
+    assert shown["template"] == str(load_prompts("default").directory / "search_first.jinja")
+    assert "[ 1 ] kalo kalo is a city" in shown["text"]
 
 
 def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt, tmp_path):
