@@ -226,7 +226,7 @@ class _TokenActor:
         request: SampleRequest,
         puts_off: bool,
     ) -> None:
-        self._is_open = isinstance(env, OpeningEnvironment) and isinstance(renderer, TagRenderer)
+        self._is_open = isinstance(env, OpeningEnvironment)
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
         self._puts_off = puts_off
         self._request = request  # of which token_ids is the whole context so far
@@ -273,7 +273,8 @@ class _TokenActor:
         in the form of a chat template `parse` does."""
         ids = completion.token_ids
         action = self._renderer.parse(ids)
-        if not self._is_open or action.problem is None or completion.finish_reason != "stop":
+        reads_alone = self._is_open and isinstance(self._renderer, TagRenderer)
+        if not reads_alone or action.problem is None or completion.finish_reason != "stop":
             return action
         whole = self._renderer.parse(ids[:-1]) if ids and ids[-1] in self._renderer.stop.token_ids else action
         return replace(answer_alone(whole), text=action.text)
