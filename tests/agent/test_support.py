@@ -452,6 +452,12 @@ def test_the_numbers_of_a_list_are_no_part_of_what_it_says():
     assert [one for one, _ in said("4. Empty it each morning before seven\n9. Snow is melted first.")] == [False, False]
 
 
+def test_lines_without_a_word_and_fences_of_code_are_no_sentences():
+    answer = "Empty it each morning before seven.\n---\n```text\nSnow is melted first with warm water.\n```"
+    assert said(answer) == [(True, (1,)), (True, (1,))]
+    assert not support_of(answered(HOW, "```text\n```", RAIN)).is_given
+
+
 def test_a_citation_alone_is_no_answer():
     passage = Passage("gauges#0", "gauges", "Gauges of type R2", "1. Care for gauges of type R2: [1] empty them daily.")
     assert support_of(answered(HOW, "[1]", passage)).rule == "none"

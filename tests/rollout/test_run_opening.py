@@ -163,6 +163,15 @@ def test_what_leaves_no_room_for_a_turn_is_left_out_from_the_end(chat_tags):
         roll(chat_tags, Engine(KALO), "Meri<|im_end|>", max_total_tokens=20)
 
 
+def test_where_no_passage_has_room_nothing_is_answered_or_refused(chat_tags):
+    empty, _ = roll(chat_tags, Engine(), "Meri<|im_end|>")
+    room = {"max_total_tokens": len(empty.segments[0].token_ids) + 20, "max_tokens_per_turn": 20}
+    assert roll(chat_tags, Engine(), "Meri<|im_end|>", **room)[0].answer == "Meri"
+    trajectory, sampler = roll(chat_tags, Engine(KALO), "Not found.<|im_end|>", **room)
+    assert (trajectory.stop_reason, trajectory.answer, sampler.requests) == (StopReason.TOOL_FAILED, None, [])
+    assert "No passage that was found has room" in trajectory.failure
+
+
 def test_a_failed_first_search_is_no_reward(chat_tags):
     question = Question("q", "fails", ("Meri",))
     trajectory, sampler = roll(chat_tags, Engine(KALO), "Meri<|im_end|>", question=question)

@@ -123,7 +123,8 @@ def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Suppo
     bare = replace(trajectory, answer=trajectory.answer and without_citations(trajectory.answer))
     answer = bare.answer or ""
     if len(parts) > 1 and not is_refusal(answer):
-        return _by_sentence(bare, parts, index)
+        said = [part for part in parts if fold(part.text) and not part.text.startswith("```")]  # not of Markdown
+        return _by_sentence(bare, said, index)
     whole = _of_whole(bare, index)
     is_short = len(fold(answer).split()) <= SHORT_ANSWER and _explanation(answer) == answer
     if not (whole.is_given or is_short or whole.rule == "none"):

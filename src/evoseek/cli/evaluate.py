@@ -74,7 +74,7 @@ LabelledAnswers = Annotated[
 ]
 Alone = Annotated[bool, typer.Option("--alone", help="Do not compare a run with its model before training.")]
 _UNTRAINED = "untrained"  # folder within that of an evaluation
-Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
+Limit = Annotated[int | None, typer.Option(min=1, help="Most questions, from the first.")]
 
 
 @command(

@@ -91,7 +91,8 @@ def _fitting_prompt(
     question: Question, env: Environment, renderer: Renderer, limits: Limits, found: Sequence[ToolResult]
 ) -> tuple[tuple[int, ...], Sequence[ToolResult]]:
     """The prompt's ids, and what was found without the last passages that leave no room for a turn. Raises ConfigError
-    for a prompt that leaves no room at all."""
+    for a prompt that leaves no room at all, and ToolFailedError where no passage of those that were found has any."""
+    has_found = any(result.passages for result in found)
     prompt = renderer.render_prompt(_messages(question, env, found))
     while len(prompt) + limits.turn > limits.max_total_tokens and any(result.passages for result in found):
         last = max(place for place, result in enumerate(found) if result.passages)
@@ -103,6 +104,12 @@ def _fitting_prompt(
             f"The prompt of the question {question.id!r} has {len(prompt)} tokens, but a rollout may have "
             f"{limits.max_total_tokens} in all (max_total_tokens), so the policy could not write anything. Raise "
             "max_total_tokens well above that, use a shorter prompt, or leave the question out."
+        )
+    if has_found and not any(result.passages for result in found):
+        raise ToolFailedError(
+            f"No passage that was found has room in the prompt, which has {len(prompt)} tokens without any; a rollout "
+            f"may have {limits.max_total_tokens} in all (max_total_tokens), {limits.turn} of them for a turn. Raise "
+            "max_total_tokens, ask a shorter question, or index shorter passages (evoseek index --max-words)."
         )
     return tuple(prompt), found
 
