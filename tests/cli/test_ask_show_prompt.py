@@ -43,23 +43,18 @@ def test_shows_text_tokens_and_file_without_loading_weights(prompt, model):
     shown = json.loads(out)
     assert status == 0
     assert (shown["system"], shown["role"], shown["format"]) == ("search-r1", "solver", "tags")
-    assert shown["template"] == str(load_prompts("default").directory / "search_first.jinja")
-    assert "The mayor" not in shown["text"]
-    assert "its mayor is meri vesu ." in shown["text"]  # an example of what a search finds
+    assert shown["template"] == str(load_prompts("short").directory / "solver.jinja")
     assert shown["text"].startswith("<think>")
     assert shown["text"].endswith("<answer>")
     assert shown["tokens"] == len(shown["token_ids"]) > 50
-    assert "<search>" not in shown["text"]  # a small model is offered no search of its own
-    stated = ("--set", "environment.name=solver", "--json")
-    solver = json.loads(prompt("who ?", "--model", model, "--set", "policy.prompts=short", *stated)[1])
-    assert solver["template"] == str(load_prompts("short").directory / "solver.jinja")
-    assert "4 times" in solver["text"]  # calls, which follow the model
+    assert "4 times" in shown["text"]  # calls, which follow the model
 
 
 def test_an_untrained_model_is_shown_a_passage_first(prompt, model):
     shown = json.loads(prompt("who wrote dune ?", "--model", model, "--json")[1])
     assert shown["template"] == str(load_prompts("default").directory / "search_first.jinja")
     assert "[ 1 ] kalo kalo is a city" in shown["text"]
+    assert "<search>" not in shown["text"]  # a small model is offered no search of its own
 
 
 def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt, tmp_path):

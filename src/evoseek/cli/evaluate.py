@@ -62,7 +62,7 @@ On = Annotated[
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
 TemperatureOption = Annotated[
-    float | None, typer.Option(help="0: greedy. Default: as in training; in a project greedy, as `evoseek ask`.")
+    float | None, typer.Option(help="0: greedy. Default: as in training; in a project greedy.")
 ]
 BaselineOption = Annotated[
     str | None,
