@@ -4,6 +4,7 @@ import json
 import logging
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from tests.raising import raises
 from tools.tiny.tokenizer import tiny_tokenizer
-from transformers import LlamaConfig, LlamaForCausalLM, Qwen2Config, Qwen2ForCausalLM
+from transformers import LlamaConfig, LlamaForCausalLM, PreTrainedModel, Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.models.load import Policy, load_policy, save_policy
 from evoseek.models.shape import read_config
@@ -240,3 +241,12 @@ def test_of_a_run_directory_the_policy_of_the_last_checkpoint_is_loaded(tmp_path
     loaded = load_policy(str(run))
     assert (loaded.name, type(loaded.model)) == (str(run), Qwen2ForCausalLM)
     assert read_config(str(run))["model_type"] == "qwen2"
+
+
+def test_policies_that_threads_load_at_once_leave_the_libraries_as_they_were() -> None:
+    """While it loads, transformers replaces a method of its own class, and puts back what it found."""
+    usual = PreTrainedModel.tie_weights
+    with ThreadPoolExecutor(4) as threads:
+        loaded = list(threads.map(load_policy, ["tiny"] * 12))
+    assert PreTrainedModel.tie_weights is usual
+    assert len(loaded) == 12

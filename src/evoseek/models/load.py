@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from copy import deepcopy
 from dataclasses import replace
 from pathlib import Path
+from threading import RLock
 from typing import Any, cast
 
 import torch
@@ -38,6 +39,7 @@ from evoseek.types import StopConditions
 
 _HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
+_LOADING = RLock()
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
@@ -330,18 +332,21 @@ def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """Keep the bars and reports of the libraries off the terminal, where a run's own progress is shown."""
-    bars, level, hub_level = logging.is_progress_bar_enabled(), logging.get_verbosity(), hub_logging.get_verbosity()
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    hub_logging.set_verbosity_error()
-    try:
-        yield
-    finally:
-        if bars:
-            logging.enable_progress_bar()
-        logging.set_verbosity(level)
-        hub_logging.set_verbosity(hub_level)
+    """Keep the bars and reports of the libraries off the terminal, where a run's own progress is shown. One thread at a
+    time: while a model is loaded, transformers replaces methods of its own classes, and two that load at once would
+    leave them replaced."""
+    with _LOADING:
+        bars, level, hub_level = logging.is_progress_bar_enabled(), logging.get_verbosity(), hub_logging.get_verbosity()
+        logging.disable_progress_bar()
+        logging.set_verbosity_error()
+        hub_logging.set_verbosity_error()
+        try:
+            yield
+        finally:
+            if bars:
+                logging.enable_progress_bar()
+            logging.set_verbosity(level)
+            hub_logging.set_verbosity(hub_level)
 
 
 def first_line(error: Exception) -> str:
