@@ -202,6 +202,7 @@ def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, mac
 
 
 def test_a_damaged_file_among_the_models_is_named(init, tmp_path):
+    pytest.importorskip("gguf")
     (tmp_path / "models").mkdir()
     (tmp_path / "models" / "torn.gguf").write_bytes(b"GGUF tokenizer.chat_template" + bytes(2**20))
     assert "Left out models/torn.gguf: it is damaged" in init()[0].stdout
