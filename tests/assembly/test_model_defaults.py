@@ -276,15 +276,14 @@ def test_an_untrained_model_is_asked_search_first(model):
         "environment.name": "search_first",
         "policy.format": "tags",
         "rollout.max_tool_calls": 0,
-        "search.top_k": 4,
     }
-    assert first(big) == {"environment.name": "search_first", "search.top_k": 4}
-    assert first(small, "search.top_k=3", "rollout.max_tool_calls=2") == {
+    assert first(big) == {"environment.name": "search_first"}
+    assert first(small, "rollout.max_tool_calls=2") == {
         "environment.name": "search_first",
         "policy.format": "tags",
     }
     endpoint = ("answerer.model=a", "answerer.base_url=http://127.0.0.1:1")
-    assert first(*endpoint) == {"environment.name": "search_first", "search.top_k": 4}
+    assert first(*endpoint) == {"environment.name": "search_first"}
     for stated in ("environment.name=solver", named, 'environment="solver"', "tools=[]"):
         assert first(small, stated) == {}
     assert first("policy.model=tiny") == {}

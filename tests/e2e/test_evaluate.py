@@ -154,7 +154,7 @@ def test_other_settings_questions_and_greedy_copies_are_refused(evaluate, settin
         ("--no-search",): "search was True, now False",
         ("--questions", other): "questions was",
         ("--set", "rollout.max_turns=2"): "rollout.max_turns was 3, now 2",
-        ("--set", "search.top_k=1"): "search.top_k was 4, now 1",
+        ("--set", "search.top_k=1"): "search.top_k was 3, now 1",
     }.items():
         assert phrase in evaluate("--out", tmp_path / "out", *words, status=2)[1]
     assert "at temperature 0 they are all the same" in evaluate("--samples", 2, "--temperature", 0, status=2)[1]

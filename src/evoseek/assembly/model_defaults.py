@@ -58,7 +58,6 @@ _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement lear
 _ADAPTER_RATE = 10.0  # times that of all weights
 _FEWEST_BFLOAT16 = 20_000_000  # parameters; below, the products are not what takes the time
 _FEWEST_THAT_SEARCH = 3e9  # parameters of an untrained model that is offered a search of its own
-_PASSAGES = 4  # that a model is shown; of 3 and 4, 4 held the answer more often on git's documentation
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
 _LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
@@ -113,7 +112,7 @@ def search_first(settings: TrainingSettings, sources: SettingsSources) -> Traini
     if shape is not None and shape.parameters < _FEWEST_THAT_SEARCH:
         chosen = {"policy.format": "tags", "rollout.max_tool_calls": 0}
     settings = with_setting(settings, "environment.name", "search_first")
-    for key, value in {"search.top_k": _PASSAGES, **chosen}.items():
+    for key, value in chosen.items():
         settings = settings if sources.states(key) else with_setting(settings, key, value)
     return settings
 

@@ -184,7 +184,7 @@ def _beside(
     if not is_here(model):
         say(console, f"{model} is not on this machine, so the run is not compared with it.")
         return {}
-    own = {"policy.model": model, "lora.rank": 0, "environment.name": "search_first", "reward.name": OF_SENTENCES}
+    own = {"policy.model": model, "environment.name": "search_first", "reward.name": OF_SENTENCES}
     for name, value in own.items():
         settings = with_setting(settings, name, value)
     say(console, f"The same questions to {model} untrained, with what a search for each finds in its prompt:")
