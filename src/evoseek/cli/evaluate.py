@@ -133,10 +133,8 @@ def evaluate(
         from evoseek.eval.run import with_metric_of_sentences
         from evoseek.run import Run
 
-    settings, console = (
-        with_metric_of_sentences(answering_settings(given, answers=_AT_ONCE), given, baseline),
-        Console(stderr=json),
-    )
+    settings = answering_settings(given, answers=_AT_ONCE)
+    settings, console = with_metric_of_sentences(settings, given, baseline), Console(stderr=json)
     asked, wrong = (some[: settings.evaluation.limit] for some in (every, wrong))
     times = f", {samples} times each" if samples > 1 else ""
     where = f"Samples and results in {out}" if out else "Nothing is written (--out keeps samples and results)"
