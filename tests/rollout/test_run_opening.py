@@ -99,6 +99,22 @@ def test_a_turn_that_was_cut_is_no_answer(chat_tags):
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TOKENS, None)
 
 
+@pytest.mark.parametrize(
+    ("whole", "more", "answer"),
+    [
+        ("Meri is the mayor. Ada is her friend.", " They live in", "Meri is the mayor. Ada is her friend."),
+        ("First:\n1. Open it.", "\n2. Turn the", "First:\n1. Open it."),
+        ("<think> I read. It says so.", " And so", None),
+        ("Meri is the mayor. <search> Ada. Vesu.", " Kalo", None),
+    ],
+)
+def test_a_cut_turn_keeps_its_whole_sentences(chat_tags, whole, more, answer):
+    room = len(chat_tags.tokenizer.encode(whole + more, add_special_tokens=False))
+    trajectory, _ = roll(chat_tags, Engine(KALO), f"{whole}{more} Kalo and Nida", max_tokens_per_turn=room)
+    assert trajectory.answer == answer
+    assert trajectory.stop_reason is (StopReason.ANSWERED if answer else StopReason.MAX_TOKENS)
+
+
 def test_a_turn_that_the_time_has_cut_is_no_answer(chat_tags):
     sampler = chat_tags.sampler({"q/0": ["Meri Vesu is the mayor of Kalo<|im_end|>"]}, token_s=0.01)
     setting = {**chat_tags.setting(sampler, max_total_tokens=3000, deadline_s=0.03), "env": environment(Engine(KALO))}

@@ -71,6 +71,7 @@ _THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTAL
 
 
 _OPENED = re.compile(r"<(search|browse|open|tool_call)>")
+_WHOLE = re.compile(r"(.*(?:(?<!\n\d)(?<!\n\d\d)[.!?][\"')]*(?: ?\[[\d, ]+\])*(?=\s)|[。！？]|\S(?=[^\S\n]*\n)))", re.DOTALL)  # sentences
 _TAG = re.compile(r"</?(search|browse|open|information|think|answer|question)>")
 
 
@@ -104,14 +105,26 @@ def read_action(text: str, calls: Mapping[str, TagCall]) -> Action:
     return Action(text, question=question, problem=problem)
 
 
+def _without_thought(text: str) -> str:
+    return _THOUGHT.sub("", text, count=1)
+
+
 def answer_alone(action: Action) -> Action:
     """Read a turn that has neither a call nor an answer in tags as an answer: its text after the thought, without tags.
     A turn that opens a call is none, nor is one without a word."""
-    text = _THOUGHT.sub("", action.text, count=1)
+    text = _without_thought(action.text)
     answer = _TAG.sub(" ", text.rpartition("<answer>")[2]).strip()
     if action.problem is None or _OPENED.search(text) or not any(map(str.isalnum, answer)):
         return action
     return replace(action, answer=answer, problem=None)
+
+
+def whole_sentences(action: Action) -> Action:
+    """Read a turn that was cut at its limit of tokens as the answer that its whole sentences are. A turn that was cut
+    within a thought is none."""
+    answer = answer_alone(action).answer if action.problem and "<think>" not in _without_thought(action.text) else None
+    whole = _WHOLE.match(answer or "")
+    return replace(action, answer=whole[1], problem=None) if whole else action
 
 
 def with_closing_tag(text: str, strings: Sequence[str]) -> str:

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from evoseek.errors import ConfigError, CutReplyError, SamplerError, ToolError
 from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, Sampler
-from evoseek.renderers.tags import TagMessages, TagRenderer, answer_alone, tag_calls
+from evoseek.renderers.tags import TagMessages, TagRenderer, answer_alone, tag_calls, whole_sentences
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.limits import Clock, Limits
 from evoseek.text.language import NOT_FOUND
@@ -269,12 +269,15 @@ class _TokenActor:
         return self._renderer.render_text(NOT_FOUND) if self._is_open else None
 
     def _read(self, completion: Completion) -> Action:
-        """The turn's action. Without the token that ends it, a turn that was not cut is read as an answer alone, which
-        in the form of a chat template `parse` does."""
+        """Read the turn's action. Where the documents were searched, a turn without tags is an answer alone, read
+        without the token that ends it; a chat template's `parse` does that. A cut one keeps its whole sentences."""
         ids = completion.token_ids
         action = self._renderer.parse(ids)
-        is_read = action.problem is None or not isinstance(self._renderer, TagRenderer)
-        if not self._is_open or is_read or completion.finish_reason != "stop":
+        if not self._is_open or action.problem is None:
+            return action
+        if completion.finish_reason == "length":
+            return whole_sentences(action)
+        if completion.finish_reason != "stop" or not isinstance(self._renderer, TagRenderer):
             return action
         whole = self._renderer.parse(ids[:-1]) if ids and ids[-1] in self._renderer.stop.token_ids else action
         return replace(answer_alone(whole), text=action.text)
@@ -313,6 +316,7 @@ class _ChatActor:
             reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}", stop=self._tags.stop)
         except CutReplyError as error:  # of a model that wrote on after its call
             action = self._tags.parse(error.text)
+            action = whole_sentences(action) if self._is_open else action
             if action.problem is not None:  # what is too long is the model's own doing, as a policy's is
                 return _WrittenTurn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
         except ToolError as error:
