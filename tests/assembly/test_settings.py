@@ -7,6 +7,11 @@ import pytest
 from evoseek.assembly.sources import load_settings
 from evoseek.config.sections import check_settings
 from evoseek.errors import ConfigError
+from evoseek.rollout.environments import SearchFirstEnv
+
+
+class Own(SearchFirstEnv):
+    """An environment of one's own, which searches for each question."""
 
 
 @pytest.mark.parametrize(
@@ -16,6 +21,7 @@ from evoseek.errors import ConfigError
         (1, 1, "solver", False),
         (2, 0, "solver", False),
         (1, 0, "search_first", True),
+        (1, 0, f"{__name__}:Own", True),
     ],
 )
 def test_an_answer_is_put_off_only_where_a_search_or_a_refusal_can_take_its_place(

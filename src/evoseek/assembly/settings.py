@@ -250,7 +250,7 @@ class TrainingSettings(Section):
             yield from self.off_policy("loss.name is reinforce", "loss.name to clipped")
         put_off = lookup(self, "rollout.put_off")
         own = self.rollout
-        if put_off and min(own.max_turns - 1, own.max_tool_calls) < 1 and self.environment.name != "search_first":
+        if put_off and min(own.max_turns - 1, own.max_tool_calls) < 1 and not self.environment.opens:
             yield (
                 f"rollout.put_off is {put_off}, but no search can take the place of an answer with rollout.max_turns = "
                 f"{own.max_turns} and rollout.max_tool_calls = {own.max_tool_calls}. Leave it out, or allow 2 turns "
@@ -331,7 +331,7 @@ class TrainingSettings(Section):
     @property
     def demonstrates(self) -> bool:
         """Whether a cold start shows demonstrations: not where each question is searched before the first turn."""
-        return bool(lookup(self, "cold_start.questions")) and self.environment.name != "search_first"
+        return bool(lookup(self, "cold_start.questions")) and not self.environment.opens
 
     @property
     def learnt_temperature(self) -> float:

@@ -90,6 +90,9 @@ class SearchFirstEnv(PromptEnv):
     that are left.
     """
 
+    class Settings(EnvironmentSettings):
+        opens: ClassVar[bool] = True
+
     @classmethod
     def build(cls, settings: EnvironmentSettings, context: EnvironmentContext) -> SearchFirstEnv | SolverEnv:
         """The environment; without any tool the solver's. Raises ConfigError without the tool search among others."""

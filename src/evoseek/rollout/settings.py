@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny
 
@@ -98,6 +98,8 @@ class QuestionRolloutSettings(GroupRolloutSettings):
 
 class EnvironmentSettings(PartSettings):
     """The solver's prompt and tools."""
+
+    opens: ClassVar[bool] = False  # whether it calls tools before the first turn (`OpeningEnvironment`)
 
     name: str = Field(
         default="solver", description="Name of the environment, or package.module:Name of one of your own."
