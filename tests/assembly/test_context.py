@@ -106,3 +106,9 @@ def test_an_index_is_searched_by_the_engine_that_it_was_built_for(tmp_path, monk
     assert isinstance(context.held_out_engine, DenseIndex)
     named = Context(load_settings(options=indexes | {"search.name": "lexical"}))
     assert isinstance(named.held_out_engine, LexicalIndex)
+
+
+def test_tools_of_the_web_without_its_settings_name_the_system_that_has_them():
+    context = Context(load_settings(sets=["tools=[{name='web_search'}]"]))
+    with pytest.raises(ConfigError, match=r"\[web\].*search-r1.*deepresearcher"), context:
+        context.tools(context.agent.prompts, None)

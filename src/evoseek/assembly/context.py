@@ -185,6 +185,11 @@ class Context:
     @cached_property
     def web(self) -> Web:
         given = self.objects.web
+        if given is None and not hasattr(self.settings, "web"):
+            raise ConfigError(
+                f"The tools web_search and browse need the settings [web], which the system {self.settings.run.system} "
+                "does not have. Leave them out of tools, or set run.system to deepresearcher."
+            )
         return self.closing.enter_context(open_web(self.settings)) if given is None else given
 
     def tools(self, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None) -> list[Tool]:
