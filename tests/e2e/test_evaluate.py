@@ -89,6 +89,15 @@ def test_a_run_is_compared_with_its_model_before_training_if_that_is_here(settin
     assert (status, "untrained" in shown.split("The same questions")[1]) == (0, True)
 
 
+def test_answers_of_sentences_are_compared_apart(setting, trained, cli, tmp_path):
+    mixed, long = tmp_path / "mixed.jsonl", " ".join(["the", "city", "of", "gold", "lies", "north"] * 2)
+    added = {"id": "l1", "question": "where is gold?", "golden_answers": [long]}
+    mixed.write_text(setting.questions.read_text() + json.dumps(added) + "\n")
+    found = json.loads(cli("eval", "--run-dir", trained.path, "--json", "--questions", mixed)[1])
+    metrics = {name: (pair["metric"], pair["n"]) for name, pair in found.items() if name.startswith("against")}
+    assert metrics == {"against_untrained": ("guarded_substring_match", 6), "against_untrained_f1": ("f1", 1)}
+
+
 def test_a_run_whose_model_is_gone_is_evaluated_alone(setting, trained, cli, tmp_path):
     copy = trained.copy(tmp_path / "run")
     config = copy / "config.json"

@@ -168,7 +168,8 @@ def _beside(
     console: Console,
 ) -> dict[str, object]:
     """Ask the model that a run began with the same questions, untrained and search first; print the difference, which
-    is returned as JSON values. Empty for a policy of the package, which cannot read a passage in its prompt."""
+    is returned as JSON values, for answers of sentences apart. Empty for a policy of the package, which cannot read a
+    passage in its prompt."""
     from evoseek.eval.comparison import Compared, common, compare, values_of
     from evoseek.eval.results import OF_SENTENCES
     from evoseek.eval.tables import comparison_grids, terminal
@@ -187,14 +188,18 @@ def _beside(
         settings = with_setting(settings, name, value)
     say(console, f"The same questions to {model} untrained, with what a search for each finds in its prompt:")
     before = Run(settings=settings, console=console).evaluate(questions, samples=samples, out=out and out / _UNTRAINED)
-    metric = before.results.metric
+    found: dict[str, object] = {"untrained": before.json}
     every = {"untrained": before.results.samples, "trained": trained.results.samples}
-    shared = common({name: values_of(drawn, metric) for name, drawn in every.items()})
-    pairs, means = compare(shared, metric), {name: fmean(own.values()) for name, own in shared.items()}
-    if not console.stderr:  # where JSON is printed
-        for grid in comparison_grids(Compared(metric, pairs[0].n, means, pairs, ())):
-            console.print(terminal(grid))
-    return {"untrained": before.json, "against_untrained": asdict(pairs[0])}
+    has_sentences = any(sample.is_long for sample in trained.results.samples)
+    metrics = {"against_untrained": before.results.metric} | ({"against_untrained_f1": "f1"} if has_sentences else {})
+    for name, metric in metrics.items():
+        shared = common({side: values_of(drawn, metric) for side, drawn in every.items()})
+        pairs, means = compare(shared, metric), {side: fmean(own.values()) for side, own in shared.items()}
+        found[name] = asdict(pairs[0])
+        if not console.stderr:  # where JSON is printed
+            for grid in comparison_grids(Compared(metric, pairs[0].n, means, pairs, ())):
+                console.print(terminal(grid))
+    return found
 
 
 def _check_judge(file: Path) -> None:
