@@ -19,9 +19,11 @@ from evoseek.questions.questions import (
     names_of,
     parse_question,
     recall,
+    reference_answer,
     save_questions,
     supports,
 )
+from evoseek.text.language import is_refusal
 from evoseek.text.normalization import evaluable_question, usable_question
 from evoseek.types import Passage, Question
 
@@ -414,3 +416,25 @@ def test_files_without_judged_answers(tmp_path):
         load_judged_answers(write(tmp_path / "cases.jsonl", ""))
     with pytest.raises(DataError, match=r"cannot be read.*`correct`"):
         load_judged_answers(tmp_path / "missing.jsonl")
+
+
+def test_the_reference_is_what_the_passages_hold_and_a_refusal_where_they_do_not():
+    said, other = (
+        Passage("b#0", "b", "Kalo", "Its mayor is Meri Vesu. She is 40."),
+        Passage("a#0", "a", "Nida", "A city."),
+    )
+    short = Question("q", "Who is mayor?", ("Meri Vesu",))
+    support = {"support": ["Its mayor is Meri Vesu."]}
+    long = Question("q", "What is said?", ("Its mayor is Meri Vesu.",), metadata=support)
+    elsewhere = Question("q", "Who is mayor?", ("Meri Vesu",), metadata={"evidence": ["Nida"]})
+    none = Question("q", "Who is mayor?", (), metadata={"answerable": False})
+    assert reference_answer(short, [other, said]) == "Meri Vesu"
+    assert reference_answer(long, [other, said]) == "Its mayor is Meri Vesu. [2]"
+    for question, passages in (
+        (short, [other]),
+        (long, [other]),
+        (elsewhere, [said, other]),
+        (none, [said]),
+        (short, []),
+    ):
+        assert is_refusal(reference_answer(question, passages))

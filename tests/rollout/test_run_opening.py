@@ -282,6 +282,12 @@ def test_without_a_call_a_refusal_takes_the_place_of_the_answer_of_the_last_of_a
     sampler = stage.sampler(script)
     setting = stage.setting(sampler, max_total_tokens=3000, max_turns=1, max_tool_calls=0)
     roller = Roller(**{**setting, "env": environment(Engine(KALO), stage.renderer.format)})
+    guided = replace(roller, reference=lambda question, passages: f"{passages[0].title} [1]")
+    assert asyncio.run(guided.one(ASKED, "q/0", puts_off=True)).answer == "Kalo [1]"
+    assert asyncio.run(guided.one(ASKED, "q/1")).answer == "Meri"
+    long = replace(roller, reference=lambda question, passages: "Kalo " * setting["limits"].max_tokens_per_turn)
+    assert asyncio.run(long.one(ASKED, "q/2", puts_off=True)).answer == "Meri"  # the policy's, where it has no room
+    sampler.requests.clear()
 
     async def refused(trajectory):
         return Scored(float(trajectory.answer == "Not found in the documents."))

@@ -27,6 +27,7 @@ from typing import Any, cast
 
 from evoseek.errors import DataError
 from evoseek.storage.files import write_atomic
+from evoseek.text.language import NOT_FOUND
 from evoseek.text.rows import read_rows
 from evoseek.text.scripts import fold
 from evoseek.types import Passage, Question
@@ -225,6 +226,18 @@ def cited_share(
         return None
     own = [supports(passages[number - 1], question) for number in {*cited} if number <= len(passages)]
     return sum(own) / len(own) if own else uncited
+
+
+def reference_answer(question: Question, passages: Sequence[Passage]) -> str:
+    """The answer that a question has from these passages: its first golden answer, with the number of the passage if it
+    is of sentences. A refusal for an unanswerable question, and where none of the passages has the answer."""
+    golden = question.golden_answers[0] if question.golden_answers else ""
+    is_known = bool(question.support or evidence_of(question))
+    for number, passage in enumerate(passages, start=1) if golden else ():
+        holds = (question.is_long and is_known) or f" {fold(golden)} " in f" {fold(passage.contents)} "
+        if holds and (not is_known or supports(passage, question)):
+            return f"{golden} [{number}]" if question.is_long else golden
+    return NOT_FOUND
 
 
 def missing(evidence: Sequence[str], names: set[str]) -> list[str]:

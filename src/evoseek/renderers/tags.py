@@ -71,7 +71,9 @@ _THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTAL
 
 
 _OPENED = re.compile(r"<(search|browse|open|tool_call)>")
-_WHOLE = re.compile(r"(.*(?:(?<!\n\d)(?<!\n\d\d)[.!?][\"')]*(?: ?\[[\d, ]+\])*(?=\s)|[。！？]|\S(?=[^\S\n]*\n)))", re.DOTALL)  # sentences
+_WHOLE = re.compile(  # sentences, lines and their citations
+    r"(.*(?:(?<!\n\d)(?<!\n\d\d)[.!?][\"')]*(?: ?\[[\d, ]+\])*(?=\s)|[。！？]|\S(?=[^\S\n]*\n)))", re.DOTALL
+)
 _TAG = re.compile(r"</?(search|browse|open|information|think|answer|question)>")
 
 

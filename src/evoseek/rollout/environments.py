@@ -91,6 +91,8 @@ class SearchFirstEnv(PromptEnv):
     """
 
     class Settings(EnvironmentSettings):
+        """Those of any environment."""
+
         opens: ClassVar[bool] = True
 
     @classmethod

@@ -12,7 +12,7 @@ from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, R
 from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.environments import after
 from evoseek.rollout.limits import Limits
-from evoseek.rollout.run import converse, run_trajectory
+from evoseek.rollout.run import Reference, converse, run_trajectory
 from evoseek.types import (
     Invalid,
     Message,
@@ -35,7 +35,7 @@ _NAMED = 5  # questions that are named
 @dataclass(frozen=True, slots=True)
 class Roller:
     """An environment, the policy that acts in it, and its limits. `temperature` 0 is greedy; random streams follow from
-    `seed`, the trajectory's id and the turn."""
+    `seed`, the trajectory's id and the turn. `reference` answers in the place of rollouts that are put off."""
 
     env: Environment
     renderer: Renderer
@@ -43,6 +43,7 @@ class Roller:
     limits: Limits
     temperature: float = 1.0
     seed: int = 0
+    reference: Reference | None = None
 
     def at(self, temperature: float | None) -> Roller:
         """The same roller at another temperature, unless that is None."""
@@ -78,6 +79,7 @@ class Roller:
             temperature=self.temperature,
             seed=self.seed,
             puts_off=puts_off,
+            reference=self.reference,
             watch=watch,
         )
 

@@ -21,6 +21,7 @@ from evoseek.types import (
     Completion,
     CountedText,
     Message,
+    Passage,
     Question,
     SampleRequest,
     Segment,
@@ -28,6 +29,9 @@ from evoseek.types import (
     ToolResult,
     Trajectory,
 )
+
+Reference = Callable[[Question, Sequence[Passage]], str]
+"""Answers a question from the passages in its prompt, in place of the policy (`rollout.put_off`)."""
 
 
 async def run_trajectory(
@@ -41,12 +45,13 @@ async def run_trajectory(
     temperature: float,
     seed: int,
     puts_off: bool = False,
+    reference: Reference | None = None,
     watch: Watch = unwatched,
 ) -> Trajectory:
     """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does. `watch` is
     given its turns and results as they happen. If it `puts_off`, a search takes the place of its first answer, where a
     call is left, and the policy writes on from the search's beginning; in an `OpeningEnvironment` without a call that
-    is left, a refusal does.
+    is left, the first turn is what `reference` answers (None: a refusal), if that fits into a turn.
 
     A failure (of a tool or the sampler, or too long a wait) is a stop reason as well, with its cause in `failure`.
     Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
@@ -58,7 +63,9 @@ async def run_trajectory(
     def begin(found: Sequence[ToolResult]) -> tuple[_Actor, Sequence[ToolResult]]:
         prompt, found = _fitting_prompt(question, env, renderer, limits, found)
         request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
-        return _TokenActor(env, renderer, sampler, limits, clock, request, puts_off), found
+        passages = [passage for result in found for passage in result.passages]
+        instead = (reference(question, passages) if reference else NOT_FOUND) if puts_off else None
+        return _TokenActor(env, renderer, sampler, limits, clock, request, instead), found
 
     try:
         return await _roll_out(question, env, begin, limits, clock, trajectory_id, watch)
@@ -224,11 +231,11 @@ class _TokenActor:
         limits: Limits,
         clock: Clock,
         request: SampleRequest,
-        puts_off: bool,
+        instead: str | None,
     ) -> None:
         self._is_open = isinstance(env, OpeningEnvironment)
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
-        self._puts_off = puts_off
+        self._instead = instead
         self._request = request  # of which token_ids is the whole context so far
         self._written: tuple[int, ...] = ()
         self.segments = [Segment("prompt", tuple(request.token_ids))]
@@ -237,13 +244,13 @@ class _TokenActor:
     async def write(self, turn: int, *, may_call: bool) -> _WrittenTurn:
         room = min(self._limits.max_tokens_per_turn, self._limits.max_total_tokens - len(self._request.token_ids))
         request = replace(self._request, turn=turn, max_tokens=room)
-        completion = await self._clock.sample(self._sampler, request)
+        begins = self._whole_turn(room) if not may_call else None
+        completion = await self._clock.sample(self._sampler, replace(request, begins=begins or ()))
         action = self._read(completion)
-        if self._puts_off and action.answer is not None:
-            self._puts_off = False
-            begins = self._instead(completion, may_call=may_call)
+        if self._instead is not None and may_call and action.answer is not None:
+            self._instead, begins = None, self._renderer.put_off(completion.token_ids)
             left = self._limits.max_total_tokens - len(self._request.token_ids)
-            has_room = (left >= 2 * self._limits.max_tokens_per_turn or not may_call) and len(begins or ()) <= room // 2
+            has_room = left >= 2 * self._limits.max_tokens_per_turn and len(begins or ()) <= room // 2
             if begins is not None and has_room and not self._clock.is_over:
                 completion = await self._clock.sample(self._sampler, replace(request, begins=begins))
                 action = self._read(completion)
@@ -261,12 +268,11 @@ class _TokenActor:
         is_cut = completion.finish_reason == "length"
         return _WrittenTurn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
 
-    def _instead(self, completion: Completion, *, may_call: bool) -> tuple[int, ...] | None:
-        """What takes the place of an answer: a search, or a refusal where the documents were searched and no call is
-        left."""
-        if may_call:
-            return self._renderer.put_off(completion.token_ids)
-        return self._renderer.render_text(NOT_FOUND) if self._is_open else None
+    def _whole_turn(self, room: int) -> tuple[int, ...] | None:
+        """Return the turn that takes the place of the policy's where no call is left, if there is one and it fits."""
+        text, self._instead = self._instead, None
+        ids = self._renderer.render_text(text) if text is not None and self._is_open else None
+        return ids if ids is not None and len(ids) <= room else None
 
     def _read(self, completion: Completion) -> Action:
         """Read the turn's action. Where the documents were searched, a turn without tags is an answer alone, read

@@ -66,8 +66,8 @@ class GroupRolloutSettings(RolloutSettings):
         le=1,
         description="Share of a question's rollouts in training in which a search takes the place of the first answer, "
         "so that what the policy hardly ever tries gets its reward; without tool calls, in the environment "
-        "search_first, a refusal does. It learns from them as if it had chosen that. Needs the embedded sampler; for "
-        "a search also the format tags.",
+        "search_first, the question's own answer does, or a refusal if no passage in the prompt has it. The policy "
+        "learns from them as if it had chosen that. Needs the embedded sampler; for a search also the format tags.",
     )
 
     def problems(self) -> Iterator[str]:

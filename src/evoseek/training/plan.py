@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -18,6 +18,7 @@ from evoseek.learner.distributed import ALONE, Ranks
 from evoseek.loss.likelihood import CrossEntropyLoss, ReinforceLoss
 from evoseek.models.policy import SamplerRun
 from evoseek.protocols import GroupLabel, RewardFn
+from evoseek.questions.questions import reference_answer
 from evoseek.reward.shaping import ShapedReward
 from evoseek.rollout.record import TrajectoryWriter
 from evoseek.rollout.roller import Roller, askable
@@ -175,9 +176,10 @@ class TrainingContext(Context):
     ) -> QuestionRollouts:
         """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off
-        can_call = solver.renderer.put_off(()) or not settings.max_tool_calls  # without calls a refusal takes its place
+        can_call = solver.renderer.put_off(()) or not settings.max_tool_calls  # else the reference takes its place
         if put_off and not (isinstance(solver.sampler, TorchSampler) and can_call):
             raise ConfigError(PUT_OFF.format(settings.put_off))
+        solver = replace(solver, reference=reference_answer) if put_off else solver
         return QuestionRollouts(solver, self.training_reward, self.trajectories, size, self.ranks, label, put_off)
 
     def plan(
