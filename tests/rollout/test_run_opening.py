@@ -117,7 +117,8 @@ def test_a_cut_turn_keeps_its_whole_sentences(chat_tags, whole, more, answer):
 
 def test_a_turn_that_the_time_has_cut_is_no_answer(chat_tags):
     sampler = chat_tags.sampler({"q/0": ["Meri Vesu is the mayor of Kalo<|im_end|>"]}, token_s=0.01)
-    setting = {**chat_tags.setting(sampler, max_total_tokens=3000, deadline_s=0.03), "env": environment(Engine(KALO))}
+    limits = {"max_total_tokens": 3000, "deadline_s": 0.03, "wait_s": 60.0}
+    setting = {**chat_tags.setting(sampler, **limits), "env": environment(Engine(KALO))}
     trajectory = asyncio.run(run_trajectory(ASKED, trajectory_id="q/0", **setting))
     assert (trajectory.stop_reason, trajectory.answer) == (StopReason.MAX_TIME, None)
 
