@@ -62,6 +62,14 @@ def test_test_command_is_what_ci_runs():
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith(f"\n{command}")
 
 
+def test_readme_is_read_in_a_minute():
+    """At most 90 lines, and ten numbers outside of code, links and names such as SmolLM2-135M."""
+    prose = re.sub(r"^ *```.*?^ *```|^    [^\n]*|`[^`]*`|\]\([^)]*\)", "", README, flags=re.M | re.S)
+    numbers = re.findall(r"(?<![\w.-])\d[\d.,]*", prose)
+    assert len(README.splitlines()) <= 90
+    assert len(numbers) <= 10, numbers
+
+
 def test_recipes_are_valid():
     for name, path in recipes().items():
         beneath = read_tree(path).get("over", [])[:1]
@@ -95,9 +103,10 @@ def test_every_page_of_docs_has_a_place_in_the_menu():
         entries = entry if isinstance(entry, list) else entry.values() if isinstance(entry, dict) else ()
         return [entry] if isinstance(entry, str) else [file for inner in entries for file in files(inner)]
 
-    in_menu = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    named = files(site["nav"]) + site["not_in_nav"].split()
     there = {str(path.relative_to(ROOT / "docs")) for path in DOCS}
-    assert sorted(in_menu) == sorted(there), "give the page a line in the nav of mkdocs.yml"
+    assert sorted(named) == sorted(there), "give the page a line in the nav of mkdocs.yml"
 
 
 def test_commands_of_a_page_are_ones_that_exist(page):
