@@ -286,17 +286,20 @@ def test_every_system_has_a_page():
 def test_python_compiles_and_imports_what_exists(page):
     for language, text in page_of.blocks(page.text):
         if language == "python":
-            for node in ast.walk(ast.parse(text)):
+            tree = ast.parse(text)
+            named = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+            for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom) and node.module.startswith("evoseek"):
                     module = import_module(node.module)
                     assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
                 elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Run":
-                    check_run(node)
+                    check_run(node, named)
 
 
-def check_run(call):
-    """The arguments are those of Run, and a system takes the settings."""
+def check_run(call, named):
+    """The arguments are those of Run, and a system takes the settings, which may have been named before."""
     given = signature(Run).bind(*call.args, **{word.arg: word.value for word in call.keywords}).arguments
     settings = given.get("settings")
+    settings = named.get(settings.id) if isinstance(settings, ast.Name) else settings
     sets = [f"{key}={json.dumps(value)}" for key, value in ast.literal_eval(settings).items()] if settings else []
     read_by_a_system([], sets, ast.literal_eval(given["system"]))
