@@ -62,6 +62,14 @@ def test_test_command_is_what_ci_runs():
     assert (ROOT / ".ci" / "run").read_text().rstrip().endswith(f"\n{command}")
 
 
+def test_readme_is_read_in_a_minute():
+    """At most 90 lines, and ten numbers outside of code, links and names such as SmolLM2-135M."""
+    prose = re.sub(r"^ *```.*?^ *```|^    [^\n]*|`[^`]*`|\]\([^)]*\)", "", README, flags=re.M | re.S)
+    numbers = re.findall(r"(?<![\w.-])\d[\d.,]*", prose)
+    assert len(README.splitlines()) <= 90
+    assert len(numbers) <= 10, numbers
+
+
 def test_recipes_are_valid():
     for name, path in recipes().items():
         beneath = read_tree(path).get("over", [])[:1]
@@ -95,9 +103,10 @@ def test_every_page_of_docs_has_a_place_in_the_menu():
         entries = entry if isinstance(entry, list) else entry.values() if isinstance(entry, dict) else ()
         return [entry] if isinstance(entry, str) else [file for inner in entries for file in files(inner)]
 
-    in_menu = files(yaml.safe_load((ROOT / "mkdocs.yml").read_text())["nav"])
+    site = yaml.safe_load((ROOT / "mkdocs.yml").read_text())
+    named = files(site["nav"]) + site["not_in_nav"].split()
     there = {str(path.relative_to(ROOT / "docs")) for path in DOCS}
-    assert sorted(in_menu) == sorted(there), "give the page a line in the nav of mkdocs.yml"
+    assert sorted(named) == sorted(there), "give the page a line in the nav of mkdocs.yml"
 
 
 def test_commands_of_a_page_are_ones_that_exist(page):
@@ -277,17 +286,20 @@ def test_every_system_has_a_page():
 def test_python_compiles_and_imports_what_exists(page):
     for language, text in page_of.blocks(page.text):
         if language == "python":
-            for node in ast.walk(ast.parse(text)):
+            tree = ast.parse(text)
+            named = {ast.unparse(node.targets[0]): node.value for node in tree.body if isinstance(node, ast.Assign)}
+            for node in ast.walk(tree):
                 if isinstance(node, ast.ImportFrom) and node.module.startswith("evoseek"):
                     module = import_module(node.module)
                     assert all(hasattr(module, alias.name) for alias in node.names), ast.unparse(node)
                 elif isinstance(node, ast.Call) and ast.unparse(node.func) == "Run":
-                    check_run(node)
+                    check_run(node, named)
 
 
-def check_run(call):
-    """The arguments are those of Run, and a system takes the settings."""
+def check_run(call, named):
+    """The arguments are those of Run, and a system takes the settings, which may have been named before."""
     given = signature(Run).bind(*call.args, **{word.arg: word.value for word in call.keywords}).arguments
     settings = given.get("settings")
+    settings = named.get(settings.id) if isinstance(settings, ast.Name) else settings
     sets = [f"{key}={json.dumps(value)}" for key, value in ast.literal_eval(settings).items()] if settings else []
     read_by_a_system([], sets, ast.literal_eval(given["system"]))

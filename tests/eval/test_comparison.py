@@ -106,11 +106,11 @@ def test_differences_of_a_metric_that_goes_down_to_minus_1_reach_2():
     assert whole.test == "sign flips"  # differences of 0 and 1, but not of scores that are right or wrong
 
 
-def test_help_and_guide_name_the_tests_that_give_the_p_values():
+def test_help_and_page_name_the_tests_that_give_the_p_values():
     before, after = {"a": 0.0, "b": 1.0}, {"a": 1.0, "b": 1.0}
     tests = [compare({"A": before, "B": after | {"a": value}}, "f1")[0].test for value in (1.0, 0.5)]
-    guide = (Path(__file__).parents[2] / "docs" / "guide.md").read_text(encoding="utf-8")
-    for text in (command.__doc__, guide[guide.index("evoseek compare results/before") :]):
+    page = (Path(__file__).parents[2] / "docs" / "evaluate.md").read_text(encoding="utf-8")
+    for text in (command.__doc__, page[page.index("## Compare") :]):
         assert all(test in " ".join(text.split()) for test in tests)
 
 

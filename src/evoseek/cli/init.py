@@ -65,7 +65,7 @@ _TAGS = (
 )
 _UNTRAINED = (
     "SmolLM2 writes neither searches nor questions by itself, and {system} has no cold start: train it by search-r1 or "
-    "dr-zero first, and give that run as --model; or show it demonstrations (evoseek sft, docs/guide.md)."
+    "dr-zero first, and give that run as --model; or show it demonstrations (evoseek sft, docs/train.md)."
 )
 
 
