@@ -1,6 +1,6 @@
 """The languages that are known: a table of words for each, `languages/<code>.toml`, and which of them a text is in.
 
-`text/languages/README.md` shows how a language is added.
+`docs/extend.md` shows how a language is added.
 """
 
 from __future__ import annotations
