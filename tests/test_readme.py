@@ -31,11 +31,11 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 RECIPES = sorted(FOLDER.rglob("*.md"))
-NOTES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "notes").glob("*.md"))]
 PAGES = ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in (*DOCS, *RECIPES))]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 COMMANDS = get_command(app)
+NOTES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "notes").glob("*.md"))]
 page_of = SimpleNamespace(**run_path(str(ROOT / "tests" / "docs" / "pages.py")))
 
 
