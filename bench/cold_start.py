@@ -1,4 +1,4 @@
-"""A cold start from documents alone, and what reinforcement learning makes of it: what docs/cold-start.md quotes.
+"""A cold start from documents alone, and what reinforcement learning makes of it: what notes/cold-start.md quotes.
 
 FOLDER has `corpus.jsonl` and, for the score alone, `dev.jsonl` (as bench/wiki2_demonstrations.py describes train.jsonl,
 with `hops`; bench/demo_real.py writes both about Python's library, in demo-real/data). Of its questions 120 of one hop

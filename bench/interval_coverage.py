@@ -7,7 +7,7 @@ true mean, for Wilson's interval (scores of 0 and 1) or that of graded scores. `
 of two evaluations of the same questions, with the intervals that `evoseek compare` gives. Shares outside of 94 to 96 %
 are marked: `-` claims more certainty than there is, `+` less, and `*` where no interval could do better: few numbers of
 right answers are likely, each is held or not as a whole, and no series of them has a probability of 94 to 96 %. Of
-2,000 experiments a share has a standard error of half a percent. The reasons of the others are in `docs/measured.md`.
+2,000 experiments a share has a standard error of half a percent. The reasons of the others are in `notes/measured.md`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Prints the table of docs/cluster.md: `python docs/cluster.py`."""
+"""Prints the table of docs/train.md: `python docs/cluster.py`."""
 
 from evoseek.assembly.memory_needs import memory_needs
 from evoseek.assembly.sources import load_settings

@@ -35,6 +35,7 @@ PAGES = ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path 
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 COMMANDS = get_command(app)
+NOTES = [str(path.relative_to(ROOT)) for path in sorted((ROOT / "notes").glob("*.md"))]
 page_of = SimpleNamespace(**run_path(str(ROOT / "tests" / "docs" / "pages.py")))
 
 
@@ -90,12 +91,18 @@ def test_files_that_a_page_names_are_there(page):
         assert any(place.exists() for place in places), name
 
 
+@pytest.mark.parametrize("page", [*PAGES, *NOTES], indirect=True)
 def test_links_and_pictures_lead_to_what_is_there(page):
     for target in page_of.links(page.text):
         name, _, anchor = target.partition("#")
         path = page.path.parent / name if name else page.path
         assert path.exists(), target
         assert not anchor or anchor in page_of.anchors(path.read_text()), target
+
+
+@pytest.mark.parametrize("page", NOTES, indirect=True)
+def test_a_note_says_when_it_was_written(page):
+    assert re.match(r"# .+ \([A-Z][a-z]+ 20\d\d\)\n", page.text)
 
 
 def test_every_page_of_docs_has_a_place_in_the_menu():

@@ -15,7 +15,7 @@
 
 A cold start with demonstrations trains all weights before the run trains: the needs are those of the phase that has
 the larger sum.
-docs/measured.md has estimates beside measured peaks (`bench/memory.py`).
+notes/measured.md has estimates beside measured peaks (`bench/memory.py`).
 
 While it loads a model, a process holds all of its weights for a moment; of several that share the weights each reads
 its rows alone, unless an adapter is trained or the model comes from a GGUF file (learner.sharding).

@@ -111,7 +111,7 @@ class WeightsProbe:
                 f"logprobs that differ by {fmean(differences):.2g} on average and {max(differences):.2g} at most; "
                 f"rounding explains {self.bound:g} on average. The sampler does not compute the policy that "
                 "is trained: it has other weights, or another type of number. See that the servers were started with "
-                "the policy's own model, in the type that --dry-run names; docs/engines.md lists what else can be "
+                "the policy's own model, in the type that --dry-run names; docs/train.md lists what else can be "
                 "wrong. Set sampler.probe_every=0 to switch the comparison off."
             )
         return differences
