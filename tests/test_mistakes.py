@@ -16,7 +16,7 @@ MISTAKES = {
     "train serch-r1 --run-dir run": "There is no system 'serch-r1'. Did you mean search-r1?",
     "trian --run-dir run": "No such command 'trian'",
     "train --questions questions.jsonl": "Missing option '--run-dir'",
-    "train --run-dir run": "run holds no run to resume: there is no config.json in it.",
+    "train --run-dir run": "run holds no run to resume: it has no config.json.",
     "train --run-dir runs/mins": "Did you mean runs/mine?",
     "train --run-dir docs --index my-index": "docs cannot be a run directory: it holds a.txt",
     "train --run-dir run --index my-index": "No questions were given: set questions.path",
@@ -41,7 +41,7 @@ MISTAKES = {
     f"{TRAIN} --set simulator.model=x": "unknown setting simulator (it is for zerosearch)",
     f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",
     f"{TRAIN.replace('train', 'train dr-zero')}": "unknown setting questions.path (it is for search-r1",
-    "sft --run-dir run --index my-index": "No demonstrations were given: set demonstrations.path (--demonstrations)",
+    "sft --run-dir run --index my-index": "No demonstrations were given. Set demonstrations.path (--demonstrations)",
     "sft --run-dir run --index my-index --demonstrations question.jsonl": "The demonstration file question.jsonl "
     "cannot be read (cannot be read: No such file or directory). Did you mean questions.jsonl?",
     "sft --run-dir run --index my-index --demonstrations questions.jsonl": "questions.jsonl:1: turns: Field required. "
@@ -54,7 +54,7 @@ MISTAKES = {
     "`evoseek collect`, `evoseek serve agent`, `evoseek serve mcp`.",
     "eval --index my-index --questions questions.jsonl --model tiny --set answerer.model=x": "--model names the policy "
     "tiny, and [answerer] the model x, but only one can answer.",
-    "eval --run-dir docs": "docs holds no checkpoint to use.",
+    "eval --run-dir docs": "docs holds no checkpoint.",
     "ask why?": "No index was given: set --index",
     "ask |": "The question is empty.",
     "ask why? --index my-index --set rollout.temperatur=1": "did you mean rollout.temperature?",

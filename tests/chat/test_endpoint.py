@@ -134,7 +134,7 @@ def test_a_parameter_that_a_server_refuses_is_left_out_from_then_on(words, gone,
     form = {"type": "object"}
     with http.ChatServer(http.fails(400, words), MERI) as server:
         chat = chat_of(server.url)
-        with pytest.warns(UserWarning, match=f"does not take {', '.join(sorted(gone))}, so"):
+        with pytest.warns(UserWarning, match=f"does not accept {', '.join(sorted(gone))}, so"):
             assert ask(chat, form=form) == "Meri"
         assert ask(chat, form=form) == "Meri"
     first, *others = (received.body for received in server.received)

@@ -87,7 +87,7 @@ def test_the_whole_way(cli, folder, tmp_path):
 
     short = ("--model", tmp_path / "made", "--count", "2", "--set", "simulator.max_tokens=4", *TOP_3)
     status, _, err = cli("check", searches, "--world", folder / "world.json", *short)
-    assert (status, "Not one reply of" in err) == (2, True)
+    assert (status, "No reply of" in err) == (2, True)
 
 
 def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_path, monkeypatch):
@@ -175,7 +175,7 @@ def test_mistakes_are_told(cli, folder, tmp_path):
     for words, said in (
         (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl"), "set judge.model"),
         (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", tmp_path / "other.json"), "Not one question"),
-        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", "w.json", "--model", "tiny"), "Give one."),
+        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", "w.json", "--model", "tiny"), "Give one of them."),
         (("tune", tmp_path / "s.jsonl", tmp_path / "made", "--work", tmp_path / "w", *TOP_3), "has no label"),
         (("check", tmp_path / "s.jsonl"), "set simulator.model"),
         (("check", tmp_path / "s.jsonl", "--output", tmp_path / "file" / "x.json"), "cannot be made"),

@@ -227,7 +227,7 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "phrases"),
     [
-        ("q.jsonl out.jsonl", ["There is nothing to look for"]),
+        ("q.jsonl out.jsonl", ["There is nothing to check"]),
         ("none.jsonl out.jsonl", ["none.jsonl"]),
         ("q.jsonl out.jsonl --evaluation none.jsonl", ["none.jsonl cannot be read"]),
         ("q.jsonl out.jsonl --evaluation r.jsonl --likeness 7", ["7"]),
@@ -260,7 +260,7 @@ def test_a_world_on_a_port_that_is_taken(here, cli):
 @pytest.mark.parametrize(
     ("settings", "phrase"),
     [
-        ([], "No search provider was given: set web.provider"),
+        ([], "No search provider was given. Set web.provider"),
         (["web.provider=goggle"], "web.provider is 'goggle': input should be '', 'serper'"),
         (["web.providr=serper"], "did you mean web.provider?"),
         (["web.api=3"], "web.api is 3"),
@@ -280,6 +280,6 @@ def test_settings_of_the_web_in_another_system(setting, tmp_path, cli):
 
 def test_an_index_for_a_system_that_searches_the_web(here, setting, cli):
     sets = ("--set", "run.system=deepresearcher", "--set", "web.provider=searxng")
-    refused(cli("ask", "who?", "--index", setting.index, *sets), "run.system is set to 'deepresearcher'")
+    refused(cli("ask", "who?", "--index", setting.index, *sets), "run.system is 'deepresearcher'")
     (here / "web.toml").write_text('[run]\nsystem = "deepresearcher"\n[web]\nprovider = "searxng"\nurl = "http://x"\n')
     refused(cli("ask", "who?", "--index", setting.index, "--config", "web.toml"), "search.index is set")

@@ -95,7 +95,7 @@ def test_an_endpoint_that_is_not_there_ends_the_run_with_its_name_and_trains_on_
     assert status == 2
     assert "127.0.0.1:9" in err
     assert "tool_failed" in err
-    assert "Nothing of the invalid ones was trained on" in out
+    assert "Nothing was trained on the invalid ones" in out
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == 3
     assert all(row["simulator/failed"] == 1 for row in rows)

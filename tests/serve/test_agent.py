@@ -287,7 +287,7 @@ def test_a_policy_of_single_questions_gets_the_last_one(serving):
         (
             json.dumps({"model": "evoseek", "messages": [say([{"type": "text", "text": "x"}, IMAGE])]}),
             400,
-            "The question has a part of the type 'image_url'. This agent reads text alone: leave it out.",
+            "The question has a part of the type 'image_url', but this agent reads only text. Leave it out.",
         ),
         (json.dumps({"model": "evoseek", "messages": [say("x", "assistant")]}), 400, "The last message is not"),
         (json.dumps({"model": "evoseek", "messages": [say("  ")]}), 400, "The last message is not"),
