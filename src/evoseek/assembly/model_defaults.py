@@ -52,7 +52,7 @@ from evoseek.models.shape import ModelShape, read_config, shape_of
 from evoseek.models.source import origin
 from evoseek.storage.runs import flatten
 
-_RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below that many parameters
+_RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below these numbers of parameters
 _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times the rate of reinforcement learning, and the maximum
 _ADAPTER_RATE = 10.0  # times the rate of all weights

@@ -23,9 +23,7 @@ def filter_questions(
     model: Model = None,
     samples: Annotated[int, typer.Option(min=0, help="Number of closed-book answers of --model; 0: none.")] = 10,
     words: Annotated[int, typer.Option(min=1, help="Number of shared words in a row that are an overlap.")] = 13,
-    likeness: Annotated[
-        float, typer.Option(help="Jaccard similarity above which two questions are near-duplicates (MinHash).")
-    ] = 0.8,
+    likeness: Annotated[float, typer.Option(help="Minimum Jaccard similarity of near-duplicates (MinHash).")] = 0.8,
     seed: Seed = None,
 ) -> None:
     """Sort out questions that overlap with evaluation sets (--evaluation), that a judge finds time-sensitive,

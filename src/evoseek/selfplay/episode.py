@@ -61,7 +61,7 @@ class SelfPlay:
     """Batches of episodes. `reward` is the solver's reward, `proposer_reward` the proposer's.
 
     `metric` names the part of `reward` that scores an answer. `label` may rescore a complete group of the solver.
-    `evidence` selects the passages of a proposal for a reader. `near_duplicates` is the similarity above which a
+    `evidence` selects the passages of a proposal for a reader. `near_duplicates` is the minimum similarity at which a
     question duplicates an earlier one of its batch, of another task (0 accepts all).
 
     With several `ranks` each plays a share of the episodes and gets all proposals, so an episode waits until every rank

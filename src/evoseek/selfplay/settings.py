@@ -74,7 +74,7 @@ class FilterSettings(Section):
         default=1.0,
         ge=0,
         le=1,
-        description="Jaccard similarity (MinHash) to another question above which a question is rejected as a "
+        description="Minimum Jaccard similarity (MinHash) to another question at which a question is rejected as a "
         "near-duplicate; 0 accepts all, but no question is written twice.",
     )
 
