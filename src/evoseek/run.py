@@ -141,8 +141,8 @@ class Run:
         kind: str = "",
         out: Path | None = None,
     ) -> EvaluationResult:
-        """Score the policy (of the last checkpoint, if any) or the model of [answerer] on questions, by default those
-        of evaluation.path, with `samples` samples of each.
+        """Score the policy (of the last checkpoint, if any) or the model of [answerer] on questions, by default from
+        evaluation.path, with `samples` samples of each.
 
         With a `baseline` the model answers by it, and without `search` from its own knowledge. `suite` is the
         questions' suite, or `kind` describes them. With a folder `out`, only missing samples are drawn. Without a given

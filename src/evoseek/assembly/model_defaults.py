@@ -157,7 +157,7 @@ class _Choice:
 
 
 def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers: int = 0) -> None:
-    """The rules, in an order in which each may follow from those before it."""
+    """Apply the rules in an order in which each may use the results of earlier ones."""
     adapter, settings = choose.settings.adapter_rank > 0, choose.settings
     remote = settings.learner.is_remote
     cpu = machine.is_cpu and not remote

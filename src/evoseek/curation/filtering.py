@@ -64,7 +64,7 @@ class Overlap:
     """A `QuestionCheck` for overlap with evaluation questions.
 
     It looks for `words` consecutive words of an evaluation question, or all of a shorter one, also within a longer
-    text. Two texts are near-duplicates from the Jaccard similarity `likeness` of word 3-shingles on, as estimated by
+    text. The last argument is the least Jaccard similarity of near-duplicates, over word 3-shingles, as estimated by
     MinHash (1: the same words). Raises ConfigError for less than one word or a similarity not above 0 and at most 1.
     """
 

@@ -198,8 +198,8 @@ Values = Mapping[str, float]
 
 
 def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
-    """Average each question's samples, by id and content: two questions of one id that differ are not paired. A match
-    is of short answers, and F1, where some are short and some of sentences, of the latter alone."""
+    """Average each question's samples, by id and content: different questions with one id are not paired. Matches score
+    only short answers; if some answers are of sentences, F1 scores only these."""
     is_mixed = len({sample.is_long for sample in samples if sample.answerable}) > 1
     found: dict[str, list[float]] = {}
     for sample in samples:
@@ -210,7 +210,7 @@ def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
 
 
 def common(evaluations: Mapping[str, Values]) -> dict[str, dict[str, float]]:
-    """Return the evaluations over the questions that all of them have. Raises DataError if there is none."""
+    """Return the evaluations over their common questions. Raises DataError if there are none."""
     first, *others = evaluations.values()
     shared = [key for key in sorted(first) if all(key in other for other in others)]
     if not shared:

@@ -11,13 +11,13 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 RESAMPLES = 9999
-BATCH = 200  # resamples per batch: each is as large as the scores
-EQUAL = 1e-9  # smaller differences of scores are rounding
+BATCH = 200  # of them at once: each is as large as the scores
+EQUAL = 1e-9  # scores that differ by less differ by rounding
 
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A 95 % confidence interval."""
+    """A confidence interval of 95 %."""
 
     low: float
     high: float
@@ -25,7 +25,7 @@ class Interval:
 
 @dataclass(frozen=True, slots=True)
 class PairedTest:
-    """A test of two policies on the same questions: the mean of (after - before) and its two-sided p-value."""
+    """Two policies on the same questions: mean of (after - before) and its two-sided p-value."""
 
     difference: float
     p_value: float
@@ -33,7 +33,7 @@ class PairedTest:
 
 
 def wilson_interval(successes: int, n: int) -> Interval:
-    """Return the Wilson score interval of a proportion; (0, 1) if n is 0, since nothing is known."""
+    """Return the Wilson score interval of a proportion; (0, 1) when n is 0, since nothing is known then."""
     if n == 0:
         return Interval(0.0, 1.0)
     interval = stats.binomtest(successes, n).proportion_ci(CONFIDENCE, method="wilson")
@@ -41,19 +41,19 @@ def wilson_interval(successes: int, n: int) -> Interval:
 
 
 def surely_more(failed: int, n: int, share: float) -> bool:
-    """Return whether more than this share of n attempts failed, beyond chance: the lower end of Wilson's interval is
-    above the share. (If 8 attempts each fail with probability 0.15, more than 0.2 fail in every third step.)"""
+    """Say whether more than this share of n attempts failed, beyond chance: the lower end of Wilson's interval is above
+    the share. (Of 8 attempts that each fail with probability 0.15, more than 0.2 fail in every third step.)"""
     return wilson_interval(failed, n).low > share
 
 
 def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1.0) -> Interval:
-    """Return the interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with their
-    dispersion. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is estimated
-    for others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's. Scores beyond
-    the bounds, from a user's own reward, widen them.
+    """Return the interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with the dispersion
+    of these scores. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is
+    estimated for others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's.
+    Scores beyond the bounds, as a reward of one's own may have, widen them.
 
-    Equal scores do not imply that the next one is equal. As large a share may lie anywhere as could be successes if n
-    tries had none, by Wilson's interval; so for scores that are all 1, or all 0, it is Wilson's own.
+    Equal scores do not imply that the next one is equal, too. As many may be anywhere as could be successes where n
+    tries had none, by Wilson's interval; so for scores of 1 alone, or 0 alone, it is Wilson's own.
     """
     if not values:
         raise ValueError("an interval needs at least one value")
@@ -72,10 +72,10 @@ def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1
 
 
 def paired_test(before: Sequence[float], after: Sequence[float]) -> PairedTest:
-    """Test differences by sign flips; `before[i]` and `after[i]` belong to one question.
+    """Test the differences by sign flips; `before[i]` and `after[i]` belong to one question.
 
-    The test is exact for few pairs (a single pair gives p = 1), and uses 9999 random flips otherwise. For 0/1 scores it
-    tests the same as McNemar's test.
+    Exact for few pairs (one alone shows nothing: p = 1), by 9999 random flips otherwise. For 0/1 scores it tests what
+    McNemar's test does.
     """
     if len(before) != len(after) or not before:
         raise ValueError(f"paired scores must be as many and at least one, got {len(before)} and {len(after)}")

@@ -19,7 +19,7 @@ Watch = Callable[[Action | ToolResult], None]
 
 
 def unwatched(record: Action | ToolResult) -> None:
-    """A Watch that does nothing."""
+    """Do nothing, as a Watch."""
 
 
 class ToolFailedError(Exception):
