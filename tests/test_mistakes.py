@@ -19,7 +19,7 @@ MISTAKES = {
     "train --run-dir run": "run holds no run to resume: it has no config.json.",
     "train --run-dir runs/mins": "Did you mean runs/mine?",
     "train --run-dir docs --index my-index": "docs cannot be a run directory: it holds a.txt",
-    "train --run-dir run --index my-index": "No questions were given: set questions.path",
+    "train --run-dir run --index my-index": "No questions were given. Set questions.path",
     "train --run-dir run --questions questions.jsonl": "No index was given: set search.index",
     f"{TRAIN} --questions question.jsonl": "No such file or directory). Did you mean questions.jsonl?",
     f"{TRAIN} --questions bad.jsonl": "bad.jsonl:2: The question has no golden answer.",
@@ -48,7 +48,7 @@ MISTAKES = {
     "Expected a question with turns: each with a `query`, the last one with an `answer`",
     "sft --run-dir run --demonstrations d.jsonl --set loss.name=reinforce": "loss.name is set, but it has no effect "
     "here. Demonstrations are learnt by the cross-entropy of their tokens, without rewards.",
-    "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
+    "eval --index my-index": "No questions were given. Set evaluation.path (--questions)",
     "propose my-index out.jsonl --set answerer.model=x": "answerer.model was given with --set, but "
     "`evoseek propose` does not use it. Leave it out; it is for `evoseek ask`, `evoseek eval`, "
     "`evoseek collect`, `evoseek serve agent`, `evoseek serve mcp`.",

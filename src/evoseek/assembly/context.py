@@ -140,17 +140,14 @@ class Context:
 
     @property
     def _given_engine(self) -> SearchEngine | QuestionEngine | None:
-        """The caller's engine, unless it is a simulator: simulators see the golden answers and are for training
-        only."""
+        """The caller's engine, unless it is a simulator: simulators see the golden answers, for training only."""
         given = self.objects.search
         return None if hasattr(given, "simulating") and not self.settings.searches_engine else given
 
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
         given = self._given_engine
-        return (
-            build("search", self.settings.search, self) if given is None else given
-        )  # an engine may have a length of 0
+        return build("search", self.settings.search, self) if given is None else given  # may have a length of 0
 
     @cached_property
     def held_out_engine(self) -> SearchEngine | QuestionEngine:

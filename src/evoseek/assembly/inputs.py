@@ -122,12 +122,8 @@ def read_questions(path: str, *, setting: str, reward: str = "") -> list[Questio
     """Read questions with usable golden answers; for `evaluation.path`, or a reward among `SCORES_REFUSALS`,
     unanswerable ones too. Raises ConfigError if `setting` was left empty, DataError if the file is unusable."""
     if not path:
-        written = (
-            ""
-            if setting == "questions.path"
-            else " A run that writes its own questions (`evoseek train`) holds some out."
-        )
-        raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.{written}")
+        written = "" if setting == "questions.path" else " A run that writes its own (`evoseek train`) holds some out."
+        raise ConfigError(f"No questions were given. Set {setting} to a JSON-lines file of questions.{written}")
     is_scored = setting.startswith("evaluation.path") or reward in SCORES_REFUSALS
     return load_questions(Path(path), check=evaluable_question if is_scored else usable_question)
 
