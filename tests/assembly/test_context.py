@@ -67,7 +67,7 @@ def test_what_is_shared_is_made_once():
 
 
 def test_training_needs_a_directory():
-    with pytest.raises(ConfigError, match="Training needs a directory for the run\."):
+    with pytest.raises(ConfigError, match=r"Training needs a directory for the run\."):
         TrainingContext(load_settings()).run  # noqa: B018
 
 

@@ -132,7 +132,7 @@ def test_a_thought_that_the_template_opens_is_whole_in_the_reply(made):
 
 def test_a_thought_that_is_never_closed_holds_no_verdict(made):
     sampler = ScriptedSampler(lambda request: "Correct.<|im_end|>", made("qwen_thinking"))
-    with pytest.raises(ToolError, match="no single verdict"):
+    with pytest.raises(ToolError, match="not a single verdict"):
         parse_verdict(ask(chat_of(sampler, made("qwen_thinking"))))
 
 

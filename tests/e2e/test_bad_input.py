@@ -231,7 +231,7 @@ def here(tmp_path, monkeypatch):
         ("none.jsonl out.jsonl", ["none.jsonl"]),
         ("q.jsonl out.jsonl --evaluation none.jsonl", ["none.jsonl cannot be read"]),
         ("q.jsonl out.jsonl --evaluation r.jsonl --likeness 7", ["7"]),
-        ("q.jsonl out.jsonl --evaluation q.jsonl", ["Not one of 1 questions is left"]),
+        ("q.jsonl out.jsonl --evaluation q.jsonl", ["All 1 questions were filtered out"]),
     ],
 )
 def test_questions_that_cannot_be_made_fit(here, cli, words, phrases):

@@ -82,7 +82,7 @@ def test_search_is_learnt_from_a_simulator_and_then_works_on_a_real_index(places
 def test_without_a_simulator_it_is_said_which_setting_is_missing(places, cli, tmp_path):
     status, _, err = cli(*words_of(places, tmp_path / "run"))
     assert status == 2
-    assert "set simulator.model to" in err
+    assert "simulator.model is empty" in err
     assert not (tmp_path / "run" / "config.json").exists()
 
 

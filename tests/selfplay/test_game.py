@@ -648,5 +648,5 @@ def test_a_majority_is_not_scored_by_a_reward_of_ones_own(places, tmp_path):
             return Scored(1.0, {})
 
     options = places | {"selfplay.label": "majority"}
-    with pytest.raises(ConfigError, match=r"the reward is your own object, which cannot compare votes.* one of exact_match"):
+    with pytest.raises(ConfigError, match=r"your own object, which cannot compare votes.* one of exact_match"):
         loop_of("ssp", tmp_path / "run", options, reward=Own())

@@ -440,7 +440,7 @@ def test_an_answer_that_does_not_end_is_cancelled_and_its_client_is_told(serving
         until(lambda: served.server._queue.taken == 2)
         served.stop()
         for one in (asked, queued):
-            with pytest.raises(openai.APIError, match="The server was stopped before the answer was there"):
+            with pytest.raises(openai.APIError, match="The server was stopped before the answer was ready"):
                 one.result()
     assert served.sampler.released
 

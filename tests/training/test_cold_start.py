@@ -297,7 +297,7 @@ def test_a_question_writer_of_a_users_own_writes_the_questions(index: Path, tmp_
     assert made
     assert all(one.text.startswith("What does this begin") for one in made)
     assert {one.metadata["kind"] for one in made} == {"title", "unanswerable"}
-    with pytest.raises(ConfigError, match="by another writer"):
+    with pytest.raises(ConfigError, match="with another index"):
         cold_start(settings(index), RunDirectory(tmp_path), console=QUIET, learn=Learner())
 
 
