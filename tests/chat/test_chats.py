@@ -56,7 +56,7 @@ def test_an_endpoint_is_sent_what_the_settings_say(monkeypatch):
 
 def test_no_model_and_no_key_are_refused(monkeypatch):
     monkeypatch.delenv("A_KEY", raising=False)
-    with raises("model.not_given", match=r"set judge\.model"):
+    with raises("model.not_given", match=r"judge\.model is empty\. Set it"):
         make_chat(EndpointSettings(), section="judge", seed=0, policy=PolicySettings())
     settings = EndpointSettings(model="m", base_url="http://x/v1", api_key_env="A_KEY")
     with raises("server.no_variable", match=r"judge\.api_key_env is A_KEY, but"):
@@ -144,7 +144,7 @@ def test_outside_text_opens_no_thought(made, name):
 
 def test_the_beginning_of_a_reply_is_none(made):
     sampler = ScriptedSampler(lambda request: "the mayor of Kalo is Meri", made("qwen"))
-    with raises("reply.cut", match=r"'q1/0/judge': after 2 tokens .*Raise max_tokens \(2; "):
+    with raises("reply.cut", match=r"'q1/0/judge': it did not end within 2 tokens.*Raise max_tokens \(2; "):
         ask(chat_of(sampler, made("qwen"), max_tokens=2))
     assert sampler.released == ["q1/0/judge"]
 

@@ -604,7 +604,7 @@ def test_every_passage_has_the_same_chance_to_be_in_the_pool(count, most):
 @pytest.mark.parametrize(
     ("system", "options", "words"),
     [
-        ("dr-zero", {"credit.name": "gae"}, "without a critic"),
+        ("dr-zero", {"credit.name": "gae"}, "trains no critic"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
         ("dr-zero", {"policy.dtype": "float16"}, "small gradients"),
         ("dr-zero", {"loss.name": "reinforce", "algorithm.mini_batches": 2}, "mini_batches is 2"),

@@ -184,7 +184,7 @@ def test_a_stage_that_finds_no_question_is_told_before_anything_is_learnt(index:
 
 def test_one_question_is_too_few(tmp_path: Path):
     one = index_of(tmp_path / "index", "Marlow was founded by Ines Oduya.")
-    with pytest.raises(DataError, match=r"gave one question.*at least two"):
+    with pytest.raises(DataError, match=r"gave one question.*needs two"):
         cold_start(settings(one), RunDirectory(tmp_path / "run"), console=QUIET, learn=Learner())
     assert not ColdStart(tmp_path / "run" / "cold_start").report.exists()
 
