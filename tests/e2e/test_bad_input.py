@@ -71,7 +71,7 @@ def test_fewer_questions_than_a_step_needs(setting, tmp_path, cli):
 
 def test_a_prompt_that_leaves_no_room(setting, tmp_path, cli):
     result = cli(*setting.train(tmp_path / "run", "--set", "rollout.max_total_tokens=4"))
-    refused(result, "the longest has 4 tokens, and a rollout may have 4 in all (rollout.max_total_tokens)")
+    refused(result, "the longest has 4 tokens, and a rollout may have 4 (rollout.max_total_tokens)")
 
 
 def test_training_in_half_precision_weights(setting, tmp_path, cli):

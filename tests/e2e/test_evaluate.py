@@ -289,7 +289,7 @@ def test_who_answers_with_which_engine_may_stand_alone(setting, cli, trained):
 
 def test_who_answers_is_said_once(cli):
     for words, phrase in {
-        ("tiny", "--model", "tiny"): "tiny and --model both name what answers",
+        ("tiny", "--model", "tiny"): "tiny and --model both name a policy or model",
         (
             "http://localhost:1/v1",
         ): "names no model at the endpoint. Expected NAME@URL, as in qwen@http://localhost:1/v1.",

@@ -180,7 +180,7 @@ def test_a_delay_and_a_pause_hold_for_the_next_and_refuse_whoever_cannot_wait():
         first = await ask(delay_s=0.05)
         assert await ask() - first >= 0.05
         turns.pause("a", 60)
-        with pytest.raises(ToolError, match="left alone for 60 more seconds"):
+        with pytest.raises(ToolError, match="must not be called for 60 more seconds"):
             await ask(within=15)
 
     asyncio.run(ask_all())
