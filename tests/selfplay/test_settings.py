@@ -30,7 +30,7 @@ def check(system, options):
         (
             "dr-zero",
             {"credit.name": "gae"},
-            r"credit\.name is gae, but self-play .* trains no critic\. Set it to group",
+            r"credit\.name is gae, but self-play trains no critic\. Set it to group",
         ),
         ("ssp", {"proposer.credit.name": "gae"}, r"proposer\.credit\.name is gae, but self-play .*whitened or raw"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),

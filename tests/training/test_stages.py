@@ -197,7 +197,7 @@ def places(tmp_path_factory):
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        ({"questions": {"where": {"hops": 3}}}, "In the stage a: None of the 6 questions .*hops: 1, 2"),
+        ({"questions": {"where": {"hops": 3}}}, "In the stage a: .*none of the 6 questions.*hops: 1, 2"),
         ({"questions": {"where": {"hops": 2}, "per_step": 3}}, "In the stage a: A step draws 3 .* only 2"),
         ({"until": "eval/reward > 0"}, "nothing is evaluated. Set evaluation.path"),
         ({"until": "reward"}, "Expected a metric"),
