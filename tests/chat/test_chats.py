@@ -56,7 +56,7 @@ def test_an_endpoint_is_sent_what_the_settings_say(monkeypatch):
 
 def test_no_model_and_no_key_are_refused(monkeypatch):
     monkeypatch.delenv("A_KEY", raising=False)
-    with raises("model.not_given", match=r"judge\.model is empty\. Set it"):
+    with raises("model.not_given", match=r"judge\.model is empty\. Set judge"):
         make_chat(EndpointSettings(), section="judge", seed=0, policy=PolicySettings())
     settings = EndpointSettings(model="m", base_url="http://x/v1", api_key_env="A_KEY")
     with raises("server.no_variable", match=r"judge\.api_key_env is A_KEY, but"):

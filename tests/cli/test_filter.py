@@ -112,7 +112,7 @@ def test_nothing_is_overwritten_and_nothing_kept_is_an_error(source, tmp_path):
 
 def test_nothing_is_overwritten_after_an_early_error_either(source, tmp_path):
     out, chat = tmp_path / "mine.jsonl", judged_by(REPLIES)
-    with pytest.raises(ConfigError, match=r"judge\.model is empty\. Set it"):
+    with pytest.raises(ConfigError, match=r"judge\.model is empty\. Set judge"):
         said(Filter().run, about("judge.base_url=http://localhost:1"), source, out)
     out.write_text("mine")
     with pytest.raises(ConfigError, match="is there already"):

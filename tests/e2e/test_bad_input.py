@@ -104,7 +104,7 @@ def test_temperatures_and_minutes_that_are_none(setting, tmp_path, cli):
         refused(cli("eval", "--config", setting.config, "--temperature", temperature), named)
     answerer = ("--set", "answerer.model=m", "--set", "answerer.base_url=http://127.0.0.1:9/v1")
     asked = ("eval", "--index", setting.index, "--questions", setting.questions, *answerer, "--temperature")
-    refused(cli(*asked, "0.5"), "temperature is 0.5, but the model of [answerer] answers, at its own: 0.")
+    refused(cli(*asked, "0.5"), "temperature is 0.5, but the model of [answerer] answers at its own, 0.")
     for minutes in ("0", "-1", "nan"):
         refused(cli("demo", "--run-dir", tmp_path / "demo", "--max-minutes", minutes), "--max-minutes")
     assert not (tmp_path / "demo").exists()

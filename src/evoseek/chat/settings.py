@@ -43,8 +43,8 @@ class EndpointSettings(Section):
         """Raise ConfigError if no model is named. `section` names the settings."""
         if not self.model:
             raise ConfigError(
-                f"{section}.model is empty. Set it to a model's name or directory, or, with {section}.base_url, to "
-                f"the model's name at that endpoint.",
+                f"{section}.model is empty. Set {section}.model to a model's name or directory, or, with "
+                f"{section}.base_url, to the model's name at that endpoint.",
                 code="model.not_given",
             )
 
