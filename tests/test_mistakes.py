@@ -16,10 +16,10 @@ MISTAKES = {
     "train serch-r1 --run-dir run": "There is no system 'serch-r1'. Did you mean search-r1?",
     "trian --run-dir run": "No such command 'trian'",
     "train --questions questions.jsonl": "Missing option '--run-dir'",
-    "train --run-dir run": "run holds no run to resume: there is no config.json in it.",
+    "train --run-dir run": "run holds no run to resume: it has no config.json.",
     "train --run-dir runs/mins": "Did you mean runs/mine?",
     "train --run-dir docs --index my-index": "docs cannot be a run directory: it holds a.txt",
-    "train --run-dir run --index my-index": "No questions were given: set questions.path",
+    "train --run-dir run --index my-index": "No questions were given. Set questions.path",
     "train --run-dir run --questions questions.jsonl": "No index was given: set search.index",
     f"{TRAIN} --questions question.jsonl": "No such file or directory). Did you mean questions.jsonl?",
     f"{TRAIN} --questions bad.jsonl": "bad.jsonl:2: The question has no golden answer.",
@@ -41,20 +41,20 @@ MISTAKES = {
     f"{TRAIN} --set simulator.model=x": "unknown setting simulator (it is for zerosearch)",
     f"{TRAIN} --set evaluation.every=5": "evaluation.every is set, but it has no effect here: it needs evaluation.path",
     f"{TRAIN.replace('train', 'train dr-zero')}": "unknown setting questions.path (it is for search-r1",
-    "sft --run-dir run --index my-index": "No demonstrations were given: set demonstrations.path (--demonstrations)",
+    "sft --run-dir run --index my-index": "No demonstrations were given. Set demonstrations.path (--demonstrations)",
     "sft --run-dir run --index my-index --demonstrations question.jsonl": "The demonstration file question.jsonl "
     "cannot be read (cannot be read: No such file or directory). Did you mean questions.jsonl?",
     "sft --run-dir run --index my-index --demonstrations questions.jsonl": "questions.jsonl:1: turns: Field required. "
     "Expected a question with turns: each with a `query`, the last one with an `answer`",
     "sft --run-dir run --demonstrations d.jsonl --set loss.name=reinforce": "loss.name is set, but it has no effect "
     "here. Demonstrations are learnt by the cross-entropy of their tokens, without rewards.",
-    "eval --index my-index": "No questions were given: set evaluation.path (--questions)",
+    "eval --index my-index": "No questions were given. Set evaluation.path (--questions)",
     "propose my-index out.jsonl --set answerer.model=x": "answerer.model was given with --set, but "
     "`evoseek propose` does not use it. Leave it out; it is for `evoseek ask`, `evoseek eval`, "
     "`evoseek collect`, `evoseek serve agent`, `evoseek serve mcp`.",
     "eval --index my-index --questions questions.jsonl --model tiny --set answerer.model=x": "--model names the policy "
     "tiny, and [answerer] the model x, but only one can answer.",
-    "eval --run-dir docs": "docs holds no checkpoint to use.",
+    "eval --run-dir docs": "docs holds no checkpoint.",
     "ask why?": "No index was given: set --index",
     "ask |": "The question is empty.",
     "ask why? --index my-index --set rollout.temperatur=1": "did you mean rollout.temperature?",

@@ -157,7 +157,7 @@ def test_the_filter_of_dspo(places, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"run.system": "dspo", "credit.name": "gae"}, "a critic must see the others too"),
+        ({"run.system": "dspo", "credit.name": "gae"}, "a critic must see all"),
         ({"mask_observations": False, "kl_in": "reward", "kl_coefficient": 0.1}, "no logprobs of tool results"),
         ({"loss.name": "reinforce", "mini_batches": 2}, "mini_batches is 2"),
     ],

@@ -266,7 +266,7 @@ class TestTrap11WhatThePolicyMakesLongIsScored:
         own = {limit: LIMITED_S} if limit in seconds_of(sampler) else {}
         limited = quick_ones(SAMPLERS[sampler](**own), **({} if own else {limit: LIMITED_S}))
         if (sampler, limit) == ("tinker", "deadline_s"):
-            with pytest.raises(ConfigError, match="cannot be distinguished from a turn that waited"):
+            with pytest.raises(ConfigError, match="slow writing cannot be told from waiting"):
                 in_no_time(limited)
             return
         group = in_no_time(limited)

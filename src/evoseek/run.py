@@ -1,4 +1,4 @@
-"""A run: settings and objects in, training, evaluation and answers out. What trains is imported by `train` alone.
+"""A run: settings and objects in, training, evaluation and answers out. Only `train` imports what trains.
 
 run = Run("search-r1", "runs/first", settings={"search.index": "index", "questions.path": "questions.jsonl"})
 run.train()
@@ -41,13 +41,12 @@ if TYPE_CHECKING:
 class Run:
     """A system with its settings and a run directory.
 
-    system: a name, package.module:Name, or None for the system that the settings name. directory: where the run is
-    written, and resumed from. settings: dotted names with values, over the files and recipes in `config`; or complete
-    settings, which are taken as they are. The other arguments are parts as objects, which replace those that the
-    settings name; `tools` and `trackers` are added to those of the settings. `console` shows progress and what a user
-    should know; a quiet one shows nothing.
+    system: a name, package.module:Name, or None for the settings' system. directory: where the run is written, and
+    resumed from. settings: dotted names with values, over the files and recipes in `config`; or complete settings, used
+    unchanged. The other arguments are parts as objects, which replace the settings' parts; `tools` and `trackers` are
+    added to them. `console` shows progress and notices; a quiet one shows nothing.
 
-    Raises ConfigError for settings that are wrong.
+    Raises ConfigError for wrong settings.
     """
 
     def __init__(
@@ -69,7 +68,7 @@ class Run:
         self.directory = RunDirectory(Path(directory)) if isinstance(directory, Path | str) else directory
         self.console = console or Console()
         self.words, self.is_interrupted = "", False
-        self._sources: SettingsSources | None = None  # of settings that are not complete
+        self._sources: SettingsSources | None = None  # if the settings are not complete
         if isinstance(settings, TrainingSettings):
             self._given = self.settings = settings
         else:
@@ -90,8 +89,8 @@ class Run:
         return gather(files, system=system, options=options)
 
     def train(self) -> int:
-        """Train to the last step, or resume; returns the last step made. Ctrl-C finishes the step and saves:
-        `is_interrupted` is then true. In processes that torchrun started they train one policy together.
+        """Train to the last step, or resume; return the last step made. Ctrl-C finishes the step and saves:
+        `is_interrupted` is then true. Processes that torchrun started train one policy together.
 
         Raises EvoseekError.
         """
@@ -107,8 +106,8 @@ class Run:
         return ended.step
 
     def cold_start(self) -> bool:
-        """Make the cold start that the settings ask for, if it is not made, as `train` does first; the settings then
-        name its policy and its questions. False if Ctrl-C ended it early. Raises EvoseekError."""
+        """Make the cold start of the settings, unless it is made, as `train` does first; the settings then name its
+        policy and questions. False if Ctrl-C ended it early. Raises EvoseekError."""
         from evoseek.training.cold_start import cold_start
 
         made = cold_start(self.settings, self._writable, console=self.console, learn=self._learn_demonstrations)
@@ -118,12 +117,12 @@ class Run:
     @property
     def _writable(self) -> RunDirectory:
         if self.directory is None:
-            raise ConfigError("Training needs a directory for the run: Run(system, directory, ...).")
+            raise ConfigError("Training needs a directory for the run. Give one: Run(system, directory, ...).")
         return self.directory
 
     def _learn_demonstrations(self, directory: Path, settings: Mapping[str, object]) -> bool:
-        """Fine-tune in a run of its own, which chooses what was not given here by itself, and keeps it when it is
-        resumed. False if Ctrl-C ended it early."""
+        """Fine-tune in a separate run, which chooses missing settings itself, and keeps them when it is resumed. False
+        if Ctrl-C ended it early."""
         chosen = [key for key in ("policy.device", "policy.dtype") if not is_given(self._given, key)]
         own = {key: value for key, value in settings.items() if key not in chosen}
         warm = Run("sft", directory, settings=own, console=self.console)
@@ -142,12 +141,12 @@ class Run:
         kind: str = "",
         out: Path | None = None,
     ) -> EvaluationResult:
-        """Score the policy (of the last checkpoint, if there is one) or the model of [answerer] on questions, or on
-        those of evaluation.path, with so many samples of each.
+        """Score the policy (of the last checkpoint, if any) or the model of [answerer] on questions, by default from
+        evaluation.path, with `samples` samples of each.
 
-        With a `baseline` it answers by that, and without `search` from its own knowledge. `suite` is the one that the
-        questions are of; or `kind` says what they are. With a folder `out`, what is missing in it is drawn. Where no
-        reward was given, what answers by a baseline or as [answerer] is scored as sentences are. Raises EvoseekError.
+        With a `baseline` the model answers by it, and without `search` from its own knowledge. `suite` is the
+        questions' suite, or `kind` describes them. With a folder `out`, only missing samples are drawn. Without a given
+        reward, a baseline or [answerer] is scored as sentences. Raises EvoseekError.
         """
         from evoseek.eval.run import EvaluationRequest, evaluate, with_metric_of_sentences
 
@@ -158,7 +157,7 @@ class Run:
             raise ConfigError("There are no questions to evaluate on. Give at least one.")
         if uses_chat_model(self.settings) and temperature not in (None, own := self.settings.answerer.temperature):
             raise ConfigError(
-                f"temperature is {temperature:g}, but the model of [answerer] answers, at its own: {own:g}. Set "
+                f"temperature is {temperature:g}, but the model of [answerer] answers at its own, {own:g}. Set "
                 "answerer.temperature."
             )
         with self.context() as context:
@@ -171,7 +170,7 @@ class Run:
 
     def ask(self, question: str) -> Answered:
         """Answer one question, greedily, by the policy or the model of [answerer], and check the answer against the
-        passages found. Raises EvoseekError."""
+        found passages. Raises EvoseekError."""
         with self.context() as context:
             answerer = Answerer.of(context)
             for notice in answerer.notices(question):
@@ -179,8 +178,8 @@ class Run:
             return asyncio.run(answerer.answer(question, "ask"))
 
     def context(self) -> Context:
-        """The objects that answer and score, with the policy of the last checkpoint, if there is one, or the model of
-        [answerer]; for a `with` block, at whose end everything is closed. Raises EvoseekError."""
+        """Return the objects that answer and score, with the policy of the last checkpoint, if any, or the model of
+        [answerer], for a `with` block, whose end closes everything. Raises EvoseekError."""
         if uses_chat_model(self._given):
             return Context(self._search_first(follow_endpoint(self._given)), objects=self.objects)
         checkpoint = latest_checkpoint(self.directory.path) if self.directory else None

@@ -346,7 +346,7 @@ def test_a_judge_is_not_asked_about_nothing_and_its_failure_is_no_verdict():
     for words in ((WHO, "unknown", KALO), (WHO, "Meri")):
         support, chat = judged("supported", *words)
         assert (support.is_given, chat.asked) == (False, [])
-    with pytest.raises(ToolError, match="holds no single verdict"):
+    with pytest.raises(ToolError, match="is not a single verdict"):
         judged("perhaps", WHO, "Meri", KALO)
 
 

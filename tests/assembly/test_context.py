@@ -22,7 +22,7 @@ def test_the_reward_is_a_metric_or_the_judge_or_the_callers_own():
     assert context.metric == "exact_match"
     judged = {"reward.name": "judge", "judge.model": "qwen3-8b", "judge.base_url": "http://127.0.0.1:9"}
     assert isinstance(Context(load_settings(options=judged)).reward, Judge)
-    with raises("model.not_given", match=r"set judge\.model"):
+    with raises("model.not_given", match=r"judge\.model is empty\. Set judge"):
         Context(load_settings(options={"reward.name": "judge"})).reward  # noqa: B018
     assert Context(load_settings(), objects=Objects(reward=lambda trajectory: 1.0)).metric == "reward"
 
@@ -67,7 +67,7 @@ def test_what_is_shared_is_made_once():
 
 
 def test_training_needs_a_directory():
-    with pytest.raises(ConfigError, match="Training needs a directory for the run"):
+    with pytest.raises(ConfigError, match=r"Training needs a directory for the run\."):
         TrainingContext(load_settings()).run  # noqa: B018
 
 

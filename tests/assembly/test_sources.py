@@ -68,7 +68,7 @@ def test_a_system_that_is_named_twice_has_to_be_the_same(tmp_path):
     with pytest.raises(ConfigError, match=r"'dr-zero' was asked for, but .*c\.toml holds settings for 'ssp'"):
         load_settings(file, system="dr-zero")
     for given in ({"sets": ["run.system=ssp"]}, {"options": {"run.system": "ssp"}}):
-        with pytest.raises(ConfigError, match=r"run\.system is set to 'ssp', but .* those of 'dr-zero'"):
+        with pytest.raises(ConfigError, match=r"run\.system is 'ssp', but .* belong to 'dr-zero'"):
             load_settings(system="dr-zero", **given)
     assert load_settings(system="ssp", sets=["run.system=ssp"]).run.system == "ssp"
 

@@ -134,7 +134,7 @@ def test_a_parameter_that_a_server_refuses_is_left_out_from_then_on(words, gone,
     form = {"type": "object"}
     with http.ChatServer(http.fails(400, words), MERI) as server:
         chat = chat_of(server.url)
-        with pytest.warns(UserWarning, match=f"does not take {', '.join(sorted(gone))}, so"):
+        with pytest.warns(UserWarning, match=f"does not accept {', '.join(sorted(gone))}, so"):
             assert ask(chat, form=form) == "Meri"
         assert ask(chat, form=form) == "Meri"
     first, *others = (received.body for received in server.received)
@@ -145,7 +145,10 @@ def test_a_parameter_that_a_server_refuses_is_left_out_from_then_on(words, gone,
 
 def test_parameters_that_are_refused_one_after_the_other_are_all_left_out():
     refusals = [http.fails(422, f"unknown parameter {name}") for name in ("temperature", "seed")]
-    with http.ChatServer(*refusals, MERI) as server, pytest.warns(UserWarning, match="does not take seed, temperature"):
+    with (
+        http.ChatServer(*refusals, MERI) as server,
+        pytest.warns(UserWarning, match="does not accept seed, temperature"),
+    ):
         assert ask(chat_of(server.url)) == "Meri"
     assert len(server.received) == 3
 
@@ -400,7 +403,7 @@ def test_stop_strings_are_sent_and_the_tag_that_they_cost_is_put_back():
 )
 def test_a_server_that_takes_no_stop_strings_or_ends_a_thought_at_them_is_called_without(first, status):
     whole = http.replies(http.choice("<think> hm </think> <search> mayor </search> and"))
-    with pytest.warns(UserWarning, match="does not take stop"):
+    with pytest.warns(UserWarning, match="does not accept stop"):
         said, sent = stopping(http.replies(first, status), whole)
     assert said == ["<think> hm </think> <search> mayor </search> and"] * 2
     assert sent == [list(TAGS), None, None]

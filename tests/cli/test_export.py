@@ -185,7 +185,7 @@ def test_an_adapter_is_found_by_a_dry_run(tmp_path: Path) -> None:
 
 def test_a_run_whose_name_was_mistyped_is_not_only_looked_for_on_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
-    with pytest.raises(PolicyError, match=r"no run and no directory runs/nothere; check the path"):
+    with pytest.raises(PolicyError, match=r"neither a run nor a directory runs/nothere; check the path"):
         export("runs/nothere", Path("out"))
 
 

@@ -54,5 +54,5 @@ def test_those_of_a_run_outside_of_a_project(folder, tmp_path, monkeypatch):
     (folder / "run").mkdir()
     FeedbackFile(folder / "run" / "feedback.jsonl").add(WRONG)
     assert "1 conversations in run/feedback.jsonl." in feedback("run")
-    with pytest.raises(ConfigError, match="kept in a project or in a run, and there is neither"):
+    with pytest.raises(ConfigError, match="kept in a project or a run, but neither was found"):
         feedback()

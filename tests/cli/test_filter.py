@@ -105,14 +105,14 @@ def test_nothing_is_overwritten_and_nothing_kept_is_an_error(source, tmp_path):
     with pytest.raises(ConfigError, match="is there already"):
         said(Filter().run, context, source, tmp_path / "mine.jsonl")
     assert (tmp_path / "mine.dropped.jsonl").read_text() == "mine"
-    with pytest.raises(EvoseekError, match="Not one of 6 questions is left"):
+    with pytest.raises(EvoseekError, match="All 6 questions were filtered out"):
         said(Filter().run, context, source, tmp_path / "none.jsonl")
     assert not (tmp_path / "none.jsonl").exists()
 
 
 def test_nothing_is_overwritten_after_an_early_error_either(source, tmp_path):
     out, chat = tmp_path / "mine.jsonl", judged_by(REPLIES)
-    with pytest.raises(ConfigError, match=r"No model was given to play this part: set judge\.model"):
+    with pytest.raises(ConfigError, match=r"judge\.model is empty\. Set judge"):
         said(Filter().run, about("judge.base_url=http://localhost:1"), source, out)
     out.write_text("mine")
     with pytest.raises(ConfigError, match="is there already"):
@@ -124,7 +124,7 @@ def test_nothing_is_overwritten_after_an_early_error_either(source, tmp_path):
 
 def test_contamination_by_overlap_and_by_what_the_tiny_policy_knows(source, tmp_path):
     save_questions(tmp_path / "dev.jsonl", [QUESTIONS[1]])
-    with pytest.raises(ConfigError, match="nothing to look for"):
+    with pytest.raises(ConfigError, match="nothing to check"):
         said(Filter().run, about(), source, tmp_path / "x.jsonl")
     context = about("rollout.max_tokens_per_turn=8", "policy.model=tiny")
     wanted = Filter([tmp_path / "dev.jsonl"], samples=2, likeness=1.0)
@@ -140,7 +140,7 @@ def test_it_is_resumed_with_the_same_evaluation_files_numbers_and_seed_alone(sou
     for name, question in (("dev", QUESTIONS[1]), ("test", QUESTIONS[2])):
         save_questions(tmp_path / f"{name}.jsonl", [question])
     context, out, dev = about("policy.model=tiny"), tmp_path / "clean.jsonl", [tmp_path / "dev.jsonl"]
-    with pytest.raises(EvoseekError, match="Not one of 6"):  # all of them share "who is"
+    with pytest.raises(EvoseekError, match="All 6 questions"):  # all of them share "who is"
         said(Filter(dev, words=1, samples=1).run, context, source, out)
     for other in (
         Filter([tmp_path / "test.jsonl"], words=1, samples=1),

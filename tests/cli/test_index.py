@@ -117,7 +117,7 @@ def test_an_update_takes_no_settings(tmp_path: Path) -> None:
     for option in ("--update", "--watch"):
         found = CliRunner().invoke(app, ["index", str(tmp_path), "somewhere", option, "--max-words", "50"])
         assert isinstance(found.exception, ConfigError)
-        assert "--max-words has no effect on it. Leave out --max-words" in str(found.exception)
+        assert "the index was built with. Leave out --max-words" in str(found.exception)
 
 
 def test_an_update_says_which_settings_of_the_project_the_index_was_built_without(tmp_path: Path) -> None:
@@ -176,7 +176,7 @@ def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: 
     without = CliRunner().invoke(app, ["index", str(tmp_path / "docs"), str(tmp_path / "other"), *options])
     assert "--set search.top_k=" in without.output
     refused = CliRunner().invoke(app, [*called, "--update", "--choose"])
-    assert "so --choose has no effect on it" in str(refused.exception)
+    assert "--choose has no effect on an update" in str(refused.exception)
 
 
 def flat(text: str) -> str:
@@ -242,7 +242,7 @@ def test_the_engine_of_the_project_is_searched_or_another_one_that_is_named(
     assert "1. kalo [p, score 0.000] much of dspo," in found("kalo")
     assert "Kalo is a city." in found("index", "kalo", "--engine", "lexical")
     assert "has no vectors, which the engine dense needs" in found("index", "kalo", "--set", "search.name=dense")
-    assert "depends on a question" in found("kalo", "--engine", "own_engine:OfQuestion")
+    assert "needs a question" in found("kalo", "--engine", "own_engine:OfQuestion")
     assert "Kalo is a city." in found("index", "kalo")  # which the project's engine would not search
     assert "much of dspo, index" in found("index", "kalo", "--engine", own)
     file.write_text('[search]\nname = "remote"\nurl = "http://127.0.0.1:9/retrieve"\n')

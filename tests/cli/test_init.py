@@ -40,7 +40,7 @@ def test_with_the_defaults_it_writes_settings_that_are_valid(init, tmp_path):
     assert tree["project"] == {"documents": "docs", "run": "run", "recipe": "dr-zero/tiny"}
     assert (tree["run"], tree["policy"]) == ({"system": "dr-zero"}, {"model": "tiny"})
     assert gather(file).read().search.index == str(tmp_path / "index")
-    assert "reads nothing but generated worlds" in done.stdout
+    assert "reads only generated worlds" in done.stdout
     assert 'evoseek index\n  evoseek ask "..."\nWhat makes it better:\n  evoseek doctor\n  evoseek train' in done.stdout
     assert len(file.read_text().splitlines()) < 25
 
@@ -198,7 +198,7 @@ def test_the_largest_instruct_model_that_fits_is_the_default(init, tmp_path, mac
         )
         assert "questions" not in tree
         assert "first writes some about the documents" in done.stdout
-    assert "No instruct model is here" not in done.stdout
+    assert "There is no instruct model" not in done.stdout
 
 
 def test_a_damaged_file_among_the_models_is_named(init, tmp_path):
@@ -210,7 +210,7 @@ def test_a_damaged_file_among_the_models_is_named(init, tmp_path):
 
 def test_without_an_instruct_model_init_says_which_to_get(init):
     done, _ = init()
-    assert "No instruct model is here" in done.stdout
+    assert "There is no instruct model" in done.stdout
     assert "hf download Qwen/Qwen2.5-1.5B-Instruct" in done.stdout
 
 
@@ -297,7 +297,7 @@ def test_smollm2_starts_cold_where_a_system_can_and_elsewhere_is_trained_first(i
         system: init(system, "--documents", "docs", "--model", "smollm2-135m", "--system", system)
         for system in ("dr-zero", "search-r1", "ssp", "sft")
     }
-    assert ["No question is needed" in done.stdout for done, _ in found.values()] == [True, True, False, False]
+    assert ["You need no questions" in done.stdout for done, _ in found.values()] == [True, True, False, False]
     assert ["ssp has no cold start" in done.stdout for done, _ in found.values()] == [False, False, True, False]
     assert "questions" not in tomllib.loads(found["search-r1"][1].read_text())
 
@@ -333,7 +333,7 @@ def test_an_endpoint_is_asked_and_not_trained(init):
     assert tree["answerer"] == {"model": "qwen", "base_url": "http://localhost:8000/v1"}
     assert "evoseek train" not in done.stdout
     error = str(CliRunner().invoke(app, ["train"]).exception)
-    assert "asks qwen, a model behind an endpoint, which is not trained here" in error
+    assert "asks qwen, a model behind an endpoint, which cannot be trained" in error
 
 
 @pytest.mark.parametrize(
@@ -362,7 +362,7 @@ def test_what_a_later_command_would_refuse_is_refused(init, words, error):
 
 def test_a_file_in_place_of_the_project_folder_is_refused_before_anything_is_planned(init):
     done, _ = init("q.jsonl", "--dry-run")
-    assert "q.jsonl is a file. Give the folder of the project" in str(done.exception)
+    assert "q.jsonl is a file. Give a folder for the project" in str(done.exception)
 
 
 @pytest.mark.parametrize(
@@ -399,7 +399,7 @@ def test_without_a_project_init_is_the_remedy(init):
 def test_a_project_is_not_overwritten(init):
     init()
     done, file = init("--model", "tiny-reader")
-    assert "There is a project" in str(done.exception)
+    assert "holds a project already" in str(done.exception)
     assert 'model = "tiny"' in file.read_text()
 
 

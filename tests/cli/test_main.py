@@ -75,7 +75,7 @@ def test_help_names_every_system_and_the_corpus_by_both_its_names(shown):
 
 def test_help_names_the_settings_of_the_judge(shown):
     for words in (("filter",), ("simulator", "label")):
-        assert "settings of judge" in shown(*words)
+        assert "judge.model" in shown(*words)
 
 
 def test_help_names_the_setting_of_the_model_that_is_asked(shown):
@@ -120,4 +120,4 @@ def test_help_shows_every_text_as_it_was_written(shown, words, command):
 
 
 def test_one_of_them_has_brackets(shown):
-    assert "the model of [answerer]: prints the answer" in shown("ask")
+    assert "the model of [answerer]; print the answer" in shown("ask")

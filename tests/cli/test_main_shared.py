@@ -161,7 +161,7 @@ def test_a_project_is_found_or_named_and_options_win(material, tmp_path, monkeyp
     assert f"Plan: dr-zero, 27 steps, in {tmp_path / 'mine' / 'run'}" in found.stdout  # 1 x (5 + 2 + 20)
     assert f"From {tmp_path / 'mine' / 'evoseek.toml'}: recipe dr-zero/tiny" in found.stderr
     asked = RUNNER.invoke(app, ["ask", "who?", "--dry-run"])
-    assert "has no checkpoint yet: this is the model before training" in asked.stderr
+    assert "has no checkpoint yet, so the untrained model is used" in asked.stderr
     assert "Ask the policy tiny: who?" in asked.stdout
     given = ["--questions", str(material / "q.jsonl"), "--set", "questions.per_step=1"]
     other = RUNNER.invoke(app, ["train", "search-r1", *given, "--dry-run"])

@@ -138,7 +138,7 @@ def test_the_page_opens_in_the_browser(folder, monkeypatch):
 def test_a_terminal_has_no_port_and_a_folder_without_questions_is_refused(folder):
     with pytest.raises(ConfigError, match="Leave one out"):
         review("questions.jsonl", "--terminal", "--port", 0)
-    with pytest.raises(ConfigError, match=r"There is no runs/one, so there are no questions to judge\."):
+    with pytest.raises(ConfigError, match=r"There is no runs/one with questions to judge\."):
         review("runs/one", "--terminal")
     (folder / "empty").mkdir()
     with pytest.raises(ConfigError, match="self-play has written none"):

@@ -74,10 +74,10 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("serve", "agent", "tiny", "--host", "0.0.0.0"), "and there is no key"),
+        (("serve", "agent", "tiny", "--host", "0.0.0.0"), "so a key is needed"),
         (("serve", "agent", "tiny", "--key-file", "none"), "The keys in none cannot be read"),
         (("serve", "agent", "tiny", "--index", "none"), "There is no folder none"),
-        (("serve", "agent", "tiny", "--feedback"), "kept in a project or in a run, and there is neither"),
+        (("serve", "agent", "tiny", "--feedback"), "kept in a project or a run, but neither was found"),
         (("serve", "agent", "@http://x"), "names no model at the endpoint"),
         (("serve", "agent", "tiny", "--set", "learner.learning_rate=1"), "`evoseek serve agent` does not use it"),
         (("serve", "mcp", "./nothing"), "./nothing"),

@@ -87,7 +87,7 @@ def test_the_whole_way(cli, folder, tmp_path):
 
     short = ("--model", tmp_path / "made", "--count", "2", "--set", "simulator.max_tokens=4", *TOP_3)
     status, _, err = cli("check", searches, "--world", folder / "world.json", *short)
-    assert (status, "Not one reply of" in err) == (2, True)
+    assert (status, "No reply of" in err) == (2, True)
 
 
 def test_labelling_is_gone_on_with_and_nothing_is_overwritten(cli, folder, tmp_path, monkeypatch):
@@ -173,11 +173,11 @@ def test_mistakes_are_told(cli, folder, tmp_path):
     save_world_card(tmp_path / "other.json", World.generate(2, 200, "evaluation"))
     (tmp_path / "file").touch()
     for words, said in (
-        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl"), "set judge.model"),
-        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", tmp_path / "other.json"), "Not one question"),
-        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", "w.json", "--model", "tiny"), "Give one."),
+        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl"), "judge.model is empty"),
+        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", tmp_path / "other.json"), "No question of"),
+        (("label", tmp_path / "s.jsonl", tmp_path / "l.jsonl", "--world", "w.json", "--model", "tiny"), "Give one of"),
         (("tune", tmp_path / "s.jsonl", tmp_path / "made", "--work", tmp_path / "w", *TOP_3), "has no label"),
-        (("check", tmp_path / "s.jsonl"), "set simulator.model"),
+        (("check", tmp_path / "s.jsonl"), "simulator.model is empty"),
         (("check", tmp_path / "s.jsonl", "--output", tmp_path / "file" / "x.json"), "cannot be made"),
         (("label", folder / "questions.jsonl", tmp_path / "l.jsonl", "--world", folder / "world.json"), "jsonl:1:"),
         (("collect", tmp_path / "c.jsonl", "--model", "tiny"), "No index was given"),

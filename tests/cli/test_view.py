@@ -38,7 +38,7 @@ def test_the_list_in_the_terminal(run):
 
 
 def test_options_of_the_other_form_are_refused(run):
-    with pytest.raises(ConfigError, match="--out and --open are about the page"):
+    with pytest.raises(ConfigError, match="--out and --open concern the page"):
         view(run, "--terminal", "--open")
 
 

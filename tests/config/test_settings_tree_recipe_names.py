@@ -64,7 +64,7 @@ def test_the_command_lists_every_recipe_with_its_purpose_and_prints_one_without_
     listed = dict(line.split(maxsplit=1) for line in (*lines, *said("ablations").splitlines()))
     assert listed.keys() == recipes().keys()
     assert listed["ablations/dr-zero/majority"].startswith(
-        "A control: what is right is the solver's most frequent answer"
+        "A control: the solver's most frequent answer counts as right"
     )
     assert said("ablations/dr-zero/majority") == (FOLDER / "ablations" / "dr-zero" / "majority.toml").read_text()
 

@@ -94,6 +94,6 @@ def test_several_attempts_of_an_endpoint_that_always_says_the_same_are_refused(t
     settings = load_settings(options={"evaluation.path": str(tmp_path / "q.jsonl")}, sets=sets)
     with (
         Context(settings) as context,
-        pytest.raises(ConfigError, match=r"answerer.temperature is 0, at which they are all"),
+        pytest.raises(ConfigError, match=r"at answerer.temperature 0 they are all"),
     ):
         collect_demonstrations(context, Path("d.jsonl"), CollectionLimits(2), limit=None, console=None)

@@ -186,7 +186,7 @@ def test_a_question_is_kept_dropped_or_not_decided(check):
     assert [question for question, _ in found] == QUESTIONS
     assert [(verdict.keep, verdict.reason) for _, verdict in found[:2]] == [(True, "good"), (False, "time-sensitive")]
     assert found[2][1].keep is None
-    assert "no single verdict" in found[2][1].reason
+    assert "not a single verdict" in found[2][1].reason
     assert found[3][1] == QuestionVerdict(False, "subjective")
     assert (found[4][1].keep, "no reply" in found[4][1].reason) == (None, True)
     assert {asked.form is FORM for asked in chat.asked} == {True}

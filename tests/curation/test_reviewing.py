@@ -185,7 +185,7 @@ def test_a_question_whose_document_is_hidden_is_not_judged(tmp_path, store):
 
 
 def test_if_something_is_hidden_from_each_question_none_can_be_judged(tmp_path, store):
-    with pytest.raises(DataError, match="From each of the 1 questions a document is hidden"):
+    with pytest.raises(DataError, match="All 1 questions have hidden documents"):
         opened(tmp_path, [HIDDEN], store=store)
 
 

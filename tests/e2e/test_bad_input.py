@@ -71,7 +71,7 @@ def test_fewer_questions_than_a_step_needs(setting, tmp_path, cli):
 
 def test_a_prompt_that_leaves_no_room(setting, tmp_path, cli):
     result = cli(*setting.train(tmp_path / "run", "--set", "rollout.max_total_tokens=4"))
-    refused(result, "the longest has 4 tokens, and a rollout may have 4 in all (rollout.max_total_tokens)")
+    refused(result, "the longest has 4 tokens, and a rollout may have 4 (rollout.max_total_tokens)")
 
 
 def test_training_in_half_precision_weights(setting, tmp_path, cli):
@@ -104,7 +104,7 @@ def test_temperatures_and_minutes_that_are_none(setting, tmp_path, cli):
         refused(cli("eval", "--config", setting.config, "--temperature", temperature), named)
     answerer = ("--set", "answerer.model=m", "--set", "answerer.base_url=http://127.0.0.1:9/v1")
     asked = ("eval", "--index", setting.index, "--questions", setting.questions, *answerer, "--temperature")
-    refused(cli(*asked, "0.5"), "temperature is 0.5, but the model of [answerer] answers, at its own: 0.")
+    refused(cli(*asked, "0.5"), "temperature is 0.5, but the model of [answerer] answers at its own, 0.")
     for minutes in ("0", "-1", "nan"):
         refused(cli("demo", "--run-dir", tmp_path / "demo", "--max-minutes", minutes), "--max-minutes")
     assert not (tmp_path / "demo").exists()
@@ -227,11 +227,11 @@ def here(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("words", "phrases"),
     [
-        ("q.jsonl out.jsonl", ["There is nothing to look for"]),
+        ("q.jsonl out.jsonl", ["There is nothing to check"]),
         ("none.jsonl out.jsonl", ["none.jsonl"]),
         ("q.jsonl out.jsonl --evaluation none.jsonl", ["none.jsonl cannot be read"]),
         ("q.jsonl out.jsonl --evaluation r.jsonl --likeness 7", ["7"]),
-        ("q.jsonl out.jsonl --evaluation q.jsonl", ["Not one of 1 questions is left"]),
+        ("q.jsonl out.jsonl --evaluation q.jsonl", ["All 1 questions were filtered out"]),
     ],
 )
 def test_questions_that_cannot_be_made_fit(here, cli, words, phrases):
@@ -260,7 +260,7 @@ def test_a_world_on_a_port_that_is_taken(here, cli):
 @pytest.mark.parametrize(
     ("settings", "phrase"),
     [
-        ([], "No search provider was given: set web.provider"),
+        ([], "No search provider was given. Set web.provider"),
         (["web.provider=goggle"], "web.provider is 'goggle': input should be '', 'serper'"),
         (["web.providr=serper"], "did you mean web.provider?"),
         (["web.api=3"], "web.api is 3"),
@@ -280,6 +280,6 @@ def test_settings_of_the_web_in_another_system(setting, tmp_path, cli):
 
 def test_an_index_for_a_system_that_searches_the_web(here, setting, cli):
     sets = ("--set", "run.system=deepresearcher", "--set", "web.provider=searxng")
-    refused(cli("ask", "who?", "--index", setting.index, *sets), "run.system is set to 'deepresearcher'")
+    refused(cli("ask", "who?", "--index", setting.index, *sets), "run.system is 'deepresearcher'")
     (here / "web.toml").write_text('[run]\nsystem = "deepresearcher"\n[web]\nprovider = "searxng"\nurl = "http://x"\n')
     refused(cli("ask", "who?", "--index", setting.index, "--config", "web.toml"), "search.index is set")

@@ -262,7 +262,7 @@ def test_a_provider_that_is_down_ends_the_run_with_the_cause(train, scripted):
     assert status == 2
     assert "tool_failed" in said
     assert re.search(r"127\.0\.0\.1:\d+/searxng/search: (each of|it is not called, since its last \d+ calls)", said)
-    assert "Nothing of the invalid ones was trained on" in said
+    assert "Nothing was trained on the invalid ones" in said
     assert_no_failure_has_a_reward(run)
     assert [row["rollout/invalid_frac"] for row in rows(run)] == [1.0] * 3
     assert not list(run.glob("checkpoints/*"))

@@ -166,7 +166,7 @@ def test_other_settings_questions_and_greedy_copies_are_refused(evaluate, settin
         ("--set", "search.top_k=1"): "search.top_k was 3, now 1",
     }.items():
         assert phrase in evaluate("--out", tmp_path / "out", *words, status=2)[1]
-    assert "at temperature 0 they are all the same" in evaluate("--samples", 2, "--temperature", 0, status=2)[1]
+    assert "are all the same at temperature 0" in evaluate("--samples", 2, "--temperature", 0, status=2)[1]
 
 
 def test_a_reward_of_ones_own_that_was_changed_is_refused(evaluate, tmp_path, monkeypatch):
@@ -298,7 +298,7 @@ def test_who_answers_with_which_engine_may_stand_alone(setting, cli, trained):
 
 def test_who_answers_is_said_once(cli):
     for words, phrase in {
-        ("tiny", "--model", "tiny"): "tiny and --model both name what answers",
+        ("tiny", "--model", "tiny"): "tiny and --model both name a policy or model",
         (
             "http://localhost:1/v1",
         ): "names no model at the endpoint. Expected NAME@URL, as in qwen@http://localhost:1/v1.",

@@ -142,4 +142,4 @@ def test_conversations_with_a_verdict_are_examined(project, cli):
 def test_there_is_nothing_to_examine_without_feedback(project, cli):
     (project / "feedback.jsonl").unlink()
     status, _, err = cli("eval", "--on", "feedback")
-    assert (status, "There is no conversation with a verdict in" in err) == (2, True)
+    assert (status, "holds no conversation with a verdict" in err) == (2, True)

@@ -121,7 +121,7 @@ def test_a_model_that_proposes_nothing_of_use_is_told_so_with_the_reasons(form, 
     model, out = random_model(form, tmp_path / "model"), tmp_path / "q.jsonl"
     words = ("propose", documents, out, "--model", model, "--max-proposals", 8, *sets(SHORT))
     status, said, err = cli(*words)
-    assert (status, "Not one question was written: of 8 proposals" in " ".join(err.split())) == (2, True)
+    assert (status, "No question was written: none of 8 proposals" in " ".join(err.split())) == (2, True)
     assert "questions 0/100  8 proposals" in said
     assert out.read_bytes() == b""
     assert cli(*words)[0] == 2  # at once: the limit was reached

@@ -42,7 +42,7 @@ def test_a_policy_learns_from_demonstrations_and_then_from_rewards(setting, demo
     given = ("--demonstrations", demonstrations, "--epochs", 4)
     out = sft(tmp_path / "whole", *given)
     assert "12 demonstrations with" in out
-    assert "tokens, of which 72 are learnt." in out
+    assert "tokens; 72 are learnt." in out
     metrics = rows(tmp_path / "whole/metrics.jsonl")
     assert [row["step"] for row in metrics] == list(range(11))  # 4 epochs of 10 demonstrations; a question is held out
     assert metrics[-1]["loss"] < 0.9 * metrics[1]["loss"]

@@ -82,7 +82,7 @@ def test_search_is_learnt_from_a_simulator_and_then_works_on_a_real_index(places
 def test_without_a_simulator_it_is_said_which_setting_is_missing(places, cli, tmp_path):
     status, _, err = cli(*words_of(places, tmp_path / "run"))
     assert status == 2
-    assert "set simulator.model to" in err
+    assert "simulator.model is empty" in err
     assert not (tmp_path / "run" / "config.json").exists()
 
 
@@ -95,7 +95,7 @@ def test_an_endpoint_that_is_not_there_ends_the_run_with_its_name_and_trains_on_
     assert status == 2
     assert "127.0.0.1:9" in err
     assert "tool_failed" in err
-    assert "Nothing of the invalid ones was trained on" in out
+    assert "Nothing was trained on the invalid ones" in out
     rows = [json.loads(line) for line in (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()]
     assert len(rows) == 3
     assert all(row["simulator/failed"] == 1 for row in rows)

@@ -73,7 +73,7 @@ def test_without_an_engine(attempt, engine, name, prompt):
 def test_a_baseline_that_searches_needs_an_engine(prompts):
     roller = partial(ChatRoller, ScriptedChat(lambda *_: ANSWER))
     answerer = BaselineAnswerer(find("baseline", "rag")(), roller, "tags", prompts, Limits(), None, SearchSettings())
-    with pytest.raises(ConfigError, match=r"there is no engine\. Give it one with --index"):
+    with pytest.raises(ConfigError, match=r"there is no engine\. Give an index with --index"):
         asyncio.run(answerer.answer(Question("q", "who ?", ()), "q/0"))
 
 

@@ -276,7 +276,7 @@ def test_the_command_takes_several_folders_after_one_option(folder, form, capsys
 
 def test_a_pair_is_said_to_be_two_policies(folder):
     first, second = seeds(folder, "a", (0.5,)), seeds(folder, "b", (0.9,))
-    assert "says nothing of what trained them" in shown(*first, *second)
+    assert "says nothing about how they were trained" in shown(*first, *second)
 
 
 @pytest.mark.parametrize("sides", [True, False])

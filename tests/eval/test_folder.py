@@ -25,7 +25,7 @@ def test_what_is_appended_is_there_for_the_next_process(tmp_path):
     again = EvaluationFolder(tmp_path / "out")
     with again.held(SETTINGS):
         assert list(again.samples().values()) == [sample("a", seconds=1.5), sample("b", queries=("kalo",))]
-    with pytest.raises(RunError, match=r"no results\.json in it"):
+    with pytest.raises(RunError, match=r"has no results\.json"):
         again.read_results()
 
 

@@ -169,4 +169,4 @@ def test_the_command_wants_a_judge(tmp_path, monkeypatch, capsys) -> None:
     with pytest.raises(SystemExit) as ended:
         main()
     assert ended.value.code == 2
-    assert "set judge.model" in capsys.readouterr().err
+    assert "judge.model is empty" in capsys.readouterr().err

@@ -121,7 +121,7 @@ def test_refusals(tmp_path):
         load_suite(str(twice))
     bad = lines(tmp_path / "bad.jsonl", [ROWS[0], {"id": "x", "question": "who?"}])
     row = {"data_source": "nq", "question": "who?", "golden_answers": ["I"], "extra_info": [1]}
-    with pytest.raises(DataError, match="Row 1 is no question"):
+    with pytest.raises(DataError, match="Row 1 is not a question"):
         load_suite(str(lines(tmp_path / "list.jsonl", [row])))
-    with pytest.raises(DataError, match="Row 2 is no question: The question has no golden answer"):
+    with pytest.raises(DataError, match="Row 2 is not a question: The question has no golden answer"):
         load_suite(str(bad))

@@ -134,7 +134,7 @@ def test_stop_an_answer(serving, open_page):
 
 @pytest.mark.parametrize(
     ("tells", "words"),
-    [(False, "The connection was lost"), (True, "The server was stopped before the answer was there")],
+    [(False, "The connection was lost"), (True, "The server was stopped before the answer was ready")],
 )
 def test_the_server_is_lost_or_stopped_and_comes_back(serving, open_page, tells, words):
     with socket.create_server(("127.0.0.1", 0)) as free:

@@ -69,7 +69,7 @@ def test_a_batch_of_samples_with_and_without_old_logprobs_is_refused() -> None:
 
 
 def test_a_first_token_that_is_an_action_is_refused() -> None:
-    with pytest.raises(TrainingError, match=r"first token is marked as an action.*put a prompt"):
+    with pytest.raises(TrainingError, match=r"is an action, but.*Put a prompt"):
         trained_length(sample("aa"))
 
 

@@ -357,7 +357,7 @@ def test_a_disk_that_is_full_for_one_rank_is_an_error_on_both_and_nothing_is_kep
     for result in answer["results"]:
         assert "step-000001 could not be written (" in result
         assert "File too large" in result
-        assert "share the file system" in result
+        assert "share its file system" in result
     assert list((tmp_path / "checkpoints").iterdir()) == []
 
 

@@ -160,11 +160,11 @@ NOT_THERE = r"but this machine.* has cpu.*policy\.device=cpu"
     ("variables", "device", "error", "words"),
     [
         *(
-            ({name: value for name, value in TORCHRUN.items() if name != missing}, "cpu", ConfigError, "only a part.*")
+            ({name: value for name, value in TORCHRUN.items() if name != missing}, "cpu", ConfigError, "has only .*")
             for missing in TORCHRUN
         ),
-        ({**TORCHRUN, "WORLD_SIZE": "two"}, "cpu", ConfigError, "'WORLD_SIZE': 'two'.*expected.*torchrun --nproc-per"),
-        (TORCHRUN, "mps", ConfigError, "'mps' for several processes, expected cpu or cuda"),
+        ({**TORCHRUN, "WORLD_SIZE": "two"}, "cpu", ConfigError, "'WORLD_SIZE': 'two'.*Expected.*torchrun --nproc-per"),
+        (TORCHRUN, "mps", ConfigError, "'mps'. Expected cpu or cuda"),
         ({}, "banana", PolicyError, f"got the device 'banana', {NOT_THERE}"),
         ({}, "cuda:99", PolicyError, f"got the device 'cuda:99', {NOT_THERE}"),
     ],
@@ -185,7 +185,7 @@ def test_a_partner_that_never_comes_is_not_waited_for_for_long(
     environment(**{**TORCHRUN, "RANK": rank, "LOCAL_RANK": rank, "MASTER_PORT": str(port)})
     monkeypatch.setattr(distributed, "ARRIVAL", timedelta(seconds=1))
     begun = time.monotonic()
-    with pytest.raises(ConfigError, match=rf"process {rank} of 2, but within 0:00:01 not all .* 127\.0\.0\.1:{port}"):
+    with pytest.raises(ConfigError, match=rf"process {rank} of 2, but not all .* 127\.0\.0\.1:{port}"):
         join_ranks("cpu")
     assert time.monotonic() - begun < 15
 
@@ -193,7 +193,7 @@ def test_a_partner_that_never_comes_is_not_waited_for_for_long(
 @pytest.mark.skipif(torch.cuda.device_count() > 7, reason="this machine has as many GPUs")
 def test_more_processes_than_gpus_are_refused(environment: Callable[..., None]) -> None:
     environment(**{**TORCHRUN, "LOCAL_RANK": "7", "RANK": "7", "WORLD_SIZE": "8"})
-    with pytest.raises(ConfigError, match=r"Local rank 7 has no GPU of its own"):
+    with pytest.raises(ConfigError, match=r"Local rank 7 has no GPU"):
         join_ranks("cuda")
 
 

@@ -53,5 +53,5 @@ def test_rows_of_several_files_come_together_in_order(tmp_path: Path) -> None:
 @pytest.mark.parametrize("pieces", [[(0, [[0.0]])], [(1, [[1.0], [2.0]])]])
 def test_missing_rows_are_an_error(tmp_path: Path, pieces: list[tuple[int, list[list[float]]]]) -> None:
     write(tmp_path, pieces, [3, 1])
-    with pytest.raises(CheckpointError, match=r"w/m should have rows 0 to 3, but \d of them are in the files"):
+    with pytest.raises(CheckpointError, match=r"w/m should have rows 0 to 3, but the files hold \d of them"):
         read_shards(tmp_path, {})

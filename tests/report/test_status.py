@@ -145,7 +145,7 @@ def test_warnings_are_those_of_training(run):
 
 def test_another_folder_is_refused(tmp_path):
     (tmp_path / "runs" / "mine").mkdir(parents=True)
-    with pytest.raises(RunError, match=r"is no run\. Did you mean .*runs/mine"):
+    with pytest.raises(RunError, match=r"is not a run\. Did you mean .*runs/mine"):
         status(tmp_path / "runs" / "mins")
 
 

@@ -113,7 +113,7 @@ def test_a_reward_below_0_states_its_lowest_value() -> None:
     def penalty(given: Trajectory) -> float:
         return -1.0
 
-    with pytest.raises(TrainingError, match=r"own gave -1 for the rollout q1/0, and its lowest value is 0\. Set"):
+    with pytest.raises(TrainingError, match=r"own gave -1 for the rollout q1/0, less than its `lowest`, 0\. Set"):
         named(penalty)
     vars(penalty)["lowest"] = -1.0
     assert named(penalty) == Scored(-1.0, {"own": -1.0})

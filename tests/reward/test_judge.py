@@ -60,7 +60,7 @@ def test_trap_an_unreadable_reply_is_no_reward_and_is_not_asked_for_again(reply:
     outcome, chat = judged(reply)
     assert isinstance(outcome, Invalid)
     assert outcome.reason == StopReason.REWARD_FAILED
-    assert "holds no single verdict" in outcome.detail
+    assert "is not a single verdict" in outcome.detail
     assert len(chat.asked) == 1
 
 

@@ -37,7 +37,7 @@ def test_trap_incorrect_contains_correct(reply):
 
 @pytest.mark.parametrize("reply", NEITHER, ids=lambda reply: reply[:30])
 def test_trap_what_cannot_be_read_is_neither_right_nor_wrong(reply):
-    with pytest.raises(ToolError, match="holds no single verdict"):
+    with pytest.raises(ToolError, match="is not a single verdict"):
         parse_verdict(reply)
 
 

@@ -349,5 +349,5 @@ def test_a_cancelled_rollout_is_cancelled_and_no_failed_tool(tags):
 def test_trap_a_prompt_that_leaves_no_room_for_a_token_is_refused_and_never_scored(tags):
     length = len(tags.say(ANSWER).segments[0].token_ids)
     assert tags.run({"q/0": [ANSWER]}, max_total_tokens=length + 1)[0].stop_reason is StopReason.MAX_TOKENS
-    with pytest.raises(ConfigError, match=rf"'q' has {length} tokens.*{length} in all \(max_total_tokens\).*Raise"):
+    with pytest.raises(ConfigError, match=rf"'q' has {length} tokens.*{length} \(max_total_tokens\).*Raise"):
         tags.run({"q/0": [ANSWER]}, max_total_tokens=length)

@@ -118,7 +118,7 @@ def test_what_is_not_known_to_be_waiting_is_not_counted_as_that(tags, seconds, l
 
 
 def test_a_limit_on_the_policys_own_time_is_refused_for_a_sampler_that_does_not_report_it(tags):
-    with pytest.raises(ConfigError, match=r"does not report them \(Writing\).* Leave deadline_s out"):
+    with pytest.raises(ConfigError, match=r"Writing does not report them.* Leave deadline_s out"):
         rollout(tags, Writing({"q/0": [ANSWER]}, tags.tokenizer), deadline_s=FOREVER)
 
 

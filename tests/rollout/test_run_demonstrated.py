@@ -185,7 +185,7 @@ def test_a_failed_search_is_an_error_and_no_demonstration(tags):
 
 def test_without_the_tool_search_nothing_can_be_shown(tags):
     tags.tool.name = "browse"
-    with pytest.raises(ConfigError, match="the tools here are browse"):
+    with pytest.raises(ConfigError, match="the tools are browse"):
         played(tags, DEMONSTRATION)
 
 

@@ -186,7 +186,7 @@ def test_where_no_passage_has_room_nothing_is_answered_or_refused(chat_tags):
     assert roll(chat_tags, Engine(), "Meri<|im_end|>", **room)[0].answer == "Meri"
     trajectory, sampler = roll(chat_tags, Engine(KALO), "Not found.<|im_end|>", **room)
     assert (trajectory.stop_reason, trajectory.answer, sampler.requests) == (StopReason.TOOL_FAILED, None, [])
-    assert "No passage that was found has room" in trajectory.failure
+    assert "No found passage fits into the prompt" in trajectory.failure
 
 
 def test_a_failed_first_search_is_no_reward(chat_tags):

@@ -604,7 +604,7 @@ def test_every_passage_has_the_same_chance_to_be_in_the_pool(count, most):
 @pytest.mark.parametrize(
     ("system", "options", "words"),
     [
-        ("dr-zero", {"credit.name": "gae"}, "without a critic"),
+        ("dr-zero", {"credit.name": "gae"}, "trains no critic"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
         ("dr-zero", {"policy.dtype": "float16"}, "small gradients"),
         ("dr-zero", {"loss.name": "reinforce", "algorithm.mini_batches": 2}, "mini_batches is 2"),
@@ -648,5 +648,5 @@ def test_a_majority_is_not_scored_by_a_reward_of_ones_own(places, tmp_path):
             return Scored(1.0, {})
 
     options = places | {"selfplay.label": "majority"}
-    with pytest.raises(ConfigError, match=r"the reward is an object of your own, but votes .* one of exact_match"):
+    with pytest.raises(ConfigError, match=r"your own object, which cannot compare votes.* one of exact_match"):
         loop_of("ssp", tmp_path / "run", options, reward=Own())

@@ -246,7 +246,7 @@ def test_of_a_run_of_dr_zero_its_proposer_proposes_and_its_solver_solves(config,
     settings = load_settings(system="dr-zero", options={"search.index": str(tmp_path / "world"), **SMALL})
     console, out = Console(record=True, quiet=False, file=StringIO()), tmp_path / "q.jsonl"
     if silent == "proposer":
-        with pytest.raises(EvoseekError, match="Not one question"):
+        with pytest.raises(EvoseekError, match="No question"):
             propose(settings, checkpoint, out, count=2, max_proposals=4, console=console)
     else:
         assert propose(settings, checkpoint, out, count=2, max_proposals=8, console=console)

@@ -38,7 +38,7 @@ def test_if_all_were_trained_on_that_is_said_with_the_command_that_writes_new_on
     run.config.write_text(json.dumps({"search": {"index": "my-index"}}))
     questions, words = held_out_questions(run)
     assert [question.id for question in questions] == ["a"]
-    assert "on all of which it was trained" in words
+    assert "and trained on, all of them" in words
     assert "--count 50` writes new ones. Their" in words
     assert f"evoseek propose my-index held-out.jsonl --run-dir {run.path}" in words
 

@@ -30,14 +30,14 @@ def check(system, options):
         (
             "dr-zero",
             {"credit.name": "gae"},
-            r"credit\.name is gae, but self-play .* without a critic\. Set it to group",
+            r"credit\.name is gae, but self-play trains no critic\. Set it to group",
         ),
         ("ssp", {"proposer.credit.name": "gae"}, r"proposer\.credit\.name is gae, but self-play .*whitened or raw"),
         ("ssp", {"proposer.temperature": 0.5}, r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0"),
         (
             "ssp",
             {"reward.name": "judge", "selfplay.label": "majority"},
-            r"votes are counted .* one of exact_match",
+            r"votes are compared .* one of exact_match",
         ),
         (
             "ssp",
@@ -51,14 +51,14 @@ def check(system, options):
         ("ssp", {"proposer.max_turns": 3}, r"up to 3 searches, .*room for 2\. Set proposer\.max_turns to 4"),
         ("ssp", {"rollout.max_tool_calls": 2}, r"room for 2\. Set rollout\.max_tool_calls to 3"),
         ("dr-zero", {"rollout.max_tool_calls": 0, "proposer.ratio": [0, 1]}, r"2 hops.*max_tool_calls to 1"),
-        ("dr-zero", {"proposer.frozen_after": 3}, r"frozen_after is 3, .*iterations 3 .*that changes nothing"),
+        ("dr-zero", {"proposer.frozen_after": 3}, r"frozen_after is 3, .*iterations 3 .*this changes nothing"),
         ("dr-zero", {"proposer.frozen_after": 1, "dr_zero.proposer_steps": 0}, r"proposer_steps 0 .*Leave it out"),
         (
             "dr-zero",
             {"dr_zero.one_policy": True, "proposer.temperature": 0.5},
             r"proposer\.temperature is 0\.5 and rollout\.temperature 1\.0, .*one_policy.*the same value",
         ),
-        ("ssp", {"proposer.ratio": []}, r"proposer\.ratio is \[\], but in ssp .*Set it to shares.*or train dr-zero"),
+        ("ssp", {"proposer.ratio": []}, r"proposer\.ratio is \[\], but in ssp .*Set proposer\.ratio to shares"),
     ],
 )
 def test_what_is_refused(system, options, words):

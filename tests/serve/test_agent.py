@@ -287,7 +287,7 @@ def test_a_policy_of_single_questions_gets_the_last_one(serving):
         (
             json.dumps({"model": "evoseek", "messages": [say([{"type": "text", "text": "x"}, IMAGE])]}),
             400,
-            "The question has a part of the type 'image_url'. This agent reads text alone: leave it out.",
+            "The question has a part of the type 'image_url', but this agent reads only text. Leave it out.",
         ),
         (json.dumps({"model": "evoseek", "messages": [say("x", "assistant")]}), 400, "The last message is not"),
         (json.dumps({"model": "evoseek", "messages": [say("  ")]}), 400, "The last message is not"),
@@ -440,7 +440,7 @@ def test_an_answer_that_does_not_end_is_cancelled_and_its_client_is_told(serving
         until(lambda: served.server._queue.taken == 2)
         served.stop()
         for one in (asked, queued):
-            with pytest.raises(openai.APIError, match="The server was stopped before the answer was there"):
+            with pytest.raises(openai.APIError, match="The server was stopped before the answer was ready"):
                 one.result()
     assert served.sampler.released
 

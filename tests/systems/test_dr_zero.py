@@ -310,7 +310,9 @@ def test_an_iteration_without_a_question_ends_with_the_reasons_and_a_remedy(dr_z
     says = iter(said)
     system, _ = dr_zero(writes=lambda _: next(says))
     steps(system, range(1, 4))
-    reasons = r"no valid question in iteration 1.*Of the 6 .*: too_short \(4\), no_question \(1\)\. Begin a new run"
+    reasons = (
+        r"no valid question in iteration 1.*the 6 proposals .*: too_short \(4\), no_question \(1\)\. Begin a new run"
+    )
     with pytest.raises(TrainingError, match=reasons):
         steps(system, [4])
 

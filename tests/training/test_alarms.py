@@ -240,7 +240,7 @@ def test_nearly_no_group_with_a_signal_for_five_steps_is_told_with_what_may_help
 
 def test_groups_that_are_always_right_or_always_wrong_are_told_the_same():
     words = no_signal([row(1.0, answered=1.0, reward=0.5)] * 3)
-    assert "always right or always wrong. What may help: a first stage of hard questions" in words
+    assert "always answered right or always wrong. Try a first stage of hard questions" in words
 
 
 @pytest.mark.parametrize("role", ["", "solver__"])

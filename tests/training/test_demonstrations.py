@@ -92,12 +92,12 @@ def test_the_summary_counts_and_tells_what_is_left_out_and_what_was_not_read(wri
     played = demonstrations_of_file(path, roles_with(limits=Limits(max_tokens_per_turn=40)))
     tokens = sum(len(trajectory.token_ids) for trajectory in played.trajectories)
     words = summary(played, "d.jsonl")
-    assert words.startswith(f"d.jsonl: 2 demonstrations with {tokens} tokens, of which ")
+    assert words.startswith(f"d.jsonl: 2 demonstrations with {tokens} tokens; ")
     assert "3 are left out; the most frequent reason (2 times): the turn '<think> 東京 is it </think> <ans" in words
-    assert "In 1 the answer is in none of the passages that were found" in words
+    assert "In 1 no found passage contains the answer" in words
     fine = demonstrations_of_file(written(demonstration("vesu")), roles_with())
     assert "left out" not in summary(fine, "")
-    assert "none of the passages" not in summary(fine, "")
+    assert "no found passage" not in summary(fine, "")
 
 
 def test_those_about_a_question_of_the_test_set_are_left_out(written):
@@ -115,7 +115,7 @@ def test_of_a_refusal_nothing_needs_to_be_read_and_what_is_hidden_is_not_shown(w
     hidden = Question("vesu", "what is vesu ?", (), {"answerable": False, "hidden": ["kalo"]})
     path = written(replace(refusal, question=hidden), demonstration("tora"))
     played = demonstrations_of_file(path, roles_with())
-    assert "none of the passages" not in summary(played, "")
+    assert "no found passage" not in summary(played, "")
     found = [[p.id for result in one.tool_results for p in result.passages] for one in played.trajectories]
     assert found == [[], ["kalo"]]
 
@@ -129,8 +129,8 @@ def test_a_proposers_answer_may_be_read_in_the_passage_that_it_is_shown(written)
         summary(demonstrations_of_file(shown(text), roles_with()), "d") for text in ("kalo is meri .", "kalo is .")
     )
     assert fine.startswith("d: 1 demonstrations with ")
-    assert "none of the passages" not in fine
-    assert "In 1 the answer is in none of the passages" in unread
+    assert "no found passage" not in fine
+    assert "In 1 no found passage" in unread
 
 
 def test_if_none_can_be_learnt_the_reason_is_an_error(written):
@@ -142,7 +142,7 @@ def test_if_none_can_be_learnt_the_reason_is_an_error(written):
 
 def test_an_index_of_something_else_is_an_error(written):
     odd = [demonstration(f"{n}", query="nothing") for n in range(10)]
-    with pytest.raises(DataError, match=r"found nothing in any of 10 searches.*Give the index that"):
+    with pytest.raises(DataError, match=r"found nothing in any of 10 searches.*Set search\.index to"):
         demonstrations_of_file(written(*odd), roles_with())
     assert len(demonstrations_of_file(written(*odd[:9]), roles_with()).trajectories) == 9
 

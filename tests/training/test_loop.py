@@ -91,8 +91,7 @@ def test_trap_a_run_without_an_optimizer_step_says_so_at_its_end(prefix):
     assert said == []
     check_learnt([row(1, no_signal=1.0, non_finite=0.0), row(2, no_signal=2.0, non_finite=0.0)], said.append)
     assert said == [
-        "No optimizer step was made: the weights are those that the run began with. 2 updates had no rollout with an "
-        "advantage."
+        "No optimizer step was made: the weights have not changed. 2 updates had no rollout with an advantage."
     ]
     with pytest.raises(TrainingError, match="In 2 updates the loss or its gradient was not finite"):
         check_learnt([row(1, non_finite=1.0), row(2, non_finite=2.0) | {f"{prefix}loss": None}], said.append)
@@ -150,10 +149,8 @@ def test_trap_a_step_with_too_many_invalid_rollouts_is_never_kept():
     said = []
     assert run(stopped, should_stop=lambda: ("step", 3) in stopped.events, notify=said.append)[0] == 3
     assert stopped.events[-1] == ("step", 3)
-    assert said == [
-        "Step 3 is not kept, with so many of its rollouts invalid: the run is resumed from its last checkpoint."
-    ]
-    with pytest.raises(TrainingError, match=r"step 5: 6 of 10 .* in a row with too many: 1\..*resumes from the last"):
+    assert said == ["Step 3 had too many invalid rollouts and is not kept: the run resumes from its last checkpoint."]
+    with pytest.raises(TrainingError, match=r"step 5: 6 of 10 .* Consecutive .* too many: 1\..*resumes from the last"):
         run(last)
     assert last.events[-1] == ("step", 5)
 
@@ -200,7 +197,7 @@ def test_after_a_step_with_too_many_invalid_rollouts_it_waits_twice_as_long_each
     assert [text.rsplit(" begins in ")[1] for text in said] == ["8 s.", "16 s.", "8 s."]
     assert said[1].startswith(
         "Step 2: 10 of 10 rollouts were invalid. The most frequent reason is tool_failed (10 rollouts): the engine is "
-        "down. Nothing of the invalid ones was trained on."
+        "down. Nothing was trained on the invalid ones."
     )
 
 

@@ -49,7 +49,7 @@ def test_of_several_policies_each_is_compared():
             parameter.mul_(1.05)
     both = WeightsProbe([*sound.policies, *late.policies])
     assert asyncio.run(both(1)) == asyncio.run(late(1))
-    with pytest.raises(TrainingError, match="does not compute the policy that is trained"):
+    with pytest.raises(TrainingError, match="does not compute the trained policy"):
         asyncio.run(WeightsProbe(both.policies, EXACT)(1))
 
 

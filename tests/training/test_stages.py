@@ -143,11 +143,11 @@ def test_a_stage_has_the_settings_of_the_run_with_its_own_over_them():
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        ({"policy": {"model": "x"}}, r"stage a sets policy.model, which stays the same .* rollout.temperature"),
-        ({"learner": {"warmup_steps": 3}}, "sets learner.warmup_steps, which stays the same"),
+        ({"policy": {"model": "x"}}, r"stage a sets policy.model, which cannot change .* rollout.temperature"),
+        ({"learner": {"warmup_steps": 3}}, "sets learner.warmup_steps, which cannot change"),
         ({"lerner": {"learning_rate": 1}}, "unknown setting lerner"),
         ({"untill": "reward > 0"}, "unknown setting untill"),
-        ({"credit": "gae"}, "gae trains a critic beside the policy, which cannot begin or end during a run"),
+        ({"credit": "gae"}, "gae trains a critic, which cannot begin or end during a run"),
         ({"algorithm": {"mini_batches": 2}, "loss": "reinforce"}, "Set it to 1, or loss.name to clipped"),
         ({"questions": {"shares": {"1": 1}}}, "it needs questions.balance_by"),
     ],
@@ -165,7 +165,7 @@ def test_what_a_stage_cannot_change_is_refused(stage, words):
         ([TWO], "The stage two is the last one and lasts as long as the run"),
         ([TWO, LAST | {"name": "two"}], "Two stages have the name two"),
         ([{"name": "a", "steps": 2, "over": 2}, LAST], "a has over = 2, but no until"),
-        ([TWO | {"steps": 1}, LAST], "two ends after 1 steps, so the mean over 2"),
+        ([TWO | {"steps": 1}, LAST], "two ends after 1 steps, before the mean over 2"),
     ],
 )
 def test_every_stage_but_the_last_has_an_end(given, words):
@@ -197,11 +197,11 @@ def places(tmp_path_factory):
 @pytest.mark.parametrize(
     ("stage", "words"),
     [
-        ({"questions": {"where": {"hops": 3}}}, "In the stage a: None of the 6 questions .*hops: 1, 2"),
+        ({"questions": {"where": {"hops": 3}}}, "In the stage a: .*none of the 6 questions.*hops: 1, 2"),
         ({"questions": {"where": {"hops": 2}, "per_step": 3}}, "In the stage a: A step draws 3 .* only 2"),
-        ({"until": "eval/reward > 0"}, "nothing is evaluated: evaluation.path is not set"),
+        ({"until": "eval/reward > 0"}, "nothing is evaluated. Set evaluation.path"),
         ({"until": "reward"}, "Expected a metric"),
-        ({"until": "step > 3"}, "step is no metric. Set the stage's steps"),
+        ({"until": "step > 3"}, "step is not a metric. Set the stage's steps"),
     ],
 )
 def test_stages_are_checked_before_the_run_begins(places, stage, words):

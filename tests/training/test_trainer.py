@@ -286,7 +286,7 @@ def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):
     reinforce = {"loss__name": "reinforce", "algorithm__importance": "none"}
     with pytest.raises(ConfigError, match=r"loss.name is reinforce, .*Set algorithm.importance to truncate"):
         loop_of(places, tmp_path / "a", rollout__max_staleness=1, **reinforce)
-    with pytest.raises(ConfigError, match=r"which weights write a turn depends on time, but web.record"):
+    with pytest.raises(ConfigError, match=r"timing decides which weights write a turn, but web.record"):
         loop_of({}, tmp_path / "b", "deepresearcher", rollout__max_staleness=1, web__record="web.sqlite")
     for system in ("dr-zero", "ssp", "sft"):
         with pytest.raises(ConfigError, match=r"unknown setting rollout.max_staleness \(it is for search-r1"):

@@ -154,5 +154,5 @@ def test_a_private_server_is_opened_by_its_exact_name_and_port_alone():
     ],
 )
 def test_an_entry_that_would_match_nothing_is_refused(settings):
-    with pytest.raises(ConfigError, match="Expected"):
+    with pytest.raises(ConfigError, match="Give"):
         AddressRules(**settings)

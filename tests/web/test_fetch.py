@@ -132,7 +132,7 @@ def test_what_is_so_for_everybody_is_told_of_the_page(extractor, route, said):
 def test_what_may_pass_is_tried_again_and_then_a_failure(extractor, status):
     said, asked = failure(extractor, ToolError, web.response("busy", status), attempts=3)
     assert asked == 3
-    assert f"each of 3 attempts failed, the last time the server replied with status {status}" in said
+    assert f"all 3 attempts failed, at last because the server replied with status {status}" in said
     (page,), _ = opened(extractor, {"/": [web.response("busy", status), PAGE]}, "/")
     assert page.text == "Kalo is a town."
 
@@ -234,7 +234,7 @@ def test_a_host_is_left_alone_for_as_long_as_it_asks(extractor):
     start = time.monotonic()
     said, asked = failure(extractor, ToolError, busy)
     assert (asked, time.monotonic() - start < 30) == (1, True)
-    assert "left alone for 60 more seconds" in said
+    assert "must not be called for 60 more seconds" in said
 
 
 def test_a_host_is_asked_by_few_at_once_and_not_too_often(extractor):

@@ -62,7 +62,7 @@ def test_what_may_pass_is_tried_again(behaviour):
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 404, 432])
 def test_a_refusal_is_one_at_once_and_says_what_to_do(status):
     said, calls = outcome(http.fails(status, f"bad key {KEY}"))
-    assert f"status {status}: 'bad key ***'. It is not retried: correct the key, the url" in said
+    assert f"status {status}: 'bad key ***'. This is not retried. Correct the key, the url" in said
     assert calls == 1
 
 
@@ -90,7 +90,7 @@ def test_a_rate_below_one_a_second():
 
 def test_the_budget_counts_every_request_over_the_engines_life():
     said, calls = outcome(http.fails(500), budget=2)
-    assert "the budget of 2 requests is spent. Raise it" in said
+    assert "the budget of 2 requests is spent. Raise web.budget" in said
     assert calls == 2
     with http.ChatServer(FINE) as server:
         engine = engine_of(server.url, budget=2)

@@ -296,9 +296,9 @@ class TestRollouts:
 
     def test_tools_that_were_never_bound_are_a_tool_error(self, web):
         searcher, browser = tools_of(web)
-        with pytest.raises(ToolError, match="bind"):
+        with pytest.raises(ToolError, match="bound to a rollout"):
             search(searcher, "kalo")
-        with pytest.raises(ToolError, match="bind"):
+        with pytest.raises(ToolError, match="bound to a rollout"):
             browse(browser, "http://web.test/kalo")
 
 

@@ -35,9 +35,8 @@ _MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of 
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """Answers questions, greedily. `reads_history`: whether the model is given the messages before a question, as far
-    as they fit. A policy that a run trained is not, since every system trains on single questions; nor is one without a
-    chat template."""
+    """A greedy answerer. `reads_history`: whether the model gets the messages before a question, as far as they fit. A
+    trained policy does not, since every system trains on single questions; nor does one without a chat template."""
 
     name: str
     solver: Roller | ChatRoller
@@ -48,7 +47,7 @@ class Answerer:
 
     @classmethod
     def of(cls, context: Context) -> Answerer:
-        """Choose what answers, as the settings say. Raises EvoseekError."""
+        """Build the answerer of the settings. Raises EvoseekError."""
         settings, check = context.settings, check_of(context, context.searched)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
@@ -61,8 +60,8 @@ class Answerer:
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
 
     def notices(self, question: str = "") -> Iterator[str]:
-        """Yield what a user should know beforehand: which model answers, or what the policy's chat template can do, and
-        whether the policy cannot read the question."""
+        """Yield what a user should know beforehand: which model answers, or the abilities of the policy's chat
+        template, and whether the policy cannot read the question."""
         if self.agent is None:
             yield f"{self.name} answers, not the policy, as it is set in [answerer]."
             return
@@ -74,9 +73,9 @@ class Answerer:
     async def answer(
         self, question: str, trajectory_id: str, *, history: Sequence[Message] = (), watch: Watch = unwatched
     ) -> Answered:
-        """Make one rollout with its check. If the whole conversation has no room, its oldest messages are left out.
+        """Make one rollout with its check. If the conversation does not fit, its oldest messages are left out.
 
-        Raises DataError for a question that has no room by itself, ToolError if the judge of [support] fails.
+        Raises DataError for a question that does not fit, ToolError if the judge of [support] fails.
         """
         asked = Question(trajectory_id, question, ())
         kept = self._fitting(asked, history if self.reads_history else ())
@@ -86,7 +85,7 @@ class Answerer:
         return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty)
 
     async def answer_alone(self, question: str) -> Answered:
-        """Answer a question without a conversation, under an id of its own."""
+        """Answer a question without a conversation, under its own id."""
         return await self.answer(question, f"ask-{secrets.token_hex(16)}")
 
     def _certainty(self, trajectory: Trajectory) -> float | None:
@@ -101,22 +100,21 @@ class Answerer:
             rest = history[start:]
             return not rest or solver.after(rest).has_room(question)
 
-        if not fits(0):  # each time the whole conversation is rendered
+        if not fits(0):  # each call renders the whole conversation
             starts = [number for number, message in enumerate(history) if number and message.role == "user"]
             starts.append(len(history))
             history = history[starts[bisect_left(starts, True, key=fits)] :]
         length, longest = solver.prompt_length(question), solver.limits.max_total_tokens
         if not history and length >= longest:
             raise DataError(
-                f"The question's prompt has {length} tokens, but a rollout may have {longest} in all "
+                f"The question's prompt has {length} tokens, but a rollout may have {longest} "
                 "(rollout.max_total_tokens). Ask a shorter question."
             )
         return history
 
 
 def check_of(context: Context, engine: object) -> Check:
-    """Return the check of answers that [support] names, for what this engine finds (None: nothing is searched). Raises
-    EvoseekError."""
+    """Return the check of answers in [support], for this engine's passages (None: no search). Raises EvoseekError."""
     if not context.settings.support.model:
         return partial(by_words, index=engine if isinstance(engine, WordCounts) else None)
     chat, prompts = context.chat("support")
@@ -124,9 +122,9 @@ def check_of(context: Context, engine: object) -> Check:
 
 
 class CitedF1:
-    """A RewardFn that needs no labels of people: of answers of sentences (`Question.is_long`) `cited_f1` of what the
-    check of evidence leaves, of short ones F1. Of an unanswerable question 1 for a refusal and 0 for anything else. A
-    judge that fails makes a rollout Invalid."""
+    """A RewardFn that needs no human labels: for answers of sentences (`Question.is_long`) `cited_f1` of what the check
+    of evidence leaves, for short ones F1. For an unanswerable question 1 for abstaining and 0 for anything else. A
+    failing judge makes a rollout Invalid."""
 
     @classmethod
     def build(cls, settings: RewardSettings, context: Context) -> CitedF1:
@@ -143,7 +141,7 @@ class CitedF1:
 
 
 def uses_chat_model(settings: TrainingSettings) -> bool:
-    """Say whether the model of [answerer] is to answer. Raises ConfigError if some of its settings are set, but not its
+    """Return whether the model of [answerer] answers. Raises ConfigError if some of its settings are set, but not its
     model."""
     answerer = settings.answerer
     if answerer.model or answerer.base_url:
@@ -153,14 +151,13 @@ def uses_chat_model(settings: TrainingSettings) -> bool:
     if changed:
         raise ConfigError(
             f"answerer.{changed[0]} is set, but neither answerer.model nor answerer.base_url. Set answerer.model (and "
-            "answerer.base_url, if it is behind an endpoint), or leave [answerer] out to ask the policy."
+            "answerer.base_url for an endpoint), or leave [answerer] out to ask the policy."
         )
     return False
 
 
 def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, search: bool = True) -> ChatRoller:
-    """Return the model of [answerer], which searches with this engine or the web, or not at all. Raises
-    EvoseekError."""
+    """Make a roller of the model of [answerer], with this engine, the web or no search. Raises EvoseekError."""
     chat, prompts = context.chat("answerer")
     env, limits = chat_environment(context, prompts, engine, search)
     return ChatRoller(chat, env, limits)
@@ -169,8 +166,8 @@ def chat_roller(context: Context, engine: SearchEngine | QuestionEngine | None, 
 def chat_environment(
     context: Context, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None, search: bool = True
 ) -> tuple[Environment, Limits]:
-    """Return the environment of a chat model with these prompts, which searches with this engine or the web, or not at
-    all, and the limits of its rollouts. Raises ConfigError."""
+    """Return the environment of a chat model with these prompts, with this engine, the web or no search, and the limits
+    of its rollouts. Raises ConfigError."""
     settings, tools = context.settings, context.tools(prompts, engine) if search else []
     limits = limits_of(settings.rollout, prompts)
     env = build("environment", settings.environment, EnvironmentContext(tools, prompts, "tags", limits.calls))
@@ -178,13 +175,12 @@ def chat_environment(
 
 
 def certainty_of(trajectory: Trajectory, decode: Callable[[Sequence[int]], str], *, temperature: float) -> float | None:
-    """Return exp of the mean logprob of the answer's own tokens, without its tags: the geometric mean of the
-    probabilities that the policy gives them at temperature 1, each after the ones before it.
+    """Return exp of the mean logprob of the answer's tokens, without tags: the geometric mean of the probabilities that
+    the policy gives each token after the ones before, at temperature 1.
 
-    `temperature` is that of the rollout, `decode` turns ids into text. A rollout has logprobs of temperature 1 if it
-    was sampled at 1, or greedily (`Completion`); at any other temperature its logprobs are those of another
-    distribution, and there is no certainty. Nor is there without an answer, or of a model that was called with
-    messages, whose tokens are not known.
+    `temperature` is the rollout's, `decode` turns ids into text. Only rollouts sampled at 1 or greedily have logprobs
+    of temperature 1 (`Completion`); at any other temperature there is no certainty. Nor is there any without an answer,
+    or for a model that was called with messages, whose tokens are unknown.
     """
     answer = trajectory.answer
     if not answer or temperature not in (0.0, 1.0):
@@ -198,7 +194,7 @@ def certainty_of(trajectory: Trajectory, decode: Callable[[Sequence[int]], str],
 
 
 def _places(answer: str, token_ids: Sequence[int], decode: Callable[[Sequence[int]], str]) -> Iterator[int]:
-    """Yield the places of the tokens that hold a part of the answer, from its end to its beginning."""
+    """Yield the places of the tokens that hold parts of the answer, from its end to its beginning."""
     text, words = decode(token_ids), re.escape(answer)
     found = re.search(rf"<answer>\s*({words})\s*</answer>", text) or re.search(rf"({words}){_MARKUP}", text)
     if found is None:

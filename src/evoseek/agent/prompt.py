@@ -1,4 +1,4 @@
-"""Showing a prompt exactly as a model is given it. Only the model's tokenizer is loaded."""
+"""Prompts exactly as a model gets them. Only the model's tokenizer is loaded."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ _REQUESTED = 2  # hops or searches
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A prompt as the model is given it: its token ids and their text with special tokens. `template` is the file that
-    words it ("" for an environment of the user's own), `stop` is where the model's turn ends."""
+    """A prompt as the model gets it: its token ids and their text with special tokens. `template` is its file ("" for a
+    user's own environment), `stop` holds the strings that end the model's turn."""
 
     role: str
     system: str
@@ -95,14 +95,14 @@ def _example(
 
 
 def _messages(env: Environment, question: Question) -> list[Message]:
-    """The prompt's messages, with an example of what the calls before the first turn find."""
+    """Return the prompt's messages, with example results of the calls before the first turn."""
     if not isinstance(env, OpeningEnvironment):
         return env.messages(question)
     return env.opened(question, [ToolResult(call, "", (_PASSAGE,)) for call in env.opening(question)])
 
 
 def _tools(settings: TrainingSettings, prompts: PromptSet) -> list[Tool]:
-    """Build the tools of the settings for their names and schemas alone: nothing is opened for them."""
+    """Build the tools of the settings only for their names and schemas: nothing is opened."""
 
     def shared(name: str, make: Callable[[], Any]) -> Any:
         return made.setdefault(name, make())

@@ -1,4 +1,4 @@
-"""An answer with its check, as text and as JSON values, and the sources that it cites."""
+"""An answer with its check, as text and as JSON values, and its cited sources."""
 
 from __future__ import annotations
 
@@ -25,9 +25,8 @@ _SUPPORTS = {
 
 @dataclass(frozen=True, slots=True)
 class Answered:
-    """A rollout with its check. `refuses`: an answer without support is left out. `dropped` is the number of earlier
-    messages that the model was not given, `earlier` of those that it was given. `certainty` is that of the answer
-    (`agent.answer.certainty_of`; None: not known)."""
+    """A rollout with its check. `refuses`: an unsupported answer is left out. The model did not get `dropped` earlier
+    messages, but got `earlier`. `certainty` is the answer's (`agent.answer.certainty_of`; None: unknown)."""
 
     trajectory: Trajectory
     support: Support
@@ -38,13 +37,13 @@ class Answered:
 
     @property
     def is_refused(self) -> bool:
-        """Whether there is an answer that is left out."""
+        """Whether an answer is left out."""
         return self.trajectory.answer is not None and self.refuses and not self.support.is_given
 
     @property
     def answer(self) -> str | None:
-        """The answer; None if there is none, or if it is refused. Of several sentences it has those that are supported,
-        each with the numbers of its passages."""
+        """The answer; None if missing or refused. Of several sentences it has the supported ones, each with the numbers
+        of its passages."""
         support, written = self.support, self.trajectory.answer
         if written is None or self.is_refused:
             return None
@@ -55,9 +54,9 @@ class Answered:
 
     @property
     def text(self) -> Text:
-        """For a terminal: the answer with its certainty, if that is known, the searches, and the passages that support
-        it, with their numbers, and in bold the words that were looked for in them. Without an answer: the model's
-        output in every turn."""
+        """Return text for a terminal: the answer with its certainty, if known, the searches, and the supporting
+        passages with their numbers, and in bold the words that were looked for. Without an answer: the model's output
+        in every turn."""
         trajectory, support = self.trajectory, self.support
         if trajectory.answer is None:
             head = f"No answer ({trajectory.stop_reason})."
@@ -91,9 +90,8 @@ class Answered:
 
     @property
     def json(self) -> dict[str, object]:
-        """As JSON values; `answer` is null if there is none, or if it is refused, and `certainty` then too, or if it is
-        not known. `spans` and `title_spans` of a passage are the ranges of characters of its text and title where the
-        words stand that were looked for."""
+        """Return JSON values; `answer` is null if missing or refused, `certainty` then too, or if unknown. `spans` and
+        `title_spans` of a passage are the character ranges of the words that were looked for in its text and title."""
         trajectory, support, passages = self.trajectory, self.support, merged(self.support.passages)
         return {
             "question": trajectory.question.text,
@@ -129,14 +127,14 @@ class Answered:
         }
 
     def _numbers(self, passage: Passage) -> list[int]:
-        """Return the numbers by which the answer cites a passage, or others at the same place."""
+        """Return the answer's citation numbers of a passage, or of others at the same place."""
         cited = {number for one in self.support.sentences if one.is_supported for number in one.numbers}
         shown = self.trajectory.passages
         return sorted(number for number in cited if _place(shown[number - 1]) == _place(passage))
 
 
 def marked(text: str, ranges: Sequence[Sequence[int]]) -> Text:
-    """Show a text for a terminal, with these ranges of its characters in bold."""
+    """Show a text for a terminal, with these character ranges in bold."""
     shown = Text(text)
     for start, end in ranges:
         shown.stylize("bold underline", start, end)
@@ -144,14 +142,14 @@ def marked(text: str, ranges: Sequence[Sequence[int]]) -> Text:
 
 
 def citation(passage: Passage) -> dict[str, object]:
-    """Return a passage with the place that it leads back to, and those of its copies."""
+    """Return a passage with its place and the places of its copies."""
     copies = {"copies": [{"id": copy.id, **copy.place} for copy in passage.copies]} if passage.copies else {}
     return {"id": passage.id, "title": passage.title, "text": passage.text, **passage.place, **copies}
 
 
 def citations(passages: Sequence[Passage]) -> list[dict[str, object]]:
-    """Return passages with the places that they lead back to, each with a `label` for readers that no other one has:
-    its title, page and heading, and where these are alike its file, and then its id."""
+    """Return passages with their places, each with a unique `label` for readers: its title, page and heading, and if
+    these are alike also its file, and then its id."""
     labels = [", ".join(dict.fromkeys(filter(None, (p.title, p.page_name, p.heading)))) for p in passages]
     for more in ([p.file or p.document_id for p in passages], [p.id for p in passages]):
         alike = Counter(labels)
@@ -166,8 +164,8 @@ def also(passage: Passage) -> str:
 
 
 def merged(passages: Iterable[Passage]) -> list[Passage]:
-    """Join passages that stand at the same place (file, page and heading of a document): id and place are those of the
-    first that was found, the text is all of theirs in the document's order."""
+    """Join passages of the same place (file, page and heading of a document), with id and place of the first one found,
+    and all texts in the document's order."""
     places: dict[object, list[Passage]] = {}
     for passage in passages:
         places.setdefault(_place(passage), []).append(passage)

@@ -1,14 +1,14 @@
-"""Whether the passages that a rollout found support its answer, and which of them do.
+"""The check whether the passages that a rollout found support its answer, and which do.
 
 By words (the default): the first rule that applies decides.
 
-    none    there is no answer, or it is a refusal or nothing but citations
+    none    there is no answer, or only a refusal or citations
     topic   yes or no, which stands in no passage: supported if passages about the question, namely those whose title it
             names, and those with at least half of its significant words, have two thirds of these words between them
             (of a question in a script without spaces, if there are such passages)
     topic   a choice between things that the question itself names, so that naming one proves little: the answer stands
             in a passage, and those passages and the ones whose title the question names are of two documents or more
-    words   the whole answer stands in a passage, its words in a row, whatever their case, accents and punctuation
+    words   the whole answer stands in a passage, its words in a row, in any case, accents and punctuation
             (empty words, such as `the` or `May`, only if capitalised within a sentence; an answer of nothing but words
             of its question, never)
     words   of an answer in several parts or in a sentence, every claim stands so in some passage: its parts without the
@@ -21,18 +21,18 @@ director). A passage says what its path says, too. A name is words with capital 
 Rufus E. Jones. Its words count twice, words of the answer not. That is not asked of a question that has no more than
 one significant word, or is in a script without spaces.
 
-Where the engine knows how many passages hold a word, a word weighs more the fewer these are. A rare one counts twice
-as a name does, since people write names in small letters, too. A name that the index is about (a quarter of its
-passages hold it), as a product's is in its manual, need not stand there.
+If the engine knows how many passages hold a word, rarer words weigh more. A rare word counts twice, like a name, since
+people also write names in lower case. A name that the index is about (a quarter of its passages hold it), such as a
+product's in its manual, need not stand there.
 
 An answer of several sentences, or of one with more than ten words that no rule above supports, is judged sentence by
 sentence (rule `sentences`). A sentence is supported if it stands in a passage, or if up to three in a row there, with
 the passage's title, have 85 % of its significant words, by the same weights, and all its names, options and
-numbers, but not that of its place in a list; the nearest of them has to deny if it does, and only then. `Yes.` and
-`No.` are as their explanation is. The passages also have to be about the question, words of the answer included.
+numbers, but not its number in a list; the nearest of them must deny if and only if the sentence does. `Yes.` and
+`No.` count as their explanation. The passages also have to be about the question, words of the answer included.
 
-This shows that the documents contain the answer and speak of the question's subject, not that they give it to this
-question: Meri may stand there as the same city's judge. A judge (settings [support]) reads the question, the answer and
+This checks that the passages contain the answer and mention the question's subject, not that they state the answer
+about the subject: Meri may be the same city's judge. A judge (settings [support]) reads the question, the answer and
 the passages instead.
 """
 
@@ -65,9 +65,9 @@ _EMPTY = STOP_WORDS - DENIALS
 _PARTS = re.compile(rf"[,;:.!?()\n]+(?=\s|$)|[、。，；]|\b(?:{'|'.join(sorted(JOINS))})\b", re.IGNORECASE)
 
 _ABOUT, _COVERED = 0.5, 2 / 3  # of a question's significant words
-_STEMS = Analyser("english")  # which cuts words of other languages too, the same in questions and passages
+_STEMS = Analyser("english")  # also for words of other languages, the same in questions and passages
 _QUALIFIER = re.compile(r"(?<!\s)\s*\([^()]*\)$")  # of a title: Alien (film)
-_COUNTS = frozenset(["one", "two", "first", "second"])  # which are answers, though stop words too
+_COUNTS = frozenset(["one", "two", "first", "second"])  # answers, though stop words
 _GENITIVE = re.compile(r"['’]s\b\W*$")
 _GROUPED = re.compile(r"\d[ .]\d{3}(?!\d)")
 _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
@@ -75,8 +75,8 @@ _STOPS = re.compile(r"[、。，；！？]|[.,;!?](?!\d)")
 
 @dataclass(frozen=True, slots=True)
 class Support:
-    """The result of the check: the passages that support the answer in the order in which they were found, whether they
-    do, the rule that decided, and the words that were looked for in them."""
+    """The result of the check: the supporting passages in the order of finding, whether they support the answer, the
+    rule that decided, and the words that were looked for."""
 
     passages: tuple[Passage, ...]
     is_given: bool
@@ -96,8 +96,8 @@ Check = Callable[[Trajectory], Awaitable[Support]]
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of an answer without its citations, and the white space before it. `numbers` are those of the passages
-    that it cites and that support it, or else of the first one that does."""
+    """A sentence of an answer without its citations, and the white space before it. `numbers` are the cited passages
+    that support it, or else the first passage that does."""
 
     text: str
     before: str
@@ -113,12 +113,12 @@ class Sentence:
 
 
 async def by_words(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
-    """The check by words, as a Check."""
+    """Check by words, as a Check."""
     return support_of(trajectory, index)
 
 
 def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
-    """The check by words, which weigh as the index says. None: alike, since the engine does not count them."""
+    """Check by words, with the index's weights; None: equal weights, since the engine does not count words."""
     parts, shown = sentences_of(trajectory.answer or ""), trajectory.passages
     bare = replace(trajectory, answer=trajectory.answer and without_citations(trajectory.answer))
     answer = bare.answer or ""
@@ -134,7 +134,7 @@ def support_of(trajectory: Trajectory, index: WordCounts | None = None) -> Suppo
 
 
 def _numbers(holding: Sequence[Passage], shown: Sequence[Passage], cited: Sequence[int]) -> tuple[int, ...]:
-    """The cited numbers that are of passages which hold a sentence, or else the first one that is."""
+    """Return the cited numbers of passages that hold a sentence, or else the first such number."""
     ids = {passage.id for passage in holding}
     held = [number for number, passage in enumerate(shown, start=1) if passage.id in ids]
     return tuple(number for number in dict.fromkeys(cited) if number in held) or tuple(held[:1])
@@ -169,7 +169,7 @@ def _by_sentence(trajectory: Trajectory, parts: Sequence[AnswerSentence], index:
 
 
 def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]:
-    """By the id of each passage that supports a sentence, what is said there."""
+    """Return the supporting text of each passage that supports a sentence, by the passage's id."""
     sentence = trajectory.answer or ""
     if is_refusal(sentence) or fold(sentence) in YES_NO:
         return {}
@@ -179,20 +179,20 @@ def _sources(trajectory: Trajectory, index: WordCounts | None) -> dict[str, str]
 
 @lru_cache(maxsize=256)
 def _said(text: str) -> tuple[list[str], list[list[str]]]:
-    """The sentences of a passage, which all rollouts of a group are checked against, and the stems of each."""
+    """Return the sentences of a passage, and the stems of each; cached for all rollouts of a group."""
     said = [one.text for one in sentences_of(text, cites=False)]
     return said, list(map(_stems, said))
 
 
 def _explanation(sentence: str) -> str:
-    """What follows `Yes,` or `No,`; of another sentence all of it."""
+    """Return what follows `Yes,` or `No,`, or else the whole sentence."""
     first, comma, rest = sentence.partition(",")
     return rest.strip() if comma and fold(first) in YES_NO else sentence
 
 
 @dataclass(frozen=True, slots=True)
 class _Meaning:
-    """What a sentence states: the weights of its significant words, its names, options and numbers, and whether it
+    """The meaning of a sentence: the weights of its significant words, its names, options and numbers, and whether it
     denies."""
 
     text: str
@@ -211,7 +211,7 @@ class _Meaning:
         return cls(text, weights, names, bool(_DENIAL.search(text)))
 
     def source(self, passage: Passage) -> str:
-        """Return what a passage says of it; "" if it does not say so."""
+        """Return the passage's text that states it, or ""."""
         if _stands_in(self.text, passage.contents):
             return self.text
         said, stems = _said(passage.text)
@@ -231,7 +231,7 @@ class _Meaning:
 
 
 def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
-    """The same, whatever the passages are about."""
+    """Check the whole answer by words, without regard to what the passages are about."""
     answer, question, found = trajectory.answer or "", trajectory.question.text, found_passages(trajectory)
     if _says_nothing(answer):
         return Support((), False, "none")
@@ -251,24 +251,24 @@ def _held(trajectory: Trajectory, index: WordCounts | None = None) -> Support:
     claims = list(_claims(answer, question))
     holders = {claim: [p for p in found if _stands_in(claim, p.contents)] for claim in claims}
     named = [p for passages in holders.values() for p in passages]
-    denies = any(DENIALS.issuperset(claim.split()) for claim in claims)  # which stands in many a passage
+    denies = any(DENIALS.issuperset(claim.split()) for claim in claims)  # common in passages
     is_given = bool(claims) and all(holders.values()) and not denies
     return Support(tuple(p for p in found if is_given and p in named), is_given, "words", tuple(dict.fromkeys(claims)))
 
 
 def _says_nothing(answer: str) -> bool:
-    """Whether an answer is a refusal, or only says where it stands."""
+    """Return whether an answer is a refusal, or only a citation."""
     return is_refusal(answer) or not fold(find_citations(answer)[0])
 
 
 def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
-    """What all searches found, each passage once."""
+    """Return the passages of all searches, each once."""
     return tuple({p.id: p for p in trajectory.passages}.values())
 
 
 class SupportJudge:
-    """A Check by a chat model. It is called only where there are an answer and passages; the supporting passages
-    are those that the words point to, or all if they point to none. Raises ToolError if there is no verdict."""
+    """A Check by a chat model, called only for an answer with passages. The supporting passages are those that the
+    words point to, or else all. Raises ToolError without a verdict."""
 
     def __init__(self, chat: Chat, template: PromptTemplate) -> None:
         self._chat, self._template = chat, template
@@ -290,7 +290,7 @@ class SupportJudge:
 
 
 def spans(words: Sequence[str], text: str) -> list[list[int]]:
-    """Where any of these words stand in a text: ranges of its characters, in order and apart."""
+    """Return the character ranges of these words in a text, in order and disjoint."""
     found: list[tuple[int, int]] = []
     for part in filter(fold, words):
         for grouped in _groupings(text):
@@ -306,8 +306,8 @@ def spans(words: Sequence[str], text: str) -> list[list[int]]:
 
 
 def _is_about(support: Support, question: str, found: Sequence[Passage], index: WordCounts | None = None) -> bool:
-    """Whether what holds the answer, and what is connected with it, has half of a question's significant words, and two
-    thirds of its names and numbers, by their weights."""
+    """Return whether the passages that hold the answer, and connected ones, have half of a question's significant
+    words, and two thirds of its names and numbers, by weight."""
     skipped = {*_stems(" ".join((*support.words, *STOP_WORDS.intersection(fold(question).split()))))}
     every = _counts(question, index)
     counts = {w: n for w, n in every.items() if not skipped.issuperset(_stems(w))}
@@ -331,40 +331,40 @@ def _is_about(support: Support, question: str, found: Sequence[Passage], index: 
 
 
 def _counts(question: str, index: WordCounts | None) -> dict[str, int]:
-    """A question's significant words, and how many passages of the index hold each."""
+    """Return a question's significant words, with the number of the index's passages that hold each."""
     words = (word for word in fold(question).split() if word not in STOP_WORDS)
     return {word: min(index.passages_with(word), len(index)) if index is not None else 0 for word in words}
 
 
 def _weights(counts: Mapping[str, int], index: WordCounts | None) -> dict[str, float]:
-    """What words weigh: the fewer passages hold one, the more. All the same without an index."""
+    """Return the weights of words: higher for rarer words; equal without an index."""
     return {word: log((len(index) + 1) / (count + 0.5)) if index is not None else 1.0 for word, count in counts.items()}
 
 
 def _telling(names: Sequence[list[str]], counts: Mapping[str, int], passages: int) -> list[list[str]]:
-    """Names without those that an index is about: at least a quarter of its passages hold them, of n below 256 passages
-    n divided by its fourth root, which is more."""
+    """Leave out names that an index is about, in at least a quarter of its passages; if it has n < 256 passages, in n
+    divided by its fourth root, which is more."""
     held = {stem: count for word, count in counts.items() for stem in _stems(word)}
     most = max(passages / 4, passages**0.75)
     return [name for name in names if any(held.get(stem, 0) < most for stem in name)]
 
 
 def _rare(counts: Mapping[str, int], passages: int) -> set[str]:
-    """The stems of rare words, which weigh as names do, whatever their case: of n passages no more than the fourth root
-    of n hold one."""
+    """Return the stems of rare words, which weigh like names in any case: at most the fourth root of n of n passages
+    hold one."""
     return {stem for word, count in counts.items() if count <= passages**0.25 for stem in _stems(word)}
 
 
 def _text_of(passage: Passage) -> str:
-    """What a passage says and is from: the folder of a product's documents is often called as the product is."""
+    """Return a passage's contents and file: the folder of a product's documents often has the product's name."""
     return f"{passage.contents} {passage.file or ''}"
 
 
 def _names_in(question: str) -> list[list[str]]:
-    """The stems of each name or number: words with a capital letter, a digit or an underscore, in a row (in German,
-    whose nouns have capital letters, each by itself). The first word of a question is none for its capital letter, a
-    genitive or a punctuation mark ends a name, and a year is one by itself. Where every word has a capital letter,
-    there is none."""
+    """Return the stems of each name or number: consecutive words with a capital letter, a digit or an underscore (in
+    German, whose nouns are capitalised, single words). The capital letter of a question's first word does not count, a
+    genitive or a punctuation mark ends a name, and a year is a name by itself. If every word is capitalised, there are
+    no names."""
     words = (question[:1].lower() + question[1:]).split()
     if not any(word.islower() for word in words[1:]):
         return []
@@ -383,8 +383,8 @@ def _names_in(question: str) -> list[list[str]]:
 
 
 def _is_named(name: Sequence[str], text: Sequence[str]) -> bool:
-    """Whether a name stands in a text, in a row; of three words or more (President Ada Birk), two of them in a row, and
-    the others anywhere."""
+    """Return whether a name stands in a text as a phrase; of three words or more (President Ada Birk), two as a phrase,
+    and the others anywhere."""
     if f" {' '.join(name)} " in f" {' '.join(text)} ":
         return True
     pairs = (f" {one} {other} " for one, other in pairwise(name))
@@ -396,7 +396,7 @@ def _stems(text: str) -> list[str]:
 
 
 def _connected(passages: Sequence[Passage], found: Sequence[Passage]) -> list[Passage]:
-    """Passages with those that a chain of the same documents and of named titles leads to."""
+    """Return passages, with those connected by chains of the same documents and named titles."""
     texts = {p.id: (f" {fold(_QUALIFIER.sub('', p.title))} ", f" {fold(p.contents)} ") for p in found}
 
     def name_each_other(one: Passage, other: Passage) -> bool:
@@ -405,7 +405,7 @@ def _connected(passages: Sequence[Passage], found: Sequence[Passage]) -> list[Pa
         return named or one.document_id == other.document_id
 
     reached, others = list(passages), [p for p in found if p not in passages]
-    for one in reached:  # which grows
+    for one in reached:  # grows in the loop
         near = [p for p in others if name_each_other(one, p)]
         reached += near
         others = [p for p in others if p not in near]
@@ -417,7 +417,7 @@ def _is_telling(title: str) -> bool:
 
 
 def _holds(passage: Passage, answer: str) -> bool:
-    """Whether an answer stands in a passage; of empty words, as capitalised words within a sentence."""
+    """Return whether an answer stands in a passage; an answer of empty words must be capitalised within a sentence."""
     if not set(fold(answer).split()) <= (STOP_WORDS | DENIALS) - _COUNTS:
         return _stands_in(answer, passage.contents)
     name = answer.strip(" .")
@@ -425,14 +425,14 @@ def _holds(passage: Passage, answer: str) -> bool:
 
 
 def _echoes(answer: str, question: str) -> bool:
-    """Whether all words of an answer, or all but the empty ones, are words of its question."""
+    """Return whether all words of an answer, or all but empty ones, are words of its question."""
     words = set(fold(answer).split())
     return _stands_in(answer, question) or (words - (_EMPTY - _COUNTS) or words) <= set(fold(question).split())
 
 
 def _stands_in(words: str, text: str) -> bool:
-    """Whether words stand in a text, in a row and as whole words; where no spaces separate words, as characters within
-    a sentence, though not as a part of a number or of a Latin word."""
+    """Return whether words stand in a text as a phrase of whole words; without spaces between words, as characters
+    within a sentence, but not within a number or a Latin word."""
     if not fold(words):
         return False
     pieces = _STOPS.split(text) if is_unspaced(words) else [text]
@@ -445,8 +445,8 @@ def _stands_in(words: str, text: str) -> bool:
 
 
 def _groupings(text: str) -> Iterator[str]:
-    """The separators of thousands that a text is read with, by each way to read it: `12 345` may be one number or two,
-    and `1.250` one of four digits, where the text is known to be in another language than English."""
+    """Yield the possible separators of thousands of a text: `12 345` may be one number or two, and `1.250` one of four
+    digits, if the text is known not to be English."""
     yield ""
     if _GROUPED.search(text):
         codes = [language.code for language in languages_of(text)]
@@ -455,7 +455,7 @@ def _groupings(text: str) -> Iterator[str]:
 
 @lru_cache(maxsize=256)
 def _pattern(words: str) -> re.Pattern[str]:
-    """What finds words in a folded text."""
+    """Return a pattern that finds words in a folded text."""
     if not is_unspaced(words):
         return re.compile(rf"(?<!\S){' +'.join(map(re.escape, fold(words).split()))}(?!\S)")
     part = fold(words).replace(" ", "")
@@ -469,14 +469,14 @@ def _names(question: str, passage: Passage) -> bool:
 
 
 def _share(weights: Mapping[str, float], passages: Sequence[Passage]) -> float:
-    """The share of the words with these weights that passages have between them; 0 if there are none."""
+    """Return the weighted share of these words that the passages together hold; 0 without words."""
     held = {word for passage in passages for word in fold(_text_of(passage)).split()}
     wanted = sum(weights.values())
     return sum(weight for word, weight in weights.items() if word in held) / wanted if wanted else 0.0
 
 
 def _claims(answer: str, question: str) -> Iterator[str]:
-    """The parts of an answer beyond the words of its question."""
+    """Yield the parts of an answer beyond the words of its question."""
     known = set(fold(question).split())
     for part in _PARTS.split(answer):
         run: list[str] = []
@@ -490,6 +490,6 @@ def _claims(answer: str, question: str) -> Iterator[str]:
 
 
 def _without_ends(words: Sequence[str]) -> Sequence[str]:
-    """The words from the first to the last that is not empty."""
+    """Return the words from the first to the last that is not empty."""
     telling = [number for number, word in enumerate(words) if word not in _EMPTY]
     return words[telling[0] : telling[-1] + 1] if telling else ()

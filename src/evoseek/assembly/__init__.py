@@ -1,1 +1,1 @@
-"""What a run and every command are built from: settings of a run, defaults, memory, context."""
+"""The parts of a run and of every command: settings, defaults, memory, context."""

@@ -41,8 +41,8 @@ class Agent:
         lockstep: bool = False,
         sampler_run: SamplerRun | None = None,
     ) -> Agent:
-        """An agent from a loaded policy, with its own sampler, in lockstep or not, as part of a run or alone.
-        Raises ConfigError."""
+        """Make an agent from a loaded policy, with its own sampler; `sampler_run` if it is part of a run. Raises
+        ConfigError."""
         prepare_process(policy)
         longest = settings.rollout.max_total_tokens
         _check_length(policy, longest)
@@ -63,7 +63,7 @@ class Agent:
         return Roller(env, renderer, self.sampler, limits or self.limits, drawn, seed)
 
     def solver(self, tools: Sequence[Tool]) -> Roller:
-        """The agent as a solver with these tools; without tools it must answer from its own knowledge."""
+        """Return a solver with these tools; without tools it must answer from its own knowledge."""
         renderer = self.renderer(tools)
         context = EnvironmentContext(tools, self.prompts, renderer.format, self.limits.calls)
         return self.roller(build("environment", self.settings.environment, context), renderer)
@@ -76,7 +76,7 @@ class Agent:
         limits: Limits | None = None,
         temperature: float | None = None,
     ) -> Roller:
-        """The agent as a proposer with these tools, with its own limits and temperature unless others are given."""
+        """Return a proposer with these tools, and the agent's limits and temperature unless others are given."""
         renderer = self.renderer(tools)
         made = env(tools, self.prompts, renderer.format)
         return self.roller(made, renderer, limits=limits, temperature=temperature)
@@ -90,7 +90,7 @@ class Agent:
 
 
 def limits_of(rollout: RolloutSettings, prompts: PromptSet) -> Limits:
-    """The limits of rollouts. Raises ConfigError if the prompt set lacks a notice that they need."""
+    """Return the limits of rollouts. Raises ConfigError if the prompt set lacks a notice that they need."""
     if rollout.max_malformed:
         prompts["malformed"]
     limits: dict[str, Any] = {item.name: getattr(rollout, item.name) for item in fields(Limits)}

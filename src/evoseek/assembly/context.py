@@ -1,5 +1,5 @@
-"""The objects that the parts of a run share, each made once, when it is first needed: the policy, the engine, the web,
-the reward. What trains is added by `training.plan`."""
+"""The objects that the parts of a run share, each made when it is first needed: the policy, the engine, the web, the
+reward. `training.plan` adds what trains."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ if TYPE_CHECKING:
     from evoseek.credit import Credit
     from evoseek.loss.base import LossFn, LossInputs
 
-transformers_logging.disable_progress_bar()  # progress bars for a few files of weights; downloads keep theirs
+transformers_logging.disable_progress_bar()  # for files of weights; downloads keep their bars
 
-_ENOUGH_ATTEMPTS = 3  # where 20 % of the calls fail, 0.8 % fail so often
+_ENOUGH_ATTEMPTS = 3  # if 20 % of the calls fail, 0.8 % fail that often
 
 
 @dataclass(frozen=True, slots=True)
 class Objects:
-    """Parts made by the caller, which replace those that the settings name; None: as in the settings.
+    """Parts made by the caller, which replace the parts that the settings name; None: as in the settings.
 
     `tools` are added to the settings' own, and `trackers` too.
     """
@@ -59,7 +59,7 @@ class Objects:
     trackers: Sequence[MetricSink] = ()
 
     def check(self) -> None:
-        """Raises ConfigError for an object that is no part of its kind."""
+        """Raise ConfigError for an object that is no part of its kind."""
         for kind in ("search", "reward", "loss", "credit"):
             if (given := getattr(self, kind)) is not None:
                 check_part(kind, f"the object {given!r}", given)
@@ -72,18 +72,18 @@ class Objects:
         return bool(self.names() or self.trackers)
 
     def names(self) -> dict[str, str]:
-        """What was given, by what it is called in the code: a run is resumed with the same."""
+        """Return the names in the code of what was given: a run must be resumed with the same."""
         given = {kind: getattr(self, kind) for kind in ("search", "reward", "loss", "credit", "web")}
         given |= {f"tools.{number}": tool for number, tool in enumerate(self.tools)}
         return {key: _name_of(part) for key, part in given.items() if part is not None}
 
 
 class Context:
-    """The context from which the parts that answer and score questions are built; nothing that trains is
-    imported. It closes at the end of its `with` block everything that was opened.
+    """The context from which the parts that answer and score questions are built. It imports nothing that trains, and
+    closes everything at the end of its `with` block.
 
-    `checkpoint` is the one whose policy is used, `notify` receives messages for the user. Raises ConfigError for an
-    object without a use.
+    `checkpoint` has the policy that is used, `notify` receives messages for the user. Raises ConfigError for an object
+    without a use.
     """
 
     trains = False
@@ -111,15 +111,15 @@ class Context:
         self.closing.__exit__(*error)
 
     def shared(self, name: str, make: Callable[[], Any]) -> Any:
-        """An object that several parts share, made by the first part that needs it."""
+        """Return an object that several parts share, made by the first part that needs it."""
         if name not in self._shared:
             self._shared[name] = make()
         return self._shared[name]
 
     @cached_property
     def agent(self) -> Agent:
-        """The policy of the checkpoint, or the model of the settings. `checkpoint` is then the one that was loaded.
-        Where nothing trains, a new adapter would change nothing but the time, and is left out."""
+        """The policy of the checkpoint, or the model of the settings. `checkpoint` is then the loaded one. If nothing
+        trains, a new adapter would only cost time, and is left out."""
 
         def load(checkpoint: Checkpoint | None) -> Policy:
             self.checkpoint = checkpoint
@@ -140,24 +140,24 @@ class Context:
 
     @property
     def _given_engine(self) -> SearchEngine | QuestionEngine | None:
-        """The caller's engine, unless it is a simulator, which is shown the golden answers: that only trains."""
+        """The caller's engine, unless it is a simulator: simulators see the golden answers, for training only."""
         given = self.objects.search
         return None if hasattr(given, "simulating") and not self.settings.searches_engine else given
 
     @cached_property
     def engine(self) -> SearchEngine | QuestionEngine:
         given = self._given_engine
-        return build("search", self.settings.search, self) if given is None else given  # one may have a length of 0
+        return build("search", self.settings.search, self) if given is None else given  # may have a length of 0
 
     @cached_property
     def held_out_engine(self) -> SearchEngine | QuestionEngine:
-        """The engine for held-out questions: the same, unless evaluation.index names another index."""
+        """The engine for held-out questions: the training engine, unless evaluation.index names another index."""
         index = self.settings.evaluation.index
         if not index:
             return self.engine
         if self._given_engine is not None:
             raise ConfigError(
-                f"evaluation.index is {index}, but the search engine was given as an object, which cannot be opened on "
+                f"evaluation.index is {index}, but the search engine was given as an object, which cannot open "
                 "another index. Leave evaluation.index out, or name the engine in the settings (search.name)."
             )
         return build("search", self.settings.search.model_copy(update={"index": index}), self)
@@ -174,7 +174,7 @@ class Context:
 
     @cached_property
     def corpus(self) -> PassageStore:
-        """The passages that questions are made from: those of the engine, or of the index that search.index names."""
+        """The passages that questions are made from: the engine's, or those in the index search.index."""
         engine = self.engine
         return (
             engine
@@ -193,14 +193,14 @@ class Context:
         return self.closing.enter_context(open_web(self.settings)) if given is None else given
 
     def tools(self, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None) -> list[Tool]:
-        """The tools of the settings, with this engine for those that search, and the caller's own."""
+        """Return the tools of the settings, which search with this engine, and the caller's own."""
         context = ToolContext(self.settings, prompts, engine, self.shared, lambda: self.web)
         tools = [*(build("tool", tool, context) for tool in self.settings.tools), *self.objects.tools]
         names = [tool.name for tool in tools]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(
-                f"Two tools have the name {twice!r}, and the policy could call only one of them. Leave one out of "
-                "tools, or give it another name."
+                f"Two tools have the name {twice!r}, so the policy could call only one of them. Leave one out of "
+                "tools, or rename it."
             )
         return tools
 
@@ -208,7 +208,7 @@ class Context:
         return self.agent.solver(self.tools(self.agent.prompts, engine))
 
     def chat(self, section: str) -> tuple[Chat, PromptSet]:
-        """The chat model of a table such as [judge], with its prompts."""
+        """Return the chat model of a table such as [judge], with its prompts."""
 
         def make() -> tuple[Chat, PromptSet]:
             settings: EndpointSettings = getattr(self.settings, section)
@@ -225,7 +225,7 @@ class Context:
 
     @property
     def metric(self) -> str:
-        """Name of the reward, and of the part of an outcome that says how right the answer is."""
+        """Name of the reward, and of the outcome's part that scores the answer."""
         return "reward" if self.objects.reward is not None else self.settings.reward.name
 
     def warn_unknown_words(self, texts: Iterable[str], *, what: str) -> None:
@@ -242,17 +242,17 @@ class Context:
         if self.settings.reward.name != "judge" or not same_family(judge, policy):
             return None
         return (
-            f"The judge {judge} is of the same family as the policy {policy}. A model may be a lenient judge of its "
-            "own kind: take another one (judge.model), and see how it agrees with people (evoseek eval --check-judge)."
+            f"The judge {judge} is of the same family as the policy {policy}, and may judge it leniently. Set "
+            "judge.model to another model, and measure how it agrees with people (evoseek eval --check-judge)."
         )
 
     def _attempts_notice(self) -> str | None:
         if self.settings.search.attempts >= _ENOUGH_ATTEMPTS:
             return None
         return (
-            f"search.attempts below {_ENOUGH_ATTEMPTS}: a call that fails makes its rollout Invalid, and rollouts with "
-            "many calls fail most often, so what is left to learn from is biased towards few searches. Set "
-            f"search.attempts to {_ENOUGH_ATTEMPTS} or more, unless nothing ever fails."
+            f"search.attempts below {_ENOUGH_ATTEMPTS}: a failing call makes its rollout Invalid, and rollouts with "
+            "many calls fail most often, so the remaining ones are biased towards few searches. Set "
+            f"search.attempts to {_ENOUGH_ATTEMPTS} or more, unless calls never fail."
         )
 
 
@@ -269,9 +269,9 @@ def load_run_policy(
     part: str = "policy",
     beside: Policy | None = None,
 ) -> Policy:
-    """A policy of a run: that part of a checkpoint, or the model of the settings, with a new adapter if they ask for
-    one, which has the part's name. An adapter shares the model of the policy that it is loaded `beside`, if that is one
-    too. Raises PolicyError or ConfigError."""
+    """Load a policy of a run: this part of a checkpoint, or the model of the settings, with a new adapter (named after
+    the part) if they ask for one. If the policy `beside` it is an adapter too, both share one model. Raises PolicyError
+    or ConfigError."""
     own, lora = settings.policy, settings.lora
     directory = checkpoint and checkpoint.part_directory(part)
     if load := loader_of(settings):
@@ -292,8 +292,8 @@ def load_run_policy(
 
 
 def loader_of(settings: TrainingSettings) -> Callable[[TrainingSettings, Path | None, str], Policy] | None:
-    """How the learner of the settings loads a policy, from a checkpoint's directory or as the model of the settings, by
-    a name; None if it trains one that is loaded here. It is the `load_policy` of the class of a learner elsewhere."""
+    """Return `load_policy` of a learner that trains elsewhere: it loads a policy by name, from a checkpoint's directory
+    or as the model of the settings. None for a learner that trains here."""
     if not settings.learner.is_remote:
         return None
     return getattr(find("learner", settings.learner.name), "load_policy", None)

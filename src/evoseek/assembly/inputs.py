@@ -1,5 +1,4 @@
-"""The inputs of a run: its files and folders, checked before anything heavy is loaded, and the digests of their
-contents."""
+"""The inputs of a run: its files and folders, checked before anything heavy is loaded, and their digests."""
 
 from __future__ import annotations
 
@@ -31,11 +30,10 @@ _INDEXES = ("search.index", "evaluation.index")
 
 
 def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
-    """Every file and folder that the settings name, by the dotted key of the setting, with its digest.
+    """Return every file and folder that the settings name, with its digest, by the setting's dotted key.
 
-    Inputs that are not on this machine are left out: a model on the Hugging Face hub or behind an endpoint, for which
-    only the name can be compared, and the web. Raises ConfigError for what cannot be read, SearchIndexError for a
-    damaged index.
+    Inputs that are not on this machine are left out: the web, and models on the Hugging Face hub or behind an endpoint,
+    whose names alone can be compared. Raises ConfigError for an unreadable input, SearchIndexError for a damaged index.
     """
     models = {"policy.model": settings.policy.model}
     for name, chat in tables(settings):
@@ -56,9 +54,9 @@ def inputs_of(settings: TrainingSettings) -> dict[str, Input]:
 def identity(
     settings: TrainingSettings, checkpoint: Checkpoint | None = None, parts: Mapping[str, str] | None = None
 ) -> dict[str, object]:
-    """The resolved settings with the digests of files instead of their names, the modules of parts of a user's own
-    (also of other `parts`, by where they are named), and the checkpoint in use: a file that was begun with the same
-    values is resumed. Raises as `inputs_of`."""
+    """Return the resolved settings with digests instead of file names, the modules of a user's own parts (and of
+    `parts`, by where they are named), and the checkpoint in use. A file that was begun with the same values is resumed.
+    Raises as `inputs_of`."""
     origin = {"sha256": checkpoint.digest, "step": checkpoint.step} if checkpoint else {}
     own = {at: {"sha256": file_digest(path)} for at, path in _own_modules(settings, parts).items()}
     known = {**with_digests(settings.resolved(), inputs_of(settings)), "checkpoint": origin}
@@ -66,7 +64,7 @@ def identity(
 
 
 def default_identity(settings: TrainingSettings) -> dict[str, object]:
-    """The resolved defaults: what a setting was in a file that was begun before there was this setting."""
+    """Return the resolved defaults: the values of settings that are newer than a file."""
     return defaults_of(settings).resolved()
 
 
@@ -98,7 +96,7 @@ def _digested(paths: Mapping[str, Path], digest: Callable[[Path], str]) -> dict[
 
 
 def _index(directory: Path, engine: str) -> str:
-    """The checksum of an index; if its manifest selects the engine, of the engine's name, too."""
+    """Return the checksum of an index, and of the engine's name if the manifest selects it."""
     manifest = Manifest.read(directory)
     as_built = engine == "auto" and manifest.vectors is not None
     return json_digest([manifest.identity, manifest.engine_for(engine)]) if as_built else manifest.identity
@@ -121,12 +119,11 @@ def _prompts(directory: Path) -> str:
 
 
 def read_questions(path: str, *, setting: str, reward: str = "") -> list[Question]:
-    """Questions with usable golden answers, and those that are marked as unanswerable for `evaluation.path`, or where
-    the name of the reward that scores them is one of `SCORES_REFUSALS`. Raises ConfigError if `setting` was left empty,
-    DataError if unusable."""
+    """Read questions with usable golden answers; for `evaluation.path`, or a reward among `SCORES_REFUSALS`,
+    unanswerable ones too. Raises ConfigError if `setting` was left empty, DataError if the file is unusable."""
     if not path:
         written = "" if setting == "questions.path" else " A run that writes its own (`evoseek train`) holds some out."
-        raise ConfigError(f"No questions were given: set {setting} to a JSON-lines file of questions.{written}")
+        raise ConfigError(f"No questions were given. Set {setting} to a JSON-lines file of questions.{written}")
     is_scored = setting.startswith("evaluation.path") or reward in SCORES_REFUSALS
     return load_questions(Path(path), check=evaluable_question if is_scored else usable_question)
 
@@ -134,7 +131,7 @@ def read_questions(path: str, *, setting: str, reward: str = "") -> list[Questio
 @dataclass(frozen=True)
 class ReviewedQuestions:
     """The test set: the questions that a person judged right (`evaluation.reviewed`), which are not trained on.
-    Questions are the same if their normal forms are."""
+    Questions are the same if their normal forms are equal."""
 
     texts: frozenset[str] = frozenset()
 
@@ -150,23 +147,23 @@ class ReviewedQuestions:
 
 
 WRITTEN_FIELDS = ("answerable", "hops", "kind")
-"""Fields by which the questions of a cold start can be chosen."""
+"""Fields that can select the questions of a cold start."""
 
 
 def questions_to_write(settings: TrainingSettings) -> int:
-    """How many questions a cold start writes at most before there are any to train on; 0 where others were given."""
+    """Return the most questions that a cold start writes; 0 if questions were given."""
     return 0 if lookup(settings, "questions.path") else lookup(settings, "cold_start.questions") or 0
 
 
 def training_questions(
     settings: TrainingSettings, run: RunDirectory | None = None, *, reward: str | None = None
 ) -> tuple[list[Question], str]:
-    """The questions of `questions.path`, with the answers that `questions.feedback` corrects, and those of the feedback
-    whose right answer is known, without those of the test set, and without feedback on what the run's cold start held
-    out; and in words what was left out, added or corrected ("": nothing). A run that was begun has the feedback that it
-    began with. `reward` is the name of the reward that scores them (None: that of the settings).
+    """Return the training questions, and in words what was left out, added or corrected ("": nothing).
 
-    Raises ConfigError if there are none, DataError for a file that cannot be used.
+    They are the questions of `questions.path`, with answers that `questions.feedback` corrects, and the
+    feedback's with a known right answer; without the test set, and without feedback on what the run's cold start held
+    out. A run keeps the feedback that it began with. `reward` names the reward that scores them (None: the settings').
+    Raises ConfigError if there are none, DataError for an unusable file.
     """
     path, tests = str(lookup(settings, "questions.path") or ""), ReviewedQuestions.of(settings)
     reward = settings.reward.name if reward is None else reward
@@ -174,8 +171,8 @@ def training_questions(
     kept = [question for question in asked if question.text not in tests]
     if not kept:
         raise ConfigError(
-            f"All {len(asked)} questions of {path} are in the test set {settings.evaluation.reviewed}, which is not "
-            "trained on. Give others (questions.path), or take questions out of the test set."
+            f"All {len(asked)} questions of {path} are in the test set {settings.evaluation.reviewed}, which training "
+            "leaves out. Give others (questions.path), or take questions out of the test set."
         )
     held_out = settings.evaluation.path and read_questions(settings.evaluation.path, setting="evaluation.path")
     cold = load_questions(run.held_out) if run is not None and _has_lines(run.held_out) else []
@@ -203,8 +200,8 @@ def training_questions(
 
 
 def _corrected(question: Question, judged: Question) -> Question:
-    """The question with the answer that a person has named, unless that is among its own. The evidence of its former
-    answer, and what was hidden from it, are left out."""
+    """Return the question with the answer that a person named, unless it has that answer. Evidence and hidden documents
+    of the former answer are dropped."""
     answers = set(map(comparable, judged.golden_answers))
     if judged.is_answerable == question.is_answerable and answers <= set(map(comparable, question.golden_answers)):
         return question
@@ -217,8 +214,8 @@ def _has_lines(path: Path) -> bool:
 
 
 def keep_feedback(settings: TrainingSettings, run: RunDirectory) -> None:
-    """Keep in the directory of a run that is to begin the questions that its feedback adds. Raises DataError for a file
-    that cannot be used, RunError when the disk does not take them."""
+    """Save the questions of the feedback in the directory of a new run. Raises DataError for an unusable file, RunError
+    if the disk refuses them."""
     if run.is_begun:
         return
     run.feedback.unlink(missing_ok=True)
@@ -227,8 +224,8 @@ def keep_feedback(settings: TrainingSettings, run: RunDirectory) -> None:
 
 
 def _run_feedback(settings: TrainingSettings, run: RunDirectory | None) -> list[Question]:
-    """The questions of the feedback that a run began with, or of the settings if it did not begin; those that the
-    documents do not answer among them."""
+    """Return the feedback's questions that a run began with, or of the settings if it has not begun, unanswerable ones
+    included."""
     if run is not None and run.feedback.is_file():
         return load_questions(run.feedback)
     path = lookup(settings, "questions.feedback")
@@ -239,25 +236,25 @@ def _run_feedback(settings: TrainingSettings, run: RunDirectory | None) -> list[
 
 
 def evaluation_path(settings: TrainingSettings) -> str:
-    """The questions that a policy is evaluated on: held-out ones, or else those of training."""
+    """Return the file of questions that a policy is evaluated on: the held-out ones, or else the training questions."""
     return settings.evaluation.path or lookup(settings, "questions.path") or ""
 
 
 def check_training_sources(settings: TrainingSettings) -> None:
-    """Check that all sources of a training run exist. Raises the same errors as opening and reading them."""
+    """Check that all sources of a training run exist. Raises the same errors as reading them."""
     if settings.searches_index:
         check_index(settings.search.index, setting="search.index", engine=settings.search)
     for read in training_sources(settings).values():
         read()
     evaluation = settings.evaluation
-    if evaluation.path and settings.examines_index:  # an engine of a user's own reads its index in its own way
+    if evaluation.path and settings.examines_index:  # a user's own engine reads its index in its own way
         index = evaluation.index or settings.search.index
         check_index(index, setting="evaluation.index", engine=settings.search)
 
 
 def training_sources(settings: TrainingSettings) -> dict[str, Callable[[], str]]:
-    """By the setting that names each file of a training run, what reads it and returns in words what it holds; it
-    raises ConfigError or DataError."""
+    """Return, by setting, a function for each file of a training run that reads the file and describes it. The
+    functions raise ConfigError or DataError."""
     files: dict[str, Callable[[], str]] = {}
     demonstrations, evaluation = lookup(settings, "demonstrations.path"), settings.evaluation
     if lookup(settings, "questions.path") is not None and not questions_to_write(settings):
@@ -283,7 +280,7 @@ def _existing(path: str, setting: str) -> str:
 def _demonstrations(path: str) -> str:
     if not path:
         raise ConfigError(
-            "No demonstrations were given: set demonstrations.path (--demonstrations) to a file of them, such as "
-            "`evoseek collect` writes."
+            "No demonstrations were given. Set demonstrations.path (--demonstrations) to a file such as `evoseek "
+            "collect` writes."
         )
     return f"{len(load_demonstrations(Path(path)))} demonstrations in {path}"

@@ -1,4 +1,4 @@
-"""Estimates the memory that a run, or an agent that only answers, needs in each of its processes.
+"""Estimates of the memory that each process of a run, or of an agent that only answers, needs.
 
     process          Python with its libraries, where the model computes on the CPU
     learner          weights, gradients and AdamW's moments: 16 bytes a parameter in float32, 18 in bfloat16 (with
@@ -9,16 +9,15 @@
     activations      what `learner.token_budget` tokens leave for the backward pass, and their logits
     sampler          a whole copy of the policy, where the sampler computes in the process and cannot use the learner's
     reference        the frozen copy of a KL penalty; an adapter's base is its own
-    keys and values  of the rollouts that are held at once, if each reaches `rollout.max_total_tokens`
+    keys and values  of the concurrent rollouts, if each reaches `rollout.max_total_tokens`
     prefill          of a policy that is not trained: one layer of the longest pass, with its masks
     freed memory     gaps between blocks, which a process on a CPU keeps (models.machine.keep_freed_memory)
 
-A cold start with demonstrations trains all weights before the run trains: the needs are those of the phase that has
-the larger sum.
+A cold start with demonstrations trains all weights before the run trains: the phase with the larger sum counts.
 notes/measured.md has estimates beside measured peaks (`bench/memory.py`).
 
-While it loads a model, a process holds all of its weights for a moment; of several that share the weights each reads
-its rows alone, unless an adapter is trained or the model comes from a GGUF file (learner.sharding).
+While a process loads a model, it briefly holds all of its weights. If several processes share the weights, each reads
+only its rows, unless an adapter is trained or the model comes from a GGUF file (learner.sharding).
 """
 
 from __future__ import annotations
@@ -38,18 +37,18 @@ from evoseek.models.settings import CPU_PREFILL_TOKENS, GPU_PREFILL_TOKENS, Engi
 from evoseek.models.shape import ModelShape, local_config, shape_of
 
 _BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-_PROCESS = 450 << 20  # measured: torch, transformers and what else a run imports
-_SERVER = 40 << 20  # measured: what a server imports beside that
+_PROCESS = 450 << 20  # measured: torch, transformers and other imports of a run
+_SERVER = 40 << 20  # measured: further imports of a server
 _PER_LOGIT = 12  # bytes: the logits, their logprobs and their gradient
-_RECOMPUTED = 12  # with gradient checkpointing an activation in so many is kept
+_RECOMPUTED = 12  # with gradient checkpointing one activation in 12 is kept
 _ADAPTED = 1.4  # times the activations without an adapter: measured
 _TRAINED = 16  # bytes of a trained parameter in float32: weight, gradient and two moments
 _PER_PAIR = 17  # bytes of the masks of a query and a key: 1 as a condition, 4 as a number, 4 for each of 3 heads
 _TIGHT = 0.8  # of the free memory
 _REMEDIES = {
-    "process": "Give fewer --processes, or end what else runs.",
+    "process": "Give fewer --processes, or end other programs.",
     "learner": "Train an adapter (lora.rank=16), or give a smaller model.",
-    "critic": "Take a credit without a critic (credit.name=group), or give a smaller model.",
+    "critic": "Use a credit without a critic (credit.name=group), or give a smaller model.",
     "activations": "Lower learner.token_budget, or set learner.gradient_checkpointing.",
     "sampler": "Sample with a server (sampler.name=vllm), or give a smaller model.",
     "reference": "Train an adapter (lora.rank=16), whose base is the reference, or give a smaller model.",
@@ -58,14 +57,14 @@ _REMEDIES = {
 _SMALLER = "Give a smaller model."
 _MOMENTS = 8  # bytes of AdamW's moments for each trained parameter
 _LOGS = 100_000_000  # bytes of trajectories and metrics
-_FREED = 0.25  # of what comes and goes: measured, up to 0.3 after a few steps
+_FREED = 0.25  # of the memory that comes and goes: measured, up to 0.3 after a few steps
 
 
 def memory_needs(
     settings: TrainingSettings, shape: ModelShape, processes: int = 1, *, answers: int = 0
 ) -> Mapping[str, int]:
-    """Bytes in each process by what needs them; only what is needed. With `answers` the policy is not trained, but
-    answers so many questions at once."""
+    """Return the bytes that each process needs, by purpose. With `answers` the policy is not trained, but answers that
+    many questions concurrently."""
     if answers:
         return _answering_needs(settings, shape, answers)
     needs = training_needs(settings, shape, processes)
@@ -75,7 +74,7 @@ def memory_needs(
 
 
 def training_needs(settings: TrainingSettings, shape: ModelShape, processes: int = 1) -> Mapping[str, int]:
-    """The same while the run trains, after its cold start."""
+    """Return the bytes needed while the run trains, after its cold start."""
     number, rank = _BYTES[settings.policy.dtype], settings.adapter_rank
     adapted = rank > 0
     whole = shape.parameters * number
@@ -118,7 +117,7 @@ def _answering_needs(settings: TrainingSettings, shape: ModelShape, answers: int
 
 
 def _in_process(settings: TrainingSettings, needs: Mapping[str, int], server: int = 0) -> Mapping[str, int]:
-    """What a process needs, with its own memory and the gaps, and without what it needs nothing for."""
+    """Add a process's own memory and the gaps to its needs, and leave out zeros."""
     on_cpu = settings.policy.device == "cpu"
     changing = sum(needs.get(name, 0) for name in ("activations", "keys and values"))
     whole = {"process": (_PROCESS + server) * on_cpu, **needs, "freed memory": int(_FREED * changing) * on_cpu}
@@ -131,31 +130,31 @@ def _all_weights(settings: TrainingSettings, shape: ModelShape) -> int:
 
 
 def _held(settings: TrainingSettings, most: int) -> int:
-    """Rollouts whose keys and values are held in this process at once."""
+    """Return the number of rollouts whose keys and values this process holds concurrently."""
     served = isinstance(settings.sampler, EngineSettings)
     return 0 if served else min(lookup(settings, "sampler.slots") or 0, most)
 
 
 def rollout_bytes(settings: TrainingSettings, shape: ModelShape) -> int:
-    """Bytes of the keys and values of one rollout of the greatest length."""
+    """Return the bytes of keys and values of one rollout of maximum length."""
     return settings.rollout.max_total_tokens * shape.kv_numbers * _BYTES[settings.policy.dtype]
 
 
 def step_rollouts(settings: TrainingSettings) -> int:
-    """Number of rollouts of a step that trains the solver; 0 if the settings do not say."""
+    """Return the number of rollouts in a step that trains the solver; 0 if unknown."""
     asked = lookup(settings, "questions.per_step") or lookup(settings, "selfplay.proposals_per_step") or 0
     return int(asked * (lookup(settings, "rollout.group_size") or lookup(settings, "proposer.attempts") or 1))
 
 
 def describe_needs(needs: Mapping[str, int], machine: Machine) -> str:
-    """What a process needs, in words, in GiB, with the memory that is free."""
+    """Describe the needs of a process in GiB, with the free memory."""
     parts = " + ".join(f"{name} {size / 2**30:.2f}" for name, size in needs.items())
     free = f" of {machine.free_bytes / 2**30:.1f} GiB that are free" if machine.is_here else " GiB"
     return f"about {sum(needs.values()) / 2**30:.2f}{free}: {parts}"
 
 
 def disk_needs(settings: TrainingSettings) -> float:
-    """Bytes of a run's directory at its largest: the checkpoints that are kept and one more, and the logs."""
+    """Return the largest size of a run's directory in bytes: the kept checkpoints and one more, and the logs."""
     shape = shape_of(local_config(settings.policy.model))
     if shape is None:
         return _LOGS
@@ -165,7 +164,7 @@ def disk_needs(settings: TrainingSettings) -> float:
 
 
 class Fit(NamedTuple):
-    """Whether a run fits the free memory, in words, and what to do if it does not, or hardly does."""
+    """Whether a run fits the free memory, in words, and a remedy if it does not or hardly does."""
 
     state: Literal["ok", "tight", "over", "unknown"]
     words: str
@@ -173,7 +172,8 @@ class Fit(NamedTuple):
 
 
 def fit(settings: TrainingSettings, processes: int = 1, *, answers: int = 0) -> Fit:
-    """Whether training in so many processes, or answering so many questions at once, fits this machine."""
+    """Return whether training in `processes` processes, or answering `answers` questions concurrently, fits this
+    machine."""
     shape, machine = shape_of(local_config(settings.policy.model)), find_machine(settings.policy.device)
     if (is_elsewhere := settings.learner.is_remote and not answers) or shape is None:
         unknown = f"the sizes of {settings.policy.model} are not known here, without a config.json that has them"
@@ -192,7 +192,7 @@ def fit(settings: TrainingSettings, processes: int = 1, *, answers: int = 0) -> 
 
 
 def _max_rollouts(settings: TrainingSettings) -> int:
-    """The most rollouts that training begins together: of a step and those that it may be behind, or of an
+    """Return the most rollouts that run concurrently: of a step and of the steps ahead, or of an
     evaluation."""
     evaluation = settings.evaluation
     evaluated = (evaluation.limit or sys.maxsize) if evaluation.path else 0

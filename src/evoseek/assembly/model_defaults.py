@@ -1,7 +1,7 @@
-"""Settings that depend on the model: defaults for every model except the policies in the package.
+"""Settings that depend on the model: defaults for all models but the policies in the package.
 
-Values set by the user, a config file or the system stay. Of the rest, those of the settings suit a policy of under a
-million parameters; a larger model gets these:
+Values set by the user, a config file or the system stay. The other defaults suit a policy of under a million
+parameters; a larger model gets these:
 
     policy.device                 the CUDA device, if there is one, or else the CPU
     policy.dtype                  bfloat16 on an accelerator that has it and a CPU with AMX or AVX-512 BF16; otherwise
@@ -14,24 +14,24 @@ million parameters; a larger model gets these:
                                   2510.18821); in between steps of a factor of two or three. For demonstrations ten
                                   times that, at most 1e-4 (measured there, too). An adapter: ten times all that
                                   (thinkingmachines.ai/blog/lora)
-    critic.learning_rate          ten times that of all weights (published: 1e-5 beside 1e-6; ZeroSearch, 2505.04588)
+    critic.learning_rate          ten times the all-weights rate (published: 1e-5 beside 1e-6; ZeroSearch, 2505.04588)
     rollout.max_tokens_per_turn   500, as in Search-R1; on a CPU, which writes some hundred tokens a second, 128
     rollout.max_total_tokens      4096, as in Search-R1; on a CPU 2048; never more than the model was made for
     rollout.max_tool_calls        4, as in Search-R1
     rollout.max_malformed         2: Search-R1 gives a notice and continues, too
     rollout.final_answer          one last turn to answer, as in Search-R1
     rollout.max_turns             as many as calls and malformed turns, the one too many, and the last
-    proposer.max_...              in self-play, as those of rollout
+    proposer.max_...              in self-play, as for rollout
     filters.rules                 in self-play, full: the rules about wording, too
     questions.per_step            (Search Self-play: selfplay.proposals_per_step) 64 on an accelerator, 4 on a
                                   CPU (measured: a step of minutes)
     learner.token_budget          8192 on an accelerator, 2048 on a CPU
-    sampler.slots                 keys and values of so many whole rollouts fit a quarter of the memory that is left
+    sampler.slots                 number of whole rollouts whose keys and values fit a quarter of the remaining memory
                                   beside the rest (assembly.memory_needs; activations, whose micro-batches adapt, not
                                   counted); a power of two from 1 to 64, not more than a step has rollouts. An agent
-                                  that only answers: as many as answer at once, if half of that memory holds them
+                                  that only answers: all that answer concurrently, if half of that memory holds them
 
-What a service trains counts as on an accelerator, and the settings of this machine are not chosen for it.
+Training by a service counts as on an accelerator, without settings of this machine.
 """
 
 from __future__ import annotations
@@ -52,15 +52,15 @@ from evoseek.models.shape import ModelShape, read_config, shape_of
 from evoseek.models.source import origin
 from evoseek.storage.runs import flatten
 
-_RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below so many parameters
+_RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below these numbers of parameters
 _LOWEST_RATE = 1e-6
-_SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times that of reinforcement learning, up to this
-_ADAPTER_RATE = 10.0  # times that of all weights
-_FEWEST_BFLOAT16 = 20_000_000  # parameters; below, the products are not what takes the time
-_FEWEST_THAT_SEARCH = 3e9  # parameters of an untrained model that is offered a search of its own
+_SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times the rate of reinforcement learning, and the maximum
+_ADAPTER_RATE = 10.0  # times the rate of all weights
+_FEWEST_BFLOAT16 = 20_000_000  # parameters; in smaller models matrix products do not dominate
+_FEWEST_THAT_SEARCH = 3e9  # parameters of an untrained model that may search by itself
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
-_LATER = ("activations", "keys and values", "freed memory")  # what takes of the memory that is left
+_LATER = ("activations", "keys and values", "freed memory")  # what uses the remaining memory
 
 
 def apply_model_defaults(
@@ -71,12 +71,11 @@ def apply_model_defaults(
     shown: Callable[[str], bool] = lambda _: True,
     answers: int = 0,
 ) -> tuple[TrainingSettings, str]:
-    """The settings with those that were not given chosen for the model, and a text of what was chosen among
-    those that are `shown`.
+    """Choose settings that were not given to suit the model; return them, and a text of the choices that are `shown`.
 
-    `saved` is the resolved settings of a run that is resumed: what it holds is chosen again. With `answers` the policy
-    is not trained, but answers so many questions at once. For a policy of the package, or another one with the same
-    prompts, nothing changes, and the text is empty.
+    `saved` are the resolved settings of a resumed run, whose choices are repeated. With `answers` the policy is not
+    trained, but answers that many questions concurrently. For a policy of the package, or another one with the same
+    prompts, nothing changes and the text is empty.
     """
     description = read_config(settings.policy.model)
     if not description or description.get("evoseek_prompts") == "tiny":
@@ -89,17 +88,17 @@ def apply_model_defaults(
 
 
 def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
-    """The same for a chat model: only the limits of rollouts are chosen, since its size is unknown."""
+    """Choose the limits of rollouts for a chat model; its size is unknown."""
     choice = _Choice(settings, {})
     _choose_bounds(choice)
     return choice.settings
 
 
 def search_first(settings: TrainingSettings, sources: SettingsSources) -> TrainingSettings:
-    """The settings for a model that answers untrained, the policy or that of [answerer]: the documents are searched for
-    the question before its first turn, unless the sources name an environment. A run's model is asked as it was
-    trained, and one with the prompts of the shipped policies as these are. One of fewer than three billion parameters
-    is offered no further search, by tags or by tools: it would write calls where it could answer.
+    """Let an untrained model, the policy or [answerer], answer after a search for the question, unless the sources name
+    an environment. A run's model is asked as it was trained, and a model with the prompts of the shipped policies as
+    they are. A model of fewer than three billion parameters may not search further: it would write calls where it could
+    answer.
     """
     model, answerer = settings.policy.model, settings.answerer
     is_chat = bool(answerer.model or answerer.base_url)
@@ -118,14 +117,15 @@ def search_first(settings: TrainingSettings, sources: SettingsSources) -> Traini
 
 
 def learning_rate(parameters: int, *, adapter: bool, supervised: bool = False) -> float:
-    """The rate for a model of this size, all of its weights trained or an adapter, from rewards or demonstrations."""
+    """Return the learning rate for a model of this size, for all weights or an adapter, from rewards or
+    demonstrations."""
     rate = next((rate for limit, rate in _RATES if parameters < limit), _LOWEST_RATE)
     rate = min(float(f"{rate * _SUPERVISED_RATE:.1e}"), _HIGHEST_RATE) if supervised else rate
     return float(f"{rate * _ADAPTER_RATE:.1e}") if adapter else rate
 
 
 def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape, answers: int = 0) -> int:
-    """How many rollouts' keys and values are held at once; `answers` as in `apply_model_defaults`."""
+    """Return for how many rollouts keys and values are held; `answers` as in `apply_model_defaults`."""
     number = 1 if answers else machine.processes
     needs = memory_needs(settings, shape, answers=answers) if answers else training_needs(settings, shape, number)
     free = machine.free_bytes // (number if machine.is_cpu else 1)
@@ -139,7 +139,7 @@ def slots(settings: TrainingSettings, machine: Machine, shape: ModelShape, answe
 
 @dataclass(slots=True)
 class _Choice:
-    """The settings as they become, what was `chosen` for it, and what had been chosen `before` a run was resumed."""
+    """The settings so far, what was `chosen`, and what had been chosen `before` a run was resumed."""
 
     settings: TrainingSettings
     before: Mapping[str, object]
@@ -157,7 +157,7 @@ class _Choice:
 
 
 def _choose(choose: _Choice, machine: Machine, shape: ModelShape | None, answers: int = 0) -> None:
-    """The rules, in an order in which each may follow from those before it."""
+    """Apply the rules in an order in which each may use the results of earlier ones."""
     adapter, settings = choose.settings.adapter_rank > 0, choose.settings
     remote = settings.learner.is_remote
     cpu = machine.is_cpu and not remote

@@ -42,8 +42,8 @@ TrackerPart = Annotated[SerializeAsAny[TrackerSettings], Chosen("tracker", Track
 Value = str | int | float | bool
 
 PUT_OFF = (
-    "rollout.put_off is {}, but answers can be put off only with the embedded sampler (sampler.name = torch) and the "
-    "format tags (policy.format). Choose these, or leave it out."
+    "rollout.put_off is {}, but putting answers off needs the embedded sampler (sampler.name = torch) and the format "
+    "tags (policy.format). Set these, or leave rollout.put_off out."
 )
 TOO_LONG = (
     "rollout.max_total_tokens is {0}, but the model {1} was made for at most {2} tokens. Set rollout.max_total_tokens "
@@ -64,22 +64,22 @@ class QuestionSettings(StepQuestionSettings):
     path: str = Field(default="", description="File of questions: JSON lines with question and golden_answers.")
     feedback: str = Field(
         default="",
-        description="File of conversations with a verdict (`evoseek feedback`); those with a known right answer are "
-        "added to the questions of path when the run begins. Default: feedback.jsonl of the project.",
+        description="File of conversations with a verdict (`evoseek feedback`). When the run begins, those with a "
+        "known right answer are added to the questions of path. Default: feedback.jsonl of the project.",
     )
     where: dict[str, Value | tuple[Value, ...]] = Field(
         default={},
-        description="Values that the metadata of a question must have to be asked, such as {hops = 2}; a list allows "
-        "each of its values. Default: all questions.",
+        description="Ask only questions whose metadata has these values, such as {hops = 2}; a list allows each of its "
+        "values. Default: all questions.",
     )
     balance_by: str = Field(
         default="",
-        description="Field of the questions' metadata, such as hops, of whose values every step asks fixed shares.",
+        description="Metadata field, such as hops, whose values have fixed shares in every step.",
     )
     shares: dict[str, Annotated[float, Field(gt=0, le=MANY)]] = Field(
         default={},
         description="Shares of the values of questions.balance_by, such as {1 = 1, 2 = 2}; questions with other values "
-        "are not asked. Default: the same for all.",
+        "are not asked. Default: equal shares.",
     )
 
     @classmethod
@@ -88,32 +88,32 @@ class QuestionSettings(StepQuestionSettings):
 
 
 class ColdStartSettings(Section):
-    """What a policy learns before it is trained: questions that are written about the documents, without a label."""
+    """The cold start: before training, the policy learns from questions written about the documents, without labels."""
 
     questions: int = Field(
         default=0,
         ge=0,
         le=1_000_000,
-        description="Maximum number of questions that are written about the documents of the index. The policy first "
-        "learns 960 demonstrations of them (where there are fewer, each up to four times; with the environment "
-        "search_first none), and is then trained on all but the held-out ones. 0: no cold start.",
+        description="Maximum number of questions that are written about the documents of the index. The policy learns "
+        "960 demonstrations of them (fewer are repeated up to four times; none in the environment search_first), then "
+        "trains on all but the held-out questions. 0: no cold start.",
     )
     writer: QuestionWriterPart = part("rules-en")
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """A writer writes if questions are wanted."""
+        """Return that a writer has an effect only if questions are wanted."""
         return (Needs("writer.*", "questions"),)
 
 
 class StageSettings(Section):
-    """The stages of a run, in their order: tables of settings that differ from the run's, with a name and an end."""
+    """A stage of a run: a name, an end, and tables of settings that differ from the run's."""
 
     model_config = ConfigDict(extra="allow")  # the tables
     name: str = Field(min_length=1, description="Name of the stage.")
     steps: Count | None = Field(default=None, description="Number of steps after which the stage ends.")
     until: str = Field(default="", description="Condition that ends the stage: a metric, > >= < or <=, and a number.")
-    over: Count = Field(default=3, description="Number of steps with the metric over which its mean is compared.")
+    over: Count = Field(default=3, description="Number of steps with the metric whose mean is compared.")
 
     @property
     def own(self) -> dict[str, Any]:
@@ -122,11 +122,11 @@ class StageSettings(Section):
 
     def problems(self) -> Iterator[str]:
         if self.over != type(self).model_fields["over"].default and not self.until:  # a saved run states the default
-            yield f"The stage {self.name} has over = {self.over}, but no until: there is no mean. Leave over out."
+            yield f"The stage {self.name} has over = {self.over}, but no until to compare. Leave over out."
         if self.until and self.steps is not None and self.steps < self.over:
             yield (
-                f"The stage {self.name} ends after {self.steps} steps, so the mean over {self.over} (over) is never "
-                "compared. Set over to fewer steps, or steps to more."
+                f"The stage {self.name} ends after {self.steps} steps, before the mean over {self.over} (over) is "
+                "compared. Lower over, or raise steps."
             )
 
 
@@ -137,18 +137,18 @@ class EvaluationSettings(Section):
     path: str = Field(default="", description="File of held-out questions. Default: no evaluation.")
     reviewed: str = Field(
         default="",
-        description="File of the questions that a person judged right (`evoseek review`): training leaves them out, "
-        "and `evoseek eval` scores them unless path is set. Default: reviewed.jsonl of the project.",
+        description="File of questions that a person judged right (`evoseek review`). Training leaves them out; "
+        "`evoseek eval` scores them unless path is set. Default: reviewed.jsonl of the project.",
     )
     index: str = Field(default="", description="Index that is searched for held-out questions. Default: search.index.")
     every: int = Field(
         default=10,
         ge=0,
         le=MANY,
-        description="Number of steps between evaluations; 0: only before the first and after the last step.",
+        description="Number of steps between evaluations; 0 evaluates only before the first and after the last step.",
     )
     limit: Count | None = Field(
-        default=None, description="Maximum number of held-out questions, from the beginning of the file. Default: all."
+        default=None, description="Maximum number of held-out questions, from the first. Default: all."
     )
     temperature: AnyTemperature | None = Field(
         default=None, description="Sampling temperature of evaluations; 0 is greedy. Default: rollout.temperature."
@@ -165,35 +165,35 @@ class RunSettings(Section):
     on_resume = "steps max_minutes checkpoint_every keep_checkpoints max_invalid pause_s record_samples"
     system: str = Field(
         default="search-r1",
-        description="Training algorithm: the name of a system, or package.module:Name of one of your own.",
+        description="System: a built-in name, or package.module:Name.",
     )
     seed: int = Field(default=0, ge=-(2**63), lt=2**63, description="Seed of all random numbers.")
     steps: Count = Field(default=120, description="Number of training steps.")
     max_minutes: float | None = Field(
         default=None,
         gt=0,
-        description="Minutes of training steps after which the run stops, as by Ctrl-C. Steps before a resume count. "
-        "Default: no limit.",
+        description="Maximum minutes of training steps, those before a resume included; the run then stops as by "
+        "Ctrl-C. Default: no limit.",
     )
     checkpoint_every: Count = Field(default=10, description="Number of steps between checkpoints.")
     keep_checkpoints: Count = Field(default=2, description="Number of checkpoints that are kept.")
     record_samples: Literal["no", "advantages", "tokens"] = Field(
         default="advantages",
-        description="What samples.jsonl records of every rollout that is trained on: nothing (no), its advantages, or "
-        "the learner's logprobs of its tokens too, for which a forward pass is added (tokens).",
+        description="What samples.jsonl records of every trained rollout: nothing (no), its advantages, or also the "
+        "learner's logprobs of its tokens, which costs a forward pass (tokens).",
     )
     pause_s: float = Field(
         default=10.0,
         ge=0,
         le=86_400,
-        description="Seconds to wait after a step with too many invalid rollouts; doubles after a second one.",
+        description="Seconds to wait after a failed step (max_invalid); doubles after a second one.",
     )
     max_invalid: float = Field(
         default=0.2,  # moves the mean reward by some 0.05: docs/algorithms.md, "Bias by failures"
         ge=0,
         le=1,
-        description="Share of invalid rollouts, retried ones included, above which a step counts as failed where "
-        "chance does not explain it: nothing is trained on; three failed steps in a row end the run.",
+        description="Share of invalid rollouts, retries included, above which a step fails unless chance explains it. "
+        "A failed step trains on nothing; three in a row end the run.",
     )
 
 
@@ -206,7 +206,7 @@ class TrainingSettings(Section):
     searches_engine: ClassVar[bool] = True
     """Whether training searches the engine of [search] (else: a simulator, or the web)."""
     has_engine: ClassVar[bool] = True
-    """Whether a policy that is asked or examined searches an engine (else: the web)."""
+    """Whether asking and evaluating a policy searches an engine (else: the web)."""
     has_critic: ClassVar[bool] = True
     """Whether a credit may ask for a critic."""
     run: RunSettings = RunSettings()
@@ -243,8 +243,8 @@ class TrainingSettings(Section):
         yield from self.learner.problems_with(self)
         if self.search.name == "remote" and self.evaluation.index:
             yield (
-                f"evaluation.index is {self.evaluation.index}, but search.name is remote, which searches "
-                "no index of evoseek's. Leave evaluation.index out."
+                f"evaluation.index is {self.evaluation.index}, but search.name is remote, which opens no "
+                "local index. Leave evaluation.index out."
             )
         if self.loss.name == "reinforce":
             yield from self.off_policy("loss.name is reinforce", "loss.name to clipped")
@@ -252,13 +252,13 @@ class TrainingSettings(Section):
         own = self.rollout
         if put_off and min(own.max_turns - 1, own.max_tool_calls) < 1 and not self.environment.opens:
             yield (
-                f"rollout.put_off is {put_off}, but no search can take the place of an answer with rollout.max_turns = "
-                f"{own.max_turns} and rollout.max_tool_calls = {own.max_tool_calls}. Leave it out, or allow 2 turns "
-                "and a call."
+                f"rollout.put_off is {put_off}, but rollout.max_turns = {own.max_turns} and rollout.max_tool_calls = "
+                f"{own.max_tool_calls} leave no search to replace an answer. Leave rollout.put_off out, or allow 2 "
+                "turns and a call."
             )
 
     def problems_of_run(self, processes: int) -> Iterator[str]:
-        """What is against training with these settings in so many processes, beyond `problems`."""
+        """Yield what prevents training in `processes` processes, beyond `problems`."""
         yield from self.dtype_problems(processes)
         if self.lora.rank and adapter_rank(self.policy.model):
             yield (
@@ -267,14 +267,14 @@ class TrainingSettings(Section):
             )
         if self.policies > 1 and processes > 1 and self.sampler.name != "torch":
             yield (
-                f"{self.run.system} trains two policies in {processes} processes, which only the sampler torch can "
-                f"follow, but sampler.name is {self.sampler.name}. Set it to torch, or train in one process."
+                f"{self.run.system} trains two policies in {processes} processes, which needs the sampler torch, but "
+                f"sampler.name is {self.sampler.name}. Set sampler.name to torch, or train in one process."
             )
         if self.max_staleness and processes > 1:
             yield (
-                f"rollout.max_staleness is {self.max_staleness}, but {processes} processes train together: each "
-                "exchanges rollouts and gradients with the others in a fixed order, which rollouts that go on during "
-                "an update would break. Train in one process, or set rollout.max_staleness to 0."
+                f"rollout.max_staleness is {self.max_staleness}, but {processes} processes exchange "
+                "rollouts and gradients in a fixed order, which rollouts during an update would break. Train in one "
+                "process, or set rollout.max_staleness to 0."
             )
         if (put_off := lookup(self, "rollout.put_off")) and self.sampler.name != "torch":
             yield PUT_OFF.format(put_off)
@@ -288,20 +288,20 @@ class TrainingSettings(Section):
         dtype = self.policy.dtype
         if dtype == "float16" and not self.adapter_rank:
             yield (
-                "policy.dtype is float16, in which the small gradients of a policy become 0. Set policy.dtype to "
+                "policy.dtype is float16, in which small gradients become 0. Set policy.dtype to "
                 "bfloat16 (trained through float32 master weights) or float32; or train an adapter (lora.rank above "
                 "0), which is always in float32."
             )
         if dtype != "float32" and processes > 1:
             yield (
-                f"policy.dtype is {dtype}, but {processes} processes share the weights in float32 only: adapters and "
-                "master weights are kept in it, and all must be of one kind. Set policy.dtype to float32, and "
-                "learner.bf16 to true to compute in bfloat16; or train in one process."
+                f"policy.dtype is {dtype}, but {processes} processes share weights in float32 only, the type of "
+                "adapters and master weights. Set policy.dtype to float32, and learner.bf16 to true to compute in "
+                "bfloat16; or train in one process."
             )
 
     def off_policy(self, loss: str, other: str) -> Iterator[str]:
-        """What is wrong with a plain policy gradient where tokens are of an older policy. `other` is a remedy."""
-        why = f"{loss}, whose gradient is right for tokens of the current policy alone, but"
+        """Yield what is wrong with a plain policy gradient if an older policy wrote the tokens. `other` is a remedy."""
+        why = f"{loss}, whose gradient is right only for tokens of the current policy, but"
         if (batches := self.algorithm.mini_batches) > 1:
             yield f"{why} algorithm.mini_batches is {batches}. Set it to 1, or {other}."
         if self.max_staleness and self.algorithm.importance == "none":
@@ -312,12 +312,12 @@ class TrainingSettings(Section):
 
     @property
     def policies(self) -> int:
-        """How many policies are trained, each with all of its weights or an adapter."""
+        """Number of policies that are trained, each with all of its weights or an adapter."""
         return 1
 
     @property
     def served_dtype(self) -> str:
-        """The type of number in which servers of the sampler compute: that in which the learner does."""
+        """The data type in which the sampler's servers compute, the same as the learner's."""
         return "bfloat16" if self.learner.bf16 else self.policy.dtype
 
     @property
@@ -330,7 +330,7 @@ class TrainingSettings(Section):
 
     @property
     def demonstrates(self) -> bool:
-        """Whether a cold start shows demonstrations: not where each question is searched before the first turn."""
+        """Whether a cold start shows demonstrations: not if each question is searched before the first turn."""
         return bool(lookup(self, "cold_start.questions")) and not self.environment.opens
 
     @property
@@ -344,7 +344,7 @@ class TrainingSettings(Section):
 
     @property
     def adapter_rank(self) -> int:
-        """The rank of the adapter that is trained: a new one, or one that was trained before; 0: all weights are."""
+        """The rank of the trained adapter, new or trained before; 0: all weights are trained."""
         return self.lora.rank or adapter_rank(self.policy.model)
 
     @property
@@ -358,6 +358,6 @@ class TrainingSettings(Section):
 
     @property
     def held_out_temperature(self) -> float:
-        """The temperature at which held-out questions are answered: the rollouts' own unless another one is set."""
+        """The temperature for held-out questions: the rollouts' unless another is set."""
         chosen = self.evaluation.temperature
         return self.rollout.temperature if chosen is None else chosen

@@ -1,4 +1,4 @@
-"""Settings as a user gives them: files, a command's options and `--set`, over the defaults of a system."""
+"""Settings from a user: files, a command's options and `--set`, over the defaults of a system."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from evoseek.storage.removed_settings import in_settings_of_today
 from evoseek.storage.runs import RunDirectory, flatten
 
 OVER = "over"
-"""Key of a config file: the recipes one of which has to lie beneath it, unless a model is given."""
+"""Key of a config file: recipes that it needs one of beneath it, unless a model is given."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file of settings: its own ones, and the recipes one of which has to lie beneath it."""
+    """A file of settings, and the recipes that it needs one of beneath it."""
 
     path: Path
     tree: Tree
@@ -34,10 +34,10 @@ class _File:
 
 @dataclass(frozen=True)
 class SettingsSources:
-    """Where the settings of a command come from: a system, and trees of values, the later over the earlier. They are
-    merged and validated once, when they are first read.
+    """The sources of a command's settings: a system, and trees of values, later over earlier. They are merged and
+    validated once, when they are first read.
 
-    `source` names the files; `of_project` is what a project gives to a run, by dotted names, which the run records;
+    `source` names the files. `of_project` is what a project gives to a run, by dotted names, which the run records.
     `saved` are the files that a run saved.
     """
 
@@ -48,8 +48,8 @@ class SettingsSources:
     saved: tuple[_File, ...] = ()
 
     def over(self, options: Mapping[str, object]) -> SettingsSources:
-        """With these settings, by dotted names, over the files and beneath the options of the command line. Where the
-        settings were read already, they are changed, and not read again."""
+        """Lay these settings, by dotted names, over the files and beneath the options of the command line. Settings
+        that were read already are changed, not read again."""
         *files, last = self.trees
         made = replace(self, trees=(*files, nested(options), last))
         if "settings" in vars(self):
@@ -60,12 +60,12 @@ class SettingsSources:
         return made
 
     def states(self, dotted: str) -> bool:
-        """Whether a setting is in a file or an option, and not left to the defaults."""
+        """Return whether a file or an option sets a setting."""
         return self.stated(dotted) is not None
 
     def stated(self, dotted: str) -> object:
-        """The value of a setting in the files and options, as it is given; None if it is left to the defaults. A part's
-        name may stand for its table."""
+        """Return the value of a setting as the files and options give it; None for the default. A part's name may stand
+        for its table."""
         flat = (flatten(tree) for tree in reversed(self.trees))
         values = (tree.get(dotted, tree.get(dotted.removesuffix(".name"))) for tree in flat)
         return next((value for value in values if value is not None), None)
@@ -82,8 +82,8 @@ class SettingsSources:
         stated = _stated(self.trees[-1])
         if isinstance(stated, str) and stated != self.system:
             raise ConfigError(
-                f"run.system is set to {stated!r}, but the other settings are those of {self.system!r}: each system "
-                "has settings of its own. Name the system as the command's argument, or in the config file."
+                f"run.system is {stated!r}, but the other settings belong to {self.system!r}. Name the system as the "
+                "command's argument, or in the config file."
             )
         model: type[TrainingSettings] = find("system", self.system).Settings
         base = {"run": {"system": self.system}}
@@ -101,8 +101,8 @@ def _check_readable(model: type[TrainingSettings], base: Tree, saved: _File) -> 
     except ConfigError as error:
         raise ConfigError(
             f"{saved.path} was saved with settings that this version of evoseek does not read. {error} Resume the "
-            "run with the version that began it, or remove these settings from the file to resume it with the "
-            "values that this version fixes for them."
+            "run with the version that began it, or remove these settings from the file to use this version's fixed "
+            "values."
         ) from error
 
 
@@ -115,12 +115,12 @@ def gather(
     sets: Iterable[str] = (),
     project: Project | None = None,
 ) -> SettingsSources:
-    """Files (recipes by name, too; of several the last wins), over them options (dotted names; None means not given),
-    over them `key=value` texts. The system is the one that is named here, or else in a file, or else `fallback`. A file
-    that is a project's brings its recipes. Beneath all lie the settings of `project`; for another system than its own,
-    only those that suit every system.
+    """Gather settings: files (or recipes by name; the last wins), over them options (dotted names; None means not
+    given), over them `key=value` texts. The system is the one named here, or else in a file, or else `fallback`. A
+    project's file brings its recipes. Beneath all lie the settings of `project`; for another system than the project's,
+    only the settings that suit every system.
 
-    Raises ConfigError, also for a run's config (JSON) that names code which no other settings name.
+    Raises ConfigError, also for a run's config (JSON) that names code that no other settings name.
     """
     paths = [files] if isinstance(files, Path) else list(files)
     last = tree_of(options or {}, sets)
@@ -142,14 +142,14 @@ def gather(
 
 
 def load_settings(files: Path | Sequence[Path] = (), **given: Any) -> TrainingSettings:
-    """The settings in one go, with the arguments of `gather`. Raises ConfigError."""
+    """Gather and read settings, with the arguments of `gather`. Raises ConfigError."""
     return gather(files, **given).read()
 
 
 def read_saved(run: RunDirectory) -> TrainingSettings:
-    """The settings of a run, as far as they are known without importing code: parts that it names by an import path are
-    those of the defaults, and of a system of a user's own only the tables that every system has are read. For looking
-    at a run, not for using it. Raises RunError, or ConfigError for settings of another version."""
+    """Read the settings of a run without importing code, to look at it, not to use it. Parts named by an import path
+    become the defaults; of a user's own system only the tables that every system has are read. Raises RunError, or
+    ConfigError for settings of another version."""
     tree = in_settings_of_today(run.read_config(), with_any_value=True)
     stated = _stated(tree)
     system = stated if isinstance(stated, str) else "search-r1"
@@ -181,19 +181,19 @@ def _names_code(value: object) -> bool:
 
 
 def allow_project(project: Project | None) -> None:
-    """Note the code that the settings of the user's project, and its recipes, name: a run's config may name it, too.
-    Raises ConfigError."""
+    """Trust the code that the user's project and its recipes name: a run's config may name it, too. Raises
+    ConfigError."""
     if project is not None:
         _read(project.file)
 
 
 def shared_settings(project: Project) -> Tree:
-    """The settings of a project that suit another system, too: what is searched, and the model."""
+    """Return the settings of a project that suit every system: what is searched, and the model."""
     return {key: project.settings[key] for key in ("policy", "search") if key in project.settings}
 
 
 def flat_settings(project: Project, system: str) -> dict[str, object]:
-    """The settings by dotted names that a project, with its recipes, gives to a run of this system. Raises
+    """Return, by dotted names, the settings that a project with its recipes gives to a run of this system. Raises
     ConfigError."""
     trees = [file.tree for file in _read(project.file)]
     tree: Tree = {}
@@ -203,8 +203,8 @@ def flat_settings(project: Project, system: str) -> dict[str, object]:
 
 
 def edited(project: Project, before: Mapping[str, object] | None, system: str) -> dict[str, object]:
-    """What differs in a project from what it gave to a run of this system before (`flat_settings`; None: unknown, so
-    all of it), by dotted names. A setting that was taken out has its default. Raises ConfigError."""
+    """Return, by dotted names, a project's settings that changed since it gave them to a run of this system
+    (`flat_settings`; None: unknown, so all). A removed setting has its default. Raises ConfigError."""
     stated = project.lookup("run.system") or system
     if before is not None and before.get("run.system", stated) != stated:
         return {"run.system": stated}
@@ -218,12 +218,12 @@ def edited(project: Project, before: Mapping[str, object] | None, system: str) -
 
 
 def _read(file: Path) -> tuple[_File, ...]:
-    """The settings of a file, after those of the recipes of the project that it may be."""
+    """Read the settings of a file, after the recipes that it names if it is a project's."""
     path = find_config(file)
     tree = read_tree(path)
     if _is_saved(path):
         tree = in_settings_of_today(tree)
-        tree.pop("objects", None)  # parts that were given as objects; a run is resumed with the same
+        tree.pop("objects", None)  # parts given as objects; a run is resumed with the same
         check_code(tree, path)
         return (_File(path, tree, is_saved=True),)
     over = cast("list[str]", tree.pop(OVER, None) or [])
@@ -236,7 +236,7 @@ def _read(file: Path) -> tuple[_File, ...]:
 
 
 def _check_beneath(files: Sequence[_File], last: Tree) -> None:
-    """Raises ConfigError for a file that goes over another one (its key `over`), where neither that nor a model is
+    """Raise ConfigError for a file that needs another one beneath it (its key `over`) if neither that nor a model is
     given: its settings would train the tiny policy."""
     if any("model" in cast(Tree, tree.get("policy") or {}) for tree in (*(file.tree for file in files), last)):
         return
@@ -246,8 +246,8 @@ def _check_beneath(files: Sequence[_File], last: Tree) -> None:
             is_recipe = file.path.is_relative_to(FOLDER)
             name = file.path.relative_to(FOLDER).with_suffix("") if is_recipe else file.path
             raise ConfigError(
-                f"{name} goes over another recipe, {' or '.join(file.over)}, which is missing: it does not say which "
-                f"model is trained. Give `--config {file.over[0]}` before it, or a model (--model)."
+                f"{name} goes over another recipe, {' or '.join(file.over)}, which is missing, so no model is named. "
+                f"Give `--config {file.over[0]}` before it, or a model (--model)."
             )
 
 

@@ -23,12 +23,12 @@ LONGEST = 4096
 """Maximum number of tokens of prompt and reply together, for an in-process model."""
 
 _THINK = "<think>"
-_END = 16  # tokens of a prompt, which hold the tag and white space after it however they are cut
+_END = 16  # tokens of a prompt that surely hold the tag and the white space after it
 
 
 def make_chat(settings: EndpointSettings, *, section: str, seed: int, policy: PolicySettings) -> tuple[Chat, PromptSet]:
-    """Make the chat model of the settings, with its prompt set. `section` names them in errors; device, data type and
-    prompts are those of `policy`. Raises ConfigError, or PolicyError for a model that cannot be loaded."""
+    """Make the chat model of the settings, with its prompt set. `section` names them in errors; `policy` gives device,
+    data type and prompts. Raises ConfigError, or PolicyError for a model that cannot be loaded."""
     settings.check(section)
     if settings.base_url:
         prompts = load_prompts("default" if policy.prompts == "auto" else policy.prompts)
@@ -68,13 +68,13 @@ def _endpoint(settings: EndpointSettings, section: str, seed: int) -> EndpointCh
 
 
 class SamplerChat:
-    """Implements `Chat` on any sampler. A reply is one completion, which ends where the model ends its turn.
+    """A `Chat` on any sampler. A reply is one completion, which ends when the model ends its turn.
 
-    A prompt is encoded as in the tag format: through the chat template, or without one a line for each message. If it
-    ends with <think>, the reply is given from there on. A reply has up to `max_tokens` tokens, prompt and reply
-    together up to `max_total_tokens`. It follows from seed, key and messages; `form` and `stop` have no effect.
+    A prompt is encoded as in the tag format: through the chat template, or without one a line for each message. If a
+    prompt ends with <think>, the reply begins after it. A reply has up to `max_tokens` tokens, prompt and reply
+    together up to `max_total_tokens`. Seed, key and messages determine it; `form` and `stop` have no effect.
 
-    It must not be the sampler of rollouts that wait for this chat: once they hold all slots, no reply can begin.
+    Do not share the sampler with rollouts that wait for this chat: once they hold all slots, no reply can begin.
     """
 
     is_local = True
@@ -106,9 +106,9 @@ class SamplerChat:
         form: Mapping[str, object] | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The reply's text, without the token that ends it. Raises ToolError, also for a key that is in progress
-        (CutReplyError for a reply that is cut, EmptyReplyError for an empty one); PolicyError for messages that the
-        chat template refuses."""
+        """Return the reply's text, without the token that ends it. Raises ToolError, also for a key in progress
+        (CutReplyError for a cut reply, EmptyReplyError for an empty one); PolicyError for messages that the chat
+        template refuses."""
         ids = self._renderer.render_prompt(messages)
         room = min(self._max_tokens, self._max_total_tokens - len(ids))
         if room < 1:
@@ -118,7 +118,7 @@ class SamplerChat:
                 "Shorten the prompt, or put the model behind an endpoint (base_url), which has its own limit.",
             )
         if key in self._under_way:
-            raise self._failed(key, "a reply for this key is being sampled already. Give each call a key of its own.")
+            raise self._failed(key, "a reply for this key is already being sampled. Give each call its own key.")
         self._under_way.add(key)
         try:
             completion = await self._sampler.sample(
@@ -133,7 +133,7 @@ class SamplerChat:
         written = _THINK + text if self._is_in_thought(ids) else text
         if completion.finish_reason == "length":
             what = (
-                f"after {room} tokens it had not come to its end, and the beginning of a reply is none. Raise "
+                f"it did not end within {room} tokens. Raise "
                 f"max_tokens ({self._max_tokens}; prompt and reply may have {self._max_total_tokens} together, and "
                 f"the prompt took {len(ids)}), or ask for less in the prompt."
             )
@@ -150,7 +150,7 @@ class SamplerChat:
         return str(end).rstrip().endswith(_THINK)
 
     def _text(self, token_ids: Sequence[int]) -> str:
-        """The text of a completion. A token that ends a turn need not be a special one."""
+        """Return the text of a completion. The token that ends a turn need not be a special token."""
         ids = token_ids[:-1] if token_ids and token_ids[-1] in self._stop.token_ids else token_ids
         return str(self._tokenizer.decode(list(ids), skip_special_tokens=True, clean_up_tokenization_spaces=False))
 

@@ -26,23 +26,22 @@ _REFUSALS = {
     "response_format": r"response_format|json_schema",
     **{name: rf"(?s)(?=.*\b{name}\b).*({_NO})" for name in ("temperature", "seed", "stop")},
 }
-"""What an error message contains that refuses a parameter."""
+"""Matches an error message that refuses a parameter."""
 
 
 class EndpointChat:
-    """Implements `Chat` by POST {base_url}/chat/completions. `name` is the endpoint's name of the model.
+    """A `Chat` by POST {base_url}/chat/completions. `name` is the endpoint's name of the model.
 
-    Calls are retried as `Server` says; a reply that is not JSON is transient. Another status, a refusal, and a
+    Calls are retried as in `Server`; a reply that is not JSON is transient. Any other status, a refusal, and a
     filtered, cut or empty reply are final.
 
-    The messages, `max_tokens`, `temperature`, a seed that follows from `seed` and the key, and a call's form and stop
-    strings are sent, without those that `omit` names. A server that refuses one of the last four, asks for
-    `max_completion_tokens`, or ends a model's reasoning at a stop string is called again as it wants it, with a
-    warning, and from then on. Control strings in outside text are broken (`encoding.harmless`), as the server may read
-    them.
+    A call sends the messages, `max_tokens`, `temperature`, a seed derived from `seed` and the key, and a form and stop
+    strings, except those in `omit`. If a server refuses one of the last four, asks for `max_completion_tokens`, or ends
+    a model's reasoning at a stop string, this and later calls are adapted, with a warning. Control strings in outside
+    text are broken (`encoding.harmless`), as the server may read them.
 
-    Raises ConfigError for a base_url that is no URL or holds a query or a password, and for an api_key that no header
-    can hold. No error repeats the api_key.
+    Raises ConfigError for a base_url that is not a URL or holds a query or a password, and for an api_key that no
+    header can hold. No error repeats the api_key.
     """
 
     is_local = False
@@ -86,7 +85,7 @@ class EndpointChat:
         form: Mapping[str, object] | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The reply's text, as `text_of` gives it. Raises ToolError: CutReplyError for a reply that was cut,
+        """Return the reply's text, as `text_of` gives it. Raises ToolError: CutReplyError for a cut reply,
         EmptyReplyError for an empty one."""
         payload = self._payload(messages, key, form, stop)
         try:
@@ -101,7 +100,7 @@ class EndpointChat:
     ) -> dict[str, object]:
         if any(message.tool_calls for message in messages):
             raise PolicyError(
-                "A prompt for an endpoint holds a message with tool calls, which are not sent. Use text.",
+                "A prompt for an endpoint holds a message with tool calls, which cannot be sent. Use text.",
                 code="endpoint.tool_calls",
             )
         payload: dict[str, object] = {
@@ -128,7 +127,7 @@ class EndpointChat:
                 break
             if not refused:
                 raise ToolError(
-                    f"{self._server.refusal(reply)}. It is not called again: correct base_url, the model's name, the "
+                    f"{self._server.refusal(reply)}. This call is not retried: correct base_url, the model's name, the "
                     "key or the prompt.",
                     code="endpoint.refused",
                 )
@@ -136,21 +135,21 @@ class EndpointChat:
         if new := omit - self._omit:
             self._omit |= omit
             warnings.warn(
-                f"The model {self.name!r} at {self._url} does not take {', '.join(sorted(new))}, so from now on it is "
-                "called without (max_completion_tokens replaces max_tokens).",
+                f"The model {self.name!r} at {self._url} does not accept {', '.join(sorted(new))}, so further calls "
+                "leave this out (max_completion_tokens replaces max_tokens).",
                 stacklevel=2,
             )
         return text_of(reply.body, secret=self._api_key, stop=cast("Sequence[str]", sent.get("stop", ())))
 
 
 def _without(payload: Mapping[str, object], omit: Collection[str]) -> dict[str, object]:
-    """A payload without these parameters; the limit of tokens has two names."""
+    """Return a payload without these parameters; the limit of tokens has two names."""
     sent = {name: value for name, value in payload.items() if name not in omit}
     return sent if "max_tokens" in sent else {**sent, "max_completion_tokens": payload["max_tokens"]}
 
 
 def _refused(reply: Reply) -> frozenset[str]:
-    """The parameters that a server's error message says it does not take; `stop`, where a reply ended in thought."""
+    """Return the parameters that a server's error message refuses; `stop` if a reply ended within its reasoning."""
     if reply.is_success:
         return frozenset({"stop"} if _is_thought(reply.body) else ())
     if reply.status not in _BAD_REQUEST:
@@ -161,12 +160,12 @@ def _refused(reply: Reply) -> frozenset[str]:
 
 
 def _sent(content: str) -> str:
-    """A message's text without the marks of template text."""
+    """Return a message's text without the marks of template text."""
     pieces = (piece if is_template else harmless(piece) for is_template, piece in split_trusted(content))
     return well_formed("".join(pieces))
 
 
-# What a server writes apart from content, also where its model did not mean to: such a reply is not empty.
+# Fields that a server may fill instead of content; a reply with them is not empty.
 _REASONING = ("reasoning_content", "reasoning")
 _OTHER_TEXT = ("tool_calls", *_REASONING)
 
@@ -177,16 +176,16 @@ _FILTERED = re.compile(r"filter|safety|blocklist|prohibited", re.IGNORECASE)
 
 
 def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedText:
-    """Return the text of a success's first choice, with the closing tag of `stop` that the server cut off, and the
-    numbers of tokens, 0 where the server gives none. Raises TransientError for a body that is not JSON, CutReplyError
-    for a cut reply, EmptyReplyError for one without text, else ToolError."""
+    """Return the text of a reply's first choice, with the closing tag of `stop` that the server cut off, and the
+    numbers of tokens (0: unknown). Raises TransientError for a body that is not JSON, CutReplyError for a cut reply,
+    EmptyReplyError for one without text, else ToolError."""
     found = json_of(body, secret=secret)
     message, reason = _first_choice(found)
     text = _text(message.get("content"))
     if isinstance(refusal := message.get("refusal"), str) and refusal:
         raise ToolError(f"the model refused: {redacted(refusal, secret)}. Change the prompt, or the model.")
     if _FILTERED.search(reason):
-        raise ToolError("the server's content filter held it back. Change the prompt, or the endpoint.")
+        raise ToolError("the server's content filter blocked it. Change the prompt, or the endpoint.")
     if not _ENDED.match(reason) and _CUT.search(reason):
         what = "it was cut at its limit of tokens. Raise max_tokens, or ask for less in the prompt."
         raise CutReplyError(what, well_formed(text or ""))
@@ -198,13 +197,13 @@ def text_of(body: bytes, *, secret: str, stop: Sequence[str] = ()) -> CountedTex
         )
     raise ToolError(
         "expected a first choice with the finish_reason 'stop' and a message with text as content, but got "
-        f"{redacted(body, secret)}. Check that base_url is that of a chat endpoint, and model the name of a "
-        "model that replies with text."
+        f"{redacted(body, secret)}. Check that base_url belongs to a chat endpoint, and that the model "
+        "replies with text."
     )
 
 
 def _first_choice(found: Any) -> tuple[Mapping[str, Any], str]:
-    """The message of a reply's first choice, and why it ended: "" if the server does not say, "?" for no choice."""
+    """Return the message of a reply's first choice, and why it ended: "" if unknown, "?" without a choice."""
     match found:
         case {"choices": [{"message": {**message}, **choice}, *_]}:
             reason: object = choice.get("finish_reason")
@@ -214,7 +213,7 @@ def _first_choice(found: Any) -> tuple[Mapping[str, Any], str]:
 
 
 def _text(content: object) -> str | None:
-    """The text of a message's content, whole or in parts; None for anything else, such as a list without a text."""
+    """Return the text of a message's content, whole or in parts; None without any text."""
     match content:
         case None | str():
             return content or ""
@@ -234,7 +233,7 @@ def _is_text(part: Any) -> bool:
 
 
 def _is_thought(body: bytes) -> bool:
-    """Whether a reply ended within its model's reasoning, apart from its content or in it."""
+    """Return whether a reply ended within its model's reasoning, apart from its content or in it."""
     try:
         message, _ = _first_choice(json_of(body, secret=""))
     except TransientError:
@@ -245,7 +244,7 @@ def _is_thought(body: bytes) -> bool:
 
 
 def _tokens(found: Any) -> tuple[int, int]:
-    """The numbers of tokens of prompt and reply that a server counted."""
+    """Return the server's counts of the tokens of prompt and reply."""
     match found:
         case {"usage": {"prompt_tokens": int(given), "completion_tokens": int(written)}}:
             return given, written

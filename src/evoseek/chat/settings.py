@@ -11,8 +11,8 @@ from evoseek.errors import ConfigError
 
 
 class EndpointSettings(Section):
-    """A model that replies to messages, behind an endpoint or in-process (then on policy.device, in policy.dtype). Its
-    prompts are those of policy.prompts. Its replies are greedy, unless its table has a temperature."""
+    """A model that replies to messages, behind an endpoint or in-process (on policy.device, in policy.dtype). It uses
+    policy.prompts. Its replies are greedy, unless its table has a temperature."""
 
     on_resume = "base_url api_key_env max_tokens concurrency timeout_s attempts"
     model: str = Field(
@@ -27,24 +27,24 @@ class EndpointSettings(Section):
         default=32,
         ge=1,
         le=10_000,
-        description="Maximum number of concurrent calls, or of replies sampled at once by an in-process model.",
+        description="Maximum number of concurrent calls, or of replies that an in-process model samples concurrently.",
     )
     timeout_s: float = Field(
         default=300.0,
         gt=0,
         le=1e6,
-        description="Seconds that the endpoint may take for a reply; models that reason are slow.",
+        description="Maximum seconds for a reply of the endpoint; models that reason are slow.",
     )
     attempts: int = Field(
-        default=4, ge=1, le=100, description="Number of times a failing endpoint is called before the call has failed."
+        default=4, ge=1, le=100, description="Number of attempts before a call to the endpoint fails."
     )
 
     def check(self, section: str) -> None:
-        """Raises ConfigError if no model is named. `section` names the settings."""
+        """Raise ConfigError if no model is named. `section` names the settings."""
         if not self.model:
             raise ConfigError(
-                f"No model was given to play this part: set {section}.model to a model's name or directory, or, with "
-                f"{section}.base_url, to the name that an endpoint knows it by.",
+                f"{section}.model is empty. Set {section}.model to a model's name or directory, or, with "
+                f"{section}.base_url, to the model's name at that endpoint.",
                 code="model.not_given",
             )
 
@@ -58,8 +58,7 @@ class AnswererSettings(EndpointSettings):
 
     model: str = Field(
         default="",
-        description="Model, as policy.model, that ends its turns by itself (an instruct model), or its name at the "
-        "endpoint. Default: the policy answers.",
+        description="Instruct model, as in policy.model, or its name at the endpoint. Default: the policy answers.",
     )
     temperature: AnyTemperature = Field(default=0.0, description="Sampling temperature of replies; 0 is greedy.")
     max_tokens: int = Field(
@@ -76,13 +75,13 @@ class SupportSettings(EndpointSettings):
 
     model: str = Field(
         default="",
-        description="Model, as in judge.model, that judges whether the passages support an answer. Default: the "
-        "answer's words are looked for in them.",
+        description="Model, as in judge.model, that judges whether the passages support an answer. Default: they must "
+        "contain the answer's words.",
     )
     unsupported: Literal["refuse", "show"] = Field(
         default="refuse",
-        description="What is done with an answer that the passages do not support: refuse says that it was not found "
-        "in the documents, show gives it with a note.",
+        description='What happens to an answer that the passages do not support: refuse replaces it by "not found in '
+        'the documents", show gives it with a note.',
     )
 
     @classmethod

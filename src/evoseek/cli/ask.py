@@ -30,15 +30,15 @@ def ask(
     show_prompt: Annotated[
         Role | None,
         typer.Option(
-            help="Print the prompt of a role instead, as the model is given it; a proposer's is about a passage, or "
-            "(ssp) an answer. Only the tokenizer is loaded."
+            help="Role whose prompt to print instead of answering; a proposer's prompt is about a passage, or in ssp "
+            "about an answer. Loads only the tokenizer."
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Ask a policy, or the model of [answerer]: prints the answer, the searches made and the passages it rests on.
+    """Ask a policy, or the model of [answerer]; print the answer, its searches and the passages that support it.
 
-    If there is no answer, prints the model's output and ends with status 1.
+    If there is no answer, print the model's output and end with status 1.
     """
     from evoseek.cli.settings import answering_run, check_searched, chosen_for_model, named_answerer
 
@@ -74,10 +74,10 @@ def _show_prompt(settings: TrainingSettings, role: Role, text: str, *, json: boo
         print(dumps(asdict(shown), ensure_ascii=False))
         return
     words = (
-        f"The words are those of {shown.template}. To replace them, copy its folder, edit the file in the copy, "
-        "and set policy.prompts to the copy."
+        f"The words come from {shown.template}. To replace them, copy its folder, edit the file in the copy, and "
+        "set policy.prompts to the copy."
         if shown.template
-        else "The words are those of your environment."
+        else "The words come from your environment."
     )
     say(console, f"{shown.model} as {shown.role} of {shown.system}: {shown.tokens} tokens, format {shown.format}.")
     say(console, f"{words}\n")

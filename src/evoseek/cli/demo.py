@@ -22,11 +22,11 @@ def demo(
         int | None,
         typer.Option(min=1, help="Number of processes that train together. Default: 2, if there are 2 cores."),
     ] = None,
-    max_minutes: Annotated[float, typer.Option(help="Minutes of training, above 0.")] = 5.0,
+    max_minutes: Annotated[float, typer.Option(help="Maximum minutes of training, above 0.")] = 5.0,
 ) -> None:
     """Watch the tiny policy learn to search, on a world made for it, in about five minutes."""
     if not (max_minutes > 0 and isfinite(max_minutes)):
-        raise ConfigError(f"--max-minutes is {max_minutes}; it has to be a number above 0.")
+        raise ConfigError(f"--max-minutes is {max_minutes}, but must be above 0. Give a larger number.")
     with end_on_interrupt():
         from evoseek.cli.learning_demo import run_demo
 

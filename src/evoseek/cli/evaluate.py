@@ -1,4 +1,4 @@
-"""`evoseek eval` and `compare`: a model is scored on questions, evaluations are compared."""
+"""`evoseek eval` and `compare`: score a model on questions, and compare evaluations."""
 
 from __future__ import annotations
 
@@ -48,11 +48,11 @@ if TYPE_CHECKING:
 
 _FEEDBACK = "feedback"  # instead of a suite
 _ASK_PEOPLE = (
-    "Nobody asked these questions, and people word theirs differently: collect twenty that they do ask, each with its "
-    "answer (question,golden_answers), and score with --questions, or as evaluation.path in evoseek.toml."
+    "These questions are synthetic, and people word theirs differently. Collect twenty real ones with their answers "
+    "(question,golden_answers), and score on them: --questions, or evaluation.path in evoseek.toml."
 )
 _AT_ONCE = 64  # questions, at most
-_MIN_SEARCHES = 10  # searches without any result that tell a broken engine from queries that match nothing
+_MIN_SEARCHES = 10  # empty searches that tell a broken engine from queries that match nothing
 On = Annotated[
     str | None,
     typer.Option(
@@ -62,19 +62,19 @@ On = Annotated[
 ]
 SuiteData = Annotated[Path | None, typer.Option(help="Folder or file with a named suite's questions.")]
 TemperatureOption = Annotated[
-    float | None, typer.Option(help="0: greedy. Default: as in training; in a project greedy.")
+    float | None, typer.Option(help="Sampling temperature; 0 is greedy. Default: as in training; in a project 0.")
 ]
 BaselineOption = Annotated[
     str | None,
-    typer.Option(help="Other way to answer: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
+    typer.Option(help="Baseline to evaluate: direct, cot, rag, ircot, search-o1, ragent, or package.module:Name."),
 ]
 LabelledAnswers = Annotated[
     Path | None,
     typer.Option(help="Score the judge instead, on this file of labelled answers."),
 ]
 Alone = Annotated[bool, typer.Option("--alone", help="Do not compare a run with its model before training.")]
-_UNTRAINED = "untrained"  # folder within that of an evaluation
-Limit = Annotated[int | None, typer.Option(min=1, help="Most questions, from the first.")]
+_UNTRAINED = "untrained"  # folder within an evaluation's
+Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
 
 @command(
@@ -102,10 +102,10 @@ def evaluate(
     alone: Alone = False,
     json: Json = False,
 ) -> None:
-    """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and what it cost.
+    """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and the cost.
 
-    In a project without labelled questions: on its test set (`evoseek review`), or else on those that self-play wrote
-    and was not trained on. With --out the same command resumes.
+    Without labelled questions a project is scored on its test set (`evoseek review`), or else on questions that
+    self-play wrote and did not train on. With --out the same command resumes.
 
     Example: evoseek eval runs/mine --questions held-out.jsonl --out out
     """
@@ -167,8 +167,8 @@ def _beside(
     out: Path | None,
     console: Console,
 ) -> dict[str, object]:
-    """Ask the model that a run began with the same questions, untrained and search first; print the difference, which
-    is returned as JSON values, for answers of sentences apart. Empty for a policy of the package, which cannot read a
+    """Ask the model that a run began with the same questions, untrained and search first. Print the difference, for
+    answers of sentences apart, and return it as JSON values; empty for a policy of the package, which cannot read a
     passage in its prompt."""
     from evoseek.eval.comparison import Compared, common, compare, values_of
     from evoseek.eval.results import OF_SENTENCES
@@ -232,8 +232,8 @@ def _show(result: EvaluationResult, out: Path | None, console: Console) -> None:
 def _again(
     scored: Callable[..., EvaluationResult], wrong: Sequence[Question], out: Path | None, console: Console
 ) -> dict[str, object]:
-    """Ask the questions whose answer was judged wrong, with that as the golden answer. The shares of valid samples
-    that give it again are returned as JSON values and printed."""
+    """Ask the questions whose answer was judged wrong, with the wrong answer as the golden one. Print the share of
+    valid samples that repeat it, and return it as JSON values."""
     from evoseek.eval.folder import JUDGED_WRONG
     from evoseek.eval.results import score
     from evoseek.eval.tables import score_json, score_text
@@ -253,8 +253,8 @@ def _again(
 def _questions(
     given: SettingsSources, run_dir: Path | None, suite: Suite | None, *, of_feedback: bool, search: bool
 ) -> tuple[SettingsSources, Sequence[Question], Sequence[Question], str]:
-    """Return the settings, the questions to ask, those whose answer was judged wrong, and what the questions are in a
-    few words. Raises EvoseekError for missing questions or a missing index."""
+    """Return the settings, the questions to ask, questions whose answer was judged wrong, and a short description.
+    Raises EvoseekError for missing questions or a missing index."""
     from evoseek.assembly.inputs import evaluation_path, read_questions
     from evoseek.cli.settings import check_evaluation
 
@@ -278,7 +278,7 @@ def _judged(run_dir: Path | None) -> JudgedQuestions:
     judged = JudgedQuestions.of(FeedbackFile(path).read())
     if not (judged.known or judged.wrong):
         raise ConfigError(
-            f"There is no conversation with a verdict in {path} whose question can be asked alone. Collect some with "
+            f"{path} holds no conversation with a verdict whose question can be asked alone. Collect some with "
             "`evoseek serve agent --feedback`, or name questions with --questions."
         )
     note = f"{len(judged.known)} questions of {path} have a known right answer, {len(judged.wrong)} only a wrong one"
@@ -288,8 +288,8 @@ def _judged(run_dir: Path | None) -> JudgedQuestions:
 
 
 def _own_questions(given: SettingsSources, run_dir: Path | None) -> tuple[SettingsSources, list[Question] | None, str]:
-    """If no questions were named: the settings with the test set that people have judged right, if there is one, or
-    else the questions that the run wrote and held out. Which of them is printed, and said in a few words."""
+    """If no questions were named, return the settings with the test set that people judged right, or else the questions
+    that the run wrote and held out. Print which, and return it in a few words."""
     settings, own = given.read(), project()
     named = Path(settings.evaluation.reviewed) if settings.evaluation.reviewed else None
     path = named or (own.reviewed if own else None)
@@ -311,12 +311,12 @@ def _empty_searches(results: Results) -> str | None:
     made = sum(sample.searches for sample in results.samples)
     if made < _MIN_SEARCHES or any(sample.documents for sample in results.samples):
         return None
-    return f"None of {made} searches found anything: the index is empty or lost, and the scores are those of no search."
+    return f"None of {made} searches found anything: the index is empty or lost, so these are scores without search."
 
 
 def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Question] | None, str]:
-    """If no questions were named: the questions that a cold start or self-play wrote in this run and held out, which is
-    printed, and what they are in a few words. None without a run, or for a run with other questions."""
+    """If no questions were named, return and print the questions that a cold start or self-play wrote in this run and
+    held out, described in a few words. None without a run, or for a run with other questions."""
     from evoseek.assembly.inputs import evaluation_path
     from evoseek.storage.runs import RunDirectory
 
@@ -339,7 +339,7 @@ def _searches(baseline: str | None, no_search: bool) -> bool:
         return not no_search
     if no_search:
         raise ConfigError(
-            "--no-search and --baseline were both given, but whether a baseline searches is part of it. Leave out "
+            "--no-search and --baseline were both given, but a baseline fixes whether it searches. Leave out "
             "--no-search; the baselines direct and cot do not search."
         )
     return bool(find("baseline", baseline).searches)
@@ -350,7 +350,7 @@ def _suite(on: str | None, data: Path | None, questions: str | None) -> Suite | 
         raise ConfigError("--on and --questions both name questions. Give one of them.")
     if on is None or on == _FEEDBACK:
         if data is not None:
-            raise ConfigError("--data holds the questions of a named suite: name it with --on.")
+            raise ConfigError("--data was given without --on. Name the suite whose questions it holds with --on.")
         return None
     from evoseek.eval.suite import load_suite
 
@@ -377,16 +377,16 @@ def compare(
     folders: Annotated[list[Path], typer.Argument(help="Folders that `evoseek eval --out` wrote, two or more.")],
     against: Annotated[
         list[Path] | None,
-        typer.Option(help="Folders of another method, a seed each: the folders before are the seeds of the first one."),
+        typer.Option(help="Folders of a second method, one per seed; the folders before are the first method's."),
     ] = None,
-    metric: Annotated[str | None, typer.Option(help="Metric to compare by. Default: the declared one.")] = None,
+    metric: Annotated[str | None, typer.Option(help="Metric to compare. Default: the declared one.")] = None,
     json: Json = False,
 ) -> None:
-    """Compare evaluations by paired tests over the questions that all of them have.
+    """Compare evaluations by paired tests over the questions that they share.
 
-    Exact McNemar test (0 or 1) or sign flips (graded, or several samples), each difference with its interval; p-values
-    are corrected for the number of comparisons, and a warning says if there are too few questions. With --against two
-    methods are compared over their seeds, by Student's test and interval.
+    Scores of 0 or 1 get the exact McNemar test; graded scores or several samples get sign flips. Each difference has
+    its interval. P-values are corrected for the number of comparisons, and a warning says if there are too few
+    questions. With --against two methods are compared over their seeds, by Student's test and interval.
 
     Example: evoseek compare A-0 A-1 A-2 --against B-0 B-1 B-2
     """

@@ -34,7 +34,7 @@ def export(
         Path | None, typer.Option(help="Folder of `evoseek eval --out`, whose scores the model card shows.")
     ] = None,
 ) -> None:
-    """Write a policy as a plain model directory, in float32, with a model card; an adapter is merged into its base."""
+    """Write a policy as a plain model directory, in float32, with a model card. Merge an adapter into its base."""
     from evoseek.eval.folder import EvaluationFolder
 
     _check(source, directory, adapter=adapter)
@@ -56,7 +56,7 @@ def export(
         if source == "tiny" or expanded(source).exists():
             raise
         raise PolicyError(
-            f"There is no run and no directory {source}; check the path. Taken as a policy's name: {error}"
+            f"There is neither a run nor a directory {source}; check the path. Taken as a policy's name: {error}"
         ) from error
     if adapter and policy.adapter is None:
         raise _without_adapter(source)
@@ -79,8 +79,8 @@ def export(
 
 
 def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
-    """An example of the prompts with which the policy was trained, or would be asked; None, with a note, if the parts
-    that write them are not here."""
+    """Return an example of the prompts that the policy was trained on or would get; None, with a note, if a part that
+    writes them is missing."""
     from evoseek.agent.prompt import rendered
     from evoseek.assembly.sources import gather
     from evoseek.report.model_card import ExamplePrompt
@@ -97,14 +97,14 @@ def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
 
 
 def _check(run_or_policy: str, directory: Path, *, adapter: bool) -> None:
-    """Check an export without loading a model: the directory, the run's checkpoint and, of a policy on this machine,
-    the adapter. Raises ConfigError or RunError."""
+    """Check an export without loading a model: the directory, the run's checkpoint and a local policy's adapter. Raises
+    ConfigError or RunError."""
     check_new(directory)
     run = RunDirectory(expanded(run_or_policy))
     if (run.path / "lock").is_file() and not run.saved_steps:
         raise RunError(
-            f"{run_or_policy} is a run that has saved no checkpoint yet, so there is nothing to export. Train on until "
-            "the first one (every run.checkpoint_every steps)."
+            f"{run_or_policy} has saved no checkpoint yet, so there is nothing to export. Resume the run until its "
+            "first checkpoint (every run.checkpoint_every steps)."
         )
     policy = expanded(find_policy(run_or_policy))
     if adapter and policy.exists() and not (policy / ADAPTER).is_file():
@@ -113,6 +113,6 @@ def _check(run_or_policy: str, directory: Path, *, adapter: bool) -> None:
 
 def _without_adapter(run_or_policy: str) -> ConfigError:
     return ConfigError(
-        f"{run_or_policy} has no adapter: all of its weights were trained. Leave out --adapter, which exports them "
-        "all; an adapter is trained with lora.rank above 0."
+        f"{run_or_policy} has no adapter: all of its weights were trained. Leave out --adapter to export all "
+        "weights; to train an adapter, set lora.rank above 0."
     )

@@ -1,4 +1,4 @@
-"""`evoseek feedback`: lists the conversations with a verdict, and deletes them."""
+"""`evoseek feedback`: lists and deletes conversations with a verdict."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 def feedback(
     run: Annotated[Path | None, typer.Argument(help="Directory of a run. Default: the project.")] = None,
     delete: Annotated[
-        str | None, typer.Option(metavar="N|all", help="Delete the conversation of this number, or all of them.")
+        str | None, typer.Option(metavar="N|all", help="Delete the conversation with this number, or all.")
     ] = None,
     json: Json = False,
 ) -> None:

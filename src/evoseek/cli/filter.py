@@ -1,4 +1,4 @@
-"""`evoseek filter`: questions that are useless for training are sorted out."""
+"""`evoseek filter`: sorts out questions that are useless for training."""
 
 from __future__ import annotations
 
@@ -17,21 +17,17 @@ Evaluation = Annotated[list[Path] | None, typer.Option(help="A file of evaluatio
 @command("filter", reads="judge.* policy.* lora.* sampler.* rollout.* run.seed run.max_invalid")
 def filter_questions(
     questions: Annotated[Path, typer.Argument(help="JSON lines: question, golden_answers.")],
-    out: Annotated[Path, typer.Argument(help="The JSONL file for what is kept. The same command resumes it.")],
+    out: Annotated[Path, typer.Argument(help="JSONL file for the questions that are kept. The same command resumes.")],
     evaluation: Evaluation = None,
-    judge: Annotated[
-        str | None, typer.Option(help="The model that judges, as in judge.model (settings of judge).")
-    ] = None,
+    judge: Annotated[str | None, typer.Option(help="Model that judges, as in judge.model.")] = None,
     model: Model = None,
     samples: Annotated[int, typer.Option(min=0, help="Number of closed-book answers of --model; 0: none.")] = 10,
-    words: Annotated[int, typer.Option(min=1, help="Number of shared words in a row that count as an overlap.")] = 13,
-    likeness: Annotated[
-        float, typer.Option(help="Similarity from which two questions are near-duplicates (Jaccard, MinHash).")
-    ] = 0.8,
+    words: Annotated[int, typer.Option(min=1, help="Number of shared words in a row that are an overlap.")] = 13,
+    likeness: Annotated[float, typer.Option(help="Minimum Jaccard similarity of near-duplicates (MinHash).")] = 0.8,
     seed: Seed = None,
 ) -> None:
-    """Sort out questions that overlap with evaluation sets, that a judge finds time-sensitive, subjective or harmful,
-    or that a model answers without searching: the checks that are named by --evaluation, --judge and --model.
+    """Sort out questions that overlap with evaluation sets (--evaluation), that a judge finds time-sensitive,
+    subjective or harmful (--judge), or that a model answers without searching (--model).
 
     Example: evoseek filter questions.jsonl good.jsonl --evaluation held-out.jsonl --judge JUDGE
     """

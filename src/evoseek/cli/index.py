@@ -37,27 +37,27 @@ MaxWords = Annotated[
     int | None, typer.Option(help="Maximum length of a passage, in words. Default: the project's, or 100.")
 ]
 Encoding = Annotated[
-    str | None, typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: it is guessed.")
+    str | None, typer.Option(help="Encoding of files that are not UTF-8, such as shift_jis. Default: guessed.")
 ]
 MaxText = Annotated[
-    int | None, typer.Option(min=1, help="Length of the longest text that is read, in characters. Default: 16,000,000.")
+    int | None, typer.Option(min=1, help="Maximum length of a text that is read, in characters. Default: 16,000,000.")
 ]
 MaxSeconds = Annotated[
     int | None, typer.Option(min=1, help="Maximum processor time for reading a file, in seconds. Default: 60.")
 ]
 FollowLinks = Annotated[
-    bool | None, typer.Option("--follow-links", help="Read what links out of the folder lead to. Default: no.")
+    bool | None, typer.Option("--follow-links", help="Follow links that lead out of the folder. Default: no.")
 ]
 Engine = Annotated[
     BuiltEngine | None,
-    typer.Option(help="Search by terms, by vectors, or by both. Default: as it was built for; to build it, lexical."),
+    typer.Option(help="Search by terms, by vectors, or by both. Default: the index's own; for a new one lexical."),
 ]
 EncoderName = Annotated[
     str | None,
     typer.Option(help="static, minilm, or a sentence-transformers model: a directory or a name. Default: static."),
 ]
 Numbers = Annotated[
-    Literal["float32", "float16"] | None, typer.Option(help="Type of the vectors' numbers on disk. Default: float32.")
+    Literal["float32", "float16"] | None, typer.Option(help="Data type of the vectors on disk. Default: float32.")
 ]
 
 
@@ -82,20 +82,20 @@ def index(
         bool,
         typer.Option(
             "--choose",
-            help="Search for headings in several ways, print what is found, and build the best one. The project's file "
-            "then says it.",
+            help="Measure searches for headings in several ways, build the best index, and write its settings to the "
+            "project's file.",
         ),
     ] = False,
-    shown_words: Annotated[int, typer.Option(min=1, help="Words that a search may show, for --choose.")] = 350,
+    shown_words: Annotated[int, typer.Option(min=1, help="Maximum words that a search shows, for --choose.")] = 350,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
     report: Annotated[
         Path | None,
-        typer.Option(metavar="FILE", help="JSON file for what was read and skipped, file by file. Default: none."),
+        typer.Option(metavar="FILE", help="JSON file that lists every file that was read or skipped. Default: none."),
     ] = None,
 ) -> None:
-    """Index a corpus for searching, and report what was read, by type of file, and what was skipped and why. If
-    interrupted, the same command resumes."""
+    """Index a corpus for searching; report what was read, by type of file, and what was skipped and why. After an
+    interruption the same command resumes."""
     options: dict[str, Any] = {
         "engine": engine,
         "stemming": stemming,
@@ -129,7 +129,7 @@ def index(
     if choose:
         from evoseek.search.choosing import choose as chosen
 
-        check_apart(documents, built, report)  # before minutes of measuring
+        check_apart(documents, built, report)  # before the measuring, which takes minutes
         plan, top_k = chosen(documents, plan, given, shown_words, console)
     build_index(documents, built, plan, console=console, report_file=report)
     if top_k:
@@ -137,7 +137,7 @@ def index(
 
 
 def _keep(plan: IndexPlan, top_k: int, built: Path, console: Console) -> None:
-    """Write what was chosen to the project of the index; without one, say what a search needs."""
+    """Write the choice to the project of the index; without a project, print what a search needs."""
     own = project()
     if own is None or own.index != built:
         say(console, f"To show as many passages as were chosen: --set search.top_k={top_k}")
@@ -153,14 +153,14 @@ def _refuse_settings(given: Iterable[str]) -> None:
     for name in given:
         option = f"--{name.replace('_', '-')}"
         raise ConfigError(
-            f"An update keeps the settings with which the index was built, so {option} has no effect on it. Leave out "
+            f"{option} has no effect on an update, which keeps the settings that the index was built with. Leave out "
             f"{option}, or build the index again without --update and --watch."
         )
 
 
 def _places(corpus: Path | None, directory: Path | None) -> tuple[Path, Path, dict[str, Any]]:
-    """The documents and the index: those that are given, or the project's, with the options that it has. Raises
-    ConfigError without either."""
+    """Return the documents and the index, as given or else the project's, and the project's options. Raises ConfigError
+    without either."""
     own = checked_project() if corpus is None or directory is None else None
     documents, built = corpus or (own and own.documents), directory or (own and own.index)
     if documents is None:
@@ -178,8 +178,7 @@ def _missing(argument: str, remedy: str) -> ConfigError:
 
 
 def _engine(settings: TrainingSettings, closing: ExitStack) -> SearchEngine:
-    """The engine, opened as every command opens it. Those of evoseek need no context, whose import takes
-    seconds. Raises ConfigError."""
+    """Open the engine. Built-in engines need no context, whose import takes seconds. Raises ConfigError."""
     if is_import_path(settings.search.name):
         from evoseek.assembly.context import Context
 
@@ -188,7 +187,7 @@ def _engine(settings: TrainingSettings, closing: ExitStack) -> SearchEngine:
         engine = build("search", settings.search, None)
     if isinstance(engine, QuestionEngine):
         raise ConfigError(
-            f"What the engine {settings.search.name} finds depends on a question, so it cannot be searched alone. Name "
+            f"The engine {settings.search.name} needs a question for its results, so it cannot be searched alone. Name "
             "another one with --engine."
         )
     return engine
@@ -204,8 +203,8 @@ def search(
     engine: Annotated[
         str | None,
         typer.Option(
-            help="Name of the engine, or package.module:Name of your own. Default: the project's, or the one that the "
-            "index was built for, also where the project's searches no index."
+            help="Engine: a built-in name, or package.module:Name. Default: the project's, if it searches an index, or "
+            "the one that the index was built for."
         ),
     ] = None,
     json: Json = False,
@@ -216,7 +215,7 @@ def search(
     """
     *directory, query = words
     if len(directory) > 1:
-        raise ConfigError(f'Got {len(words)} words: put those to search for in quotes, as in "{" ".join(words)}".')
+        raise ConfigError(f'Got {len(words)} words. Put the words to search for in quotes, as in "{" ".join(words)}".')
     if not directory and (Path(query) / "manifest.json").is_file():
         raise ConfigError(f"{query} is an index, and the query is missing. Add the words to search for, in quotes.")
     if not query.strip():

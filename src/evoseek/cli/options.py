@@ -1,4 +1,4 @@
-"""What commands share, and how each declares it: the settings that it reads, the project, --dry-run."""
+"""What commands share, and how each declares it: settings, project, --dry-run."""
 
 from __future__ import annotations
 
@@ -35,20 +35,20 @@ Model = Annotated[
     str | None,
     typer.Option(help="`tiny`, `smollm2-135m`, a directory (also of a run), a GGUF file, or a Hugging Face name."),
 ]
-JudgeModel = Annotated[str | None, typer.Option("--model", help="The model that judges, as in judge.model.")]
+JudgeModel = Annotated[str | None, typer.Option("--model", help="Model that judges, as in judge.model.")]
 Seed = Annotated[int | None, typer.Option(help="Seed of all random numbers.")]
 FixedSeed = Annotated[int, typer.Option("--seed", help="Seed of all random numbers.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object, everything else on stderr.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as a JSON object, all else on stderr.")]
 
 
 def _growing(path: Path) -> Path:
-    """Refuse a file that cannot be resumed before anything is loaded. Raises ConfigError."""
+    """Refuse a file that cannot be resumed, before anything is loaded. Raises ConfigError."""
     is_begun(path)
     return path
 
 
 GrowingFile = Annotated[
-    Path, typer.Argument(help="The JSONL file to write. The same command resumes it.", callback=_growing)
+    Path, typer.Argument(help="JSONL file to write. The same command resumes it.", callback=_growing)
 ]
 AnswererArgument = Annotated[
     str | None,
@@ -62,11 +62,12 @@ AnswererArgument = Annotated[
 _OPTIONS: Mapping[str, object] = {
     "config": Annotated[
         list[Path] | None,
-        typer.Option("--config", help="A TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
+        typer.Option("--config", help="TOML file of settings, or a recipe such as dr-zero/3b; the last one wins."),
     ],
-    "sets": Annotated[list[str] | None, typer.Option("--set", help="A setting, such as learner.learning_rate=1e-4.")],
+    "sets": Annotated[list[str] | None, typer.Option("--set", help="Setting, such as learner.learning_rate=1e-4.")],
     "folder": Annotated[
-        Path | None, typer.Option("--project", help="Folder with evoseek.toml. Default: this one, or one above.")
+        Path | None,
+        typer.Option("--project", help="Folder with evoseek.toml. Default: this one, or one above."),
     ],
     "dry_run": Annotated[bool | None, typer.Option("--dry-run", help="Print the settings and the plan; do nothing.")],
 }
@@ -79,20 +80,20 @@ JUDGE = "judge.* policy.prompts policy.device policy.dtype run.seed run.max_inva
 
 @dataclass(frozen=True, slots=True)
 class DeclaredCommand:
-    """What a command declares. `reads` are patterns of the settings that it makes use of: with --set it accepts no
-    other, while a file of settings may be shared with other commands."""
+    """A command's declaration. `reads` are patterns of the settings that it uses. With --set it accepts no others; a
+    file of settings may be shared with other commands."""
 
     name: str = ""
     reads: str = ""
     in_project: bool = False
 
     def uses(self, key: str) -> bool:
-        """Whether the command makes use of a setting; without any settings of its own it is not asked."""
+        """Return whether the command uses a setting."""
         return not self.reads or any(fnmatch(key, pattern) for pattern in self.reads.split())
 
 
 COMMANDS: dict[str, DeclaredCommand] = {}
-"""Every command that was declared, by its name."""
+"""Every declared command, by its name."""
 
 
 @dataclass(frozen=True)
@@ -114,13 +115,13 @@ _given: ContextVar[Shared | None] = ContextVar("given", default=None)
 
 
 def shared() -> Shared:
-    """The shared options of the command that runs."""
+    """Return the shared options of the command that runs."""
     return _given.get() or Shared()
 
 
 @contextmanager
 def running(name: str, **values: Any) -> Generator[None]:
-    """While the command of this name runs with these values of `Shared`."""
+    """Run the block as the command of this name, with these values of `Shared`."""
     token = _given.set(Shared(COMMANDS[name], **values))
     try:
         yield
@@ -131,9 +132,8 @@ def running(name: str, **values: Any) -> Generator[None]:
 def command(
     name: str, *, reads: str = "", in_project: bool = False, only_reads: bool = False
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """Declare a command: its name, and as in `DeclaredCommand` what it reads and whether it works in a project. It gets
-    the options that it shares with others: --config and --set for settings, --project, and --dry-run
-    unless it `only_reads`."""
+    """Declare a command: its name, and as in `DeclaredCommand` what it reads and whether it works in a project. Add the
+    shared options: --config and --set for settings, --project, and --dry-run unless it `only_reads`."""
     COMMANDS[name] = DeclaredCommand(name, reads, in_project)
     options = {"config": reads, "sets": reads, "folder": in_project, "dry_run": not only_reads}
     names = [option for option, has_it in options.items() if has_it]
@@ -162,13 +162,13 @@ def command(
 
 
 def project() -> Project | None:
-    """The project of the command that runs. Raises ConfigError."""
+    """Return the project of the command that runs. Raises ConfigError."""
     return shared().project
 
 
 def checked_project() -> Project | None:
-    """`project`, with settings that are valid. For commands that take but a path from it:
-    a misspelt table would look like one that is missing. Raises ConfigError."""
+    """Return `project` with its settings checked, for commands that take only a path from it: a misspelt table would
+    look like a missing one. Raises ConfigError."""
     from evoseek.assembly.sources import gather
 
     if (own := project()) is not None:
@@ -177,7 +177,7 @@ def checked_project() -> Project | None:
 
 
 def named_run() -> Path:
-    """The run that the project names. Raises ConfigError if there is none."""
+    """Return the run that the project names. Raises ConfigError if there is none."""
     own = checked_project()
     if own is None or own.run is None:
         raise ConfigError(
@@ -187,18 +187,19 @@ def named_run() -> Path:
 
 
 def feedback_path(run: Path | None) -> Path:
-    """The file of conversations with a verdict: the project's, or else the run's. Raises ConfigError without either."""
+    """Return the file of conversations with a verdict: the project's, or else the run's. Raises ConfigError without
+    either."""
     own = project()
     if own is None and run is None:
         raise ConfigError(
-            "Conversations with a verdict are kept in a project or in a run, and there is neither. Make a project with "
+            "Conversations with a verdict are kept in a project or a run, but neither was found. Make a project with "
             "`evoseek init`, or give a run."
         )
     return own.feedback if own is not None else Path(str(run)) / FEEDBACK
 
 
 def named_index() -> Path:
-    """The index that the project names. Raises ConfigError if there is none."""
+    """Return the index that the project names. Raises ConfigError if there is none."""
     own = checked_project()
     if own is None or own.index is None:
         remedy = how_to_name(own, 'index = "index"', table="search")
@@ -212,8 +213,8 @@ def stop_if_dry(
     *,
     console: Console | None = None,
 ) -> None:
-    """With --dry-run, print the settings and the plan and end the command. To be called once everything was checked,
-    before anything is loaded, started or written."""
+    """With --dry-run, print the settings and the plan and end the command. Call it after every check, and before
+    anything is loaded, started or written."""
     if not shared().dry_run:
         return
     console = console or Console()
@@ -223,7 +224,7 @@ def stop_if_dry(
 
 
 def answerer_name(given: SettingsSources, run_dir: Path | None) -> str:
-    """What answers with these settings, in words."""
+    """Return what answers with these settings, in words."""
     settings = given.read()
     if model := settings.answerer.model or settings.answerer.base_url:
         return f"the model {model}" + (f" at {settings.answerer.base_url}" if settings.answerer.base_url else "")
@@ -231,7 +232,7 @@ def answerer_name(given: SettingsSources, run_dir: Path | None) -> str:
 
 
 def _settings_lines(settings: Mapping[str, object] | TrainingSettings) -> Iterator[str]:
-    """Every setting that the command reads; at last those that differ from the defaults."""
+    """Yield every setting that the command reads; those that differ from the defaults come last."""
     if isinstance(settings, Mapping):
         yield from (f"  {key} = {_shown(value)}" for key, value in settings.items())
         return
@@ -253,7 +254,7 @@ def _shown(value: object) -> str:
 
 
 def new_group(help: str) -> typer.Typer:
-    """A group of commands. Help is plain text: as markup, [section] in it would be taken for a style and not shown."""
+    """Return a group of commands. Help is plain text: markup would hide a [section] in it."""
     return typer.Typer(no_args_is_help=True, rich_markup_mode=None, help=help)
 
 
@@ -266,13 +267,13 @@ def finish(finished: bool) -> None:
 def resolve_answerer(
     answerer: str | None, run_dir: Path | None, model: str | None
 ) -> tuple[Path | None, dict[str, object]]:
-    """The run that is named, or the settings of the model or endpoint. Raises ConfigError if two are named, or for an
+    """Return the named run, or the settings of the model or endpoint. Raises ConfigError if two are named, or for an
     endpoint without a name."""
     if answerer is None:
         return run_dir, {} if model is None else {"policy.model": model}
     if run_dir is not None or model is not None:
         raise ConfigError(
-            f"{answerer} and {'--run-dir' if run_dir else '--model'} both name what answers. Give one of them."
+            f"{answerer} and {'--run-dir' if run_dir else '--model'} both name a policy or model. Give one of them."
         )
     name, at, url = answerer.partition("@")
     if "://" in answerer:

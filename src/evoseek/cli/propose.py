@@ -1,4 +1,4 @@
-"""`evoseek propose` and `collect`: questions and demonstrations are written, to train on."""
+"""`evoseek propose` and `collect`: write questions and demonstrations to train on."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def propose(
     ] = None,
     cold: Annotated[
         bool,
-        typer.Option("--cold", help="Write them by rules from sentences and headings (English), without a model."),
+        typer.Option("--cold", help="Write them by rules from English sentences and headings, without a model."),
     ] = False,
     seed: Seed = None,
 ) -> None:
@@ -94,10 +94,11 @@ def collect(
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")] = None,
     seed: Seed = None,
 ) -> None:
-    """Let a policy, or the model of [answerer], answer questions, and keep what was right as demonstrations for
-    `evoseek sft`.
+    """Let a policy, or the model of [answerer], answer questions, and keep right answers as demonstrations for `evoseek
+    sft`.
 
-    With --set answerer.base_url=URL and --set answerer.model=NAME a model behind an OpenAI-compatible endpoint answers.
+    To let a model at an OpenAI-compatible endpoint answer, use --set answerer.base_url=URL and --set
+    answerer.model=NAME.
     """
     from evoseek.cli.settings import answering_run, check_evaluation, named_answerer
 

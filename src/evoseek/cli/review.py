@@ -42,7 +42,7 @@ def review(
         typer.Argument(metavar="FILE|RUN", help="A question file, or a run that wrote some. Default: the project's."),
     ] = None,
     index: Index = None,
-    count: Annotated[int, typer.Option(min=1, help="Number of questions to judge, those of before included.")] = _COUNT,
+    count: Annotated[int, typer.Option(min=1, help="Total number to judge, earlier sessions included.")] = _COUNT,
     seed: FixedSeed = 0,
     out: Annotated[
         Path | None, typer.Option(help="File of the verdicts. Default: review.jsonl in the run, or beside the file.")
@@ -50,13 +50,13 @@ def review(
     terminal: Annotated[bool, typer.Option("--terminal", help="Judge in the terminal, not on a page.")] = False,
     port: Annotated[
         int | None,
-        typer.Option(min=0, max=65535, help="Port of the page (0: any free one), whose address is then printed."),
+        typer.Option(min=0, max=65535, help="Port of the page, whose address is printed; 0 takes any free one."),
     ] = None,
 ) -> None:
-    """Judge questions beside their passages by one key each: right, wrong or unclear. Prints the share that is right.
+    """Judge questions beside their passages by one key each: right, wrong or unclear. Print the share that is right.
 
-    Those judged right become the project's test set, reviewed.jsonl, which `evoseek eval` scores and training leaves
-    out. Every verdict is kept at once, and the same command resumes. Without a browser it runs in the terminal.
+    Right questions become the project's test set, reviewed.jsonl: `evoseek eval` scores it, training leaves it out.
+    Every verdict is saved immediately, and the same command resumes. Without a browser it runs in the terminal.
 
     Example: evoseek review runs/mine --terminal
     """
@@ -65,8 +65,8 @@ def review(
     source = source or named_run()
     if not source.exists():
         raise ConfigError(
-            f"There is no {source}, so there are no questions to judge.{nearest(source)} Give a question file, or the "
-            "directory of a run that wrote some (`evoseek train`)."
+            f"There is no {source} with questions to judge.{nearest(source)} Give a question file, or the directory of "
+            "a run that wrote some (`evoseek train`)."
         )
     written, log = _questions(source)
     with end_on_interrupt():
@@ -89,9 +89,8 @@ def review(
 
 
 def _questions(source: Path) -> tuple[list[Question], Path]:
-    """Read the questions of a file or of a run, and name the file of their verdicts. Those of a run are the ones that
-    its cold start held out, or else those that self-play wrote and did not train on. Raises ConfigError or
-    DataError."""
+    """Read the questions of a file or a run, and name the file of their verdicts. A run's questions are those that its
+    cold start held out, or else that self-play wrote and did not train on. Raises ConfigError or DataError."""
     from evoseek.questions.questions import load_questions
     from evoseek.selfplay.question_log import held_out_questions
 
@@ -101,14 +100,14 @@ def _questions(source: Path) -> tuple[list[Question], Path]:
 
 
 def _store(index: str | None, source: Path) -> PassageStore | None:
-    """Open the index that is given, or the run's, or the project's. None if there is none."""
+    """Open the given index, or else the run's or the project's. None if there is none."""
     from evoseek.search.lexical import open_index
 
     own, run = project(), RunDirectory(source)
     searched: Any = run.read_config().get("search", {}) if run.config.is_file() else {}
     directory = index or searched.get("index") or (str(own.index) if own and own.index else "")
     if not directory:
-        say(Console(stderr=True), "No index: only passages that the questions hold themselves are shown (--index).")
+        say(Console(stderr=True), "No index: only passages within the questions are shown. Give --index for others.")
         return None
     return open_index(directory, setting="--index")
 
@@ -136,7 +135,7 @@ def _judge(review: Review, console: Console, *, terminal: bool, port: int | None
 
 
 def _has_browser() -> bool:
-    """Say whether a browser with a window can be started: one that runs in the terminal shows no page."""
+    """Return whether a browser with a window can be started; a browser in the terminal shows no page."""
     try:
         return type(webbrowser.get()) is not webbrowser.GenericBrowser
     except webbrowser.Error:
@@ -176,7 +175,7 @@ def _key() -> str:
 
 
 def _shown(question: Mapping[str, Any]) -> Text:
-    """Show a question below its passages, as `Review.json` has it; the answer in them in bold."""
+    """Show a question of `Review.json` below its passages, with the answer in bold."""
     lines = [
         *([Text(question["note"])] if question["note"] else []),
         *map(_passage, question["passages"]),

@@ -47,7 +47,7 @@ Host = Annotated[str, typer.Option(help="Address to listen at; 0.0.0.0 lets ever
 Port = Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")]
 Names = Annotated[
     list[str] | None,
-    typer.Option("--name", help="Name by which clients call the server, beside its address and localhost."),
+    typer.Option("--name", help="Further name by which clients call the server, such as its host name."),
 ]
 
 
@@ -85,23 +85,19 @@ def serve_agent(
     port: Port = 8000,
     key_file: Annotated[
         Path | None,
-        typer.Option(
-            help="File of keys, one a line, of which clients send one. Default: the variable EVOSEEK_KEY, if set."
-        ),
+        typer.Option(help="File of accepted keys, one a line. Default: the key in the variable EVOSEEK_KEY, if set."),
     ] = None,
     name: Names = None,
-    running: Annotated[int, typer.Option(min=1, help="Number of answers under way at once, at most.")] = _RUNNING,
-    waiting: Annotated[int, typer.Option(min=0, help="Number of questions that wait, at most; others get 429.")] = 64,
-    drain: Annotated[
-        int, typer.Option(min=0, help="Seconds in which answers under way may end when the server is stopped.")
-    ] = 30,
+    running: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent answers.")] = _RUNNING,
+    waiting: Annotated[int, typer.Option(min=0, help="Maximum number of waiting questions; others get 429.")] = 64,
+    drain: Annotated[int, typer.Option(min=0, help="Seconds that a stopped server waits for unfinished answers.")] = 30,
     feedback: Annotated[
         bool, typer.Option("--feedback", help="Keep conversations with a verdict, in feedback.jsonl (see `feedback`).")
     ] = False,
 ) -> None:
     """Serve an agent until Ctrl-C or SIGTERM: a chat page, OpenAI's chat completions, and MCP at /mcp.
 
-    Clients need the key if there is one, and there has to be at any address but this machine's own.
+    Clients need the key if there is one. At any address but this machine's own a key is required.
 
     Example: evoseek serve agent runs/mine --port 8080
     """
@@ -144,7 +140,7 @@ def serve_mcp(
     ] = None,
     index: Index = None,
 ) -> None:
-    """Serve an index (search, open), or an agent as well (ask), to the MCP client that started this command."""
+    """Serve an index (search, open) or also an agent (ask) to the MCP client that started this command."""
     with _extra():
         from evoseek.serve.mcp import Library, mcp_server
     if answerer and (Path(answerer) / "manifest.json").is_file():
@@ -172,7 +168,7 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
     if uses_chat_model(settings):
         stop_if_dry([plan], settings)
         return Run(settings=settings, search=_live(settings))
-    if (slots := lookup(settings, "sampler.slots")) is not None:  # a run's own are for its training
+    if (slots := lookup(settings, "sampler.slots")) is not None:  # the run's value is for training
         settings = with_setting(settings, "sampler.slots", min(slots, running))
     memory = f"Memory: {fit(settings, answers=running).words}"
     stop_if_dry([plan, memory], settings)
@@ -181,7 +177,7 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
 
 
 def example_questions(run: Run) -> list[str]:
-    """Some questions that the run wrote and held out: of a kind that its policy has learnt to answer."""
+    """Return some held-out questions that the run wrote, of a kind that its policy has learnt to answer."""
     from evoseek.selfplay.question_log import held_out_questions
 
     own = run.directory
@@ -197,7 +193,7 @@ def _feedback(answerer: str | None) -> FeedbackFile:
 
 
 def _live(settings: TrainingSettings) -> SearchEngine | None:
-    """The index that is searched, as one that is opened anew whenever it was changed on disk; None if none is."""
+    """Return the searched index, reopened when it changes on disk; None without an index."""
     from evoseek.config.registry import build
     from evoseek.search.opening import LiveIndex
 
@@ -208,8 +204,8 @@ def _live(settings: TrainingSettings) -> SearchEngine | None:
 
 @contextmanager
 def _answering(run: Run, console: Console) -> Generator[tuple[Answerer, SearchEngine | None]]:
-    """What answers while the block runs, and the engine that clients may search, too: none on the web, and none that
-    depends on the question."""
+    """Open, for the block, the answerer and the engine that clients may search (None on the web, or if the engine
+    depends on the question)."""
     from evoseek.agent.answer import Answerer
 
     with run.context() as context:
@@ -234,9 +230,9 @@ def _extra() -> Generator[None]:
 def serve_world(
     entities: Annotated[int, typer.Option(help="Number of articles, at least 200.")] = 2000,
     seed: FixedSeed = 0,
-    split: Annotated[Literal["train", "evaluation"], typer.Option(help="The split whose names it uses.")] = "train",
+    split: Annotated[Literal["train", "evaluation"], typer.Option(help="Split whose names it uses.")] = "train",
     port: Annotated[int, typer.Option(min=0, max=65535, help="Port; 0 takes any free one.")] = 8765,
-    questions: Annotated[Path | None, typer.Option(help="A new JSONL file for questions about it.")] = None,
+    questions: Annotated[Path | None, typer.Option(help="New JSONL file for questions about it.")] = None,
     count: Annotated[int, typer.Option(min=1, help="Number of questions.")] = 1000,
 ) -> None:
     """Serve a generated world as a web site with a search API, on this machine, until Ctrl-C."""
@@ -251,9 +247,9 @@ def serve_world(
     made, ended, console = World.generate(seed, entities, split), Event(), Console()
     site = Site(made, seed)
     with serving(site, port) as api:
-        for number in (signal.SIGINT, signal.SIGTERM):  # also if it was started in the background, with SIGINT ignored
+        for number in (signal.SIGINT, signal.SIGTERM):  # also in the background, where SIGINT is ignored
             signal.signal(number, lambda number, frame: ended.set())
-        if questions is not None:  # with the port: without it the same command would find its file there the next time
+        if questions is not None:  # once the port is bound: otherwise the next try would find its file there
             save_questions(questions, made.questions(count, seed=seed))
             say(console, f"{count} questions in {questions}")
         url, name, relation = api.host, made.names[0], made.facts(0)[0].relation

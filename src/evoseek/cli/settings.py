@@ -40,12 +40,11 @@ def given_settings(
     system: str | None = None,
     fallback: str = "search-r1",
 ) -> SettingsSources:
-    """The settings of the command that runs: those of a run, with `options` (by dotted names) and --set over them;
-    without a run, those of config files and options, over those of the project. `system` and `fallback` are those of
-    `gather`.
+    """Return the settings of the command that runs: a run's, with `options` (by dotted names) and --set over them;
+    without a run, config files and options over the project's. `system` and `fallback` are as in `gather`.
 
-    Raises ConfigError if a run and a model of its own are both given, or a setting that the command makes no use of;
-    RunError if the directory holds no run or no checkpoint yet.
+    Raises ConfigError if a run and a model are both given, or a setting that the command does not use; RunError if the
+    directory holds no run or no checkpoint yet.
     """
     line = shared()
     own = line.project if line.command.in_project else None
@@ -66,11 +65,11 @@ def given_settings(
 def training_settings(
     options: Mapping[str, object], run_dir: Path, *, system: str | None = None, is_of_project: bool = False
 ) -> SettingsSources:
-    """The settings of a new run or of a resumed one. A resumed run keeps its own settings, with config files, `options`
-    (by dotted names) and --set over them. If it is the project's own (`is_of_project`), what was edited in the
-    project's file since it was begun lies between them.
+    """Return the settings of a new run or of a resumed one. A resumed run keeps its own settings, with config files,
+    `options` (by dotted names) and --set over them. If it is the project's own (`is_of_project`), later edits of the
+    project's file lie in between.
 
-    Everything that can be checked without a model is checked. Raises EvoseekError.
+    Checks everything that needs no model. Raises EvoseekError.
     """
     run, line = RunDirectory(run_dir), shared()
     own = line.project
@@ -85,8 +84,8 @@ def training_settings(
     given = given or own is not None
     if not begun and not given:
         raise RunError(
-            f"{run_dir} holds no run to resume: there is no config.json in it.{nearest(run_dir)} Give the directory of "
-            "a run; or to begin one, say what to train on: --index and --questions (`evoseek train --help`)."
+            f"{run_dir} holds no run to resume: it has no config.json.{nearest(run_dir)} Give the directory of a run; "
+            "to begin a new one, name what to train on: --index and --questions (`evoseek train --help`)."
         )
     files = [*([run.config] if begun else []), *line.config]
     given = gather(files, system=system, options=options, sets=line.sets, project=None if begun else own)
@@ -106,8 +105,7 @@ def training_settings(
 
 
 def _with_people(given: SettingsSources, own: Project, *, begun: bool) -> SettingsSources:
-    """With what people have said in a project: its test set, and for a new run its feedback. Settings that name other
-    files, or none, win."""
+    """Add a project's test set and, for a new run, its feedback. Settings that name other files, or none, win."""
     found = dict[str, object]()
     named = str(given.stated("evaluation.reviewed") or "")
     is_open = own.lookup("evaluation.reviewed") is None and (not named or not Path(named).is_file())
@@ -120,7 +118,7 @@ def _with_people(given: SettingsSources, own: Project, *, begun: bool) -> Settin
 
 
 def run_of_project(run_dir: Path | None, *others: object) -> Path | None:
-    """The run that a command uses: the one that is given; or if nothing else names what answers, the project's, once it
+    """Return the run that a command uses: the given one; or if nothing else names what answers, the project's, once it
     has a checkpoint. None if there is none."""
     if run_dir is not None or shared().config or any(others):
         return run_dir
@@ -128,14 +126,14 @@ def run_of_project(run_dir: Path | None, *others: object) -> Path | None:
     if own is None or own.run is None or own.lookup("answerer.model") or own.lookup("answerer.base_url"):
         return None
     if not RunDirectory(own.run).is_begun:
-        _note(f"The project's run {own.run} has no checkpoint yet: this is the model before training.")
+        _note(f"The project's run {own.run} has no checkpoint yet, so the untrained model is used.")
         return None
     _note(f"From {own.file}: the run {own.run}")
     return own.run
 
 
 def training_run(run_dir: Path | None) -> Path:
-    """The directory to train in: the one that is given, or the project's. Raises ConfigError without either."""
+    """Return the directory to train in: the one that is given, or the project's. Raises ConfigError without either."""
     own = project() if run_dir is None else None
     found = own.run if own else run_dir
     if found is None:
@@ -173,7 +171,7 @@ def _check_trainable(own: Project, options: Mapping[str, object]) -> None:
     answerer = own.lookup("answerer.model") or own.lookup("answerer.base_url")
     if answerer and not own.lookup("policy.model") and not options.get("policy.model"):
         raise ConfigError(
-            f"The project {own.file} asks {answerer}, a model behind an endpoint, which is not trained here. Name a "
+            f"The project {own.file} asks {answerer}, a model behind an endpoint, which cannot be trained. Name a "
             "model to train with --model, or as policy.model in that file."
         )
 
@@ -186,9 +184,9 @@ def chosen_for_model(
     answers: int = 0,
     processes: int | None = None,
 ) -> TrainingSettings:
-    """The settings with those that were not given chosen for the model; those that the command reads are printed. For a
-    resumed run, as they were chosen at its beginning. With `answers` it only answers, so many questions at once.
-    `processes` would train together, if this is none of them."""
+    """Choose settings that were not given to suit the model, and print those that the command reads. A resumed run
+    keeps its first choices. With `answers` the command only answers, that many questions concurrently. `processes`
+    would train together, if this is none of them."""
     with end_on_interrupt():
         from evoseek.assembly.model_defaults import apply_model_defaults
         from evoseek.models.machine import Machine, find_machine
@@ -208,8 +206,8 @@ def chosen_for_model(
 def named_answerer(
     options: Mapping[str, object], answerer: str | None = None, *, run_dir: Path | None = None, model: str | None = None
 ) -> tuple[SettingsSources, Path | None]:
-    """The settings of a command that answers, with these options, and the run that answers, if it is one: that of the
-    command's argument or options, or the project's. Raises ConfigError if two are named."""
+    """Return the settings of a command that answers, and the run that answers, if any: the one of the command's
+    argument or options, or the project's. Raises ConfigError if two are named."""
     run_dir, named = resolve_answerer(answerer, run_dir, model)
     run_dir = run_of_project(run_dir, *named.values())
     given = given_settings({**options, **named}, run_dir)
@@ -223,7 +221,7 @@ def named_answerer(
 
 
 def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingSettings:
-    """The same for a command that only answers, so many questions at once, by the policy or the model of [answerer]."""
+    """Return the settings of a command that only answers, `answers` questions concurrently."""
     with end_on_interrupt():
         from evoseek.agent.answer import uses_chat_model
         from evoseek.assembly.model_defaults import follow_endpoint, search_first
@@ -235,7 +233,7 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
 
 
 def answering_run(given: SettingsSources, run_dir: Path | None, plan: str, console: Console | None = None) -> Run:
-    """The run that answers, or the model alone; with --dry-run the plan is printed instead."""
+    """Return the run that answers, or the model alone; with --dry-run print the plan instead."""
     settings = answering_settings(given, answers=1)
     stop_if_dry([plan], settings)
     from evoseek.run import Run
@@ -245,7 +243,7 @@ def answering_run(given: SettingsSources, run_dir: Path | None, plan: str, conso
 
 @contextmanager
 def working(given: SettingsSources, plan: str) -> Generator[Context]:
-    """The objects of the settings, for the work of a command; with --dry-run its plan is printed instead."""
+    """Build the objects of the settings for a command; with --dry-run print its plan instead."""
     settings = given.read()
     stop_if_dry([plan], settings)
     with end_on_interrupt():
@@ -255,7 +253,7 @@ def working(given: SettingsSources, plan: str) -> Generator[Context]:
 
 
 def check_evaluation(settings: TrainingSettings, *, search: bool, questions: bool = True) -> None:
-    """Raises EvoseekError for missing questions (unless they are not those of the settings) or a missing index."""
+    """Raise EvoseekError for missing questions (if `questions`) or a missing index."""
     if questions:
         read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")
     if search and settings.examines_index:
@@ -264,7 +262,7 @@ def check_evaluation(settings: TrainingSettings, *, search: bool, questions: boo
 
 
 def check_searched(settings: TrainingSettings) -> None:
-    """Raises SearchIndexError without the index that is searched."""
+    """Raise SearchIndexError if the searched index is missing."""
     if settings.examines_index:
         check_index(settings.search.index, setting="--index", engine=settings.search)
 
@@ -273,8 +271,8 @@ def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) ->
     run = RunDirectory(run_dir)
     if not run.config.is_file() or not any(run_dir.glob("checkpoints/step-*")):
         raise RunError(
-            f"{run_dir} holds no checkpoint to use.{nearest(run_dir)} Give the directory of a run that `evoseek train` "
-            "or `evoseek demo` made and that has saved one (every run.checkpoint_every steps), or give --model instead."
+            f"{run_dir} holds no checkpoint.{nearest(run_dir)} Give the directory of a run that has saved one (every "
+            "run.checkpoint_every steps of `evoseek train` or `evoseek demo`), or give --model instead."
         )
     given = gather(run.config, system=system, options=options, sets=shared().sets)
     own_model = flatten(given.saved[0].tree).get("policy.model")
@@ -288,7 +286,7 @@ def _of_run(run_dir: Path, options: Mapping[str, object], system: str | None) ->
 
 def _check_given(settings: TrainingSettings, options: Sequence[str]) -> None:
     """Raise ConfigError for a setting of --set that the command does not read, or whose switch is off. `options` are
-    settings that the command's own options gave."""
+    the settings that the command's own options gave."""
     line = shared()
     names = [text.partition("=")[0].strip() for text in line.sets]
     if not names and not options:
@@ -302,7 +300,7 @@ def _check_given(settings: TrainingSettings, options: Sequence[str]) -> None:
                 f"{key} was given with --set, but `evoseek {line.command.name}` does not use it. Leave it out; it is "
                 f"for `evoseek {'`, `evoseek '.join(users or ['train'])}`."
             )
-    # What does not run the system takes the settings that its task needs.
+    # A command that does not run the system takes the settings of its task.
     elsewhere = () if line.command.in_project else ("", "reward.name")
     keys = [*given, *(key for key in options if key in all_changed)]
     check_effect(settings, keys, ignored=(*_ONLY_IN_TRAINING, *elsewhere))

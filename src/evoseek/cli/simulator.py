@@ -30,9 +30,9 @@ if TYPE_CHECKING:
     from evoseek.systems.zerosearch.system import ZeroSearch
 
 simulator = new_group("Make a language model that plays the search engine (zerosearch).")
-Searches = Annotated[Path, typer.Argument(help="Searches: a file of JSON lines that `simulator collect` wrote.")]
+Searches = Annotated[Path, typer.Argument(help="Searches: a JSONL file that `simulator collect` wrote.")]
 WorldCard = Annotated[
-    Path | None, typer.Option(help="world.json of the generated world that the searches come from: label by its truth.")
+    Path | None, typer.Option(help="world.json of the generated world of the searches, whose facts then label them.")
 ]
 
 
@@ -44,12 +44,11 @@ def collect_searches(
     index: Index = None,
     questions: Questions = None,
     model: Model = None,
-    pages: Annotated[int, typer.Option(min=1, help="Number of pages of results that are recorded for each query.")] = 1,
+    pages: Annotated[int, typer.Option(min=1, help="Number of recorded pages of results for each query.")] = 1,
     limit: Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")] = None,
     seed: Seed = None,
 ) -> None:
-    """Roll a policy out on questions, with a real index, and record the results of its searches (search.top_k per
-    page)."""
+    """Let a policy answer questions with a real index, and record its search results (search.top_k per page)."""
     from evoseek.cli.settings import given_settings
     from evoseek.search.lexical import check_index
 
@@ -58,7 +57,7 @@ def collect_searches(
     settings = given.read()
     if not settings.search.reads_index:
         raise ConfigError(
-            f"search.name is {settings.search.name}, but results are collected from an index. Set it to auto."
+            f"search.name is {settings.search.name}, but results are collected from an index. Set search.name to auto."
         )
     check_index(settings.search.index, setting="search.index", engine=settings.search)
     with end_on_interrupt():
@@ -79,13 +78,11 @@ def label_searches(
     model: JudgeModel = None,
     seed: Seed = None,
 ) -> None:
-    """Label searches useful or noisy: do their results answer the query? By the settings of judge, or by --world."""
+    """Label searches useful or noisy, by a judge or by --world: do their results answer the query?"""
     from evoseek.cli.settings import given_settings, working
 
     if world is not None and model is not None:
-        raise ConfigError(
-            "--model names a judge, but --world labels by the facts of the world, without a judge. Give one."
-        )
+        raise ConfigError("--model names a judge, but --world labels by the facts of the world. Give one of them.")
     given = given_settings({"judge.model": model, "run.seed": seed}, fallback="zerosearch")
     if world is None:
         given.read().judge.check("judge")
@@ -106,9 +103,9 @@ def tune_simulator(
         "runs/simulator"
     ),
     model: Model = None,
-    steps: Annotated[int, typer.Option(min=1, help="Optimizer steps.")] = 300,
+    steps: Annotated[int, typer.Option(min=1, help="Number of optimizer steps.")] = 300,
     learning_rate: Annotated[
-        float | None, typer.Option(help="Learning rate at the beginning; it falls to 0 at the last step.")
+        float | None, typer.Option(help="Initial learning rate; it falls to 0 at the last step.")
     ] = None,
     tokens_per_step: Annotated[int, typer.Option(min=1, help="Number of tokens per step, prompts included.")] = 16_384,
     seed: Seed = None,
@@ -131,13 +128,13 @@ def tune_simulator(
 @command("simulator check", reads="policy.* simulator.* search.top_k run.seed")
 def check_simulator(
     searches: Searches,
-    model: Annotated[str | None, typer.Option(help="The simulator, as in simulator.model.")] = None,
+    model: Annotated[str | None, typer.Option(help="Simulator, as in simulator.model.")] = None,
     world: WorldCard = None,
     count: Annotated[int, typer.Option(min=2, help="Number of queries.")] = 500,
     output: Annotated[Path | None, typer.Option(help="JSON file for the numbers.")] = None,
     seed: Seed = None,
 ) -> None:
-    """Ask a simulator for useful and noisy results of held-out searches: are they so, and like the real engine's?"""
+    """Ask a simulator for useful and noisy results of held-out searches; compare them with the real engine's."""
     from evoseek.cli.settings import given_settings, working
     from evoseek.storage.files import check_new_file
 

@@ -1,4 +1,4 @@
-"""`evoseek train`, and `evoseek sft` with options of its own: a run is begun from a command line, or resumed."""
+"""`evoseek train` and `evoseek sft`: begin a run from a command line, or resume it."""
 
 from __future__ import annotations
 
@@ -36,7 +36,8 @@ Corpus = Annotated[
 ]
 
 Processes = Annotated[
-    int, typer.Option(min=1, help="Number of processes that train together on this machine; on a CPU, one a core.")
+    int,
+    typer.Option(min=1, help="Number of processes that train together on this machine; on a CPU, one a core."),
 ]
 
 
@@ -47,8 +48,7 @@ def train(
         typer.Argument(
             help="search-r1 or dspo (from questions), zerosearch (with a simulated engine), deepresearcher (on the "
             "web), dr-zero or ssp (self-play, from a corpus alone), sft (from demonstrations: `evoseek sft`), or "
-            "package.module:Name of one of your own. "
-            "Default: the system of --config, or search-r1."
+            "package.module:Name. Default: the system of --config, or search-r1."
         ),
     ] = None,
     run_dir: Annotated[
@@ -62,9 +62,9 @@ def train(
     seed: Seed = None,
     processes: Processes = 1,
 ) -> None:
-    """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run, with its own settings.
+    """Train a policy. Ctrl-C finishes the step and saves; --run-dir alone resumes the run with its own settings.
 
-    In a project (`evoseek init`), system, model, index and run are those of evoseek.toml.
+    In a project (`evoseek init`), system, model, index and run come from evoseek.toml.
 
     Examples:
 
@@ -91,7 +91,7 @@ def sft(
     index: Index = None,
     model: Model = None,
     questions: Questions = None,
-    epochs: Annotated[int | None, typer.Option(help="Number of times that every demonstration is learnt.")] = None,
+    epochs: Annotated[int | None, typer.Option(help="Number of passes over the demonstrations.")] = None,
     seed: Seed = None,
     processes: Processes = 1,
 ) -> None:
@@ -113,7 +113,7 @@ def sft(
 
 
 def begin_or_resume(given_dir: Path | None, system: str | None, options: Mapping[str, object], processes: int) -> None:
-    """Train with the settings of a command line, or say what that would be; `options` are those that its own options
+    """Train with the settings of a command line, or print the plan; `options` are the settings that its own options
     gave, by dotted names. Without a directory the run is the project's."""
     from evoseek.cli.settings import chosen_for_model, training_run, training_settings
     from evoseek.training.stages import check_run
@@ -166,8 +166,8 @@ def _say_plan(given: SettingsSources, run: RunDirectory, processes: int) -> None
 
 
 def outline(settings: TrainingSettings, run: RunDirectory, *, processes: int, words: Sequence[str]) -> Iterator[str]:
-    """The lines for settings that were checked; `words` are those of the command line after `evoseek`. Raises
-    ConfigError if servers cannot be used as they are to be."""
+    """Yield the lines of the plan; `words` are the command line after `evoseek`. Raises ConfigError if servers cannot
+    be used as configured."""
     from evoseek.assembly.inputs import questions_to_write, training_questions
     from evoseek.assembly.memory_needs import fit
     from evoseek.models.machine import oversubscription

@@ -1,4 +1,4 @@
-"""`evoseek view` and `status`: a run's trajectories and curves, as a page or in the terminal, and where it stands."""
+"""`evoseek view` and `status`: a run's trajectories and curves, as a page or in the terminal, and its progress."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ def view(
         typer.Argument(help="Directory of a run, or a folder of `evoseek eval --out`. Default: the project's run."),
     ] = None,
     other: Annotated[
-        str | None, typer.Argument(help="Another run to lay beside it; with --terminal, the id of a trajectory.")
+        str | None, typer.Argument(help="Another run to show beside it; with --terminal, the id of a trajectory.")
     ] = None,
-    out: Annotated[Path | None, typer.Option(help="The page to write. Default: view.html in the run.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Page to write. Default: view.html in the run.")] = None,
     open: Annotated[bool, typer.Option("--open", help="Open the page in a browser.")] = False,
     terminal: Annotated[bool, typer.Option("--terminal", help="List them in the terminal instead.")] = False,
-    last: Annotated[int, typer.Option(min=1, help="Maximum number of trajectories with --terminal, the latest.")] = 50,
+    last: Annotated[int, typer.Option(min=1, help="Maximum number of trajectories in the terminal, the latest.")] = 50,
 ) -> None:
-    """Write the curves and trajectories of a run, or the scores and trajectories of an evaluation, or of two side by
-    side, as a page that opens without a server.
+    """Write a page with the curves and trajectories of a run, or the scores and trajectories of an evaluation, or two
+    side by side. It opens without a server.
 
-    The page loads nothing from elsewhere. With --terminal the trajectories are listed, or one is shown.
+    The page loads nothing from elsewhere. With --terminal, list the trajectories or show one.
     """
     from evoseek.report.view.source import RunSource
 
     run = run or named_run()
     if terminal:
         if out is not None or open:
-            raise ConfigError("--out and --open are about the page, which --terminal does not write. Leave them out.")
+            raise ConfigError("--out and --open concern the page, which --terminal does not write. Leave them out.")
         from evoseek.report.view.terminal import list_rollouts, show_rollout
 
         source, console = RunSource.open(run), Console()
@@ -65,7 +65,7 @@ def status(
     run: Annotated[Path | None, typer.Argument(help="Directory of a run. Default: the project's run.")] = None,
     json: Json = False,
 ) -> None:
-    """Show where a run stands: step, scores, time left, warnings, and what comes next. Nothing is loaded or written.
+    """Show a run's progress: step, scores, time left, warnings, and what comes next. Nothing is loaded or written.
 
     Example: evoseek status runs/mine
     """

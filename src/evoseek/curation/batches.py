@@ -1,4 +1,4 @@
-"""Work on many items, batch by batch, into a file that grows with each batch, so that the same command resumes."""
+"""Work on many items, batch by batch, into a growing file, so that the same command resumes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """The progress of a file: items that are done, what was counted in them, by name, and why some failed (each
-    reason, how often)."""
+    """The progress of a file: the finished items, counts by name, and counted reasons of failures."""
 
     done: int = 0
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -34,7 +33,7 @@ class BatchProgress:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """What came of a batch: rows for the file, counts, and the reasons of those of its `tried` attempts that failed."""
+    """The result of a batch: rows for the file, counts, and the reasons of failures among its `tried` attempts."""
 
     rows: Iterable[Mapping[str, object]]
     counts: Mapping[str, int]
@@ -44,9 +43,8 @@ class Made:
 
 @dataclass(frozen=True, slots=True)
 class BatchWork(Generic[T, R]):
-    """How items are worked on: `one` with each item and its number (from 1), `size` of them concurrently, and what
-    `made_of` makes of their results. `noun` names the items, `max_failed` is the share of failed attempts in a batch up
-    to which it is kept."""
+    """Work on items: `one` with each item and its number (from 1), `size` concurrently, then `made_of` with their
+    results. `noun` names the items; `max_failed` is the largest share of failed attempts in a kept batch."""
 
     one: Callable[[T, int], Awaitable[R]]
     made_of: Callable[[Sequence[R]], Made]
@@ -57,9 +55,9 @@ class BatchWork(Generic[T, R]):
     def run(
         self, items: Sequence[T], out: Path, settings: Tree, console: Console, defaults: Tree | None = None
     ) -> BatchProgress | None:
-        """Fill a new file, or resume one that was begun with the same settings (`defaults` as in `open_growing_file`).
-        None if Ctrl-C ended it earlier, which is reported. Raises ConfigError if `out` is another file or cannot be
-        made, and EvoseekError as `fill`."""
+        """Fill a new file, or resume one begun with the same settings (`defaults` as in `open_growing_file`). None,
+        with a report, if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made, and
+        EvoseekError as `fill`."""
         with (
             open_growing_file(out, settings, defaults) as file,
             stop_on_interrupt(lambda: say(console, STOPPING_AFTER_BATCH)) as interrupted,
@@ -79,11 +77,10 @@ class BatchWork(Generic[T, R]):
         should_stop: Callable[[], bool] = lambda: False,
         progress: Callable[[int, int], None] = lambda done, of: None,
     ) -> BatchProgress:
-        """Append what is made of each batch to the file, which is resumed where it ends. `progress` is called
-        after each item.
+        """Append the result of each batch to the file, resuming at its end. `progress` is called after each item.
 
-        Raises EvoseekError if of a batch surely more than the share `max_failed` failed: nothing of it is written, so
-        its items are worked on again when the file is resumed. RunError for a file that another version began.
+        Raises EvoseekError if surely more than the share `max_failed` of a batch failed: nothing of the batch is
+        written, so resuming repeats its items. Raises RunError for a file that another version began.
         """
         try:
             reached = BatchProgress(**file.reached)
@@ -106,8 +103,8 @@ class BatchWork(Generic[T, R]):
             if surely_more(len(made.failures), made.tried, self.max_failed):
                 raise EvoseekError(
                     f"{len(made.failures)} of {made.tried} attempts failed, after {reached.done} {self.noun}. "
-                    f"{for_example(made.failures)} Nothing of this batch was written. Repair what failed and give the "
-                    "same command again: it resumes from there."
+                    f"{for_example(made.failures)} Nothing of this batch was written. Repair what failed, and run the "
+                    "same command again to resume."
                 )
             reached = BatchProgress(
                 reached.done + len(batch),

@@ -1,4 +1,4 @@
-"""Collecting demonstrations: a model answers questions by searching, and the rollouts that were right are kept."""
+"""Collecting demonstrations: a model answers questions by searching, and the right rollouts are kept."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from evoseek.text.printable import say, say_left_out
 from evoseek.training.demonstrations import demonstration_of
 from evoseek.types import Invalid, Outcome, Question, Trajectory
 
-BATCH = 64  # rollouts that are made concurrently and recorded together
+BATCH = 64  # rollouts made concurrently and recorded together
 
 Roll = Callable[[Question, str], Awaitable[Trajectory]]
 """One rollout of a question, by its id."""
@@ -31,7 +31,7 @@ Roll = Callable[[Question, str], Awaitable[Trajectory]]
 
 @dataclass(frozen=True, slots=True)
 class CollectionLimits:
-    """How many rollouts each question has, from which reward on they are kept, and at most how many of a question
+    """The number of rollouts of each question, the lowest reward that is kept, and the most that are kept of a question
     (None: all), the shortest ones."""
 
     attempts: int = 1
@@ -42,8 +42,8 @@ class CollectionLimits:
 def collecting(
     roll: Roll, reward: RewardFn, limits: CollectionLimits, *, max_failed: float = 0.2
 ) -> BatchWork[Question, list[tuple[Trajectory, Outcome]]]:
-    """Return the work that rolls out questions and makes demonstrations of what was right. It counts the demonstrations
-    that were `kept`, and how rollouts ended: `right`, `wrong`, `malformed` or `failed`."""
+    """Return the work that rolls out questions and turns right rollouts into demonstrations. It counts the `kept`
+    demonstrations, and the ends of rollouts: `right`, `wrong`, `malformed` or `failed`."""
 
     async def attempt(question: Question, number: int) -> tuple[Trajectory, Outcome]:
         trajectory = await roll(question, f"collect/{question.id}/{number}")
@@ -65,11 +65,11 @@ def collecting(
 def collect_demonstrations(
     context: Context, out: Path, limits: CollectionLimits, *, limit: int | None, console: Console
 ) -> bool:
-    """Let the model of [answerer], or else the policy, answer the questions of the settings, and keep what was right,
-    or resume that.
+    """Let the model of [answerer], or else the policy, answer the questions of the settings, and keep right rollouts. A
+    second call resumes.
 
-    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if
-    nothing was right or too much failed.
+    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if no
+    rollout was right or too many failed.
     """
     settings = context.settings
     questions = read_questions(evaluation_path(settings), setting="evaluation.path (--questions)")[:limit]
@@ -84,8 +84,8 @@ def collect_demonstrations(
     say_left_out(console, "rollouts failed and are in no share", collected.failures)
     if not collected.counts.get("kept"):
         raise EvoseekError(
-            f"No demonstration was collected: none of the rollouts of {name} was right and in the format. Read some of "
-            "its answers (evoseek ask), take another model, or lower --min-reward."
+            f"No demonstration was collected: no rollout of {name} was right and well-formed. Read some of its answers "
+            "(evoseek ask), use another model, or lower --min-reward."
         )
     return True
 
@@ -97,7 +97,7 @@ def _model(context: Context, limits: CollectionLimits) -> tuple[str, Roll]:
         return context.agent.policy.name, context.solver(context.searched).one
     if limits.attempts > 1 and answerer.temperature == 0:
         raise ConfigError(
-            f"{limits.attempts} attempts were asked for, but answerer.temperature is 0, at which they are all alike. "
+            f"{limits.attempts} attempts were requested, but at answerer.temperature 0 they are all the same. "
             "Set answerer.temperature above 0 (--set answerer.temperature=0.7), or --attempts to 1."
         )
     model = chat_roller(context, context.searched)
@@ -105,7 +105,7 @@ def _model(context: Context, limits: CollectionLimits) -> tuple[str, Roll]:
 
 
 def _kept(attempts: Sequence[tuple[Trajectory, Outcome]], limits: CollectionLimits) -> list[Demonstration]:
-    """Choose the demonstrations of the attempts at a question, the same turns once, and the shortest first."""
+    """Choose the demonstrations among the attempts at a question, equal turns once, the shortest first."""
     right = (demonstration_of(t) for t, outcome in attempts if _end(t, outcome, limits.min_reward) == "right")
     distinct = {demonstration.turns: demonstration for demonstration in right if demonstration is not None}
     return sorted(distinct.values(), key=_length)[: limits.per_question]
@@ -116,7 +116,8 @@ def _length(demonstration: Demonstration) -> tuple[int, int]:
 
 
 def _end(trajectory: Trajectory, outcome: Outcome, min_reward: float) -> str:
-    """Say how a rollout ended. One with an answer but a turn that no demonstration can have is malformed as well."""
+    """Return how a rollout ended. A rollout with a turn that no demonstration can have is malformed, even with an
+    answer."""
     if isinstance(outcome, Invalid):
         return "failed"
     if demonstration_of(trajectory) is None:

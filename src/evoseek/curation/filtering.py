@@ -1,14 +1,14 @@
 """Sorting out questions that are useless for training, by up to three checks, the cheapest first.
 
-    overlap       it shares n words in a row with a question of an evaluation set (13 as for GPT-3, arXiv 2005.14165,
+    overlap       it shares n consecutive words with an evaluation question (13 as for GPT-3, arXiv 2005.14165,
                   appendix C), or is a near-duplicate of one (MinHash, `text.duplicates`)
-    judge         by a judge model, its answer changes with time, is a matter of opinion, or does harm (DeepResearcher,
+    judge         by a judge model's verdict, its answer is time-sensitive, subjective or harmful (DeepResearcher,
                   arXiv 2504.03160, section 4.3)
-    closed book   of k answers that a base model draws without searching, one is right: searching could not be learnt
-                  from it (DeepResearcher: pass@10)
+    closed book   one of k answers that a base model draws without searching is right, so that it cannot teach searching
+                  (DeepResearcher: pass@10)
 
-Words are those of SQuAD's normal form (`text.normalization.normalise`). Verdicts are recorded batch by batch. A
-question that a check cannot decide is neither kept nor dropped.
+Words are in SQuAD's normal form (`text.normalization.normalise`). Verdicts are recorded batch by batch. An undecided
+question is neither kept nor dropped.
 """
 
 from __future__ import annotations
@@ -43,12 +43,13 @@ from evoseek.types import Invalid, Message, Outcome, Question, Scored, Trajector
 
 LABELS = ("good", "harmful", "time-sensitive", "subjective")
 FORM = label_form(LABELS)
-BATCH = 128  # questions that are checked concurrently and recorded together
+BATCH = 128  # questions checked concurrently and recorded together
 
 
 @dataclass(frozen=True, slots=True)
 class QuestionVerdict:
-    """Whether to keep a question (None: not decided), and why, in a word or, where a check failed, in a sentence."""
+    """The verdict whether to keep a question (None: undecided), and why, in a word or, if a check failed, in a
+    sentence."""
 
     keep: bool | None
     reason: str
@@ -62,14 +63,14 @@ QuestionCheck = Callable[[Question], Awaitable[QuestionVerdict]]
 class Overlap:
     """A `QuestionCheck` for overlap with evaluation questions.
 
-    A run of `words` words of an evaluation question is looked for; of a shorter question all of it, also within a
-    longer text. `likeness` is the Jaccard index of word 3-shingles from which two texts are near-duplicates, as MinHash
-    estimates it (1: the same words). Raises ConfigError for less than one word or a likeness not above 0 and at most 1.
+    It looks for `words` consecutive words of an evaluation question, or all of a shorter one, also within a longer
+    text. The last argument is the least Jaccard similarity of near-duplicates, over word 3-shingles, as estimated by
+    MinHash (1: the same words). Raises ConfigError for less than one word or a similarity not above 0 and at most 1.
     """
 
     def __init__(self, evaluation: Iterable[Question], *, words: int = 13, likeness: float = 0.8) -> None:
         if words < 1:
-            raise ConfigError(f"An overlap of {words} words cannot be looked for: expected at least 1.")
+            raise ConfigError(f"An overlap of {words} words cannot be found. Give at least 1 word.")
         self._alike = NearDuplicates(likeness)
         self._runs: dict[str, str] = {}
         lengths: set[int] = set()
@@ -95,7 +96,7 @@ def _runs(words: Sequence[str], length: int) -> Iterator[str]:
 
 
 class JudgeCheck:
-    """A `QuestionCheck` by a model, which is asked with question_filter.jinja of a prompt set and read strictly."""
+    """A `QuestionCheck` by a model, asked with question_filter.jinja of a prompt set and read strictly."""
 
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:
         self._chat, self._template = chat, prompts["question_filter"]
@@ -108,12 +109,12 @@ class JudgeCheck:
 
 @dataclass(frozen=True, slots=True)
 class ClosedBook:
-    """A `QuestionCheck` whether one of `samples` answers is right, by a reward of 1. `roller` is a base model that
-    cannot search.
+    """A `QuestionCheck` whether one of `samples` answers is right, with a reward of 1. `roller` is a base model without
+    search.
 
-    A model that never answers in the requested form seems to know nothing, so `details` reports how many samples were
-    `answered` and how many were `right`, out of how many (`samples`, without those that failed). If some samples failed
-    and none of the others is right, the question stays undecided.
+    A model that never answers in the requested form seems to know nothing, so `details` reports the numbers of
+    `samples` without failures, of `answered` and of `right` ones. If some samples failed and no other is right, the
+    question stays undecided.
     """
 
     roller: Roller
@@ -122,7 +123,7 @@ class ClosedBook:
 
     @classmethod
     def of(cls, context: Context, samples: int) -> ClosedBook:
-        """Ask the settings' policy, by exact match at temperature 1."""
+        """Build the check with the settings' policy, by exact match at temperature 1."""
         agent, renderer = context.agent, context.agent.renderer(())
         env = ReaderEnv((), agent.prompts, renderer.format)
         return cls(agent.roller(env, renderer, temperature=1.0), AnswerReward("exact_match"), samples)
@@ -130,13 +131,13 @@ class ClosedBook:
     async def __call__(self, question: Question) -> QuestionVerdict:
         if not self.roller.has_room(question):
             raise ToolError(
-                "The question leaves no room for an answer: raise rollout.max_total_tokens, or leave it out."
+                "The question leaves no room for an answer. Raise rollout.max_total_tokens, or leave the question out."
             )
         drawn = await asyncio.gather(*(self._sample(question, number) for number in range(self.samples)))
         outcomes = [outcome for _, outcome in drawn]
         failed = [outcome for outcome in outcomes if isinstance(outcome, Invalid)]
         right = sum(isinstance(outcome, Scored) and outcome.reward == 1.0 for outcome in outcomes)
-        right *= question.is_answerable  # a refusal shows no knowledge
+        right *= question.is_answerable  # abstaining shows no knowledge
         answered = sum(trajectory.answer is not None for trajectory, _ in drawn)
         details = {"right": right, "answered": answered, "samples": len(drawn) - len(failed)}
         if not right and failed:
@@ -150,8 +151,8 @@ class ClosedBook:
 
 @dataclass(frozen=True, slots=True)
 class Filter:
-    """What questions are checked for: overlap with the files of `evaluation`, what the judge of the settings says if it
-    is set (judge.model), and closed-book answers of the settings' policy if it is (policy.model)."""
+    """The checks of questions: overlap with the files of `evaluation`, the settings' judge, if set (judge.model), and
+    closed-book answers of the settings' policy, if set (policy.model)."""
 
     evaluation: Sequence[Path] = ()
     samples: int = 10
@@ -159,11 +160,11 @@ class Filter:
     likeness: float = 0.8
 
     def run(self, context: Context, source: Path, out: Path, *, console: Console) -> bool:
-        """Check a file of questions, or resume that, and write the kept, the dropped and the undecided ones to one file
-        each. The verdicts are appended to a separate file, from which the three files are derived.
+        """Check a file of questions, or resume this, and write the kept, the dropped and the undecided ones to one file
+        each. The verdicts are appended to a separate file, from which the three files derive.
 
-        Returns False if Ctrl-C ended it. Raises EvoseekError, also if not one is kept, if there is nothing to check, or
-        if of a batch surely more than the share run.max_invalid stays undecided; nothing of it is then written.
+        Returns False if Ctrl-C ended it. Raises EvoseekError, also if none is kept, if there is nothing to check, or if
+        surely more than the share run.max_invalid of a batch stays undecided; nothing of the batch is then written.
         """
         verdicts = out.with_suffix(".findings.jsonl")
         if not verdicts.exists() or not verdicts.stat().st_size:  # an error before the first batch leaves an empty file
@@ -188,8 +189,8 @@ class Filter:
             checks.append(ClosedBook.of(context, self.samples))
         if not checks:
             raise ConfigError(
-                "There is nothing to look for. Give files of evaluation questions (--evaluation), a judge (--judge), "
-                "or the model that is to be trained (--model)."
+                "There is nothing to check. Give files of evaluation questions (--evaluation), a judge (--judge), "
+                "or the model to train (--model)."
             )
         return checks
 
@@ -214,8 +215,7 @@ class Filter:
 def checking(
     checks: Sequence[QuestionCheck], *, max_undecided: float = 1.0
 ) -> BatchWork[Question, tuple[Question, QuestionVerdict]]:
-    """Return the work that checks questions, each until a check does not keep it; one that is not decided counts as
-    failed."""
+    """Return the work that checks questions, each until a check does not keep it; an undecided one counts as failed."""
 
     async def one(question: Question, _: int) -> tuple[Question, QuestionVerdict]:
         verdict = QuestionVerdict(True, "")
@@ -236,7 +236,7 @@ def checking(
 
 
 def load_verdicts(path: Path) -> list[tuple[Question, QuestionVerdict]]:
-    """Return what `checking` wrote, in order. Raises DataError for a line that is no verdict."""
+    """Return the verdicts of `checking`, in order. Raises DataError for any other line."""
 
     def verdict(row: Any) -> tuple[Question, QuestionVerdict]:
         return parse_question(row["question"], ""), QuestionVerdict(row["keep"], row["reason"], row["details"])
@@ -258,7 +258,9 @@ def _finish(out: Path, found: Sequence[tuple[Question, QuestionVerdict]], consol
     _say_passes([verdict for _, verdict in found], console)
     count = len(found) - dropped.total() - len(undecided)
     if not count:
-        raise EvoseekError(f"Not one of {len(found)} questions is left, so {out} was not written.")
+        raise EvoseekError(
+            f"All {len(found)} questions were filtered out, so {out} was not written. Give other questions or checks."
+        )
     say(console, f"{count} of {len(found)} questions are kept, in {out}.")
 
 

@@ -1,15 +1,15 @@
-"""Questions that a person judges beside their passages: the sample, the verdicts, the share that is right, and the test
-set.
+"""The review of questions by a person beside their passages: the sample, the verdicts, the share of right ones, and the
+test set.
 
     review.jsonl     a line a verdict: id, question, answer, verdict, time; the last line of a question counts
     reviewed.jsonl   the questions that were judged right, as a question file: the test set, which training leaves out
 
-Questions whose document was hidden are not judged: the documents may well answer them.
+Questions with a hidden document are not judged: the documents may answer them.
 
-Both are written after every verdict, and a review that is opened writes the test set again where it does not follow
-from the verdicts. So an interrupted review loses none, and the same command resumes it. Several reviews may write one
-test set at the same time. The sample is drawn by a digest of each question, so that it stays the same when questions
-are added to the file, and a larger one contains it.
+Both are written after every verdict, and opening a review rewrites the test set if it does not match the verdicts. So
+an interrupted review loses none, and the same command resumes it. Several reviews may write one test set concurrently.
+A digest of each question draws the sample, so that it stays the same when questions are added to the file, and a larger
+sample contains it.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from evoseek.types import Passage, Question
 VERDICTS = ("right", "wrong", "unclear")
 UNANSWERABLE = "(The documents do not answer it.)"
 _SHOWN = 5  # passages of a question
-_LOOKED_AT = 20  # passages among which those of a document are looked for by its name
+_LOOKED_AT = 20  # passages searched for a document's by its name
 
 _NOUN = "verdict of a review"
 _Content = tuple[str, tuple[str, ...]]
@@ -43,7 +43,7 @@ _Content = tuple[str, tuple[str, ...]]
 
 @dataclass(frozen=True, slots=True)
 class RightShare:
-    """How many questions were judged so."""
+    """The numbers of questions with each verdict."""
 
     right: int
     wrong: int
@@ -60,8 +60,8 @@ class RightShare:
 
 @dataclass(slots=True)
 class Review:
-    """The questions that are judged, in order, and the verdicts so far, by the number of the question. `log` and
-    `tests` are the two files, `store` has the passages (None: they cannot be shown)."""
+    """A review: the questions in order, and the verdicts so far by the question's number. `log` and `tests` are the two
+    files, `store` has the passages (None: they cannot be shown)."""
 
     questions: Sequence[Question]
     log: ResumableJsonl
@@ -75,9 +75,8 @@ class Review:
     def open(
         cls, questions: Sequence[Question], log: Path, tests: Path, store: PassageStore | None, *, count: int, seed: int
     ) -> Review:
-        """Draw a sample of `count` of the questions, in which those that were judged before come first. The test set
-        gets what a process that ended after its last verdict did not write. Raises DataError for a damaged log, or as
-        `judgeable`."""
+        """Draw a sample of `count` of the questions, those already judged first. The test set gets verdicts that an
+        ended process did not write. Raises DataError for a damaged log, or as `judgeable`."""
         file = ResumableJsonl(log)
         given = dict(file.rows(_verdict, _NOUN))
         first = {_content(question): question for question in reversed(judgeable(questions))}
@@ -104,11 +103,11 @@ class Review:
         return RightShare(*(counts[verdict] for verdict in VERDICTS))
 
     def judge(self, number: int, verdict: str) -> None:
-        """Record a verdict, over an earlier one, and write the test set. Raises RunError when the disk does not take
-        them, DataError for a question or a verdict that there is not."""
+        """Record a verdict, over an earlier one, and write the test set. Raises RunError if the disk refuses them,
+        DataError for an unknown question or verdict."""
         if verdict not in VERDICTS or not 0 <= number < len(self.questions):
             raise DataError(
-                f"{verdict!r} for question {number} is no verdict. Expected {', '.join(VERDICTS)}, for a question "
+                f"{verdict!r} for question {number} is not valid. Expected {', '.join(VERDICTS)}, for a question "
                 f"from 0 to {len(self.questions) - 1}."
             )
         question = self.questions[number]
@@ -125,8 +124,8 @@ class Review:
             self._write_tests()
 
     def json(self, number: int) -> dict[str, object]:
-        """Return a question as JSON values, with the passages that its metadata names, or else what a search for it
-        finds, as a `note` says; `spans` are the ranges of characters of the answer in each."""
+        """Return a question as JSON values, with the passages that its metadata names, or else, with a `note`, the
+        results of a search for it; `spans` are the answer's character ranges in each."""
         question = self.questions[number]
         passages, note = evidence_passages(question, self.store), ""
         if not passages and self.store is not None:
@@ -155,8 +154,8 @@ class Review:
             save_questions(self.tests, judged_right)
 
     def _test_set(self) -> tuple[list[Question], list[Question]]:
-        """Return the test set as it is, and as it has to be: without those that are judged otherwise, and with those
-        judged right. One that was judged right stays, also if it is no longer among the questions."""
+        """Return the current test set, and the new one: without questions judged otherwise, and with those judged
+        right. One judged right stays, even if it is no longer among the questions."""
         verdicts = dict(self.log.rows(_verdict, _NOUN))
         before = load_questions(self.tests) if self.tests.is_file() and self.tests.stat().st_size else []
         judged = (content for content, verdict in verdicts.items() if verdict == "right")
@@ -167,18 +166,18 @@ class Review:
 
 
 def judgeable(questions: Sequence[Question]) -> list[Question]:
-    """Return the questions from which no document is hidden. Raises DataError if there is none."""
+    """Return the questions without hidden documents. Raises DataError for none."""
     if not (found := [question for question in questions if not question.hidden]):
         raise DataError(
-            f"From each of the {len(questions)} questions a document is hidden, so that none can be judged by the "
-            "documents. Give questions without `hidden`."
+            f"All {len(questions)} questions have hidden documents, so none can be judged by the documents. Give "
+            "questions without `hidden`."
         )
     return found
 
 
 def evidence_passages(question: Question, store: PassageStore | None) -> list[Passage]:
-    """Return the passages that the metadata's `evidence` names, each once: by the id of a passage, by the title or id
-    of a document, or as objects with `title` and `text` themselves. What the store does not have is left out."""
+    """Return the passages of the metadata's `evidence`, each once: named by a passage's id or a document's title or id,
+    or given as objects with `title` and `text`. Passages that the store lacks are left out."""
     given = question.metadata.get("evidence")
     found: dict[str, Passage] = {}
     for one in cast("list[object]", given) if isinstance(given, list) else []:
@@ -205,7 +204,7 @@ def _own_passage(given: Mapping[str, object]) -> Passage:
 
 
 def _content(question: Question) -> _Content:
-    """Return what a verdict is about: an id may be used again, for another question."""
+    """Return what identifies a question for verdicts: ids may be reused for other questions."""
     return question.text, question.golden_answers
 
 
@@ -220,7 +219,7 @@ def _verdict(row: Any) -> tuple[_Content, str]:
 
 
 def _with_own_ids(questions: Mapping[_Content, Question]) -> list[Question]:
-    """Give each question an id of its own: several runs may have used the same ones."""
+    """Give each question its own id: several runs may have used the same ids."""
     ids = Counter(question.id for question in questions.values())
     return [
         replace(one, id=f"{one.id}-{hashlib.sha256(repr(content).encode()).hexdigest()[:8]}")

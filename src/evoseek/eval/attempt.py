@@ -1,8 +1,8 @@
-"""What a baseline answers with: a model that is rolled out in any environment, an engine, and the limits of rollouts.
+"""The means of a baseline: a model in any environment, an engine, and the limits of rollouts.
 
-A baseline is a class with `searches` (whether it needs an engine) and a coroutine of an `Attempt`, which it prompts and
-searches with; the trajectory that it returns is the one whose answer counts. `evoseek eval --baseline` takes it by
-name, or as package.module:Name. Prompts are the templates baseline_*.jinja of a prompt set.
+A baseline is a class with `searches` (whether it needs an engine) and a coroutine of an `Attempt`, with which it
+prompts and searches; the answer of the trajectory that it returns counts. `evoseek eval --baseline` takes it by name,
+or as package.module:Name. Prompts are the templates baseline_*.jinja of a prompt set.
 """
 
 from __future__ import annotations
@@ -42,16 +42,16 @@ class Baseline(Protocol):
     searches: ClassVar[bool]
 
     async def __call__(self, attempt: Attempt) -> Trajectory:
-        """The rollout, one of the attempt's own, that ends with the answer or without one."""
+        """Return the rollout of the attempt that ends with the answer or without one."""
         ...
 
 
 RollerOf = Callable[[Environment, Limits], Roller | ChatRoller]
-"""A model that is rolled out in any environment."""
+"""A model that can be rolled out in any environment."""
 
 
 def rollers_of(agent: Agent, temperature: float) -> RollerOf:
-    """Return what rolls out a policy with its sampler. Between two turns a rollout holds no slot of the sampler:
+    """Return a function that makes rollers of a policy. Between two turns a rollout holds no slot of the sampler:
     rollouts of Search-o1 wait for others, and would wait indefinitely if they held all slots."""
     renderers: dict[tuple[str, ...], Renderer] = {}
     sampler, seed = _Releasing(agent.sampler), agent.settings.run.seed
@@ -67,7 +67,7 @@ def rollers_of(agent: Agent, temperature: float) -> RollerOf:
 
 @dataclass(frozen=True, slots=True)
 class _Releasing:
-    """A sampler that keeps nothing of a trajectory after a turn."""
+    """A sampler that drops a trajectory's state after every turn."""
 
     sampler: Sampler
 
@@ -90,8 +90,8 @@ class _Releasing:
 
 @dataclass(frozen=True, slots=True)
 class BaselineAnswerer:
-    """Answers questions by a baseline, within the limits of rollouts. `format` is that of the model's calls, `engine`
-    None where nothing is searched."""
+    """An answerer by a baseline, within the limits of rollouts. `format` is the model's format of calls; `engine` is
+    None without searching."""
 
     baseline: Baseline
     roller: RollerOf
@@ -102,7 +102,7 @@ class BaselineAnswerer:
     searching: SearchSettings
 
     async def answer(self, question: Question, trajectory_id: str) -> Trajectory:
-        """Make one attempt, which ends as a rollout does; any failure in it makes it a failure."""
+        """Make one attempt, which ends like a rollout; any failure in it makes it a failure."""
         attempt = Attempt(self, question, trajectory_id)
         try:
             last = await self.baseline(attempt)
@@ -124,8 +124,8 @@ class FailedRolloutError(Exception):
 
 @dataclass(slots=True)
 class Attempt:
-    """One attempt at a question, which records what is written, searched and found. Its limits are those of a rollout:
-    as many searches as an agent could make (`calls`), as many tokens in each rollout of the model."""
+    """One attempt at a question, which records everything written, searched and found. It has a rollout's limits: an
+    agent's number of searches (`calls`), and a rollout's tokens in each rollout of the model."""
 
     answerer: BaselineAnswerer
     question: Question
@@ -147,11 +147,11 @@ class Attempt:
         part: str = "",
         may_overflow: bool = False,
     ) -> Trajectory:
-        """Prompt the model by a template, which is given the question, the format and `values`, and roll it out with
-        tools. `part` names a rollout of one turn, beside the one that answers. A failed rollout ends the attempt.
+        """Prompt the model by a template with the question, the format and `values`, and roll it out with tools. `part`
+        names a rollout of one turn, beside the one that answers. A failed rollout ends the attempt.
 
-        A prompt without room for a reply is an error of the settings; if it `may_overflow`, because it holds what the
-        model wrote, it is a rollout that ran out of tokens.
+        A prompt without room for a reply is an error of the settings; but if it `may_overflow`, because it holds the
+        model's own text, the rollout ran out of tokens.
         """
         answerer, identifier, limits = self.answerer, self.id, self.answerer.limits
         if part:
@@ -170,11 +170,10 @@ class Attempt:
         return rolled
 
     def search_tool(self, k: int | None = None) -> SearchTool:
-        """Return the tool `search`, for at most k passages (default: search.top_k). Raises ConfigError without an
-        engine."""
+        """Return the tool `search` for k passages (default: search.top_k). Raises ConfigError without an engine."""
         answerer, settings = self.answerer, self.answerer.searching
         if answerer.engine is None:
-            raise ConfigError("This baseline searches, but there is no engine. Give it one with --index.")
+            raise ConfigError("This baseline searches, but there is no engine. Give an index with --index.")
         engine = retried(answerer.engine, attempts=settings.attempts, wait_s=settings.wait_s)
         return SearchTool(engine, k or settings.top_k, template=answerer.prompts["observation"])
 

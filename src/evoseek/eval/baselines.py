@@ -1,5 +1,5 @@
-"""The baselines that come with evoseek, from the answer alone to an agent that searches and opens passages. None has
-examples in its prompts, unlike some of the papers."""
+"""The built-in baselines, from the answer alone to an agent that searches and opens passages. Unlike in some of the
+papers, no prompt has examples."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ MOST_PASSAGES = 15  # as in the paper
 _MARKUP = re.compile(r"<[^<>\n]{1,40}>")  # tags and control tokens
 _SENTENCE = re.compile(
     r"\S.*?(?:(?<!\b[A-Z])(?<!\b[A-Z][a-z])[.!?](?=\s|\Z)|[。！？]|(?=\n))", re.DOTALL
-)  # no initial, and no Dr. or St., ends one
+)  # initials, Dr. and St. do not end one
 
 
 class IRCoT:
@@ -84,8 +84,8 @@ class IRCoT:
 
 
 def first_sentence(text: str, reason: StopReason) -> str:
-    """Return the first sentence after a block of thought, without markup; "" if there is none. A text without an end of
-    a sentence is one, unless it was cut (`max_tokens`)."""
+    """Return the first sentence after a block of thought, without markup; "" for none. A text without a sentence's end
+    is one, unless it was cut (`max_tokens`)."""
     plain = _plain(text.rpartition("</think>")[2]) or _plain(text)
     found = _SENTENCE.match(plain)
     return " ".join((found[0] if found else "" if reason is StopReason.MAX_TOKENS else plain).split())
@@ -97,8 +97,8 @@ def _plain(text: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ViewedSearch:
-    """The tool `search` with another view of the passages that it finds: `view` makes a result's text from the result
-    and the reasoning before the call."""
+    """The tool `search` with another view of its passages: `view` makes a result's text from the result and the
+    reasoning before the call."""
 
     search: Tool
     view: Callable[[ToolResult, str], Awaitable[str]]
@@ -163,7 +163,7 @@ class RAgent:
     """RAgent (the agentic baseline of Li et al., arXiv 2501.05366, section 4.2; after ReAct, arXiv 2210.03629): the
     model searches while it reasons, is shown the beginnings of ten passages, and opens some of them.
 
-    Prompts: baseline_ragent, with `max_calls` and `most` (passages that may be opened at once: search.top_k);
+    Prompts: baseline_ragent, with `max_calls` and `most` (passages that one call may open: search.top_k);
     baseline_snippets for results, with `passages` and the number of the `first`; baseline_opened, with `opened` (pairs
     of number and passage)."""
 
@@ -185,7 +185,7 @@ class RAgent:
 
 @dataclass(frozen=True, slots=True)
 class OpenTool:
-    """The tool `open`: passages in full, by their numbers."""
+    """The tool `open`: shows passages in full, by their numbers."""
 
     template: PromptTemplate
     found: list[Passage]

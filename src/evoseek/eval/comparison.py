@@ -1,14 +1,14 @@
-"""Which of several evaluations is better: paired by question, so that only what differs between them counts.
+"""Comparisons of evaluations, paired by question, so that only their differences count.
 
     0 or 1, one sample each   exact McNemar test on the discordant pairs, interval of Agresti and Min (2005)
     graded, or several samples   sign flips of the differences between the questions' means for the p-value, and their
                               paired bootstrap for the interval
     several comparisons       p-values after Holm (1979)
-    several seeds a side      Student's interval and test over seeds, paired in the order given; Welch's if the sides
-                              have different numbers of seeds
-    too few questions         the smallest difference that n pairs would show 4 times of 5
+    several seeds a side      Student's interval and test over seeds, paired in the order given; Welch's for different
+                              numbers of seeds
+    too few questions         the smallest difference that n pairs would show 4 times out of 5
 
-All intervals are 95 %, and a difference is that of the second minus the first.
+All intervals are 95 %. A difference is the second minus the first.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ _Z = float(stats.norm.ppf(0.975))
 _POWER = float(stats.norm.ppf(0.8))
 _FEWEST_SEEDS = 2
 _TWO_POLICIES = (
-    "A difference is that of two policies, and says nothing of what trained them: other seeds may give another one. "
+    "A difference of two policies says nothing about how they were trained: other seeds may give another difference. "
     "Compare methods over seeds: evoseek compare A-0 A-1 A-2 --against B-0 B-1 B-2."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Two evaluations by one metric over their `n` common questions. `adjusted` is the p-value after Holm, `detectable`
-    the difference that n pairs as variable as these would show with a power of 80 %."""
+    """Two evaluations by one metric over their `n` common questions. `adjusted` is the p-value after Holm; `detectable`
+    is the difference that n equally variable pairs would show with a power of 80 %."""
 
     first: str
     second: str
@@ -63,8 +63,8 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Compared:
-    """Evaluations by name, compared by one metric over the questions that all of them have: the means there, every
-    pair, and what a reader must know of it."""
+    """Evaluations by name, compared by one metric over their common questions: the means, every pair, and notes for the
+    reader."""
 
     metric: str
     n: int
@@ -75,8 +75,8 @@ class Compared:
 
 @dataclass(frozen=True, slots=True)
 class ComparedSides:
-    """Two methods by one metric over `n` questions: the mean of each seed's evaluation by name, and the mean difference
-    with its interval and p-value over seeds."""
+    """Two methods by one metric over `n` questions: the mean of each seed's evaluation, and the mean difference with
+    its interval and p-value over seeds."""
 
     metric: str
     n: int
@@ -90,11 +90,11 @@ class ComparedSides:
 
 
 def compare_folders(paths: Sequence[Path], metric: str | None = None) -> Compared:
-    """Compare every pair of finished evaluations over the questions that all of them have, by their metric or this one.
-    If one of them is scored as sentences are, all of them are.
+    """Compare every pair of finished evaluations over their common questions, by their metric or this one. If one of
+    them is scored as sentences, all are.
 
-    Raises ConfigError for a single folder, one that is named twice, or metrics that differ where none was chosen;
-    RunError or DataError if a folder holds no finished evaluation, or nothing is common.
+    Raises ConfigError for a single folder, a folder named twice, or different metrics without a choice; RunError or
+    DataError if a folder holds no finished evaluation, or no question is common.
     """
     chosen, every, samples = _read(paths, metric)
     shared = common(every)
@@ -108,8 +108,8 @@ def compare_sides(first: Sequence[Path], second: Sequence[Path], metric: str | N
     """Compare two methods by finished evaluations of two or more seeds of each. Raises as `compare_folders`."""
     if min(len(first), len(second)) < _FEWEST_SEEDS:
         raise ConfigError(
-            f"{len(first)} evaluations are compared with {len(second)} (--against), but the spread over seeds is known "
-            "from two on. Give two or more on each side, or all of them without --against to compare each pair."
+            f"{len(first)} evaluations are compared with {len(second)} (--against), but the spread over seeds needs "
+            "two. Give two or more on each side, or all of them without --against to compare each pair."
         )
     chosen, every, samples = _read([*first, *second], metric)
     shared = common(every)
@@ -125,8 +125,8 @@ def compare_sides(first: Sequence[Path], second: Sequence[Path], metric: str | N
 
 
 def _over_seeds(before: Sequence[float], after: Sequence[float], *, is_paired: bool) -> tuple[Interval, float]:
-    """Return the interval and the p-value of a mean difference. If the seeds show no spread, none can be estimated:
-    they are then those of equal differences of questions."""
+    """Return the interval and the p-value of a mean difference. If the seeds show no spread, these are the values for
+    equal differences of questions."""
     pairs = zip(before, after, strict=True) if is_paired else product(before, after)
     differences = [b - a for a, b in pairs]
     if np.ptp(differences) < EQUAL:
@@ -147,8 +147,8 @@ def _read(
     for name, (_, n) in declared.items():
         if len(samples[name]) != n:
             raise DataError(
-                f"{name} has results of {n} samples, but {len(samples[name])} in samples.jsonl. Give its `evoseek eval "
-                "--out` command again: what is missing is drawn."
+                f"{name} has results of {n} samples, but {len(samples[name])} in samples.jsonl. Run its `evoseek eval "
+                "--out` command again to draw the missing ones."
             )
     chosen = _metric(metric, declared, samples)
     return chosen, {name: values_of(own, chosen) for name, own in samples.items()}, samples
@@ -198,8 +198,8 @@ Values = Mapping[str, float]
 
 
 def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
-    """Average each question's samples, by id and content: two questions of one id that differ are not paired. A match
-    is of short answers, and F1, where some are short and some of sentences, of the latter alone."""
+    """Average each question's samples, by id and content: different questions with one id are not paired. Matches score
+    only short answers; if some answers are of sentences, F1 scores only these."""
     is_mixed = len({sample.is_long for sample in samples if sample.answerable}) > 1
     found: dict[str, list[float]] = {}
     for sample in samples:
@@ -210,7 +210,7 @@ def values_of(samples: Sequence[Sample], metric: str) -> dict[str, float]:
 
 
 def common(evaluations: Mapping[str, Values]) -> dict[str, dict[str, float]]:
-    """Return the evaluations over the questions that all of them have. Raises DataError if there is none."""
+    """Return the evaluations over their common questions. Raises DataError if there are none."""
     first, *others = evaluations.values()
     shared = [key for key in sorted(first) if all(key in other for other in others)]
     if not shared:
@@ -241,14 +241,14 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def mcnemar(better: int, worse: int) -> float:
-    """Return the exact two-sided p-value: of the discordant pairs as many are better as are worse, by chance."""
+    """Return the exact two-sided p-value of equally many better and worse discordant pairs."""
     total = better + worse
     return float(stats.binomtest(better, total).pvalue) if total else 1.0
 
 
 def paired_interval(better: int, worse: int, n: int) -> Interval:
     """Return the interval of the difference of two paired proportions (Agresti and Min, 2005). Half a pair is added to
-    each of the four cells, so that it has a width also if no pair is discordant."""
+    each of the four cells, so that the interval has a width even without discordant pairs."""
     total = n + 2
     mean = (better - worse) / total
     half = _Z * sqrt(max(better + worse + 1 - (better - worse) ** 2 / total, 0.0)) / total
@@ -256,11 +256,10 @@ def paired_interval(better: int, worse: int, n: int) -> Interval:
 
 
 def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
-    """Return the interval of the mean of paired differences from -`bound` to `bound` (inf: no bound is known). It is
-    the percentile bootstrap's, or on either side Student's where that reaches further: of few questions, resampling
-    shows too little.
+    """Return the interval of the mean of paired differences from -`bound` to `bound` (inf: unknown): the percentile
+    bootstrap's, or on either side Student's if it reaches further: resampling few questions shows too little.
 
-    Equal differences cannot be resampled to anything else: the interval is then that of bounded scores.
+    Equal differences cannot be resampled, so they get the interval of bounded scores.
     """
     values = np.asarray(differences, dtype=float)
     if np.ptp(values) < EQUAL:
@@ -282,9 +281,8 @@ def bootstrap(differences: Sequence[float], *, bound: float = 1.0) -> Interval:
 
 
 def detectable(differences: Sequence[float]) -> float:
-    """Return the difference that as many pairs, as variable as these, show with a power of 80 % at the level of 5 %:
-    (1.96 + 0.84) standard errors. One discordant pair more than there are is assumed, since none seen does not mean
-    none."""
+    """Return the difference that equally many and variable pairs show with a power of 80 % at the level of 5 %: (1.96 +
+    0.84) standard errors. One more discordant pair is assumed, since none seen does not mean none."""
     n = len(differences)
     mean = sum(differences) / (n + 1)
     squares = sum(value * value for value in differences) + 1
@@ -299,7 +297,7 @@ def _pair(first: str, second: str, metric: str, before: Values, after: Values) -
         better, worse = (sum(value == side for value in differences) for side in (1.0, -1.0))
         test, interval, p_value = "McNemar", paired_interval(better, worse, n), mcnemar(better, worse)
     else:
-        # a reward of one's own may have any values
+        # a user's own reward may have any values
         bound = 1.0 - lowest if lowest <= min(values) and max(values) <= 1.0 else inf
         test, interval = "sign flips", bootstrap(differences, bound=bound)
         p_value = paired_test([0.0] * n, differences).p_value

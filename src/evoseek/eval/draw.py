@@ -1,4 +1,4 @@
-"""Samples of an evaluation: finished rollouts, each a line of samples.jsonl, and how missing ones are drawn."""
+"""Samples of an evaluation: finished rollouts, each a line of samples.jsonl, and the drawing of missing ones."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ from evoseek.text.normalization import METRICS, answer_value, is_right_refusal
 from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 
 AnswerFn = Callable[[Question, str], Awaitable[Trajectory]]
-"""Answers a question; the text is the trajectory's id, which random numbers are derived from. `Roller.one` is one."""
+"""Answers a question; the text is the trajectory's id, from which random numbers derive. `Roller.one` is one."""
 
 Certainty = Callable[[Trajectory], float | None]
-"""How certain the model is of a rollout's answer; None if that is not known."""
+"""Returns the model's certainty of a rollout's answer; None if unknown."""
 
 Key = tuple[str, int]
 
@@ -33,17 +33,16 @@ Key = tuple[str, int]
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Attempt `number` at a question. `scores` has every metric; if the rollout is Invalid, it is the reward's lowest
-    value alone, and `invalid` names the reason and `detail` the circumstances.
+    """Attempt `number` at a question. `scores` has every metric; if the rollout is Invalid, only the reward's lowest
+    value, and `invalid` names the reason and `detail` the circumstances.
 
-    `content` is a digest of the question and its golden answers. `documents` are the ids of what was found, in order,
-    each once; `recall` is the share of the question's evidence among it (None: its evidence is unknown). `written` and
-    `read` are numbers of tokens, None for a model whose tokens are not known. `seconds` is the time from the first
-    turn to the end, waiting included; of everything here it alone differs between two runs of the same work.
-    `answerable` is False for a question that is marked so. `supported`: whether the passages that were found
-    support the answer (None: it was not checked). `certainty` is that of `agent.answer.certainty_of` (None: not known).
-    `is_long`: whether the answer is of sentences. `cited` is the share of the passages cited beside it that
-    are the question's own, 0 without a citation (None: they are not known).
+    `content` is a digest of the question and its golden answers. `documents` are the ids of found passages, in order,
+    each once; `recall` is the share of the question's evidence among them (None: unknown evidence). `written` and
+    `read` are numbers of tokens (None: unknown). `seconds` is the time from the first turn to the end, waiting
+    included; only it differs between two runs of the same work. `answerable` is False for a question marked so.
+    `supported`: whether the found passages support the answer (None: not checked). `certainty` is from
+    `agent.answer.certainty_of` (None: unknown). `is_long`: whether the answer consists of sentences. `cited` is the
+    share of the cited passages that are the question's own, 0 without a citation (None: unknown).
     """
 
     question: str
@@ -77,7 +76,7 @@ class Sample:
 
 
 class Drawn(NamedTuple):
-    """A sample with its rollout and the outcome of that."""
+    """A sample with its rollout and outcome."""
 
     sample: Sample
     trajectory: Trajectory
@@ -85,8 +84,7 @@ class Drawn(NamedTuple):
 
 
 def content_digest(question: Question) -> str:
-    """Return a digest of text, golden answers and hidden documents, by which questions of one id are the same or
-    not."""
+    """Return a digest of text, golden answers and hidden documents, which distinguishes questions of one id."""
     row = question_row(question)
     return json_digest([row["question"], row["golden_answers"], *sorted(question.hidden)])[:16]
 
@@ -97,10 +95,10 @@ def identifier(question: str, number: int) -> str:
 
 
 def with_metric(reward: RewardFn, metric: str, check: Check | None = None) -> RewardFn:
-    """Return the reward, called `metric`, for the questions of an evaluation: one that is marked as unanswerable is
-    scored 1 for a refusal (`is_right_refusal`), and otherwise the reward's lowest value. With a check, the part
-    `supported` is 1 if the passages that were found support the answer, or else 0. `cited` is the share of those beside
-    its sentences that are the question's own, if these are known."""
+    """Return the reward, called `metric`, for an evaluation: an unanswerable question scores 1 for a refusal
+    (`is_right_refusal`), and otherwise the reward's lowest value. With a check, the part `supported` is 1 if the found
+    passages support the answer, else 0. `cited` is the share of cited passages that are the question's own, if
+    known."""
 
     async def scored(trajectory: Trajectory) -> Outcome:
         if trajectory.question.is_answerable:
@@ -129,11 +127,11 @@ async def draw(
     check: Check | None = None,
     certainty: Certainty = lambda _: None,
 ) -> Drawn:
-    """Answer a question and score the answer by `reward`, which is called `metric`, and by every answer metric, as
-    `with_metric` says.
+    """Answer a question and score the answer by `reward`, called `metric`, and by every answer metric, as in
+    `with_metric`.
 
-    A rollout that fails is repeated under the same id, so with the same random numbers: what a sample is must not
-    depend on what failed before it. After three failures it is Invalid.
+    A failed rollout is repeated under the same id, so with the same random numbers: a sample must not depend on earlier
+    failures. After three failures it is Invalid.
     """
     id, begun, failures = identifier(question.id, number), time.monotonic(), 0
     scored, lowest = with_metric(reward, metric, check), lowest_of(reward)
@@ -188,7 +186,7 @@ def _sample(
 
 
 def merged(samples: Iterable[Sample]) -> dict[Key, Sample]:
-    """Return one sample a key, in order of the keys: the first valid one, or else the last that failed."""
+    """Return one sample a key, in order of the keys: the first valid one, or else the last failed one."""
     found: dict[Key, Sample] = {}
     for sample in samples:
         held = found.get(sample.key)
@@ -197,14 +195,14 @@ def merged(samples: Iterable[Sample]) -> dict[Key, Sample]:
     return dict(sorted(found.items()))
 
 
-AT_ONCE = 256  # rollouts that have begun and not ended
+AT_ONCE = 256  # maximum concurrent rollouts
 
 
 def check_ids(questions: Sequence[Question]) -> None:
-    """Raises DataError if two questions share an id: one would be counted twice."""
+    """Raise DataError if two questions share an id: one would be counted twice."""
     (twice, times), *_ = Counter(question.id for question in questions).most_common(1) or [("", 0)]
     if times > 1:
-        raise DataError(f"Two questions share an id ({twice!r}). Give every question an id of its own.")
+        raise DataError(f"Two questions share an id ({twice!r}). Give every question its own id.")
 
 
 def keys_of(questions: Sequence[Question], samples: int) -> list[Key]:
@@ -214,11 +212,11 @@ def keys_of(questions: Sequence[Question], samples: int) -> list[Key]:
 
 
 def check_temperature(samples: int, temperature: float) -> None:
-    """Raises ConfigError for several samples that would all be the same."""
+    """Raise ConfigError for several samples that would all be the same."""
     if samples > 1 and temperature == 0:
         raise ConfigError(
-            f"{samples} samples of each question are requested, but at temperature 0 they are all the same. Give a "
-            "temperature above 0, or one sample."
+            f"{samples} samples of each question are all the same at temperature 0. Give a temperature above 0, or one "
+            "sample."
         )
 
 
@@ -230,9 +228,9 @@ async def draw_missing(
     draw: Callable[[Question, int], Awaitable[Drawn]],
     keep: Callable[[Drawn], None],
 ) -> None:
-    """Draw every sample that is not done, each once, `AT_ONCE` of them at a time; `keep` gets each as it is finished.
+    """Draw every missing sample once, up to `AT_ONCE` concurrently; `keep` gets each finished one.
 
-    An error that is no failure of a rollout ends it all; what was kept stays.
+    An error that is not a failure of a rollout ends everything; what was kept stays.
     """
     by_id, places = {question.id: question for question in questions}, asyncio.Semaphore(AT_ONCE)
 

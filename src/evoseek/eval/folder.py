@@ -1,17 +1,16 @@
-"""The directory of an evaluation, which is resumed however the process before ended.
+"""The directory of an evaluation, which can be resumed however the last process ended.
 
     settings.json   what was evaluated: another model, other settings or other questions are refused
-    samples.jsonl   a line a finished sample, appended at once (`eval.draw`)
-    trajectories.jsonl   the rollout of each, as a run records its own (`rollout.record`), for `evoseek view`
-    results.json    the scores: determined by the samples alone; results.md has the same as tables
+    samples.jsonl   a line a finished sample, appended immediately (`eval.draw`)
+    trajectories.jsonl   its rollout, as in a run (`rollout.record`), for `evoseek view`
+    results.json    the scores, determined by the samples alone; results.md has them as tables
     timings.json    seconds
     lock            held by the process that writes here
 
-The rollout is written first. A sample that is finished is never drawn again; what is missing or failed is. Samples are
-drawn with random numbers of their own (policy.draw), so a resumed evaluation draws the same tokens as one that nothing
-interrupted, as far as the sampler's arithmetic does not depend on which rollouts share a batch: bit for bit with a
-scripted sampler or one in lockstep; elsewhere a rounding may turn a token, as it may between any two runs of a batched
-sampler.
+The rollout is written first. A finished sample is never drawn again; missing and failed ones are. Each sample has its
+own random numbers (policy.draw), so a resumed evaluation draws the same tokens as an uninterrupted one, if the
+sampler's arithmetic does not depend on which rollouts share a batch: bit for bit with a scripted sampler or one in
+lockstep. Elsewhere rounding may change a token, as between any two runs of a batched sampler.
 """
 
 from __future__ import annotations
@@ -32,13 +31,13 @@ from evoseek.storage.files import write_atomic
 from evoseek.storage.jsonl import ResumableJsonl, held, made_by
 from evoseek.storage.runs import changes
 
-JUDGED_WRONG = "judged_wrong"  # the evaluation in it of questions whose answer was judged wrong
+JUDGED_WRONG = "judged_wrong"  # its evaluation of questions whose answer was judged wrong
 
 _SAMPLE = TypeAdapter(Sample)
 
 
 class EvaluationFolder:
-    """The files of one evaluation. Nothing is made before `held`."""
+    """The files of one evaluation. Nothing is created before `held`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -57,8 +56,8 @@ class EvaluationFolder:
         may_differ: Collection[str] = (),
         defaults: Mapping[str, object] | None = None,
     ) -> Generator[None]:
-        """Hold the folder, made if need be, for an evaluation with these settings (values for JSON) while the block
-        runs. `may_differ` and `defaults` are those of `evoseek.storage.runs.changes`.
+        """Hold the folder, created if missing, for an evaluation with these settings (values for JSON) during the
+        block. `may_differ` and `defaults` are as in `evoseek.storage.runs.changes`.
 
         Raises ConfigError if it holds something else, or an evaluation with other settings; RunLockedError if another
         process is writing it; RunError if it cannot be written.
@@ -70,13 +69,13 @@ class EvaluationFolder:
                 write_atomic(self.settings, json.dumps(settings, indent=1, ensure_ascii=False) + "\n")
             elif changed := changes(self.read_settings(), settings, may_differ, defaults):
                 raise ConfigError(
-                    f"The evaluation in {self.path} was begun with other settings and can only be resumed with the "
-                    f"same ones: {changed}. Restore these, or give another folder."
+                    f"The evaluation in {self.path} was begun with other settings: {changed}. Restore these to resume "
+                    "it, or give another folder."
                 )
             yield
 
     def append(self, sample: Sample) -> None:
-        """Add a finished sample. Raises RunError when the disk does not take it."""
+        """Add a finished sample. Raises RunError if the disk refuses it."""
         self._samples.append([asdict(sample)])
 
     def samples(self) -> dict[Key, Sample]:
@@ -84,9 +83,9 @@ class EvaluationFolder:
         return merged(self._samples.rows(made_by(_SAMPLE), "sample of an evaluation"))
 
     def resumed(self) -> dict[Key, Sample]:
-        """Return the samples so far that have their rollouts. A row that stands in one of the two files alone, since a
-        process or the machine stopped between them, is removed from it and drawn again. If no rollout was recorded, the
-        samples stay. Raises as `samples`, and RunError when the disk does not take it."""
+        """Return the samples so far that have their rollouts. A row in only one of the two files, because a process or
+        the machine stopped between them, is removed and drawn again. If no rollout was recorded, the samples stay.
+        Raises as `samples`, and RunError if the disk refuses the change."""
         if self.trajectories.exists():
             rollouts = ResumableJsonl(self.trajectories, COMPACT)
             recorded = set(rollouts.rows(_id_if_valid, "rollout"))
@@ -107,14 +106,13 @@ class EvaluationFolder:
         return self._read(self.results)
 
     def declared(self) -> tuple[str, int]:
-        """Read the metric of the results, and the number of samples that they are of. Raises RunError as
-        `read_results`."""
+        """Read the metric of the results and their number of samples. Raises RunError as `read_results`."""
         found = self.read_results()
         metric, n, samples = (found.get(key) for key in ("metric", "n", "samples"))
         n = found.get("questions_asked", n)
         if not (isinstance(metric, str) and isinstance(n, int) and isinstance(samples, int)):
             raise RunError(
-                f"{self.results} lacks its metric, n or samples. Restore it, or give its `evoseek eval --out` "
+                f"{self.results} lacks its metric, n or samples. Restore it, or run its `evoseek eval --out` "
                 "command again."
             )
         return metric, n * samples
@@ -126,8 +124,8 @@ class EvaluationFolder:
                 raise ValueError("expected a JSON object")
         except FileNotFoundError as error:
             raise RunError(
-                f"{self.path} holds no finished evaluation: there is no {path.name} in it. Give a folder that "
-                "`evoseek eval --out` wrote, and let it finish."
+                f"{self.path} holds no finished evaluation: it has no {path.name}. Give a folder that `evoseek eval "
+                "--out` wrote, and let it finish."
             ) from error
         except (OSError, ValueError) as error:
             raise RunError(f"{path} cannot be read ({error}). Restore it, or evaluate into another folder.") from error
@@ -144,7 +142,7 @@ class EvaluationFolder:
         if names:
             raise ConfigError(
                 f"{self.path} holds {names[0]} and no evaluation. Expected a folder that is new, empty or holds an "
-                "evaluation: give another one."
+                "evaluation. Give another one."
             )
 
 
@@ -153,5 +151,5 @@ def _id(sample: Any) -> str:
 
 
 def _id_if_valid(rollout: Any) -> str:
-    """Return the id of a row of trajectories.jsonl; "" for a rollout that failed."""
+    """Return the id of a row of trajectories.jsonl; "" for a failed rollout."""
     return "" if "invalid" in rollout["outcome"] else str(rollout["id"])

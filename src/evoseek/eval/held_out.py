@@ -1,4 +1,4 @@
-"""The held-out scores of a policy, as training measures them: every question exactly once, none is dropped."""
+"""The held-out scores of a policy during training: every question exactly once, none dropped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from evoseek.types import Question
 
 @dataclass(frozen=True)
 class HeldOutScores:
-    """What was drawn for each question. `metric` names the reward function."""
+    """The samples of all held-out questions. `metric` names the reward function."""
 
     metric: str
     drawn: tuple[Drawn, ...]
@@ -44,25 +44,25 @@ class HeldOutScores:
         return {name: float(value) for name, value in numbers.items()}
 
     def rewards(self) -> Mapping[str, float]:
-        """Return rewards by question id, the metric's lowest for Invalid ones as in the score: for paired tests."""
+        """Return rewards by question id for paired tests; Invalid ones get the metric's lowest, as in the score."""
         return {sample.question: value_of(sample, self.metric) for sample in self.scored.samples}
 
 
 async def held_out_scores(
     questions: Sequence[Question], *, roller: Roller, metric: str, reward: RewardFn
 ) -> HeldOutScores:
-    """Roll out every question once, all of them concurrently, and score them. The weights must not change meanwhile;
-    rounding depends on what else the sampler is doing.
+    """Roll out every question once, concurrently, and score them. The weights must not change meanwhile; rounding
+    depends on the sampler's other work.
 
-    A question whose rollout stays Invalid (`draw`) is listed as that, and counts as wrong.
+    A question whose rollout stays Invalid (`draw`) is listed as Invalid, and counts as wrong.
 
-    An environment without tools gives the score with search switched off. The random streams depend on the question and
-    the roller's seed alone, so two policies are compared with the same random numbers.
-    Raises DataError if two questions share an id: one of them would be counted twice.
+    An environment without tools gives the score without search. Random streams depend only on the question and the
+    roller's seed, so two policies are compared with the same random numbers. Raises DataError if two questions share an
+    id: one would be counted twice.
     """
     check_ids(questions)
     sampler = roller.sampler
-    sampler.update_weights(sampler.policy_version)  # free what is kept of earlier rollouts, before and after
+    sampler.update_weights(sampler.policy_version)  # free the state of earlier rollouts, before and after
     drawing = (draw(question, 0, answer=roller.one, metric=metric, reward=reward) for question in questions)
     drawn = await asyncio.gather(*drawing)
     sampler.update_weights(sampler.policy_version)

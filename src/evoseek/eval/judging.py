@@ -1,4 +1,4 @@
-"""How well a judge agrees with people on labelled answers, with intervals."""
+"""The agreement of a judge with people on labelled answers, with intervals."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from evoseek.rollout.prompts import PromptSet
 from evoseek.text.printable import for_example, say
 from evoseek.text.progress import CountProgress
 
-SHOWN = 5  # disagreements, and answers without a verdict
+SHOWN = 5  # of the disagreements, and of the answers without a verdict
 
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """Shares of verdicts. Answers without one count in every n and as invalid, and are excluded from all means; a mean
-    over nothing is nan.
+    """Shares of verdicts. Answers without a verdict count in every n and as invalid, but not in means; a mean over
+    nothing is nan.
 
-    agreement: verdicts that are the label. false_positives: judged correct among answers labelled incorrect, for which
-    a policy would be rewarded. false_negatives: judged incorrect among answers labelled correct. kappa: Cohen's (1960),
-    the agreement beyond chance, 1 at best and 0 by chance; nan if all labels and all verdicts are the same.
+    agreement: verdicts that equal the label. false_positives: answers labelled incorrect, but judged correct, for which
+    a policy would be rewarded. false_negatives: answers labelled correct, but judged incorrect. kappa: Cohen's (1960)
+    agreement beyond chance, at most 1, 0 by chance; nan if all labels and verdicts are the same.
     """
 
     agreement: Score
@@ -40,7 +40,7 @@ class Agreement:
 
     @classmethod
     def of(cls, pairs: Iterable[tuple[bool, bool | None]]) -> Agreement:
-        """Count pairs of an answer's label and its verdict (None: there is none)."""
+        """Count pairs of an answer's label and its verdict (None: no verdict)."""
         pairs = list(pairs)
         judged = [(label, verdict) for label, verdict in pairs if verdict is not None]
         n, agreed = len(judged), sum(label == verdict for label, verdict in judged)
@@ -61,10 +61,10 @@ def _share(hits: Sequence[bool | None]) -> Score:
 
 
 def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *, console: Console) -> None:
-    """Ask a judge about every answer and print how it agrees with the labels, and where it does not. The chat bounds
-    the number of concurrent calls.
+    """Ask a judge about every answer; print its agreement with the labels, and disagreements. The chat bounds the
+    number of concurrent calls.
 
-    Raises EvoseekError if there is not one verdict.
+    Raises EvoseekError without any verdict.
     """
     judge, done = Judge(chat, prompts), 0
 
@@ -88,7 +88,7 @@ def check_judge(chat: Chat, prompts: PromptSet, cases: Sequence[JudgedAnswer], *
     if len(failed) == len(checked):
         raise EvoseekError(
             f"The judge gave no verdict on any of {len(failed)} answers. {for_example([why for _, why in failed])} "
-            "Repair that and give the same command again."
+            "Repair this, and run the same command again."
         )
     agreement = Agreement.of((case.correct, one if isinstance(one, bool) else None) for case, one in checked)
     console.print(terminal(agreement_grid(f"{chat.name} as a judge, 95 % intervals", agreement)))

@@ -1,7 +1,7 @@
-"""The results of an evaluation, as a function of its samples alone: scores by metric, by groups, and what they cost.
+"""The results of an evaluation, determined by its samples: scores by metric and by group, and costs.
 
-A question is the unit of every mean and interval: its samples are averaged first, then the questions. An Invalid sample
-counts as the metric's lowest value, and is listed.
+Questions are the units of every mean and interval: first a question's samples are averaged, then the questions. An
+Invalid sample counts as the metric's lowest value, and is listed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ GROUPS: Mapping[str, Callable[[Sample], object]] = {
     "stop reason": lambda sample: sample.stop_reason,
     "searches": lambda sample: sample.searches,
 }
-"""What samples are grouped by; those without a value are in no group."""
+"""The groupings of samples; samples without a value are in no group."""
 
 _KINDS = (("answerable", True, False), ("sentences", True, True), ("unanswerable", False, False))
 _OF_LONG: Mapping[str, Callable[[Sample], float | None]] = {
@@ -34,24 +34,24 @@ _OF_LONG: Mapping[str, Callable[[Sample], float | None]] = {
 }
 
 COSTS = ("written", "read", "calls", "searches")
-"""Numbers a sample: tokens that the model wrote and read, tool calls, searches."""
+"""Numbers of each sample: tokens that the model wrote and read, tool calls, searches."""
 
 
 OF_SENTENCES = "guarded_substring_match"
-"""The metric by which a model is scored that was not trained to answer in few words: a sentence is no exact match."""
+"""The metric for models that were not trained to answer in few words: a sentence is never an exact match."""
 
 
 MATCHES = ("exact_match", "substring_match", OF_SENTENCES)
-"""Metrics that say nothing of an answer of sentences: those are scored by F1."""
+"""Metrics without meaning for answers of sentences, which are scored by F1."""
 
 
 @dataclass(frozen=True, slots=True)
 class Score:
-    """A mean with everything that is needed to interpret it. `n` counts all items, `n_invalid` those that failed for
-    reasons outside what is scored; the mean is nan if all failed.
+    """A mean with everything needed to interpret it. `n` counts all items, `n_invalid` items that failed outside what
+    is scored; the mean is nan if all failed.
 
-    An evaluation's mean is over all n questions: an invalid one counts as the metric's lowest score. Otherwise a policy
-    that fails where it would be wrong anyway would score higher than one that does not.
+    An evaluation's mean is over all n questions: an invalid one counts as the metric's lowest score. Otherwise failing
+    on questions that it would answer wrongly would raise a policy's score.
     """
 
     mean: float
@@ -62,7 +62,7 @@ class Score:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """Mean of a number over samples, and its sum; `n` samples had it."""
+    """A number's mean and sum over the `n` samples that have it."""
 
     mean: float
     total: float
@@ -71,8 +71,8 @@ class Cost:
 
 @dataclass(frozen=True)
 class Results:
-    """Results of `n` questions with `per_question` samples each. `samples` are sorted by question and number; none is
-    missing once the evaluation is complete."""
+    """Results of `n` questions with `per_question` samples each. `samples` are sorted by question and number, and
+    complete once the evaluation is."""
 
     metric: str
     n: int
@@ -90,7 +90,7 @@ class Results:
 
     @cached_property
     def metrics(self) -> list[str]:
-        """Names of the metrics, the declared one first."""
+        """The names of the metrics, the declared one first."""
         scored = max((sample.scores for sample in self.samples), key=len, default=dict[str, float]())
         lengths = {sample.is_long for sample in self.samples if sample.answerable}
         others = (name for name in scored if name != self.metric)
@@ -101,7 +101,7 @@ class Results:
         return [sample for sample in self.samples if metric not in MATCHES or not sample.is_long]
 
     def score(self, metric: str) -> Score:
-        """Average over the questions the mean over their samples (avg@k)."""
+        """Average the questions' means over their samples (avg@k)."""
         return score(self.of(metric), metric)
 
     def by(self, group: str, metric: str) -> dict[str, Score]:
@@ -113,7 +113,7 @@ class Results:
         return {str(value): score(found[value], metric) for value in ordered}
 
     def pass_at(self, metric: str) -> dict[int, Score]:
-        """Return the share of questions that k samples would solve, for k = 1, 2, 4, ... and all; for metrics of 0 and
+        """Return the share of questions that k samples would solve, for k = 1, 2, 4, ..., all; for metrics of 0 and
         1."""
         is_graded = metric in GRADED or any(value_of(sample, metric) not in (0.0, 1.0) for sample in self.of(metric))
         if self.per_question == 1 or is_graded:
@@ -127,15 +127,15 @@ class Results:
         }
 
     def evidence(self) -> dict[str, Score]:
-        """Return the mean share of the evidence that was found (`recall`), and the share of questions whose evidence
-        was all found (`all_found`); empty if no question's evidence is known."""
+        """Return the mean share of found evidence (`recall`), and the share of questions with all of it (`all_found`);
+        empty if no question's evidence is known."""
         recall = _score_of_known(self.samples, lambda sample: sample.recall)
         every = _score_of_known(self.samples, lambda one: None if one.recall is None else one.recall == 1.0)
         return {name: score for name, score in (("recall", recall), ("all_found", every)) if score is not None}
 
     def kinds(self) -> dict[str, dict[str, Score]]:
-        """Return the scores of short answers by a match and of answers of sentences by F1. The latter also have the
-        shares of right citations and of found evidence. Empty if no answer is of sentences."""
+        """Return the scores of short answers by a match and of answers of sentences by F1, the latter with the shares
+        of right citations and of found evidence. Empty without answers of sentences."""
         long = [sample for sample in self.samples if sample.is_long]
         short = [sample for sample in self.of("exact_match") if sample.answerable]
         match = self.metric if self.metric in MATCHES else "exact_match"
@@ -147,7 +147,7 @@ class Results:
 
     def answers(self) -> dict[str, dict[str, Score]]:
         """Return the share of each ending (`ending_of`) among answerable questions with short answers, with answers of
-        sentences, and unanswerable ones. Of checked samples also what `evoseek ask` shows by default (`shown_of`)."""
+        sentences, and unanswerable ones; for checked samples also what `evoseek ask` shows by default (`shown_of`)."""
         found: dict[str, dict[str, Score]] = {}
         for kind, is_answerable, is_long in _KINDS:
             own = [one for one in self.samples if one.answerable is is_answerable and one.is_long is is_long]
@@ -166,8 +166,8 @@ class Results:
         return found
 
     def refusals(self) -> dict[str, dict[str, Score]]:
-        """Return precision and recall of refusing, by the model and (`not_shown`) after the check, as a way to find the
-        unanswerable questions; empty if there are only these or none."""
+        """Return precision and recall of abstaining, by the model and (`not_shown`) after the check, as a detector of
+        unanswerable questions; empty if all questions are unanswerable, or none."""
         if len({sample.answerable for sample in self.samples}) < 2:
             return {}
         checked = [sample for sample in self.samples if sample.supported is not None]
@@ -183,13 +183,13 @@ class Results:
         return found
 
     def in_sentences(self) -> int:
-        """Count the answers that hold a golden answer and are wrong by exact match, if that is the metric."""
+        """Count the answers that contain a golden answer, but fail exact match, if that is the metric."""
         if self.metric != "exact_match":
             return 0
         return sum(one.scores.get(OF_SENTENCES, 0.0) > value_of(one, self.metric) for one in self.of(self.metric))
 
     def costs(self, names: Sequence[str] = COSTS) -> dict[str, Cost]:
-        """Return means and sums of these numbers of samples, where they are known."""
+        """Return means and sums of these numbers of samples, if known."""
         found: dict[str, Cost] = {}
         for name in names:
             if values := [float(value) for sample in self.samples if (value := getattr(sample, name)) is not None]:
@@ -198,7 +198,7 @@ class Results:
 
 
 def score(samples: Sequence[Sample], metric: str) -> Score:
-    """Average over questions the mean over their samples; `n` counts questions, `n_invalid` samples."""
+    """Average the questions' means over their samples; `n` counts questions, `n_invalid` samples."""
     n_invalid = sum(sample.invalid is not None for sample in samples)
     return _mean_over_questions(
         [(sample.question, value_of(sample, metric)) for sample in samples], n_invalid, lowest=lowest_value(metric)
@@ -206,13 +206,13 @@ def score(samples: Sequence[Sample], metric: str) -> Score:
 
 
 def value_of(sample: Sample, metric: str) -> float:
-    """Return a sample's value by a metric; the lowest one if it is Invalid."""
+    """Return a sample's value by a metric; the lowest one if Invalid."""
     return sample.scores[metric] if sample.invalid is None else sample.scores.get(metric, lowest_value(metric))
 
 
 def pass_at_k(samples: int, right: int, k: int) -> float:
-    """Return the chance that of k samples, drawn without replacement from those of a question, one is right: 1 - C(n -
-    c, k) / C(n, k), which is unbiased (Chen et al., arXiv 2107.03374)."""
+    """Return the chance that one of k samples, drawn without replacement from a question's, is right: the unbiased 1 -
+    C(n - c, k) / C(n, k) (Chen et al., arXiv 2107.03374)."""
     return 1.0 - comb(samples - right, k) / comb(samples, k)
 
 
@@ -228,9 +228,9 @@ def _mean_over_questions(values: Iterable[tuple[str, float]], n_invalid: int = 0
 
 
 def ending_of(sample: Sample, metric: str) -> str:
-    """Say what became of a question: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`,
-    as every answer to an unanswerable question is, every rollout without an answer and every Invalid sample. An answer
-    of sentences is neither right nor wrong: `answered`, or without one `unanswered`."""
+    """Classify a sample: `answered_right` by the metric, `refused` (see `is_refusal`) or `answered_wrong`, also for
+    every answer to an unanswerable question, every rollout without an answer and every Invalid sample. Answers of
+    sentences are neither right nor wrong: `answered`, or `unanswered` without one."""
     if sample.answerable and not sample.is_long and value_of(sample, metric) >= RIGHT_FROM:
         return "answered_right"
     if sample.invalid is None and is_refusal(sample.answer):
@@ -240,7 +240,7 @@ def ending_of(sample: Sample, metric: str) -> str:
 
 
 def shown_of(sample: Sample, metric: str) -> str:
-    """Say what `evoseek ask` makes of a checked sample by default: `shown_right` or `shown_wrong` (`shown` for one of
+    """Classify what `evoseek ask` does with a checked sample by default: `shown_right` or `shown_wrong` (`shown` for
     sentences) if its passages support the answer, else `not_shown`."""
     if not sample.supported:
         return "not_shown"
@@ -265,6 +265,6 @@ def score_of(values: Sequence[float], n_invalid: int = 0, *, lowest: float = 0.0
 
 
 def lowest_value(metric: str) -> float:
-    """Return the lowest value of a metric, the highest being 1. A user's own metric is not imported: its lowest value
-    is in the samples."""
+    """Return the lowest value of a metric; the highest is 1. A user's own metric is not imported: its lowest value is
+    in the samples."""
     return lowest_of(find("reward", metric)) if metric in KINDS["reward"].parts else 0.0

@@ -1,4 +1,5 @@
-"""Evaluating a policy, or the model of [answerer], on questions: resumable, with several samples and all metrics."""
+"""Evaluations of a policy, or the model of [answerer], on questions: resumable, with several samples and all
+metrics."""
 
 from __future__ import annotations
 
@@ -55,18 +56,18 @@ _ONLY_IN_TRAINING = (
     *("rollout.group_size", "rollout.max_staleness"),
     *("reward.evidence_weight", "reward.overlong_max", "reward.unanswered_penalty", "reward.wrong_penalty"),
 )
-_DECIDING = (  # tables of settings that decide how a question is answered and scored
+_DECIDING = (  # tables of settings that determine answers and scores
     *("policy", "lora", "search", "simulator", "rollout", "environment", "tools", "web", "browse", "reader"),
     *("reward", "judge", "answerer", "support"),
 )
-_INDEX: Mapping[str, object] = {"evaluation": {"index": ""}}  # whose digest is recorded in place of its name
+_INDEX: Mapping[str, object] = {"evaluation": {"index": ""}}  # its digest is recorded instead of its name
 
 
 @dataclass(frozen=True, slots=True)
 class EvaluationRequest:
-    """What is evaluated: questions, how many samples of each, whether anything is searched. `suite` is the one that the
-    questions belong to, or None. `baseline` is the one by which the model answers (None: as an agent). `kind` says what
-    the questions are, for the title."""
+    """The questions to evaluate, the number of samples of each, and whether to search. `suite` is the questions' suite,
+    or None. `baseline` is the model's way to answer (None: as an agent). `kind` describes the questions, for the
+    title."""
 
     questions: Sequence[Question]
     samples: int = 1
@@ -78,7 +79,7 @@ class EvaluationRequest:
 
 @dataclass(frozen=True, slots=True)
 class _EvaluatedModel:
-    """What answers: a name, a way to answer, the temperature, and the engine that is searched, if one is."""
+    """The model that answers: a name, a way to answer, the temperature, and the searched engine, if any."""
 
     name: str
     answer: AnswerFn
@@ -88,19 +89,19 @@ class _EvaluatedModel:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """A finished evaluation: its results, and the same as JSON values."""
+    """A finished evaluation: its results, also as JSON values."""
 
     results: Results
     json: dict[str, Any]
 
     @property
     def score(self) -> Score:
-        """By the declared metric, over all questions."""
+        """The score by the declared metric, over all questions."""
         return self.results.score(self.results.metric)
 
     @property
     def title(self) -> str:
-        """Of its tables."""
+        """The title of the tables."""
         about, temperature = self.json, self.json["temperature"]
         drawn = "greedy" if temperature == 0 else f"temperature {temperature:g}"
         suite: Any = about.get("suite")
@@ -114,15 +115,15 @@ class EvaluationResult:
 def with_metric_of_sentences(
     settings: TrainingSettings, sources: SettingsSources, baseline: str | None
 ) -> TrainingSettings:
-    """Return the settings, which score answers as sentences (`eval.results.OF_SENTENCES`) if no reward was given, and
-    what answers was not trained to answer in few words: the model of [answerer], or any model by a baseline."""
+    """Score answers as sentences (`eval.results.OF_SENTENCES`) if no reward was given and the model was not trained to
+    answer in few words: the model of [answerer], or any model by a baseline."""
     if sources.states("reward.name") or (baseline is None and not uses_chat_model(settings)):
         return settings
     return with_setting(settings, "reward.name", OF_SENTENCES)
 
 
 def _reward_of(context: Context, questions: Sequence[Question]) -> tuple[str, RewardFn]:
-    """Return what scores the answers, with its name: F1 in place of a match if all of them are of sentences."""
+    """Return the reward that scores the answers, with its name: F1 instead of a match if all are of sentences."""
     lengths = [question.is_long for question in questions if question.is_answerable]
     if context.metric in MATCHES and lengths and all(lengths):
         return "f1", AnswerReward("f1")
@@ -130,9 +131,9 @@ def _reward_of(context: Context, questions: Sequence[Question]) -> tuple[str, Re
 
 
 def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, console: Console) -> EvaluationResult:
-    """Draw every sample that the folder `out` lacks (None: nothing is written); shows progress.
+    """Draw every sample that the folder `out` lacks (None: nothing is written), with progress.
 
-    Raises EvoseekError if not one rollout was valid: there is then no score. ConfigError if `out` holds something else.
+    Raises EvoseekError if no rollout was valid, ConfigError if `out` holds something else.
     """
     model = _model_of(context, request, console)
     check_temperature(request.samples, model.temperature)
@@ -206,13 +207,14 @@ def _engine(settings: TrainingSettings, search: bool) -> dict[str, str]:
 def _held(
     folder: EvaluationFolder | None, context: Context, request: EvaluationRequest, about: Mapping[str, object]
 ) -> AbstractContextManager[object]:
-    """Hold the folder for this evaluation. To be resumed it has to be the same, but for what training alone reads."""
+    """Hold the folder for this evaluation. To resume it, all settings must be the same, except those only for
+    training."""
     if folder is None:
         return nullcontext()
     settings, parts = context.settings, {"--baseline": request.baseline} if request.baseline else None
     tree, index = identity(settings, context.checkpoint, parts), with_digests(_INDEX, inputs_of(settings))
     deciding = {key: tree[key] for key in (*_DECIDING, "own", "checkpoint") if key in tree}
-    follows = ("engine", "kind")  # from the index and its name, and from the questions
+    follows = ("engine", "kind")  # derived from the index and its name, and from the questions
     about = {name: value for name, value in about.items() if name not in follows}
     known = {**deciding, **index, "samples": request.samples, "evaluated": about}
     return folder.held(known, may_differ=_ONLY_IN_TRAINING, defaults=defaults_of(settings).resolved())
@@ -275,5 +277,5 @@ def _check_any_valid(results: Results) -> None:
         detail, count = failed.most_common(1)[0]
         raise EvoseekError(
             f"There is no score: all {failed.total()} rollouts were invalid. The most frequent reason ({count} "
-            f"rollouts): {detail} Repair what failed and give the same command again."
+            f"rollouts): {detail} Repair what failed, and run the same command again."
         )

@@ -1,4 +1,4 @@
-"""Suites: question sets with what a score on them has to declare (metric, split, n, licence).
+"""Suites: question sets with what a score on them must declare (metric, split, n, licence).
 
 A suite is named in the catalogue (`suites.toml`), or is a question file or a folder, which declares nothing.
 Questions are JSON lines,
@@ -10,7 +10,7 @@ and Search-R1 publish; `docs/benchmarks.py` converts FanOutQA and BrowseComp-Plu
                 {"data_source": "nq", "prompt": [{"content": "... Question: ..."}],
                  "reward_model": {"ground_truth": {"target": ["..."]}}, "extra_info": {"index": 0}}
 
-Files of Search-R1 hold several sets with the same ids, so there an id begins with its source: `nq/test_0`.
+Files of Search-R1 hold several sets with the same ids, so an id begins with its source: `nq/test_0`.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ def questions_of(rows: Iterable[SuiteRow]) -> list[Question]:
         try:
             questions.append(parse_question(_plain(row), str(number)))
         except (DataError, LookupError, TypeError, AttributeError) as error:
-            raise DataError(f"Row {number} is no question: {error}") from error
+            raise DataError(f"Row {number} is not a question: {error}") from error
     return questions
 
 
@@ -77,7 +77,7 @@ def _plain(row: SuiteRow) -> dict[str, object]:
     if golden is None and isinstance(model, Mapping):
         golden = model["ground_truth"]["target"]
     identifier = row.get("id")
-    if identifier is None:  # also where a column of Parquet has no value
+    if identifier is None:  # also for a Parquet column without a value
         identifier = (row.get("extra_info") or {}).get("index")
     named = {} if identifier is None else {"id": f"{source}/{identifier}"}
     return {**named, "question": text, "golden_answers": golden, "source": source, "metadata": row.get("metadata")}
@@ -98,7 +98,7 @@ _INSIDE = ("{name}/{split}.jsonl", "{name}/{split}.parquet", "{split}.jsonl", "{
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """What a suite declares; `hub` is the data set of the Hugging Face hub that has its questions."""
+    """The declaration of a suite; `hub` is the Hugging Face data set with its questions."""
 
     metric: str = ""
     split: str = "test"
@@ -109,7 +109,7 @@ class Declaration:
 
 @dataclass(frozen=True, slots=True)
 class Suite:
-    """A suite with its questions. `folder` is where they came from, if they came from one."""
+    """A suite with its questions. `folder` is their folder, if any."""
 
     name: str
     declared: Declaration
@@ -118,7 +118,7 @@ class Suite:
 
     @property
     def index(self) -> str | None:
-        """The index beside the questions, as a generated world's folder has it; None if there is none."""
+        """The index beside the questions, as in a generated world's folder, or None."""
         index = self.folder / "index" if self.folder else None
         return str(index) if index and index.is_dir() else None
 
@@ -135,10 +135,10 @@ class Suite:
 
 
 def load_suite(name: str, data: Path | None = None) -> Suite:
-    """Load the suite of a name or path; `data` is a folder that holds the questions of a suite of the catalogue.
+    """Load the suite of a name or path; `data` is a folder with the questions of a suite of the catalogue.
 
-    Raises ConfigError for an unknown name, DataError for questions that cannot be read, share an id, or are another
-    number than declared.
+    Raises ConfigError for an unknown name, DataError for questions that cannot be read, share an id, or are not as many
+    as declared.
     """
     text, path = resources.files("evoseek.eval").joinpath("suites.toml").read_text(encoding="utf-8"), expanded(name)
     catalogue = {name: Declaration(**table) for name, table in tomllib.loads(text).items()}
@@ -146,7 +146,7 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
         declared = catalogue[name]
         if data is None and not declared.hub:
             raise ConfigError(
-                f"The questions of {name} have to be on this machine: give their file or folder with --data."
+                f"The questions of {name} must be on this machine. Give their file or folder with --data."
             )
         if data is not None:
             suite = _read(name, declared, data)
@@ -157,8 +157,8 @@ def load_suite(name: str, data: Path | None = None) -> Suite:
     else:
         hint = did_you_mean(name, catalogue) or nearest(path)
         raise ConfigError(
-            f"There is no suite {name!r}.{hint} Give one of {', '.join(catalogue)}; or the path of a question file, or "
-            "of a folder that holds one."
+            f"There is no suite {name!r}.{hint} Give one of {', '.join(catalogue)}; or the path of a question file or "
+            "of its folder."
         )
     _check(suite)
     return suite
@@ -184,7 +184,7 @@ def _file_in(folder: Path, name: str, declared: Declaration) -> Path:
     places = [place.format(name=name, split=split) for split in splits for place in _INSIDE]
     found = next((folder / place for place in places if (folder / place).is_file()), None)
     if found is None:
-        raise DataError(f"{folder} holds no questions of {name}. Looked for {', '.join(places)}.")
+        raise DataError(f"{folder} holds no questions of {name}. Expected one of {', '.join(places)}.")
     return found
 
 
@@ -192,7 +192,7 @@ def _check(suite: Suite) -> None:
     declared, found = suite.declared, len(suite.questions)
     if declared.n is not None and found != declared.n:
         raise DataError(
-            f"The suite {suite.name} declares {declared.n} questions, but {found} were read. A score on other "
-            "questions is no score on it: get the whole set, or evaluate the file itself (--questions)."
+            f"The suite {suite.name} declares {declared.n} questions, but {found} were read. Get the whole set, or "
+            "evaluate the file itself (--questions)."
         )
     check_ids(suite.questions)

@@ -28,7 +28,7 @@ NAMES = {
     "fan_out": "fan-out accuracy",
     "judge": "judge",
 }
-_LETTERS = string.ascii_uppercase  # which stand for evaluations
+_LETTERS = string.ascii_uppercase  # that stand for evaluations
 _EVIDENCE = {"recall": "evidence found", "all_found": "all of it found"}
 _MEANINGS = {
     "substring_match": "a golden answer stands anywhere in the answer, even inside a word",
@@ -39,7 +39,7 @@ _MEANINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Grid:
-    """A table as texts: a title, a head and rows."""
+    """A table of texts: title, head and rows."""
 
     title: str
     head: tuple[str, ...]
@@ -47,7 +47,7 @@ class Grid:
 
 
 def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any]:
-    """Return everything that the samples determine. `about` describes what was evaluated."""
+    """Return everything that the samples determine as JSON values. `about` describes the evaluation."""
     return {
         **about,
         "metric": results.metric,
@@ -92,7 +92,7 @@ def score_json(score: Score) -> dict[str, object]:
 
 
 def grids(results: Results, title: str) -> list[Grid]:
-    """Make the tables: metrics, pass@k, groups by the declared metric, evidence and cost; nothing of them is timed."""
+    """Make the tables without times: metrics, pass@k, groups by the declared metric, evidence and cost."""
     over = f"avg@{results.per_question}" if results.per_question > 1 else "score"
     head = f"{over} [95 % interval]"
     scores = {
@@ -121,7 +121,7 @@ def grids(results: Results, title: str) -> list[Grid]:
 
 
 def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]]) -> Grid:
-    """Lay out columns of scores, a row for each name; `about` is the head of the names."""
+    """Lay out columns of scores with a row for each name; `about` heads the names."""
     names = dict.fromkeys(name for scores in columns.values() for name in scores)
     rows = (
         (name, *(score_text(scores[name]) if name in scores else "" for scores in columns.values())) for name in names
@@ -130,7 +130,7 @@ def score_grid(title: str, about: str, columns: Mapping[str, Mapping[str, Score]
 
 
 def answers_grid(answers: Mapping[str, Mapping[str, Score]], metric: str) -> Grid:
-    """Show what became of the questions by a metric, with a column for answerable and one for unanswerable ones."""
+    """Show the endings of questions by a metric, in columns for answerable and unanswerable ones."""
     named = {
         f"{kind} questions" if kind != "sentences" else "answers of sentences": {
             name.replace("_", " "): score for name, score in scores.items()
@@ -148,14 +148,14 @@ def kinds_grid(kinds: Mapping[str, Mapping[str, Score]]) -> Grid:
 
 
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:
-    """Show what samples took."""
+    """Show the costs of samples."""
     rows = ((name, f"{cost.mean:,.1f}", f"{cost.total:,.0f}") for name, cost in costs.items())
     return Grid(title, ("", "mean", "sum"), tuple(rows))
 
 
 def note(results: Results) -> str | None:
-    """Say what a reader must know beside the tables: the meaning of the metrics that papers define differently, which
-    questions are unanswerable, and which samples are Invalid. None if there is nothing."""
+    """Return notes for the tables: the meaning of metrics that papers define differently, unanswerable questions, and
+    Invalid samples. None without any."""
     notes = [f"{metric_name(metric)}: {_MEANINGS[metric]}." for metric in results.metrics if metric in _MEANINGS]
     if sentences := results.in_sentences():
         notes.append(
@@ -178,8 +178,8 @@ def note(results: Results) -> str | None:
 
 
 def comparison_grids(compared: Compared) -> list[Grid]:
-    """Show the means over the common questions, and the differences of every pair, in which letters stand for the
-    names: two names are too long for one row."""
+    """Show the means over the common questions, and the differences of every pair. Letters stand for names: two names
+    are too long for one row."""
     letters = dict(zip(compared.means, _LETTERS, strict=False)) if len(compared.means) <= len(_LETTERS) else {}
     means = tuple((letters.get(name, ""), name, f"{mean:.3f}") for name, mean in compared.means.items())
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
@@ -200,7 +200,7 @@ def comparison_grids(compared: Compared) -> list[Grid]:
 
 
 def sides_grids(compared: ComparedSides) -> list[Grid]:
-    """Show the mean of each seed on either side, and the difference of the sides."""
+    """Show the mean of each seed on both sides, and the difference of the sides."""
     sides = (("A", compared.first), ("B", compared.second))
     means = (*((side, name, f"{mean:.3f}") for side, own in sides for name, mean in own.items()),)
     title = f"{metric_name(compared.metric)} over {_counted(compared.n, 'common question')}"
@@ -222,7 +222,7 @@ def terminal(grid: Grid) -> Table:
     """Make a table for the terminal."""
     table = Table(title=shown(grid.title))
     for name in grid.head:
-        table.add_column(shown(name), overflow="fold")  # a name that is cut may be any
+        table.add_column(shown(name), overflow="fold")  # a name cut short would be ambiguous
     for row in grid.rows:
         table.add_row(*map(shown, row))
     return table
@@ -244,7 +244,7 @@ def metric_name(metric: str) -> str:
 
 
 def score_text(score: Score) -> str:
-    """Write a mean with its 95 % interval, n, and the invalid rollouts if there were any."""
+    """Write a mean with its 95 % interval, n, and the number of invalid rollouts, if any."""
     invalid = f", {score.n_invalid} invalid" if score.n_invalid else ""
     if math.isnan(score.mean):
         return f"no score (n={score.n}{invalid})"
@@ -257,8 +257,8 @@ def interval_text(mean: float, low: float, high: float) -> str:
 
 
 def held_out_score(row: MetricRow) -> Score:
-    """Read the held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), which
-    is an upper bound for graded ones. Of a mean outside [0, 1] the interval says nothing."""
+    """Read the held-out score of a row of metrics.jsonl, with the interval of right and wrong answers (Wilson's), an
+    upper bound for graded ones. For a mean outside [0, 1] the interval has no meaning."""
     mean, n = row["eval/reward"] or 0.0, int(row.get("eval/n") or 0)
     interval = wilson_interval(min(max(round(mean * n), 0), n), n)
     return Score(mean, interval, n, int(row.get("eval/n_invalid") or 0))

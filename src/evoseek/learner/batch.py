@@ -1,5 +1,5 @@
-"""From TrainingSamples to micro-batches of bounded size: padded, and as a row of tokens in which what samples share
-stands once."""
+"""From TrainingSamples to micro-batches of bounded size: padded, and as a row of tokens that holds shared prefixes
+once."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ Path = list[tuple[int, int]]  # where in a row the tokens of a sample are: range
 
 @dataclass(frozen=True, slots=True)
 class PackedRow:
-    """N tokens of B samples, a prefix tree: each sample adds a span of those tokens that it does not share with the
-    sample before it. A sample may add none.
+    """N tokens of B samples, a prefix tree: each sample adds a span of the tokens, maybe none, that it does not share
+    with the sample before it.
 
     token_ids  [N]
     positions  [N]     each token's position in its samples
@@ -49,17 +49,17 @@ class PackedRow:
 
 @dataclass(slots=True)
 class Branch:
-    """The last sample of a row, and the positions at which samples branch off from it or it did from them."""
+    """The last sample of a row, and the positions where it and earlier samples branch off."""
 
     shortest: int = SHARED
     token_ids: tuple[int, ...] = ()
     cuts: tuple[int, ...] = (0,)
 
     def grow(self, token_ids: tuple[int, ...]) -> int:
-        """Let a sample follow the last one. Gives the number of tokens at its beginning that it shares with it.
+        """Let a sample follow the last one; return the length of the prefix that they share in the row.
 
-        That is all that they have in common if it is `shortest` tokens or more, and so far behind the last cut or up to
-        the end of either sample: else only what is ahead of that cut, for every cut costs time.
+        It is their whole common prefix if that has at least `shortest` tokens, and reaches that far behind the last cut
+        or to the end of either sample; otherwise only the part before that cut, since every cut costs time.
         """
         common = common_length(self.token_ids, token_ids)
         cuts = tuple(cut for cut in self.cuts if cut <= common)
@@ -71,14 +71,14 @@ class Branch:
 
 
 def trained_length(sample: TrainingSample) -> int:
-    """Number of tokens up to the last action token (0 if there is none). Later tokens cannot affect the loss.
+    """Return the number of tokens up to the last action token (0: none). Later tokens cannot affect the loss.
 
     Raises TrainingError if the very first token is an action: nothing precedes it, so it has no logprob.
     """
     if sample.loss_mask and sample.loss_mask[0]:
         raise TrainingError(
-            "A training sample's first token is marked as an action, but a token's logprob needs a context: "
-            f"put a prompt of at least one token before it (role {sample.role!r}, group {sample.group!r})."
+            f"The first token of a training sample (role {sample.role!r}, group {sample.group!r}) is an action, but "
+            "a token's logprob needs a context. Put a prompt of at least one token before it."
         )
     for position in range(len(sample.loss_mask) - 1, -1, -1):
         if sample.loss_mask[position]:
@@ -87,17 +87,17 @@ def trained_length(sample: TrainingSample) -> int:
 
 
 def tree_order(token_ids: Sequence[tuple[int, ...]]) -> list[int]:
-    """The numbers of the samples so that each follows one that has most in common with it, of all before it.
+    """Order samples, by number, so that each follows the earlier sample with the longest common prefix.
 
-    It is the order of their prefix tree, depth first. Of several branches the one with the longest sample comes first,
-    or else the one that was given first.
+    It is the order of their prefix tree, depth first. The branch with the longest sample comes first, or else the one
+    that was given first.
     """
     order: list[int] = []
     pending = [list(range(len(token_ids)))] if token_ids else []
     while pending:
         members = pending.pop()
         ids = [token_ids[member] for member in members]
-        common = common_length(min(ids), max(ids))  # in alphabetical order, so that all between have it too
+        common = common_length(min(ids), max(ids))  # the alphabetically first and last: all in between share it
         branches: dict[tuple[int, ...], list[int]] = {}
         for member in members:
             branches.setdefault(token_ids[member][common : common + 1], []).append(member)
@@ -110,8 +110,8 @@ def tree_order(token_ids: Sequence[tuple[int, ...]]) -> list[int]:
 
 
 def lay_out(token_ids: Sequence[tuple[int, ...]], device: torch.device, shortest: int = SHARED) -> PackedRow:
-    """The row of samples with these tokens, each of which shares at most what it has in common with the one before it,
-    as `Branch` has it. A sample without tokens is passed over."""
+    """Lay out samples with these tokens in a row, each sharing a prefix with the one before it, as in `Branch`. A
+    sample without tokens is skipped."""
     branch, path = Branch(shortest), Path()
     paths: list[Path] = []
     spans: list[tuple[int, Path]] = []
@@ -159,7 +159,7 @@ class MicroBatch:
     """B samples, padded on the right to T tokens; `weights` is [B], all else [B, T].
 
     `values` and `returns` are 0 if a sample has none, `old_logprobs` and `ref_logprobs` None unless every sample has
-    them. `row` is the same tokens without padding, where a sample shares its beginning with the one before it.
+    them. `row` is the same tokens without padding; a sample shares a prefix with the one before it.
     """
 
     token_ids: torch.Tensor
@@ -175,8 +175,8 @@ class MicroBatch:
 
 
 def loss_inputs(batch: MicroBatch, logprobs: torch.Tensor, entropies: torch.Tensor) -> LossInputs:
-    """What a policy's loss is given of a batch, for logprobs and entropies [B, T] computed now, to which the ratio is
-    taken if the samples have no `old_logprobs`."""
+    """Return the inputs of a policy's loss, for logprobs and entropies [B, T] computed now, the ratio's reference if
+    the samples have no `old_logprobs`."""
     return LossInputs(
         logprobs=logprobs,
         rollout_logprobs=batch.rollout_logprobs,
@@ -192,13 +192,13 @@ def loss_inputs(batch: MicroBatch, logprobs: torch.Tensor, entropies: torch.Tens
 def split_by_tokens(
     samples: Sequence[TrainingSample], token_budget: int, limit: int = sys.maxsize
 ) -> list[list[TrainingSample]]:
-    """Samples in lists whose rows have at most `token_budget` tokens, a beginning that several share counted once.
+    """Split samples into lists whose rows have at most `token_budget` tokens, shared prefixes counted once.
 
-    Samples come in the order of their prefix tree, so that those with much in common are neighbours; longest first, so
-    that a model that needs padded rows pads little. Neighbours with the same prompt (the tokens before the first
-    action) stay together if one list can hold them. A sample longer than the budget gets its own list; one without
-    actions gets none. Samples longer than `limit`, which a model cannot pack, come first, in lists of their own, and
-    share nothing. The same samples in the same order always give the same lists.
+    Samples come in the order of their prefix tree, so that similar samples are neighbours; longest first, so that a
+    model that needs padded rows pads little. Neighbours with the same prompt (the tokens before the first action) stay
+    together if one list can hold them. A sample longer than the budget gets its own list; one without actions gets
+    none. Samples longer than `limit`, which a model cannot pack, come first, in their own lists, and share nothing. The
+    same samples in the same order always give the same lists.
     """
     trained = [(sample, sample.token_ids[:length]) for sample in samples if (length := trained_length(sample))]
     long = sorted((pair for pair in trained if len(pair[1]) > limit), key=lambda pair: -len(pair[1]))
@@ -210,7 +210,7 @@ def split_by_tokens(
 def _fill(
     samples: Sequence[tuple[TrainingSample, tuple[int, ...]]], token_budget: int, shortest: int
 ) -> list[list[TrainingSample]]:
-    """The samples with their trained tokens, in this order, in lists as `split_by_tokens` gives them."""
+    """Fill lists, as in `split_by_tokens`, with samples and their trained tokens in this order."""
     batches: list[list[TrainingSample]] = []
     row, used = Branch(shortest), math.inf
     for _, family in groupby(samples, key=lambda pair: pair[0].token_ids[: pair[0].loss_mask.index(True)]):
@@ -228,7 +228,7 @@ def _fill(
 
 
 def make_batch(samples: Sequence[TrainingSample], device: torch.device) -> MicroBatch:
-    """One micro-batch of the samples, each cut after its last action token; its rows are in the order of the samples.
+    """Make one micro-batch of the samples, in their order, each cut after its last action token.
 
     Raises TrainingError if a sample's first token is an action, ValueError if some samples have `old_logprobs` and
     others have none.
@@ -258,10 +258,10 @@ def make_batch(samples: Sequence[TrainingSample], device: torch.device) -> Micro
 def smaller_budget(
     token_budget: int, parts: Sequence[Sequence[TrainingSample]], ranks: Ranks, message: str, *, remedy: str = ""
 ) -> int:
-    """Half of a token budget that was too large for these micro-batches.
+    """Return half of a token budget that was too large for these micro-batches.
 
-    Raises TrainingError, with `message` and the remedies (`remedy`, which ends in ", ", is one more), if that would
-    not help: the largest micro-batch is a single sample, or other ranks are in the midst of the same passes.
+    Raises TrainingError, with `message` and the remedies (`remedy`, which ends in ", ", is one more), if halving cannot
+    help: the largest micro-batch is a single sample, or other ranks are in the middle of the same passes.
     """
     largest = max(len(part) for part in parts)
     if largest == 1 or ranks.size > 1:

@@ -1,6 +1,6 @@
-"""Checkpoints: complete or absent, checked when read, nothing pickled, written and read by any number of ranks.
+"""Checkpoints: complete or absent, checked when read, never pickled, written and read by any number of ranks.
 
-`evoseek.storage.checkpoints` shows how one lies in a run directory.
+`evoseek.storage.checkpoints` shows their layout in a run directory.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Returned = TypeVar("Returned")
 
 @dataclass(frozen=True, slots=True)
 class CheckpointPart:
-    """A model in training. `saver` writes it as a `from_pretrained` directory to the path it is given; it is called on
-    all ranks, which may put a sharded model together in it, and must write on the first alone."""
+    """A model in training. `saver` writes it as a `from_pretrained` directory to a path. All ranks call it, so that it
+    can put a sharded model together, but only the first may write."""
 
     saver: Callable[[Path], None]
     learner: LearnerBase[Any]
@@ -41,13 +41,13 @@ def save_checkpoint(
     keep_last: int = 3,
     ranks: Ranks = ALONE,
 ) -> Path:
-    """Write `checkpoints/step-<step>` and return it; of the earlier ones keep as many as make `keep_last` in all.
+    """Write `checkpoints/step-<step>` and return it; keep `keep_last` checkpoints in all.
 
     `parts` are the models in training by name; `position` is any JSON that the caller needs to resume (the first rank's
-    is kept). All ranks call it, and see the run directory on a file system that they share. Checkpoints of later steps
-    are removed: a resumed run has skipped them as damaged. Only one run may write there. Raises CheckpointError, on all
-    ranks, if it cannot be written on any (a full disk): the checkpoint is then invisible as a whole and earlier
-    checkpoints are untouched. The same holds if a process is killed at any moment.
+    is kept). All ranks call this, with the run directory on a file system that they share. Checkpoints of later steps
+    are removed: a resumed run has skipped them as damaged. Only one run may write there. If any rank cannot write (a
+    full disk), all raise CheckpointError; the checkpoint is then invisible and earlier ones are untouched. The same
+    holds if a process is killed at any moment.
     """
     target = run_directory / "checkpoints" / f"step-{step:06d}"
     with ExitStack() as unfinished:  # of the first rank; the others write into its directory
@@ -68,7 +68,7 @@ def save_checkpoint(
 
 
 def agreed_checkpoint(run_directory: Path, ranks: Ranks) -> Checkpoint | None:
-    """`latest_checkpoint` of a run, which the first rank chooses for all. Raises CheckpointError on all ranks."""
+    """Return `latest_checkpoint` of a run as the first rank sees it. Raises CheckpointError on all ranks."""
     found, failure = None, None
     if ranks.is_first:
         try:
@@ -92,9 +92,9 @@ def restore(checkpoint: Checkpoint, name: str, learner: LearnerBase[Any]) -> Non
 
 
 def _together(ranks: Ranks, target: Path, action: Callable[[], Returned]) -> Returned:
-    """Do a part of the writing on every rank. If it fails on one, all raise CheckpointError with that rank's reason.
+    """Run a part of the writing on every rank. If it fails on one, all raise CheckpointError with that rank's reason.
 
-    Collective operations of an action must come before anything that can fail on a single rank.
+    In an action, collectives must come before anything that can fail on a single rank.
     """
     result: Returned | None = None
     failure: Exception | None = None
@@ -105,11 +105,11 @@ def _together(ranks: Ranks, target: Path, action: Callable[[], Returned]) -> Ret
     reasons = ranks.gather(failure and f"{type(failure).__name__}: {failure}")
     reason = next((reason for reason in reasons if reason), None)
     if reason is not None:
-        shared = "see that all processes share the file system it is on, " if ranks.size > 1 else ""
+        shared = "check that all processes share its file system, " if ranks.size > 1 else ""
         raise CheckpointError(
-            f"The checkpoint {target} could not be written ({reason}). Nothing of it was kept and earlier checkpoints "
+            f"The checkpoint {target} could not be written ({reason}). Nothing of it was kept, and earlier checkpoints "
             f"are unchanged. Free space on the disk (or make the folder writable), {shared}and run the same command "
-            "again: it resumes from the last checkpoint."
+            "again to resume from the last checkpoint."
         ) from failure
     return cast("Returned", result)
 
@@ -121,7 +121,7 @@ def _begin(unfinished: ExitStack, target: Path) -> Path:
 
 
 def _finish(unfinished: ExitStack, directory: Path, body: Mapping[str, object]) -> None:
-    body = json.loads(json.dumps(body))  # as it will be read: string keys, lists for tuples
+    body = json.loads(json.dumps(body))  # as read back: string keys, lists for tuples
     text = json.dumps({"body": body, "sha256": json_digest(body)}, indent=1)
     (directory / STATE).write_text(text, encoding="utf-8")
     unfinished.close()
@@ -140,6 +140,6 @@ def _prune(run_directory: Path, step: int, keep_last: int) -> None:
 
 
 def _own_checksums(directory: Path, ranks: Ranks) -> dict[str, str]:
-    """The checksums of this rank's share of all files; hashing takes longest."""
+    """Return the checksums of this rank's share of all files; hashing takes longest."""
     files = sorted(path for path in directory.rglob("*") if path.is_file())
     return {path.relative_to(directory).as_posix(): file_digest(path) for path in files[ranks.rank :: ranks.size]}

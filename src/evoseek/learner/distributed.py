@@ -1,10 +1,9 @@
-"""The processes that train together, how they are started on one machine, and the messages between them: plain JSON,
-never a pickle.
+"""The processes that train together, how to start them on one machine, and their messages: plain JSON, never a pickle.
 
 A rank is one of the processes that `run_together` or `torchrun --nproc-per-node N -m evoseek train ...` starts. Every
-rank runs the same program. All have to call a collective (any method of `Ranks`) in the same order, or they wait
+rank runs the same program. All must call a collective (any method of `Ranks`) in the same order, or they wait
 indefinitely. Half a minute after Ctrl-C torchrun kills processes in the middle of a step; `run_together` lets them
-finish it.
+finish the step.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from evoseek.errors import ConfigError, EndedElsewhereError
 from evoseek.models.load import check_device
 
 ARRIVAL = timedelta(minutes=5)  # how long a rank waits for the others to start
-TIMEOUT = timedelta(hours=1)  # how long it waits for them later; their rollouts may take far longer than its own
+TIMEOUT = timedelta(hours=1)  # how long it waits later; rollouts of other ranks may take far longer
 
 Work = TypeVar("Work")
 
@@ -51,7 +50,7 @@ class Ranks:
 
     @property
     def is_first(self) -> bool:
-        """True in the process that writes what is written once."""
+        """Whether this is the process that writes for all."""
         return self.rank == 0
 
     def gather(self, value: object) -> list[Any]:
@@ -63,7 +62,7 @@ class Ranks:
 
     @contextmanager
     def setting_up(self) -> Generator[None]:
-        """A block that ends well on all ranks or on none. Where it fails on one, the others raise EndedElsewhereError
+        """Run a block that ends well on all ranks or on none. If it fails on one, the others raise EndedElsewhereError
         in their next collective, at the latest at the block's end. It must not contain passes of a sharded model, which
         communicate without these methods."""
         try:
@@ -72,14 +71,14 @@ class Ranks:
             raise
         except Exception:
             if self.size > 1:
-                fails_first()  # before the others hear of it
-                with suppress(RuntimeError):  # another one may have died
+                fails_first()  # before the others notice
+                with suppress(RuntimeError):  # another rank may have died
                     self._exchange([])
             raise
         self.barrier()
 
     def _exchange(self, message: list[object]) -> list[list[Any]]:
-        """Every rank's message: [value], or [] from a rank that failed."""
+        """Return every rank's message: [value], or [] from a rank that failed."""
         data = json.dumps(message).encode()
         if self.size == 1:
             return [json.loads(data)]
@@ -96,39 +95,39 @@ class Ranks:
         return [other.cpu() for other in received]
 
     def share(self, items: Sequence[Work]) -> Sequence[Work]:
-        """This rank's share of the items, which may be empty. Not a collective."""
+        """Return this rank's share of the items, maybe empty. Not a collective."""
         return items[self.rank :: self.size]
 
     def join(self, own: Sequence[Work], of: type[list[Work]]) -> list[Work]:
-        """What every rank made of the items that `share` gave it, records of one type, in the order of all items."""
+        """Gather what every rank made of its `share`, records of one type, in the order of all items."""
         if self.size == 1:
             return list(own)
         shares = gathered(self, list(own), of)
         return [shares[number % self.size][number // self.size] for number in range(sum(map(len, shares)))]
 
     def deal(self, parts: Sequence[Work]) -> list[tuple[Work, bool]]:
-        """This rank's parts of the work, in order, each with True. Ranks that share weights take turns in every pass,
-        so a rank that has fewer parts repeats the last one, with False: its result does not count."""
+        """Return this rank's parts of the work, in order, each with True. All ranks that share weights must make each
+        pass, so a rank with fewer parts repeats its last one, with False: its result does not count."""
         own = [(part, True) for part in parts[self.rank :: self.size]]
         passes = -(-len(parts) // self.size)
         return own + [(part, False) for part in parts[-1:]] * (passes - len(own))
 
     def sum(self, values: Mapping[str, float]) -> dict[str, float]:
-        """Sums over the ranks, added up in rank order and so the same to the bit on all. Keys have to agree."""
+        """Return sums over the ranks, added in rank order, so that all get the same bits. Keys must agree."""
         everyone: list[dict[str, float]] = self.gather(dict(values))
         return {name: sum(other[name] for other in everyone) for name in values}
 
     def max(self, values: Mapping[str, float]) -> dict[str, float]:
-        """The largest values on any rank. Keys have to agree."""
+        """Return the largest values on any rank. Keys must agree."""
         everyone: list[dict[str, float]] = self.gather(dict(values))
         return {name: max(other[name] for other in everyone) for name in values}
 
     def any(self, flag: bool) -> bool:
-        """Whether the flag is true on any rank."""
+        """Return whether the flag is true on any rank."""
         return any(self.gather(bool(flag)))
 
     def barrier(self) -> None:
-        """Return when every rank has reached this point."""
+        """Wait until every rank has reached this point."""
         self.gather(None)
 
 
@@ -136,7 +135,7 @@ ALONE = Ranks(0, 1, torch.device("cpu"))
 
 
 def gathered(ranks: Ranks, value: Work, of: type[Work]) -> list[Work]:
-    """Gather records, or values that hold them, unchanged to the bit; `of` is their type, as TypeAdapter reads it."""
+    """Gather records, or values that hold them, unchanged; `of` is their type, for TypeAdapter."""
     adapter = TypeAdapter(of)
     return [adapter.validate_python(other) for other in ranks.gather(adapter.dump_python(value, warnings=False))]
 
@@ -144,16 +143,15 @@ def gathered(ranks: Ranks, value: Work, of: type[Work]) -> list[Work]:
 def join_ranks(device: str) -> Ranks:
     """Join the processes that torchrun or `run_together` has started; without them this is a single process.
 
-    `device` is "cpu" (gloo) or "cuda" (NCCL), where each process takes the GPU of its local rank. Raises PolicyError
-    for a device that the machine lacks; ConfigError if variables or GPUs are missing, or the other processes do not
-    come.
+    `device` is "cpu" (gloo) or "cuda" (NCCL: each process takes the GPU of its local rank). Raises PolicyError for a
+    device that the machine lacks; ConfigError if variables, GPUs or other processes are missing.
     """
     found = {name: os.environ[name] for name in (*_NUMBERS, *_MASTER) if os.environ.get(name)}
     if not any(name in found for name in _NUMBERS) or found.get("WORLD_SIZE") == "1":
         return Ranks(0, 1, check_device(device))
     if any(name not in found for name in (*_NUMBERS, *_MASTER)) or any(not found[n].isdecimal() for n in _NUMBERS):
         raise ConfigError(
-            f"Got only a part of what several processes need from the environment: {found or 'nothing'}; expected the "
+            f"The environment has only {found or 'nothing'} of what several processes need. Expected the "
             f"numbers {', '.join(_NUMBERS)}, and {', '.join(_MASTER)}. Start with `torchrun --nproc-per-node N -m "
             "evoseek train ...`, which sets them all, or unset them to train in one process."
         )
@@ -178,19 +176,19 @@ def leave_ranks() -> None:
 
 @contextmanager
 def joined_ranks(device: str) -> Generator[Ranks]:
-    """Join for a block; at its end all ranks wait for each other before they leave. Raises EndedElsewhereError instead
-    of the network's error if another process ended unexpectedly."""
+    """Join for a block; at its end all ranks wait for each other. Raises EndedElsewhereError instead of a network error
+    if another process ended unexpectedly."""
     ranks = join_ranks(device)
     try:
         yield ranks
-        ranks.barrier()  # a rank that leaves early would tear down what others still use
+        ranks.barrier()  # leaving early would tear down what other ranks still use
     except RuntimeError as error:
         if ranks.size == 1 or not (isinstance(error, dist.DistError) or _LOST.search(str(error))):
             raise
         raise EndedElsewhereError(
             f"Another process of this run ended, or could not be reached for {TIMEOUT}, so this one cannot continue. "
-            "See its last output (the system may have killed it for lack of memory), and give the same command again: "
-            "it resumes from the last checkpoint."
+            "See its last output (the system may have killed it for lack of memory). Run the same command again to "
+            "resume from the last checkpoint."
         ) from error
     finally:
         leave_ranks()
@@ -198,23 +196,23 @@ def joined_ranks(device: str) -> Generator[Ranks]:
 
 @cache
 def fails_first() -> bool:
-    """Whether this is the first process of its run to fail, which is the one that reports why.
+    """Return whether this is the first process of its run to fail, which reports why.
 
-    Others follow it, with the same error or for want of its answer. torchrun ends all processes when it sees that one
-    has ended; from here on this process ignores its signal, so that it can report its error. Not a collective. Without
-    torchrun, whose store outlives the processes, every process counts as the first.
+    Others then fail with the same error or for lack of its answer. torchrun ends all processes when one has ended; this
+    process ignores its signal from now on, to report its error. Not a collective. Without torchrun, whose store
+    outlives the processes, every process counts as the first.
     """
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True" or os.environ.get("WORLD_SIZE", "1") == "1":
         return True
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         return _store().add("evoseek/failures", 1) == 1
-    except (RuntimeError, ValueError):  # the store is gone, and the other processes with it
+    except (RuntimeError, ValueError):  # the store and the other processes are gone
         return True
 
 
 def _meet(rank: int, size: int) -> dist.Store:
-    """Wait until all ranks have started, so that a missing one is reported soon, and not after `TIMEOUT`."""
+    """Wait until all ranks have started, so that a missing one is reported before `TIMEOUT`."""
     names = [f"evoseek/rank-{number}" for number in range(size)]
     try:
         store = _store()
@@ -223,7 +221,7 @@ def _meet(rank: int, size: int) -> dist.Store:
     except (RuntimeError, ValueError) as error:
         place = ":".join(os.environ[name] for name in _MASTER)
         raise ConfigError(
-            f"This is process {rank} of {size}, but within {ARRIVAL} not all of them met at {place}. Expected "
+            f"This is process {rank} of {size}, but not all of them met at {place} within {ARRIVAL}. Expected "
             f"{size} processes with the same MASTER_ADDR, MASTER_PORT and WORLD_SIZE that can reach each other. Start "
             "them all with `torchrun --nproc-per-node N -m evoseek train ...`, or unset its variables "
             f"({', '.join(_NUMBERS)}) to train in one process."
@@ -234,7 +232,7 @@ def _meet(rank: int, size: int) -> dist.Store:
 
 @cache
 def _store() -> dist.Store:
-    """Where processes find each other: at MASTER_ADDR and MASTER_PORT, kept by torchrun or else by the first rank."""
+    """Return the store at MASTER_ADDR and MASTER_PORT, kept by torchrun or else by the first rank."""
     rank, size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     return next(dist.rendezvous("env://", rank, size, timeout=ARRIVAL))[0]
 
@@ -242,21 +240,19 @@ def _store() -> dist.Store:
 def _own_device(device: str, local_rank: int) -> torch.device:
     kind = device.partition(":")[0]
     if kind not in _BACKENDS:
-        raise ConfigError(
-            f"Got the device {device!r} for several processes, expected cpu or cuda. Set policy.device to one of them."
-        )
+        raise ConfigError(f"The device of several processes is {device!r}. Expected cpu or cuda; set policy.device.")
     if kind == "cpu":
         return torch.device("cpu")
     if local_rank >= torch.cuda.device_count():
         raise ConfigError(
-            f"Local rank {local_rank} has no GPU of its own: this machine shows {torch.cuda.device_count()}. Start as "
-            "many processes on it as it has GPUs (torchrun --nproc-per-node), or train on the device cpu."
+            f"Local rank {local_rank} has no GPU: this machine shows {torch.cuda.device_count()}. Start one process "
+            "per GPU (torchrun --nproc-per-node), or train on the device cpu."
         )
     torch.cuda.set_device(local_rank)
     return torch.device("cuda", local_rank)
 
 
-_GRACE_S = 20.0  # how long the others may take to end after one has failed: their next collective fails
+_GRACE_S = 20.0  # time for the others to end after one has failed: their next collective fails
 _LOOK_S = 0.1
 _LAUNCHER = "EVOSEEK_LAUNCHER"  # the process that started this one by `run_together`
 
@@ -265,8 +261,8 @@ def run_together(number: int, words: Sequence[str], *, program: Sequence[str] = 
     """Run `python -m evoseek WORDS` in `number` processes that join as ranks; return the status of the first that
     failed, or 0. `program` is what Python runs instead of evoseek.
 
-    Ctrl-C reaches the processes directly, SIGTERM is passed on, and this process waits for them. If it is killed, they
-    save after their step and end. They share the cores of this machine, unless OMP_NUM_THREADS is set.
+    Ctrl-C reaches the processes directly, SIGTERM is passed on, and this process waits for them. If this process is
+    killed, they save after their step and end. They share the cores of this machine, unless OMP_NUM_THREADS is set.
     """
     store = dist.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
     processes: list[subprocess.Popen[bytes]] = []
@@ -283,7 +279,7 @@ def run_together(number: int, words: Sequence[str], *, program: Sequence[str] = 
 
 
 def is_orphaned() -> bool:
-    """Whether this process was started by `run_together`, and the process that did so has died."""
+    """Return whether the `run_together` that started this process has died."""
     return os.environ.get(_LAUNCHER, str(os.getppid())) != str(os.getppid())
 
 
@@ -303,7 +299,7 @@ def _environment(rank: int, number: int, port: int) -> dict[str, str]:
 
 
 def _wait(processes: Sequence[subprocess.Popen[bytes]]) -> int:
-    """Until all have ended; those that outlive the first failure for too long are killed."""
+    """Wait until all have ended; kill those that outlive the first failure for too long."""
     failed, deadline = 0, float("inf")
     while any(process.poll() is None for process in processes):
         if not failed:

@@ -1,5 +1,5 @@
-"""The learner: one optimizer step from lists of TrainingSamples, or none where there is no gradient. It is blind to
-algorithms: losses are injected."""
+"""The learner: one optimizer step from lists of TrainingSamples, or none without a gradient. It knows no algorithm:
+losses are injected."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ MAX_NON_FINITE = 3  # steps in a row whose loss or gradient is not finite, befor
 _COUNTERS = ("step", "skipped_no_signal", "skipped_non_finite", "non_finite_in_a_row")
 _DIFFERENCE = "sampling/sampling_logp_difference"
 _TOKEN_SUMS = ("entropy", f"{_DIFFERENCE}/mean")
-MAXIMA = (f"{_DIFFERENCE}/max",)  # of numbers that are 0 or more
+MAXIMA = (f"{_DIFFERENCE}/max",)  # of non-negative numbers
 
 Inputs = TypeVar("Inputs", LossInputs, ValueInputs)
 
@@ -65,10 +65,10 @@ class StepBatch(Generic[Inputs]):
 
 
 class LearnerBase(ABC, Generic[Inputs]):
-    """Counts steps, and skips those without a gradient or with one that is not finite.
+    """The base of learners: counts steps, and skips steps without a gradient or with one that is not finite.
 
-    A learner of one's own may derive from it: it makes the steps in `step_on`. `record` is called with the samples of
-    every step before it is made.
+    Your own learner may derive from it and make the steps in `step_on`. `record` is called with the samples of every
+    step before the step.
     """
 
     record: Callable[[Sequence[TrainingSample]], None] | None = None
@@ -87,30 +87,29 @@ class LearnerBase(ABC, Generic[Inputs]):
     @abstractmethod
     def step_on(self, batches: Sequence[StepBatch[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
         """Make one optimizer step on the sum of these terms, at least one with samples, or skip it by
-        `skip_non_finite`. Returns the step's metrics and those of each term."""
+        `skip_non_finite`. Returns the step's metrics and each term's."""
 
     @abstractmethod
     def restart(self) -> None:
-        """Keep the weights, but reset the optimizer's state and the schedule to those of a new learner."""
+        """Keep the weights, but reset the optimizer's state and the schedule."""
 
     @abstractmethod
     def state_dict(self) -> tuple[dict[str, torch.Tensor], dict[str, object]]:
-        """Everything that the next step depends on besides the weights: tensors by name, and plain JSON values."""
+        """Return everything besides the weights that the next step depends on: tensors by name, and JSON values."""
 
     @abstractmethod
     def load_state_dict(self, tensors: Mapping[str, torch.Tensor], values: Mapping[str, object]) -> None:
-        """Restore what `state_dict` gave, into a learner made with the same settings and the same weights."""
+        """Restore what `state_dict` gave into a learner with the same settings and weights."""
 
     def update(self, samples: Sequence[TrainingSample], loss: LossFn[Inputs] | None = None) -> dict[str, float]:
-        """Make one optimizer step and return its metrics under TRL's names. `loss` is the learner's own unless another
-        one is given.
+        """Make one optimizer step and return its metrics under TRL's names. `loss` replaces the learner's own.
 
         A batch without any gradient (no samples, or every group's rewards equal) and a non-finite loss or gradient
         leave weights and optimizer untouched and are counted (`learner/skipped_*`); `loss`, `grad_norm` and `entropy`
-        are then absent. When memory runs out, the micro-batches are halved permanently, and the step is repeated with
-        the same gradient. Raises TrainingError at the third non-finite step in a row, if a single sample does not fit
-        into memory or one of several ranks runs out of it, and if a step leaves weights that are not finite: no later
-        step could repair them.
+        are then absent. If memory runs out, the micro-batches are halved permanently, and the step is repeated with the
+        same gradient. Raises TrainingError at the third non-finite step in a row, if a single sample does not fit into
+        memory or one of several ranks runs out of it, and if a step leaves non-finite weights, which no later step
+        could repair.
         """
         step, (own,) = self.update_together([(samples, loss or self.loss)])
         return own | step
@@ -118,10 +117,10 @@ class LearnerBase(ABC, Generic[Inputs]):
     def update_together(self, terms: Sequence[Term[Inputs]]) -> tuple[dict[str, float], list[dict[str, float]]]:
         """Make one optimizer step on the sum of several terms, each the loss of its own samples.
 
-        Every term is divided by its own counts, as if it were a step by itself, so the gradient is the sum of theirs.
-        A term without any gradient is left out, and the step is skipped only if all are; one that is not finite skips
-        it for all. Returns the step's metrics (`grad_norm`, `learning_rate`, counts of skipped steps) and those of
-        each term. All else is as in `update`.
+        Every term is divided by its own counts, so the gradient is the sum of the terms' gradients. A term without any
+        gradient is left out, and the step is skipped only if all are; a non-finite term skips it for all. Returns the
+        step's metrics (`grad_norm`, `learning_rate`, counts of skipped steps) and each term's. All else is as in
+        `update`.
         """
         if self.record is not None:
             self.record([sample for samples, _ in terms for sample in samples])
@@ -139,8 +138,8 @@ class LearnerBase(ABC, Generic[Inputs]):
         return step, [metrics | batch.metrics for metrics, batch in zip(measured, batches, strict=True)]
 
     def skip_non_finite(self, samples: Sequence[TrainingSample], loss: float, norm: float) -> None:
-        """Count a step that is not made. Raises TrainingError, and writes the samples to `dump`, if there were too many
-        in a row."""
+        """Count a skipped step. If there were too many in a row, write the samples to `dump` and raise
+        TrainingError."""
         self.skipped_non_finite += 1
         self.non_finite_in_a_row += 1
         if self.non_finite_in_a_row < MAX_NON_FINITE:
@@ -150,7 +149,7 @@ class LearnerBase(ABC, Generic[Inputs]):
             write_atomic(self.dump, json.dumps(found))
         raise TrainingError(
             f"{MAX_NON_FINITE} optimizer steps in a row had a non-finite loss or gradient (last: loss {loss}, "
-            f"gradient norm {norm}); weights are those of step {self.step}. "
+            f"gradient norm {norm}); the weights are still those after step {self.step}. "
             + (f"The samples of the last one are in {self.dump}. " if self.dump else "")
             + "Lower the learning rate, or turn bf16 off, in a new run with the policy of this one (--model RUN)."
         )
@@ -165,10 +164,9 @@ class LearnerBase(ABC, Generic[Inputs]):
 
 @dataclass(frozen=True, slots=True)
 class LearnerContext(Generic[Inputs]):
-    """The context that a learner is built from, besides its settings: a model's forward pass and a loss.
+    """The context to build a learner from, besides its settings: a model's forward pass and a loss.
 
-    `deferred_weights` are the files of a model without weights, which several ranks share; the others are as in
-    `Learner`.
+    `deferred_weights` are the weight files of a model that several ranks share. The others are as in `Learner`.
     """
 
     forward: Forward[Inputs]
@@ -184,16 +182,16 @@ class Learner(LearnerBase[Inputs]):
     """Trains a model in place on TrainingSamples, one optimizer step per `update`.
 
     The gradient is accumulated over micro-batches of at most `token_budget` tokens and divided by the counts of the
-    whole batch, so it does not depend on the split, nor on how many processes (`ranks`) share it: each is given all
-    samples and computes its part of the micro-batches. Several steps on one batch of rollouts (mini-batches) are
-    several calls of `update`: the samples carry the logprobs that they were sampled with.
+    whole batch. So it depends neither on the split nor on the number of processes (`ranks`): each gets all samples and
+    computes its part of the micro-batches. Several steps on one batch of rollouts (mini-batches) are several calls of
+    `update`: the samples carry the logprobs that they were sampled with.
 
     `bf16` runs the model's matrix products in bfloat16 (autocast); weights and optimizer keep their precision. Weights
-    in bfloat16 are trained through float32 masters (see optim.Masters).
-    `optimizer` builds the optimizer from (model, learning_rate=); a group's own learning rate is kept and multiplied by
-    the schedule. Dropout is off, so that learner and sampler compute the same distribution.
-    `active` is entered around each step: the `active` method of a policy that shares its model with others. Before
-    training stops for non-finite steps, their last batch is written to `dump` as JSON.
+    in bfloat16 are trained through float32 masters (see optim.Masters). `optimizer` builds the optimizer from (model,
+    learning_rate=); a group's own learning rate is kept and multiplied by the schedule. Dropout is off, so that learner
+    and sampler compute the same distribution. `active` is entered around each step: the `active` method of a policy
+    that shares its model with others. If training stops for non-finite steps, their last batch is written to `dump` as
+    JSON.
     """
 
     Settings = LearnerSettings
@@ -246,22 +244,21 @@ class Learner(LearnerBase[Inputs]):
 
     def _accumulate_within_memory(self, batches: Sequence[StepBatch[Inputs]]) -> list[dict[str, float]]:
         while True:
-            self.optimizer.zero_grad(set_to_none=True)  # gradients of an update that was interrupted, or did not fit
+            self.optimizer.zero_grad(set_to_none=True)  # gradients of an interrupted update, or one that did not fit
             try:
                 return [self.accumulate(b.samples, b.totals, b.loss) if b.samples else {} for b in batches]
             except torch.OutOfMemoryError as error:
                 remedy = "turn learner.gradient_checkpointing on, "
                 parts = [part for batch in batches for part in self._split(batch.samples)]
                 self.token_budget = smaller_budget(self.token_budget, parts, self.ranks, str(error), remedy=remedy)
-            torch.cuda.empty_cache()  # here the error, and with it the failed pass, is forgotten
+            torch.cuda.empty_cache()  # here the error, and with it the failed pass, is freed
 
     def accumulate(
         self, samples: Sequence[TrainingSample], totals: Totals, loss: LossFn[Inputs] | None = None
     ) -> dict[str, float]:
-        """Add the samples' gradient to the `.grad` of `trained`, as a share of `totals`; return loss and metrics.
+        """Add the samples' gradient, as a share of `totals`, to the `.grad` of `trained`; return loss and metrics.
 
-        `loss` is the learner's own unless another one is given.
-        """
+        `loss` replaces the learner's own."""
         sums: dict[str, torch.Tensor] = {}
         for part, counts in self.ranks.deal(self._split(samples)):
             weight = float(counts)
@@ -295,7 +292,7 @@ class Learner(LearnerBase[Inputs]):
         if not math.isfinite(_as_float(nn.utils.get_total_norm(self.trained))):
             raise TrainingError(
                 f"Optimizer step {self.step + 1} (learning rate {rate:g}) left weights that are not finite: the policy "
-                "has diverged. It was not saved; the checkpoints made before it are intact. Lower the learning rate "
+                "has diverged. It was not saved; earlier checkpoints are intact. Lower the learning rate "
                 "in a new run with the policy of this one (--model RUN)."
             )
 
@@ -319,8 +316,8 @@ class Learner(LearnerBase[Inputs]):
             name, key = full_name.rsplit("/", 1)
             if name not in parameters:
                 raise TrainingError(
-                    f"The optimizer state names the parameter {name!r}, which the model does not have: resume with "
-                    "the same model and settings that the run was started with."
+                    f"The optimizer state names the parameter {name!r}, which the model does not have. Resume "
+                    "with the model and settings that the run was started with."
                 )
             parameter = parameters[name]
             if key == LOWER:
@@ -332,7 +329,7 @@ class Learner(LearnerBase[Inputs]):
 
 
 def measure_part(inputs: LossInputs | ValueInputs, result: Loss) -> dict[str, torch.Tensor]:
-    """Metrics of a micro-batch, as sums that add up over micro-batches; for `MAXIMA`, the largest value."""
+    """Return metrics of a micro-batch as sums to add up; for `MAXIMA`, the largest value."""
     sums = {"loss": result.loss.detach(), "tokens": inputs.loss_mask.sum(), **result.metrics}
     if isinstance(inputs, LossInputs):
         with torch.no_grad():
@@ -344,12 +341,12 @@ def measure_part(inputs: LossInputs | ValueInputs, result: Loss) -> dict[str, to
 
 
 def finish_metrics(sums: Mapping[str, float], highest: Mapping[str, float]) -> dict[str, float]:
-    """The metrics of all parts of a batch, from the sums of what `measure_part` gave, and the maximum of `MAXIMA`."""
+    """Return the metrics of a batch, from the sums of `measure_part` and the maxima of `MAXIMA`."""
     tokens = sums["tokens"]
     found = {name: value for name, value in sums.items() if name != "tokens"}
     return {name: value / tokens if name in _TOKEN_SUMS else value for name, value in found.items()} | dict(highest)
 
 
 def _as_float(value: torch.Tensor) -> float:
-    """A scalar; for parameters that are sharded over ranks, the global one."""
+    """Return a scalar as a float; for sharded parameters the global value."""
     return float(value.full_tensor() if isinstance(value, DTensor) else value)

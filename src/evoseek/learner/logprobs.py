@@ -1,7 +1,7 @@
-"""Forward passes at the action tokens: logprobs under a causal language model, without the [T, V] logits of everything
-else, and the values that a critic predicts; activation checkpointing, which saves their memory.
+"""Forward passes at the action tokens: logprobs of a causal language model, without the [T, V] logits of other tokens,
+and a critic's values; activation checkpointing, which saves memory.
 
-`score` makes them without a gradient: a reference's logprobs, the learner's own before a step, a critic's values. The
+`score` runs them without a gradient: for a reference's logprobs, the learner's before a step, a critic's values. The
 reference may be a separate model, or the trained one with its adapters off (`active=base_of(policy).active`).
 """
 
@@ -46,7 +46,7 @@ class Forward(Protocol[Given]):
         ...
 
     def __call__(self, batch: MicroBatch) -> Given:
-        """The inputs of the loss."""
+        """Return the inputs of the loss."""
         ...
 
 
@@ -57,12 +57,11 @@ TokenValues = list[list[float]]
 class LogprobModel(nn.Module):
     """Computes logprobs and entropies of the action tokens for any Hugging Face causal language model.
 
-    The decoder's body runs over the micro-batch, packed in one row without padding where the model's attention allows;
-    the output head runs only where an action token is predicted, in chunks, so that there are never more than
-    `MAX_LOGITS` logits. At construction short inputs are passed both ways: a model whose logits are not simply
-    head(body(...)), for example because they are scaled or soft-capped, is used through its own forward pass, at the
-    price of logits for all tokens; one whose attention cannot be packed (`packing.packing_limit`) gets padded rows. A
-    model whose weights are not read yet is passed them later, by `probe_model`.
+    The decoder's body runs over the micro-batch, packed in one row without padding if the model's attention allows it.
+    The output head runs only where an action token is predicted, in chunks of at most `MAX_LOGITS` logits. At
+    construction short inputs are tried both ways. If a model's logits are not simply head(body(...)), for example
+    scaled or soft-capped, its own forward pass is used, at the price of logits for all tokens. If its attention cannot
+    be packed (`packing.packing_limit`), it gets padded rows. `probe_model` tries a model whose weights are read later.
 
     `temperature` is the one the samples were drawn at. Entropies carry a gradient only with `entropy_gradient`. Body
     and head both run inside `forward`, so that a wrapper around this module (FSDP) sees all uses of the parameters.
@@ -80,34 +79,34 @@ class LogprobModel(nn.Module):
             self.probe_model()
 
     def probe_model(self) -> None:
-        """Find out how the model's head is applied, and how long the samples of a packed row may be. PolicyError if it
-        is not causal."""
+        """Find out how to apply the model's head, and the longest sample of a packed row. Raises PolicyError if the
+        model is not causal."""
         self.applies_head = _applies_head(self.model)
         self.packing_limit = packing_limit(self._body, self.model)
 
     @property
     def layout(self) -> str:
-        """In words: how samples lie in a micro-batch."""
+        """The layout of samples in a micro-batch, in words."""
         if not self.packing_limit:
             return "Samples are padded to one length, since this model's attention cannot be packed."
         longest = f" of up to {self.packing_limit} tokens" if self.packing_limit < sys.maxsize else ""
         return f"Samples{longest} are packed into one row, without padding."
 
     def forward(self, batch: MicroBatch) -> LossInputs:
-        """The loss inputs of the micro-batch: logprobs [B, T] float32 of each action token given all before it."""
+        """Return the loss inputs of the micro-batch: logprobs [B, T] float32 of each action token given all before."""
         actions = run_actions(self._body, self.config, batch, self.packing_limit)
         scored, entropies = self._score(actions.states, actions.targets)
         logprobs, entropies = actions.spread(scored), actions.spread(entropies)
         return loss_inputs(batch, logprobs, entropies)
 
     def _body(self, **inputs: Any) -> Tensor:
-        """Hidden states [B, T, d], or logits [B, T, V] of a model that does not let its head be applied apart."""
+        """Return hidden states [B, T, d], or logits [B, T, V] if the head cannot be applied separately."""
         if self.applies_head:
             return cast("Any", self.model.base_model)(**inputs, use_cache=False).last_hidden_state
         return cast("Any", self.model)(**inputs, use_cache=False).logits
 
     def _score(self, states: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]:
-        """Logprobs and entropies [M] at M positions, in chunks when their logits would be too large to keep."""
+        """Return logprobs and entropies [M] at M positions, in chunks if their logits would be too large."""
         rows = max(1, MAX_LOGITS.get(states.device.type, 1 << 24) // self.config.vocab_size)
         if len(states) <= rows:
             return self._score_chunk(states, targets)
@@ -138,9 +137,9 @@ class LogprobModel(nn.Module):
 class ValueModel(nn.Module):
     """Predicts, for each action token, the value of the state *before* it: the head on the body's state at t - 1.
 
-    The model is a transformers token classifier with one label, such as `models.load.load_critic` gives; it should be
-    in evaluation mode, in which dropout is off. The micro-batch is packed as in LogprobModel.
-    Raises PolicyError if the model has no such head.
+    The model is a transformers token classifier with one label, as `models.load.load_critic` gives, in evaluation mode,
+    so that dropout is off. The micro-batch is packed as in LogprobModel. Raises PolicyError if the model has no such
+    head.
     """
 
     def __init__(self, model: PreTrainedModel) -> None:
@@ -149,14 +148,14 @@ class ValueModel(nn.Module):
         self.config = model.config.get_text_config()
         if _value_head(model) is None or model.config.num_labels != 1:
             raise PolicyError(
-                f"got {type(model).__name__} with {model.config.num_labels} labels as a critic, expected a model for "
+                f"The critic is a {type(model).__name__} with {model.config.num_labels} labels. Expected a model for "
                 "token classification with one label, whose head is called `score` or `classifier`. Load it with "
                 "load_critic."
             )
         self.packing_limit = packing_limit(self._body, model)
 
     def forward(self, batch: MicroBatch) -> ValueInputs:
-        """The loss inputs of the micro-batch: predictions [B, T] float32 at the action tokens."""
+        """Return the loss inputs of the micro-batch: predictions [B, T] float32 at the action tokens."""
         actions = run_actions(self._body, self.config, batch, self.packing_limit)
         predictions = at_least_float32(cast("nn.Module", _value_head(self.model))(actions.states).squeeze(-1))
         return ValueInputs(
@@ -173,7 +172,8 @@ class ValueModel(nn.Module):
 
 @torch.no_grad()
 def _applies_head(model: PreTrainedModel) -> bool:
-    """Whether the model's logits are its output head applied to its body's states. PolicyError if it is not causal."""
+    """Return whether the model's logits are its head applied to its body's states. Raises PolicyError if it is not
+    causal."""
     vocabulary = model.config.get_text_config().vocab_size
     token_ids = (torch.arange(8, device=model.device) % vocabulary).unsqueeze(0)
     changed = token_ids.clone()
@@ -182,8 +182,8 @@ def _applies_head(model: PreTrainedModel) -> bool:
     effect = (expected - cast("Any", model)(input_ids=changed, use_cache=False).logits)[0, 0].abs().max()
     if effect > 8 * torch.finfo(expected.dtype).eps * expected.abs().max():  # rounding; a causal model's is exactly 0
         raise PolicyError(
-            f"{type(model).__name__} is not causal: changing tokens changed the logits before them. Training needs "
-            "a decoder-only causal language model; choose another model."
+            f"{type(model).__name__} is not causal: changing tokens changed the logits before them. Choose "
+            "a decoder-only causal language model."
         )
     head = cast("Callable[[Tensor], Tensor] | None", model.get_output_embeddings())
     if head is None or model.base_model is model:
@@ -197,22 +197,22 @@ def _value_head(model: PreTrainedModel) -> nn.Module | None:
 
 
 def checkpoint_activations(model: PreTrainedModel) -> None:
-    """Let each decoder layer keep its input alone for the backward pass (arXiv 1604.06174): memory falls from all
+    """Let each decoder layer keep only its input for the backward pass (arXiv 1604.06174): memory falls from all
     activations to one state per token and layer plus one layer's activations, for one more forward pass.
 
-    The model may stay in evaluation mode, dropout off (transformers' own switch acts in training mode only), and in
-    passes without gradient or with a cache nothing changes. Gradients are the same bit for bit.
-    Raises PolicyError if the model has no layers that transformers can checkpoint.
+    It also works in evaluation mode (transformers' own switch acts in training mode only). Passes without a gradient or
+    with a cache do not change. Gradients are the same bit for bit. Raises PolicyError if the model has no layers that
+    transformers can checkpoint.
     """
     layers = [module for module in model.modules() if isinstance(module, GradientCheckpointingLayer)]
     if not layers:
         raise PolicyError(
-            f"{type(model).__name__} has no layers that allow gradient checkpointing. Turn it off, or choose a model "
-            "of a family that transformers supports it for, such as Llama, Qwen2 or Qwen3."
+            f"{type(model).__name__} has no layers that allow gradient checkpointing. Turn it off, or choose a "
+            "family that supports it, such as Llama, Qwen2 or Qwen3."
         )
     for layer in layers:
         layer.__dict__["checkpointed_config"] = model.config.get_text_config()
-        layer.forward = MethodType(_forward, layer)  # a method, so that a deep copy of the layer has its own
+        layer.forward = MethodType(_forward, layer)  # a method, so that deep copies of the layer get their own
 
 
 def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
@@ -235,10 +235,10 @@ def _forward(layer: Any, *inputs: Any, **others: Any) -> Any:
 
 @runtime_checkable
 class Scorer(Protocol):
-    """A forward pass of all samples together, which is made elsewhere."""
+    """A forward pass of all samples together, on another machine."""
 
     def score(self, samples: Sequence[TrainingSample]) -> list[tuple[float, ...]]:
-        """Of each sample the values of its T tokens, 0.0 off the mask."""
+        """Return the values of each sample's T tokens, 0.0 off the mask."""
         ...
 
 
@@ -254,10 +254,10 @@ def score(
     """Return the model's values at the T tokens of each sample: a policy's logprobs or a critic's values; 0.0 off the
     mask.
 
-    token_budget: tokens of a micro-batch at most. bf16: matrix products in bfloat16. ranks: share the work; each gets
+    token_budget: maximum tokens of a micro-batch. bf16: matrix products in bfloat16. ranks: share the work; each gets
     all results. active: entered around the passes; the `active` method of a policy that shares its model with others.
 
-    When memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
+    If memory runs out, the micro-batches are halved and all is scored again. Raises TrainingError if a single sample
     does not fit, or memory runs out on one of several ranks.
     """
     if isinstance(forward, Scorer):
@@ -287,8 +287,8 @@ def with_scores(
     forward: AnyForward,
     **how: Any,
 ) -> list[TrainingSample]:
-    """Fill in a field by `score`: `ref_logprobs` by a reference policy; `old_logprobs` by the learner's own, or
-    `values` by a critic, both before a batch's first step."""
+    """Fill in a field by `score`: `ref_logprobs` by a reference policy; `old_logprobs` by the learner's policy or
+    `values` by a critic, before a batch's first step."""
     rows = score(forward, samples, **how)
     return [replace(sample, **{field: row}) for sample, row in zip(samples, rows, strict=True)]
 
@@ -301,5 +301,5 @@ def _score_part(forward: AnyForward, part: Sequence[TrainingSample], bf16: bool)
 
 
 def _padded(row: Sequence[float], length: int) -> tuple[float, ...]:
-    """A micro-batch's row, as long as its longest sample up to the last action, as a row of `length`."""
+    """Pad or cut a micro-batch's row to `length`."""
     return tuple(row[:length]) + (0.0,) * (length - len(row))

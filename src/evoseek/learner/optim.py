@@ -1,4 +1,4 @@
-"""AdamW, its learning-rate schedule, and float32 master weights of a model whose own weights are bfloat16."""
+"""AdamW, its learning-rate schedule, and float32 master weights for a model in bfloat16."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from torch.optim import AdamW, Optimizer
 from evoseek.errors import TrainingError
 from evoseek.learner.settings import BETAS, WEIGHT_DECAY
 
-LOWER = "master_lower_bits"  # the key under which a checkpoint holds a parameter's
+LOWER = "master_lower_bits"  # a parameter's key in a checkpoint
 
 
 def adamw(
     model: nn.Module, *, learning_rate: float, weight_decay: float = WEIGHT_DECAY, betas: tuple[float, float] = BETAS
 ) -> Optimizer:
-    """AdamW (arXiv 1711.05101): decay decoupled from the gradient, and only on matrices that multiply activations.
+    """Make AdamW (arXiv 1711.05101): decay decoupled from the gradient, only on matrices that multiply activations.
 
     Norms, biases and embeddings (also an output head tied to them) are not decayed.
     """
@@ -32,9 +32,9 @@ def adamw(
 
 
 def schedule_factor(step: int, *, warmup_steps: int, total_steps: int | None = None) -> float:
-    """What the learning rate is multiplied by in optimizer step `step` (0 = the first).
+    """Return the factor of the learning rate in optimizer step `step` (0 = the first).
 
-    Rises linearly over `warmup_steps`, then stays at 1, or falls linearly to 0 at `total_steps` if that is given.
+    It rises linearly over `warmup_steps`, then stays at 1, or falls linearly to 0 at `total_steps`.
     """
     if step < warmup_steps:
         return (step + 1) / warmup_steps
@@ -44,13 +44,13 @@ def schedule_factor(step: int, *, warmup_steps: int, total_steps: int | None = N
 
 
 class Masters:
-    """The masters of a model's trained bfloat16 parameters (mixed-precision training, arXiv 1710.03740), put in their
-    place in an optimizer that has no state yet.
+    """The float32 masters of a model's trained bfloat16 parameters (mixed-precision training, arXiv 1710.03740), which
+    replace them in an optimizer that has no state yet.
 
-    An update of a usual learning rate is smaller than half the distance between neighbouring bfloat16 numbers, and
-    would round to nothing. So the optimizer steps on float32 copies, the masters, and after each of its steps the
-    parameters are the rounded masters. A model without trained bfloat16 parameters has no masters, and nothing changes
-    for it. One learner at a time may train such a model.
+    A usual update is smaller than half the distance between neighbouring bfloat16 numbers, and would round to nothing.
+    So the optimizer steps on float32 copies, the masters, and after each step the parameters are the rounded masters. A
+    model without trained bfloat16 parameters has no masters, and nothing changes. One learner at a time may train such
+    a model.
 
     On disk a master is stored once. The weight, which the policy's directory holds, is the master's upper 16 bits,
     rounded; the lower 16 bits are stored beside the optimizer's state and give the master back exactly. With the bits
@@ -61,9 +61,9 @@ class Masters:
         x = 2^16 h + s                                   since x + 2^15 = 2^16 floor(...) + (x + 2^15) mod 2^16
 
     This holds for every x. h is the bfloat16 number nearest to the master: a float's bits without the sign grow with
-    its size, so that adding half a step rounds to the nearest one, subnormal numbers included, a half away from zero,
-    and above the largest finite number to infinity. With halves to the even neighbour, as torch rounds, an even h would
-    stand for 2^16 + 1 masters, more than 16 bits can tell apart.
+    its size, so adding half a step rounds to the nearest number (also subnormal), halves away from zero, and above the
+    largest finite number to infinity. If halves went to the even neighbour, as torch rounds, an even h would stand for
+    2^16 + 1 masters, more than 16 bits can tell apart.
     """
 
     def __init__(self, model: nn.Module, optimizer: Optimizer) -> None:
@@ -75,13 +75,12 @@ class Masters:
             optimizer.register_step_post_hook(self._round)
 
     def of(self, parameter: nn.Parameter) -> nn.Parameter:
-        """What the optimizer steps on for a parameter: its master, or the parameter itself."""
+        """Return the optimizer's tensor of a parameter: its master, or the parameter itself."""
         return self._masters.get(parameter, parameter)
 
     @contextmanager
     def collecting(self) -> Generator[None]:
-        """Within the block, add each gradient to the master's, in float32, once it is complete, and free its own
-        memory."""
+        """Within the block, add each complete gradient to the master's, in float32, and free its memory."""
         hooks = [p.register_post_accumulate_grad_hook(self._collect) for p in self._masters]
         try:
             yield
@@ -90,7 +89,7 @@ class Masters:
                 hook.remove()
 
     def lower_bits(self) -> Iterator[tuple[nn.Parameter, Tensor]]:
-        """Each parameter with a master, and of that what the parameter does not hold: int16, of the same shape."""
+        """Yield each parameter with a master, and the master's lower bits, int16 of the same shape."""
         for parameter, master in self._masters.items():
             yield parameter, split(master.detach())[1]
 
@@ -99,8 +98,8 @@ class Masters:
         for parameter, master in self._masters.items():
             if parameter not in lower:
                 raise TrainingError(
-                    "The optimizer state has no master weights, but the policy is trained in bfloat16: it was saved by "
-                    "a run that trained in another type of number. Resume with the settings that it was begun with."
+                    "The optimizer state has no master weights, but the policy is trained in bfloat16: it comes "
+                    "from a run in another data type. Resume with the settings that the run was begun with."
                 )
             master.data = joined(parameter.detach(), lower[parameter].to(parameter.device))
 
@@ -118,13 +117,13 @@ class Masters:
 
 
 def split(master: Tensor) -> tuple[Tensor, Tensor]:
-    """A float32 tensor as its rounding to bfloat16 and its lower bits, int16."""
+    """Return a float32 tensor as its rounding to bfloat16 and its lower bits, int16."""
     bits = master.view(torch.int32)
     rounded = ((bits + 0x8000) >> 16).to(torch.int16).view(torch.bfloat16)
     return rounded, bits.to(torch.int16)
 
 
 def joined(rounded: Tensor, lower: Tensor) -> Tensor:
-    """The float32 tensor that was `split` into these two."""
+    """Return the float32 tensor that was `split` into these two."""
     bits = (rounded.view(torch.int16).to(torch.int32) << 16) + lower
     return bits.view(torch.float32)

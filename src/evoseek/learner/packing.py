@@ -1,9 +1,9 @@
-"""A micro-batch through a model's body in one row without padding, where no sample sees another.
+"""A micro-batch in one row without padding, in which no sample sees another.
 
-All of a model but its attention treats tokens one by one, so the row goes through it as a batch of one. Attention is
-replaced by our own function, registered with transformers under its own name and active only during the pass: what each
-sample adds to the row attends by itself, on torch's causal kernels, and to what it shares with samples before it
-through keys and values that were computed for them, whose gradient is then the sum over the samples.
+Except in attention, a model treats tokens one by one, so the row passes through it as a batch of one. Attention is
+replaced by our own function, registered with transformers under its own name and active only during the pass. The
+tokens that a sample adds to the row attend to each other on torch's causal kernels, and to a shared prefix through the
+keys and values computed for it, whose gradient is the sum over the samples.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from evoseek.models.cpu_matmul import is_quick_bfloat16
 from evoseek.samplers.torch.packed import attend_by_products, attention_named
 
 _NAME = "evoseek_packed_row"
-_BLOCK = 256  # queries that are multiplied at once: their weights of attention stay in the processor's cache
-_KEPT = 1024  # keys of the longest span whose weights of attention take no more memory than the rest of the layer
-_TOLERANCE = 1e-3  # of a sample's states: SmolLM2's rounding in float32 is 1e-5, seeing another sample 0.4
+_BLOCK = 256  # queries multiplied together: their attention weights stay in the processor's cache
+_KEPT = 1024  # keys of the longest span whose attention weights need no more memory than the rest of the layer
+_TOLERANCE = 1e-3  # of a sample's states: rounding in float32 changes SmolLM2's by 1e-5, seeing another sample by 0.4
 
 
 Body = Callable[..., Tensor]
-"""What runs over all tokens: `input_ids` [B, T] to states [B, T, size]. Other arguments are for transformers."""
+"""A model's body: `input_ids` [B, T] to states [B, T, size]. Other arguments are for transformers."""
 
 
 @dataclass(slots=True)
 class _PrefixPass:
-    """The state of a forward pass that attention needs, and how often attention was called in it."""
+    """The state of a forward pass that attention needs, and its count of attention calls."""
 
     row: PackedRow
     calls: int = 0
@@ -45,7 +45,7 @@ class _PrefixPass:
 
 @dataclass(frozen=True, slots=True)
 class Actions:
-    """The A different action tokens of a micro-batch: samples that are equal up to an action have it in common.
+    """The A different action tokens of a micro-batch: samples that are equal up to an action share it.
 
     states   [A, size]  before each of them
     targets  [A]        the tokens themselves
@@ -57,14 +57,14 @@ class Actions:
     _loss_mask: Tensor
 
     def spread(self, values: Tensor) -> Tensor:
-        """`values` [A] put where they belong in [B, T]; 0 off the mask."""
+        """Spread `values` [A] to their places in [B, T]; 0 off the mask."""
         return values.new_zeros(self._loss_mask.shape).masked_scatter(
             self._loss_mask, values.index_select(0, self._numbers)
         )
 
 
 def run_actions(body: Body, config: PreTrainedConfig, batch: MicroBatch, limit: int) -> Actions:
-    """The body's states before the action tokens of a micro-batch.
+    """Return the body's states before the action tokens of a micro-batch.
 
     Packed if no sample is longer than `limit`, which is `packing_limit`'s; else in rows padded on the right, without
     an attention mask: a causal model's real tokens never see the padding.
@@ -83,19 +83,18 @@ def run_actions(body: Body, config: PreTrainedConfig, batch: MicroBatch, limit: 
 
 
 def at_least_float32(values: Tensor) -> Tensor:
-    """The values in float32, or unchanged if they are in float64."""
+    """Convert values to float32, unless they are float64."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
 @torch.no_grad()
 def packing_limit(body: Body, model: PreTrainedModel) -> int:
-    """The length of the longest sample that this model can have in a packed row; 0 if it cannot be packed at all.
+    """Return the length of this model's longest sample in a packed row; 0 if it cannot be packed.
 
-    Found by passing a row of short samples, which share beginnings, and each sample by itself, with the
-    weights in float32: what is tried is the model's code, and with the rounding of bfloat16 the states of some models
-    differ by as much as if their samples saw each other, more or less so after every step. Attention that slides over a
-    window is ordinary attention for samples no longer than the window. A model does not fit if its attention is capped,
-    has sinks or biases, or does not go through transformers' AttentionInterface.
+    The test compares a row of short samples with shared prefixes to each sample alone, in float32: it tests the model's
+    code, and in bfloat16 rounding changes the states of some models as much as seeing another sample. Sliding-window
+    attention is ordinary attention for samples no longer than the window. A model does not fit if its attention is
+    capped, has sinks or biases, or does not go through transformers' AttentionInterface.
     """
     config = model.config.get_text_config()
     samples = _ordinary_samples(config.vocab_size)
@@ -106,7 +105,7 @@ def packing_limit(body: Body, model: PreTrainedModel) -> int:
         with _in_float32(model):
             packed = _run_packed(body, config, trial)
             alone = [body(input_ids=ids)[0] for ids in inputs]
-    except Exception:  # raised by a model that takes no positions or arguments, or needs what `_attend` lacks
+    except Exception:  # of a model that takes no positions or arguments, or needs what `_attend` lacks
         return 0
     if trial.calls != config.num_hidden_layers:
         return 0
@@ -117,17 +116,17 @@ def packing_limit(body: Body, model: PreTrainedModel) -> int:
 
 
 def _ordinary_samples(vocabulary: int) -> list[tuple[int, ...]]:
-    """Four samples: a tree of three, where the third branches off behind what the second adds to the first, and one
-    with another beginning. Their tokens are from the middle of the vocabulary: control tokens are at its ends, and a
-    model that seldom saw them multiplies every rounding error there."""
+    """Return four samples: a tree of three, where the third branches off within what the second adds to the first, and
+    one with another prefix. Their tokens are from the middle of the vocabulary: control tokens are at its ends, where a
+    model that seldom saw them multiplies every rounding error."""
     pattern = [0, 1, 2, 3, 4, 5, 6, 7], [0, 1, 2, 3, 4, 8, 7, 6, 5], [0, 1, 2, 3, 4, 8, 7, 0, 2], [6, 2, 8, 1, 3, 5]
     return [tuple((vocabulary // 4 + 37 * n % max(1, vocabulary // 2)) % vocabulary for n in ids) for ids in pattern]
 
 
 @contextmanager
 def _in_float32(model: nn.Module) -> Generator[None]:
-    """While the block runs, each module of a model in half precision computes with its own weights in float32: copies
-    for its pass alone, so that no whole second model is needed."""
+    """Within the block, let each module of a model in half precision compute in float32, with copies of its weights for
+    its own pass, so that no whole second model is needed."""
     kept: dict[nn.Parameter, Tensor] = {}
 
     def widen(module: nn.Module, _: object) -> None:
@@ -148,12 +147,12 @@ def _in_float32(model: nn.Module) -> Generator[None]:
     finally:
         for hook in hooks:
             hook.remove()
-        for parameter, values in kept.items():  # of a pass that failed
+        for parameter, values in kept.items():  # after a failed pass
             parameter.data = values
 
 
 def _window(config: Any) -> int:
-    """Within how many tokens every attention layer sees all before it."""
+    """Return the number of tokens within which every attention layer sees all earlier tokens."""
     if set(getattr(config, "layer_types", None) or ("unknown",)) == {"full_attention"}:
         return sys.maxsize
     windows = (getattr(config, name, None) for name in ("sliding_window", "attention_chunk_size"))
@@ -161,7 +160,7 @@ def _window(config: Any) -> int:
 
 
 def _run_packed(body: Body, config: PreTrainedConfig, packed_pass: _PrefixPass) -> Tensor:
-    """The states [N, size] of the row."""
+    """Return the states [N, size] of the row."""
     row = packed_pass.row
     with attention_named(config, _NAME):
         return body(input_ids=row.token_ids[None], position_ids=row.positions[None], packed_pass=packed_pass)[0]
@@ -177,7 +176,7 @@ def _attend(
     packed_pass: _PrefixPass | None = None,
     **others: Any,
 ) -> tuple[Tensor, None]:
-    """Attention in the shape transformers asks for: queries [1, heads, N, head size] to outputs [1, N, heads, ...]."""
+    """Compute attention for transformers: queries [1, heads, N, head size] to outputs [1, N, heads, ...]."""
     if packed_pass is None or any(others.get(name) is not None for name in ("softcap", "s_aux", "position_bias")):
         raise TypeError(f"{type(module).__name__} has attention that cannot be packed")
     packed_pass.calls += 1
@@ -209,10 +208,10 @@ def _causal(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) ->
 
 
 def causal_by_products(query: Tensor, key: Tensor, value: Tensor, scaling: float | None) -> Tensor:
-    """The same without the dimension of the batch, in blocks of queries, each of which reads no keys after it.
+    """Compute `_causal` without the batch dimension, in blocks of queries that read no later keys.
 
-    Heads that share keys and values are further queries. The weights of attention are kept for the backward pass, but
-    those of a long span are computed again.
+    Heads that share keys and values become further queries. Attention weights are kept for the backward pass, except
+    for a long span, where they are recomputed.
     """
     heads, ahead = len(query) // len(key), key.shape[1] - query.shape[1]
     outputs: list[Tensor] = []

@@ -1,4 +1,4 @@
-"""Settings of the learner, and of the critic that PPO trains beside it."""
+"""Settings of the learner and of PPO's critic."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from evoseek.config.sections import MANY, Chosen, Count, PartSettings, Section
 
 WEIGHT_DECAY, BETAS = 0.01, (0.9, 0.999)  # of AdamW, and the decay rates of its two moments
 
-# Logits alive at once (64 MiB, 512 MiB in float32); beyond, they are recomputed in the backward pass. Each chunk adds
-# to the whole gradient of the head: on a GPU that takes longer than the products themselves if a chunk has few rows.
+# Maximum logits in memory (64 MiB, 512 MiB in float32); beyond, they are recomputed in the backward pass. Each chunk
+# adds to the whole gradient of the head: on a GPU this dominates if a chunk has few rows.
 MAX_LOGITS = {"cpu": 1 << 24, "cuda": 1 << 27}
 
 
@@ -20,16 +20,14 @@ class LearnerSettings(PartSettings):
     """The optimizer, and how gradients are computed."""
 
     in_stage = "learning_rate"
-    on_resume = "token_budget gradient_checkpointing"  # memory alone: what is computed stays the same
-    is_remote: ClassVar[bool] = False  # whether another machine computes
-    name: str = Field(default="torch", description="Name of the learner, or package.module:Name of one of your own.")
+    on_resume = "token_budget gradient_checkpointing"  # these change memory only, not results
+    is_remote: ClassVar[bool] = False  # whether it computes on another machine
+    name: str = Field(default="torch", description="Learner: a built-in name, or package.module:Name.")
     learning_rate: float = Field(default=3e-4, gt=0, le=1, description="Learning rate of AdamW.")
     warmup_steps: int = Field(
         default=0, ge=0, le=MANY, description="Number of steps over which the learning rate rises from 0."
     )
-    max_grad_norm: float = Field(
-        default=1.0, gt=0, le=1e6, description="Maximum norm of the gradient, to which it is clipped."
-    )
+    max_grad_norm: float = Field(default=1.0, gt=0, le=1e6, description="Norm to which the gradient is clipped.")
     token_budget: Count = Field(default=2048, description="Maximum number of tokens of a micro-batch.")
     bf16: bool = Field(
         default=False, description="Whether to compute in bfloat16 (autocast); the weights stay in float32."
@@ -39,7 +37,7 @@ class LearnerSettings(PartSettings):
     )
 
     def problems_with(self, settings: Section) -> Iterator[str]:
-        """What this learner cannot do of all that the settings ask for, with the remedy."""
+        """Yield what the settings ask for and this learner cannot do, with the remedy."""
         yield from ()
 
 
@@ -51,7 +49,7 @@ class CriticSettings(Section):
         default=0, ge=0, le=MANY, description="Number of steps over which the critic's learning rate rises from 0."
     )
     critic_warmup_steps: int = Field(
-        default=0, ge=0, le=MANY, description="Number of steps at the beginning in which only the critic is trained."
+        default=0, ge=0, le=MANY, description="Number of initial steps that train only the critic."
     )
 
 

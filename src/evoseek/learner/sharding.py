@@ -2,12 +2,12 @@
 parameter, gradient and optimizer tensor, and a layer is gathered only while it is computed. A policy may be loaded
 without weights (`load_deferred`) and sharded first: each rank then reads its own rows, so no process ever holds all.
 
-On disk, too, each rank writes its rows, and any number of ranks read theirs:
+On disk, each rank writes its rows, and any number of ranks can read them:
 
-    policy.optimizer/rank-00000-of-00002.safetensors    the first rank's rows, and all that is the same on every rank
+    policy.optimizer/rank-00000-of-00002.safetensors    the first rank's rows, and what is the same on every rank
     policy.optimizer/rank-00001-of-00002.safetensors    the second's
 
-A file's metadata holds for each tensor the shape of the whole and the first row (index of dimension 0) that it holds.
+A file's metadata holds, for each tensor, the whole shape and the file's first row (index of dimension 0).
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _FLOATS = ("F32", "F16", "BF16")
 def shard_module(module: nn.Module, ranks: Ranks) -> None:
     """Shard a module's parameters over the ranks, in place; does nothing with a single rank.
 
-    Call it on what computes the loss's inputs (a LogprobModel or ValueModel with the same weights on every rank),
-    before an optimizer is made. Each element of an outermost ModuleList (a decoder layer) is put together for itself;
-    embeddings, head and norms belong to the root and stay together from its forward to the end of its backward pass,
-    so that a head recomputed in the backward pass finds them. Gradients are summed over the ranks, not averaged: the
-    loss is already a share of the whole batch. All ranks have to make the same forward and backward passes.
+    Call it on a LogprobModel or ValueModel with the same weights on every rank, before making an optimizer. Each
+    element of an outermost ModuleList (a decoder layer) is gathered separately. Embeddings, head and norms belong to
+    the root and stay gathered from its forward to the end of its backward pass, so that a recomputed head finds them.
+    Gradients are summed over the ranks, not averaged: the loss is already a share of the whole batch. All ranks must
+    make the same forward and backward passes.
     """
     if ranks.size == 1:
         return
@@ -62,13 +62,13 @@ def shard_module(module: nn.Module, ranks: Ranks) -> None:
     for part in module.modules():
         if isinstance(part, FSDPModule):
             part.set_gradient_divide_factor(1.0)
-            part.set_force_sum_reduction_for_comms(True)  # else a factor is multiplied in by NCCL; gloo cannot
+            part.set_force_sum_reduction_for_comms(True)  # otherwise NCCL multiplies by a factor, which gloo cannot
     module.register_forward_hook(_reshard_without_gradient)
 
 
 def read_weights(forward: LogprobModel, files: Sequence[Path], ranks: Ranks) -> None:
-    """Read the weights of a forward pass that was sharded without them: of every tensor this rank's rows alone. Then
-    probe it. A collective, since that makes passes; none is begun where a rank could not read its rows."""
+    """Read the weights of a forward pass that was sharded without them (only this rank's rows), then probe it. A
+    collective, since probing makes passes; they begin only if every rank could read its rows."""
     model = forward.model
     model.load_state_dict(read_rows(files, model.state_dict()), strict=False, assign=True)
     model.tie_weights()
@@ -80,8 +80,8 @@ def read_weights(forward: LogprobModel, files: Sequence[Path], ranks: Ranks) -> 
 
 
 def full_state_dict(model: nn.Module, ranks: Ranks) -> dict[str, torch.Tensor]:
-    """Return the parameters and persistent buffers, whole, on the first rank's CPU (a tied one once); on the others
-    nothing. A collective, in which any other rank holds at most one whole parameter."""
+    """Return the whole parameters and persistent buffers on the first rank's CPU (tied ones once), and nothing on the
+    others. A collective, in which other ranks hold at most one whole parameter."""
     kept = model.state_dict(keep_vars=True).keys()
     buffers = ((name, buffer) for name, buffer in model.named_buffers() if name in kept)
     found: dict[str, torch.Tensor] = {}
@@ -112,13 +112,13 @@ def _whole(tensor: torch.Tensor) -> torch.Tensor:
 
 
 def _reshard_without_gradient(module: nn.Module, _: object, __: object) -> None:
-    """Do what a backward pass does at its end: else the root's parameters would stay together, and grow stale."""
+    """Reshard as at the end of a backward pass: otherwise the root's parameters would stay gathered and grow stale."""
     if isinstance(module, FSDPModule) and not torch.is_grad_enabled():
         module.reshard()
 
 
 def write_shards(tensors: Mapping[str, torch.Tensor], directory: Path, ranks: Ranks) -> None:
-    """Write this rank's file: its rows of every DTensor and, on the first rank, the plain tensors. Every rank calls it,
+    """Write this rank's file: its rows of every DTensor and, on the first rank, the plain tensors. Every rank calls it
     with the same names. Raises OSError or SafetensorError."""
     held: dict[str, torch.Tensor] = {}
     places: dict[str, dict[str, object]] = {}
@@ -131,14 +131,14 @@ def write_shards(tensors: Mapping[str, torch.Tensor], directory: Path, ranks: Ra
     path = directory / f"rank-{ranks.rank:05d}-of-{ranks.size:05d}.safetensors"
     save_file(held, path, metadata={"shards": json.dumps(places)})
     with path.open("rb") as file:
-        os.fsync(file.fileno())  # on this machine: no other can flush what this one wrote to a shared disk
+        os.fsync(file.fileno())  # here: no other machine can flush what this one wrote to a shared disk
 
 
 def read_shards(directory: Path, parameters: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors by name, `<parameter>/<key>`, from files of any number of ranks.
+    """Read tensors by name, `<parameter>/<key>`, from files of any number of ranks.
 
-    Where the parameter is a DTensor of the same shape the tensor becomes one spread like it, and only its rows are
-    read; every other tensor is read whole, onto the CPU. Raises CheckpointError if rows are missing.
+    If the parameter is a DTensor of the same shape, the tensor is sharded like it, and only its rows are read; every
+    other tensor is read whole, onto the CPU. Raises CheckpointError if rows are missing.
     """
     with ExitStack() as files:
         pieces: dict[str, list[_Piece]] = {}
@@ -150,8 +150,8 @@ def read_shards(directory: Path, parameters: Mapping[str, torch.Tensor]) -> dict
 
 
 def read_rows(files: Sequence[Path], targets: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-    """Tensors by name from files that hold them whole, as the targets of those names: of the same type of number and,
-    where the target is a DTensor, spread like it, of which only this rank's rows are read."""
+    """Read tensors by name from files that hold them whole, with the data types of their targets. If a target is a
+    DTensor, the tensor is sharded like it, and only this rank's rows are read."""
     with ExitStack() as opened:
         read: dict[str, torch.Tensor] = {}
         for path in files:
@@ -190,7 +190,7 @@ def _place(name: str, pieces: Sequence[_Piece], parameter: torch.Tensor | None) 
 
 
 def _read_rows(name: str, pieces: Sequence[_Piece], first: int, last: int) -> torch.Tensor:
-    """Rows [first, last), from the pieces that hold them; with no rows an empty tensor of the right width."""
+    """Read rows [first, last) from the pieces that hold them; no rows give an empty tensor of the right width."""
     found: list[torch.Tensor] = []
     for piece in sorted(pieces, key=lambda piece: piece.first):
         stored = piece.file.get_slice(name)
@@ -201,32 +201,32 @@ def _read_rows(name: str, pieces: Sequence[_Piece], first: int, last: int) -> to
     rows = torch.cat(found)
     if len(rows) != last - first:
         raise CheckpointError(
-            f"The tensor {name} should have rows {first} to {last}, but {len(rows)} of them are in the files. A file "
-            "of a rank is missing: restore it from a copy, or delete the checkpoint to go back to the one before."
+            f"The tensor {name} should have rows {first} to {last}, but the files hold {len(rows)} of them. A rank's "
+            "file is missing. Restore it from a copy, or delete the checkpoint to use the one before."
         )
     return rows
 
 
 def _own_rows(tensor: DTensor) -> tuple[int, int]:
-    """Return the rows [first, last) that this rank holds. Raises CheckpointError unless FSDP spread them."""
+    """Return the rows [first, last) of this rank. Raises CheckpointError unless FSDP sharded them."""
     mesh, rows = tensor.device_mesh, tensor.shape[0]
     each = -(-rows // mesh.size())
     first = min(mesh.get_local_rank() * each, rows)
     last = min(first + each, rows)
     if tuple(tensor.placements) != (Shard(0),) or len(tensor.to_local()) != last - first:
         raise CheckpointError(
-            f"A tensor of shape {tuple(tensor.shape)} is spread over the ranks as {tensor.placements}, expected rows "
-            "in equal parts (one mesh dimension, Shard(0)): only what shard_module spread can be saved."
+            f"A tensor of shape {tuple(tensor.shape)} is sharded as {tensor.placements}. Expected rows in equal parts "
+            "(one mesh dimension, Shard(0)). Shard it with shard_module."
         )
     return first, last
 
 
 def load_deferred(name_or_dir: str) -> Policy | None:
-    """A policy in float32 and evaluation mode whose parameters are on the device `meta`, and which names the files that
-    hold them; everything else is as `load_policy` gives it.
+    """Load a policy, as `load_policy`, in float32 and evaluation mode, but with its parameters on the device `meta`; it
+    names the files that hold them.
 
-    None for what has to be read whole, or cannot be read, which `load_policy` then reports: an adapter, a GGUF file,
-    and files whose tensors are not those of the model by name and shape.
+    None for what must be read whole, or cannot be read, which `load_policy` then reports: an adapter, a GGUF file, and
+    files whose tensors do not match the model by name and shape.
     """
     source = find_policy(name_or_dir)
     path = expanded(source)
@@ -248,7 +248,7 @@ def load_deferred(name_or_dir: str) -> Policy | None:
 
 
 def _weight_files(source: str) -> tuple[Path, ...]:
-    """The safetensors files that transformers would read, in its order of preference; none if there are none."""
+    """Return the safetensors files that transformers would read, in its order of preference."""
     if whole := _file(source, _WHOLE):
         return (Path(whole),)
     index = _file(source, _INDEX)
@@ -275,15 +275,15 @@ def _empty_model(source: str) -> PreTrainedModel:
 
 @contextmanager
 def _without_weights() -> Generator[None]:
-    """Put the parameters of modules made in the block on the device `meta`. Buffers are computed, since no file holds
-    some of them (frequencies of rotary embeddings)."""
+    """Put the parameters of modules made in the block on the device `meta`. Buffers are computed, since files lack some
+    of them (frequencies of rotary embeddings)."""
 
     def emptied(module: nn.Module, name: str, parameter: nn.Parameter | None) -> nn.Parameter | None:
         if parameter is None or parameter.is_meta:
-            return None  # leaves a tied parameter the one that it is
+            return None  # keeps a tied parameter
         return nn.Parameter(parameter.to("meta"), requires_grad=parameter.requires_grad)
 
-    # what the hook returns is registered in place of the parameter, which its declared type does not say
+    # the hook's result replaces the parameter, which its declared type does not say
     handle = register_module_parameter_registration_hook(emptied)  # pyright: ignore[reportArgumentType]
     try:
         yield
@@ -292,7 +292,7 @@ def _without_weights() -> Generator[None]:
 
 
 def _holds(files: Sequence[Path], model: PreTrainedModel) -> bool:
-    """Whether the files hold every parameter and every saved buffer once, tied ones under one of their names."""
+    """Return whether the files hold every parameter and saved buffer once, tied ones under one of their names."""
     found = _tensors(files)
     names: dict[int, list[str]] = {}
     state: Mapping[str, torch.Tensor] = model.state_dict(keep_vars=True)
@@ -303,7 +303,7 @@ def _holds(files: Sequence[Path], model: PreTrainedModel) -> bool:
 
 
 def _tensors(files: Sequence[Path]) -> dict[str, list[int]]:
-    """The shapes of all tensors of floats, by name."""
+    """Return the shapes of all float tensors, by name."""
     with ExitStack() as opened:
         found: dict[str, list[int]] = {}
         for path in files:

@@ -1,4 +1,4 @@
-"""The model card of an exported policy, model_card.md: where it comes from, how it was trained, and what it scores."""
+"""The model card of an exported policy, model_card.md: its origin, training and scores."""
 
 from __future__ import annotations
 
@@ -22,14 +22,13 @@ SHOWN = (
     *("policy.dtype", "lora.rank", "rollout.group_size", "rollout.temperature", "questions.per_step"),
     *("credit.name", "loss.name", "learner.learning_rate", "run.seed"),
 )
-"""Settings that the card names; all of them are in the run's config.json."""
+"""Settings that the card names; the run's config.json has all."""
 _HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
 class ExamplePrompt:
-    """The prompt of a question as the policy is given it, in its format, where a turn ends, and its longest in
-    tokens."""
+    """The prompt of a question as the policy gets it, in its format, the stop strings, and a turn's maximum tokens."""
 
     question: str
     text: str
@@ -39,7 +38,7 @@ class ExamplePrompt:
 
 
 class _Code(str):
-    """Text of a block of code, whose lines are indented: nothing in it is Markdown."""
+    """Text of an indented code block: nothing in it is Markdown."""
 
 
 def model_card(
@@ -50,9 +49,9 @@ def model_card(
     results: Mapping[str, Any] | None = None,
     prompt: ExamplePrompt | None = None,
 ) -> str:
-    """Write the card as Markdown, with the metadata that the Hugging Face hub reads. `source` is the policy's name or
-    directory; or its run, whose checkpoint is that of `step`. An adapter has to be loaded over `adapter_of`. `results`
-    are those of `evoseek eval --out`, `prompt` shows how the policy is used without evoseek."""
+    """Write the card as Markdown, with metadata for the Hugging Face hub. `source` is the policy's name or directory,
+    or its run with the checkpoint of `step`. An adapter is loaded over `adapter_of`. `results` come from `evoseek eval
+    --out`; `prompt` shows how to use the policy without evoseek."""
     run = RunDirectory(Path(source)) if step is not None else None
     config: Mapping[str, Any] = {}
     if run is not None and run.config.is_file():
@@ -69,7 +68,7 @@ def model_card(
         .render(
             adapter_of=adapter_of,
             base=base,
-            base_is_on_hub=bool(_HUB_NAME.fullmatch(base)) and not Path(base).exists(),  # the hub takes no others
+            base_is_on_hub=bool(_HUB_NAME.fullmatch(base)) and not Path(base).exists(),  # the hub refuses other names
             origin=[*about, ("evoseek", version("evoseek"))],
             settings=[(name, config[name]) for name in SHOWN if config.get(name) is not None],
             prompt=prompt,
@@ -90,7 +89,7 @@ def _of_results(results: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, i
 
 
 def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> tuple[str, list[tuple[str, str, int]]]:
-    """Find the score that the run measured itself, at the last step up to the checkpoint's."""
+    """Find the run's own last score up to the checkpoint's step."""
     rows = counted(read_metrics(run.metrics)) if run is not None else []
     measured = [row for row in rows if "eval/reward" in row and (row["step"] or 0) <= step]
     if not measured or measured[-1]["eval/reward"] is None:
@@ -104,7 +103,7 @@ def _of_run(run: RunDirectory | None, step: int, config: Mapping[str, Any]) -> t
 
 
 def _plain(value: object) -> str:
-    """Write a value from outside on one line, in which nothing is a cell's end, a tag or a link."""
+    """Write a value from outside on one line, without cell ends, tags or links."""
     if isinstance(value, _Code):
         return value
     return re.sub(r"[|<]|(?<=])\(", r"\\\g<0>", " ".join(str(value).split()))

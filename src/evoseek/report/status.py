@@ -1,4 +1,4 @@
-"""Where a run stands, from its files alone: nothing is loaded, locked for long, or written."""
+"""The progress of a run, only from its files: nothing is loaded, locked for long, or written."""
 
 from __future__ import annotations
 
@@ -41,23 +41,24 @@ _SHOWN = {  # metrics of a role, in this order
 _SHARES = ("frac_reward_zero_std", "rollout/invalid_frac")
 
 Line = tuple[str, str]
-"""What a line is about, and its text."""
+"""A line's subject and text."""
 
 
 def status(folder: Path) -> list[Line]:
-    """Say where a run stands. Raises RunError for a folder that is no run, and as reading its files does."""
+    """Return the lines on a run's progress. Raises RunError for a folder that is not a run, and as reading its
+    files."""
     if (folder / "config.json").is_file() and ((folder / "lock").is_file() or (folder / "checkpoints").is_dir()):
         return RunStatus.read(RunDirectory(folder)).lines()
     if (folder / "lock").is_file():
         return list(_cold_start(RunDirectory(folder)))
     raise RunError(
-        f"{folder} is no run.{nearest(folder)} Give the directory of a run that `evoseek train` made. (Scores of an "
+        f"{folder} is not a run.{nearest(folder)} Give the directory of a run of `evoseek train`. (Scores of an "
         "evaluation are in its results.md.)"
     )
 
 
 def is_writing_questions(folder: Path) -> bool:
-    """Say whether a run has nothing yet to be shown, since its cold start has not begun to learn."""
+    """Return whether a run has nothing to show yet, because its cold start has not begun to learn."""
     return not any((folder / place / "config.json").is_file() for place in (".", "cold_start/sft"))
 
 
@@ -78,7 +79,8 @@ def _cold_start(run: RunDirectory) -> Iterator[Line]:
 
 @dataclass(frozen=True, slots=True)
 class RunStatus:
-    """A run by its files. `rows` and `timings` are those of its steps; `holder` is the process that trains."""
+    """The state of a run by its files. `rows` and `timings` belong to its steps; `holder` is the process that
+    trains."""
 
     run: RunDirectory
     settings: TrainingSettings
@@ -95,12 +97,12 @@ class RunStatus:
 
     @property
     def counted(self) -> list[MetricRow]:
-        """The rows that say how the policy does."""
+        """The rows that count for the policy's performance."""
         return counted(self.rows)
 
     @property
     def step(self) -> int:
-        """The last step that is known to be made."""
+        """The last step known to be made."""
         return int(max((*(row["step"] or 0 for row in self.rows), *self.checkpoints), default=0))
 
     @property
@@ -110,7 +112,7 @@ class RunStatus:
 
     @property
     def planned(self) -> int:
-        """The last step that is planned. Of demonstrations it follows from how many of them a step has learnt."""
+        """The last planned step. For demonstrations it follows from the number learnt in a step."""
         learnt = self.rows[-1].get("demonstrations/epoch") if self.rows else None
         if not learnt:
             return self.settings.planned_steps
@@ -124,8 +126,7 @@ class RunStatus:
 
     @property
     def seconds_left(self) -> float | None:
-        """Seconds that the other steps take at the mean of those so far, within run.max_minutes; None before the first
-        step."""
+        """Seconds for the other steps at the mean so far, within run.max_minutes; None before the first step."""
         if not self.timings:
             return None
         left = self.seconds / len(self.timings) * max(0, self.planned - self.step)
@@ -133,7 +134,7 @@ class RunStatus:
         return left if limit is None else min(left, max(0.0, 60 * limit - self.seconds))
 
     def lines(self) -> list[Line]:
-        """Return one screen."""
+        """Return the lines of one screen."""
         own = self.settings
         return [
             ("Run", f"{self.run.path}: {self._state()}"),
@@ -149,7 +150,7 @@ class RunStatus:
         ]
 
     def warnings(self) -> list[str]:
-        """Return the alarms of the metrics so far, and a note if a batch with numbers that were not finite was kept."""
+        """Return the alarms of the metrics so far, and a note if a batch with non-finite numbers was kept."""
         credit = self._part("credit")
         is_known = not is_import_path(credit) or not foreign_code(self.run.read_config(), self.run.config)
         relative = is_known and is_relative(find("credit", credit))
@@ -175,7 +176,7 @@ class RunStatus:
         return f"{self.step} of {self.planned}"
 
     def _unknown(self) -> str | None:
-        """Say why the steps are unknown; None if their rows can be read, or there are none yet."""
+        """Return why the steps are unknown; None if their rows can be read, or do not exist yet."""
         if not self.run.metrics.exists():
             return f"{self.run.metrics} is missing" if self.checkpoints else None
         if not self.rows and self.run.metrics.stat().st_size:
@@ -203,13 +204,13 @@ class RunStatus:
         return f"{score_text(score) if has_interval else f'{score.mean:.3f}'} at step {row['step']:.0f}"
 
     def _part(self, kind: Literal["reward", "credit"]) -> str:
-        """Name a part, which may be code that is not imported here."""
+        """Name a part, which may be code that must not be imported here."""
         table = cast("Mapping[str, object]", self.run.read_config().get(kind) or {})
         return str(table.get("name", lookup(self.settings, f"{kind}.name")))
 
     @property
     def _is_share(self) -> bool:
-        """Whether the reward is known to be no less than 0."""
+        """Whether the reward is known to be at least 0."""
         return not is_import_path(self._part("reward")) and lowest_of(find("reward", self._part("reward"))) == 0
 
     def _roles(self) -> Iterator[Line]:
@@ -254,7 +255,7 @@ def _number(name: str, value: float | None) -> str:
 
 
 def _size(folder: Path) -> int:
-    """Count the bytes of a folder's files; while a run trains, some may vanish meanwhile."""
+    """Count the bytes of a folder's files; some may vanish meanwhile if a run trains."""
     total = 0
     for parent, _, names in os.walk(folder):
         for name in names:

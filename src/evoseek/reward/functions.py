@@ -1,4 +1,4 @@
-"""Reward functions of an answer: by a metric, by its format, or a user's own; and the settings that every one has."""
+"""Reward functions of an answer: by a metric, by its format, or a user's own; and the settings of all."""
 
 from __future__ import annotations
 
@@ -21,20 +21,18 @@ from evoseek.types import Invalid, Outcome, Question, Scored, Trajectory
 class RewardSettings(PartSettings):
     """The reward of an answer."""
 
-    name: str = Field(
-        default="exact_match", description="Name of the reward, or package.module:Name of one of your own."
-    )
+    name: str = Field(default="exact_match", description="Reward: a built-in name, or package.module:Name.")
     overlong_max: Count | None = Field(
         default=None,
-        description="Number of a rollout's own tokens at which DAPO's overlong penalty, added to the reward in "
-        "training, reaches -1; it grows from 0 over the last fifth of them. Default: no penalty.",
+        description="Number of a rollout's own tokens at which DAPO's overlong penalty reaches -1; it grows from 0 "
+        "over the last fifth and is added to the training reward. Default: no penalty.",
     )
     evidence_weight: float = Field(
         default=0.0,
         ge=0,
         le=100,
         description="Weight of the share of a question's evidence that the searches found, added to the solver's "
-        "reward in training. In self-play the evidence is what the proposer found.",
+        "training reward. In self-play the evidence is what the proposer found.",
     )
     unanswered_penalty: float = Field(
         default=0.0,
@@ -47,8 +45,8 @@ class RewardSettings(PartSettings):
         default=0.0,
         ge=0,
         le=1,
-        description="Penalty in training for an answer that earns nothing and is no refusal. Above 0, refusing is "
-        "better than a wrong answer; set unanswered_penalty too, or ending without an answer is as good as refusing.",
+        description="Penalty in training for an answer that earns nothing and does not abstain. Above 0, abstaining "
+        "beats a wrong answer; set unanswered_penalty too, or ending without an answer is as good as abstaining.",
     )
 
 
@@ -56,13 +54,13 @@ RewardPart = Annotated[SerializeAsAny[RewardSettings], Chosen("reward", RewardSe
 
 
 def lowest_of(reward: object) -> float:
-    """The lowest value of a reward: its attribute `lowest`, by default 0. Raises ConfigError if that is no finite
-    number."""
+    """Return the lowest value of a reward: its attribute `lowest`, by default 0. Raises ConfigError if it is not
+    finite."""
     lowest: object = getattr(reward, "lowest", 0.0)
     if not isinstance(lowest, int | float) or not math.isfinite(lowest):
         raise ConfigError(
-            f"The reward {getattr(reward, '__name__', type(reward).__name__)} has `lowest` = {lowest!r}. Expected the "
-            "lowest reward that it gives, a finite number such as -1.0: correct the attribute of the function or class."
+            f"The reward {getattr(reward, '__name__', type(reward).__name__)} has `lowest` = {lowest!r}. Expected a "
+            "finite number such as -1.0. Set the attribute of the function or class to the lowest reward that it gives."
         )
     return float(lowest)
 
@@ -98,7 +96,7 @@ class NamedReward:
         self._reward, self._name, self.lowest = reward, name, lowest_of(reward)
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Score one trajectory. Raises TrainingError for a value that is no finite number, or below `lowest`."""
+        """Score one trajectory. Raises TrainingError for a value that is not finite, or below `lowest`."""
         try:
             given = self._reward(trajectory)
             outcome: Any = await given if isawaitable(given) else given
@@ -107,7 +105,7 @@ class NamedReward:
         except (Exception, SystemExit) as error:
             raise TrainingError(
                 f"The reward {self._name} failed for the rollout {trajectory.id}: {type(error).__name__}: {error}. "
-                "Nothing was trained on. Correct the reward; where an outside service fails, it should raise ToolError."
+                "Nothing was trained on. Correct the reward; if an outside service fails, it should raise ToolError."
             ) from error
         if isinstance(outcome, Invalid):
             return outcome
@@ -119,8 +117,8 @@ class NamedReward:
             )
         if value < self.lowest:
             raise TrainingError(
-                f"The reward {self._name} gave {value:g} for the rollout {trajectory.id}, and its lowest value is "
-                f"{self.lowest:g}. Set the attribute `lowest` of the function or class to the lowest that it gives."
+                f"The reward {self._name} gave {value:g} for the rollout {trajectory.id}, less than its `lowest`, "
+                f"{self.lowest:g}. Set the attribute `lowest` of the function or class to its lowest reward."
             )
         parts = outcome.parts if isinstance(outcome, Scored) else {}
         return Scored(float(value), {self._name: float(value), **parts})
@@ -128,7 +126,7 @@ class NamedReward:
 
 class FanOutReward:
     """A RewardFn, the loose accuracy of FanOutQA (arXiv 2402.14116): `fan_out` of the answer against the question's
-    metadata `reference`, or else against its golden answers, all of which are needed. A trajectory without an answer
+    metadata `reference`, or else against its golden answers, all of them needed. A trajectory without an answer
     scores 0."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
@@ -138,8 +136,8 @@ class FanOutReward:
 
 
 def fan_out(answer: str, reference: Sequence[str]) -> float:
-    """The share of the reference's strings that the answer contains as whole words, both in SQuAD's normal form. Of a
-    string of which nothing is left in it, the letters are looked for."""
+    """Return the share of the reference's strings that the answer contains as whole words, both in SQuAD's normal form.
+    For a string that is empty in normal form, the letters are looked for."""
     words = f" {normalise(answer)} "
     found = (f" {plain} " in words if (plain := normalise(text)) else text in answer for text in reference)
     return sum(found) / len(reference)
@@ -156,13 +154,13 @@ UNCITED, LENGTH_COST = 0.5, 0.1
 
 
 def cited_f1(trajectory: Trajectory, kept: str) -> float:
-    """The value in [0, 1] of an answer of sentences, where `kept` is what the check of evidence leaves of it.
+    """Return the value in [0, 1] of an answer of sentences; `kept` is what the check of evidence leaves of it.
 
-    F1 with the nearest golden answer, in which the words of rejected sentences count as written and match nothing;
-    times the share of the cited passages that are the question's own (`cited_share`); minus a tenth of the share by
-    which it is longer than the longest golden answer. Citing wrongly earns nothing and citing nothing the half, so that
-    a citation pays where it is right more often than not. A sentence that adds no word of the golden answer pays
-    nowhere. It fails if several passages say the same and only one of them is known as the question's own.
+    It is F1 with the nearest golden answer (words of rejected sentences count, but match nothing), times the share of
+    cited passages that are the question's own (`cited_share`), minus a tenth of the share by which the answer is longer
+    than the longest golden answer. Citing wrongly earns nothing and not citing half, so a citation pays if it is
+    usually right. A sentence that adds no word of the golden answer never pays. It fails if several passages say the
+    same and only one of them is known as the question's own.
     """
     question, (answer, cited) = trajectory.question, find_citations(trajectory.answer or "")
     share = cited_share((number for number, _ in cited), trajectory.passages, question, uncited=UNCITED)
@@ -198,7 +196,7 @@ class WebFormatReward:
 
 
 def keeps_format(trajectory: Trajectory) -> bool:
-    """Whether a trajectory answers, with all tags in their places."""
+    """Return whether a trajectory answers with all tags in place."""
     turns = [action.text for action in trajectory.actions]
     answers = bool(turns and word_set(trajectory.answer or "")) and turns[-1].count("<answer>") == 1
     readable = all(action.problem is None for action in trajectory.actions)
@@ -206,7 +204,8 @@ def keeps_format(trajectory: Trajectory) -> bool:
 
 
 def _is_balanced(text: str) -> bool:
-    """Whether tags open and close in turns. The first may be </think>: some chat templates open the reasoning."""
+    """Return whether tags alternately open and close. The first may be </think>: some chat templates open the
+    reasoning."""
     tags = [(bool(tag[1]), str(tag[2])) for tag in _WEB_TAG.finditer(text)]
     if tags[:1] == [(True, "think")]:
         tags = tags[1:]

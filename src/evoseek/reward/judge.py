@@ -1,9 +1,9 @@
 """A judge: a language model that decides whether an answer is right.
 
 It reads text by the policy that it rewards, so this text must not be able to give it instructions. The answer (and the
-question, which a proposer may have written) is put on one line, in which nothing can close or open a tag or a turn,
-whatever becomes of the prompt on its way to the model; and its reply is parsed strictly (`parse_verdict`). A
-prompt cannot do more: whether answers can persuade a judge has to be measured (`evoseek eval --check-judge`).
+question, which a proposer may have written) is put on one line, in which nothing can close or open a tag or a turn on
+the way to the model. The judge's reply is parsed strictly (`parse_verdict`). A prompt cannot do more: measure whether
+answers can persuade a judge (`evoseek eval --check-judge`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _SPACE = " \t\r\n"
 _FENCE = re.compile(r"\A```(?:json)?[ \t]*\r?\n(.*)\n```\Z", re.DOTALL)
 _REASONS = frozenset({"reason", "reasoning", "rationale", "explanation"})
 
-_LONGEST_ANSWER = 2_000  # characters; an endless answer must not be a judge's failure, which teaches nothing
+_LONGEST_ANSWER = 2_000  # characters; an endless answer must be wrong, not a judge's failure, which teaches nothing
 _LONGEST = 100  # characters of a verdict in words, with its heading
 _EMPHASIS = re.compile(r"(?<!\w)(\*{1,3}|_{1,3}|`|\"|')(?=\S)(.+?)(?<=\S)\1(?!\w)", re.DOTALL)
 _HEADING = r"(?:(?:the|my|final|overall) )*(?:verdict|judge?ment)(?:[ ]*:[ \t\r\n]*| [-–—] |[ ]*\r?\n[ \t\r\n]*)"
@@ -34,7 +34,7 @@ _WORD = re.compile(r"[^\W\d_]{3,}")
 
 
 def verdict_form(word: str = "correct") -> Mapping[str, object]:
-    """A JSON schema of the reply, for models that can be held to one. `word` is the first of the two."""
+    """Return a JSON schema of the reply, for models with constrained output. `word` is the first of the two."""
     return {
         "type": "object",
         "properties": {word: {"type": "boolean"}},
@@ -44,7 +44,7 @@ def verdict_form(word: str = "correct") -> Mapping[str, object]:
 
 
 def label_form(labels: Sequence[str]) -> Mapping[str, object]:
-    """The same for a choice among labels."""
+    """Return a JSON schema of a reply that chooses among labels."""
     return {
         "type": "object",
         "properties": {"verdict": {"type": "string", "enum": list(labels)}},
@@ -54,10 +54,10 @@ def label_form(labels: Sequence[str]) -> Mapping[str, object]:
 
 
 def parse_verdict(reply: str, words: tuple[str, str] = ("correct", "incorrect")) -> bool:
-    """True for the first word, False for the second. Raises ToolError if the reply is anything but one verdict.
+    """Return True for the first word, False for the second. Raises ToolError if the reply is not exactly one verdict.
 
-    A verdict that is looked for in a longer text is found in "Incorrect", in "not correct", in a quotation, and in
-    whatever an answer has persuaded its judge to repeat. So the reply must be the verdict and nothing else, in one of
+    Searching a longer text for a verdict would find one in "Incorrect", in "not correct", in a quotation, and in
+    anything that an answer persuades its judge to repeat. So the reply must be the verdict and nothing else, in one of
     two forms:
 
         {"correct": true}    a JSON object; beside that key at most texts named reason, reasoning, rationale or
@@ -65,9 +65,9 @@ def parse_verdict(reply: str, words: tuple[str, str] = ("correct", "incorrect"))
         Verdict: correct     "correct" or "incorrect" in any letter case, alone or after "verdict" or "judgment" (also
                              as a heading), with a full stop, exclamation marks, emphasis or quotation marks
 
-    It may be in a ``` fence and after one leading <think> ... </think>. Neither the reasoning nor a reason is
+    The verdict may be in a ``` fence and after one leading <think> ... </think>. Neither the reasoning nor a reason is
     interpreted: reasoning weighs both sides, and only the verdict states its result. The two words may be others, such
-    as "useful" and "noisy"; the key is the first of them.
+    as "useful" and "noisy"; the first is the key.
     """
     text = _bare(reply)
     if text.startswith("{"):
@@ -80,7 +80,7 @@ def parse_verdict(reply: str, words: tuple[str, str] = ("correct", "incorrect"))
 
 
 def parse_label(reply: str, labels: Sequence[str]) -> str:
-    """The one label (in small letters) that a reply gives. Raises ToolError if it is anything but that."""
+    """Return a reply's one label in lower case. Raises ToolError if the reply is not exactly one label."""
     text = _bare(reply)
     label = _of_object(text, "verdict") if text.startswith("{") else _of_words(text, labels)
     if not isinstance(label, str) or label not in labels:
@@ -100,8 +100,8 @@ def _bare(reply: str) -> str:
 def _no_verdict(text: str, expected: str) -> ToolError:
     shown = text if len(text) <= 80 else f"{text[:80]}..."
     return ToolError(
-        f"The reply {shown!r} holds no single verdict. Expected the object {expected}, and nothing else. Ask for that "
-        "form in the prompt, or take another model."
+        f"The reply {shown!r} is not a single verdict. Expected the object {expected}, and nothing else. Ask for that "
+        "form in the prompt, or use another model."
     )
 
 
@@ -123,7 +123,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _of_words(text: str, words: Sequence[str]) -> str:
-    """The word that the reply is; "" for none."""
+    """Return the word of a reply; "" for none."""
     if len(text) > _LONGEST:
         return ""
     while (bare := _EMPHASIS.sub(r"\2", text)) != text:
@@ -159,7 +159,7 @@ class Judge:
         return Scored(float(correct), {"judge": float(correct)})
 
     async def verdict(self, question: Question, answer: str, *, key: str) -> bool:
-        """Whether an answer to a question is right. Raises ToolError."""
+        """Return whether an answer to a question is right. Raises ToolError."""
         if not (given := on_one_line(answer)) or len(given) > _LONGEST_ANSWER:
             return False
         golden = [on_one_line(golden) for golden in question.golden_answers]
@@ -168,10 +168,10 @@ class Judge:
 
 
 def same_family(a: str, b: str) -> bool:
-    """Whether two models, named as a hub, an endpoint or a directory names them, seem to be relatives.
+    """Return whether the names of two models, from a hub, an endpoint or a directory, suggest one family.
 
-    The first word of one name has to be among the other's words, without organisation, versions and sizes:
-    Qwen/Qwen2.5-3B and qwen2.5-7b-instruct are relatives, and so is DeepSeek-R1-Distill-Qwen-7B.
+    The first word of one name must be among the other's words, without organisation, versions and sizes:
+    Qwen/Qwen2.5-3B, qwen2.5-7b-instruct and DeepSeek-R1-Distill-Qwen-7B are one family.
     """
     one, other = (name.strip().rstrip("/").rpartition("/")[2].lower() for name in (a, b))
     first, second = _WORD.findall(one), _WORD.findall(other)
@@ -181,5 +181,5 @@ def same_family(a: str, b: str) -> bool:
 
 
 def on_one_line(text: str) -> str:
-    """Outside text as a line of a judge's prompt, in which it can end neither the line nor a tag."""
+    """Put outside text on one line of a judge's prompt, where it can end neither the line nor a tag."""
     return harmless(" ".join(_CONTROL.sub(" ", well_formed(text)).split()))

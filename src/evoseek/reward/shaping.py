@@ -1,4 +1,4 @@
-"""What is added to another reward in training: a share for the evidence that was found, and penalties."""
+"""Additions to another reward in training: a share for the evidence found, and penalties."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ UNSHAPED = "unshaped"
 
 
 def unshaped(outcome: Scored) -> float:
-    """The reward before all that is added: filters judge a group's rollouts by it."""
+    """Return the reward before all additions: filters judge a group's rollouts by it."""
     return outcome.parts.get(UNSHAPED, outcome.reward)
 
 
 def overlong_penalty(length: int, *, longest: int) -> float:
-    """DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), from 0 at `longest - cache` tokens down to -1, where
+    """Return DAPO's soft overlong punishment (arXiv 2503.14476, eq. 13), from 0 at `longest - cache` tokens down to -1;
     the cache is a fifth of `longest` (in the paper 4096 of 20480).
 
     |y| <= L_max - L_cache      0
@@ -33,8 +33,8 @@ def overlong_penalty(length: int, *, longest: int) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ShapedReward:
-    """Another RewardFn plus what its settings ask for, each in a part of the outcome; the part `unshaped` is the reward
-    before any of it. What the other reward cannot score stays Invalid.
+    """A RewardFn that adds terms to another one, each in a part of the outcome; the part `unshaped` is the reward
+    before. What the other reward cannot score stays Invalid.
 
     evidence    `evidence_weight` times this share in [0, 1] of the question's evidence (`evidence_of`) that the
                 searches found. The answer alone shows only that something was wrong; this shows which search of a
@@ -70,7 +70,7 @@ class ShapedReward:
         return Scored(reward, parts)
 
     def _terms(self, trajectory: Trajectory, earned: float) -> Iterator[tuple[str, float, float]]:
-        """The name, the part and its weight of each that is switched on, for an answer that earned so much."""
+        """Yield the name, part and weight of each active term, for an answer that earned `earned`."""
         own, answer = self.settings, trajectory.answer
         if own.evidence_weight:
             share = recall(evidence_of(trajectory.question), trajectory.passages)

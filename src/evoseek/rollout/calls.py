@@ -1,4 +1,4 @@
-"""The model's observation after a turn: its calls' results, or a notice that there was no call, within the limits."""
+"""The model's observation after a turn: the results of its calls or a notice, within the limits."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from evoseek.rollout.limits import Limits
 from evoseek.types import Action, Question, ToolCall, ToolResult
 
 Watch = Callable[[Action | ToolResult], None]
-"""Is given every record of a rollout as soon as it exists: each turn's Action, and each ToolResult as it arrives (of
-concurrent calls the quickest first). It sees what the trajectory will hold, changes none of it, and must not raise."""
+"""Called with every record of a rollout as soon as it exists: each turn's Action, and each ToolResult as it arrives
+(concurrent calls: the quickest first). It must not change them, and must not raise."""
 
 
 def unwatched(record: Action | ToolResult) -> None:
-    """A Watch that does nothing."""
+    """Do nothing, as a Watch."""
 
 
 class ToolFailedError(Exception):
-    """A tool failed; the text says which and how."""
+    """A tool failure; the text says which tool and how."""
 
 
 class ToolCalls:
-    """Makes the calls of a rollout's turns. `results` outlives whatever ends the rollout."""
+    """The calls of a rollout's turns. `results` survives every end of the rollout."""
 
     def __init__(
         self, env: Environment, question: Question, trajectory_id: str, limits: Limits, watch: Watch = unwatched
@@ -41,7 +41,7 @@ class ToolCalls:
         self.opening: tuple[ToolResult, ...] = ()
 
     async def open(self) -> None:
-        """Make the calls of the environment that come before the first turn. Raises ToolFailedError."""
+        """Make the environment's calls before the first turn. Raises ToolFailedError."""
         if isinstance(self._env, OpeningEnvironment):
             await self._make(self._env.opening(self._question), "")
             self.opening = tuple(replace(result, text="") for result in self.results)  # the prompt shows them
@@ -52,8 +52,7 @@ class ToolCalls:
         return self._may_call and len(self.results) < self._limits.max_tool_calls
 
     async def texts(self, actions: Sequence[Action]) -> list[str] | None:
-        """The results for the calls of the last of a rollout's turns, in their order; None if no call is left, which
-        ends the rollout.
+        """Return the results of the last turn's calls, in order; None if no call is left, which ends the rollout.
 
         Raises ToolFailedError.
         """
@@ -64,7 +63,7 @@ class ToolCalls:
         return None if told is None else [told] * len(calls)
 
     def notice(self, problem: str) -> str | None:
-        """The notice, marked, after a turn with neither a call nor an answer; None if this ends the rollout."""
+        """Return the notice, marked, after a turn with neither a call nor an answer; None if this ends the rollout."""
         self._malformed += 1
         if not self._may_call or not self._limits.max_malformed:
             return None
@@ -74,16 +73,16 @@ class ToolCalls:
         return None if told is None else trusted(told)
 
     def _final_answer(self) -> str | None:
-        """The final notice, which is given once; None if there is none."""
+        """Return the final notice, given once; None if there is none."""
         told = self._limits.final_answer if self._may_call else None
         self._may_call = self._may_call and told is None
         return told
 
     async def _make(self, calls: Sequence[ToolCall], reasoning: str) -> list[str]:
-        """Run calls concurrently. Results that have arrived are always kept."""
+        """Run calls concurrently. Results that arrived are always kept."""
         results = await asyncio.gather(*(self._watched(call, reasoning) for call in calls))
         came = [result for result in results if not isinstance(result, ToolFailedError)]
-        if self.opening:  # an answer cites a passage by its number, so no number is given twice
+        if self.opening:  # answers cite passages by number, so numbers are unique
             came = [self._numbered(result, came[:place]) for place, result in enumerate(came)]
         self.results += came
         if len(came) < len(results):
@@ -109,8 +108,7 @@ class ToolCalls:
 async def _call(
     tools: Mapping[str, Tool], call: ToolCall, reasoning: str, hidden: Collection[str]
 ) -> ToolResult | ToolFailedError:
-    """The result of a call, or its failure. If the tool does not exist, the result says so: it is the policy's
-    mistake."""
+    """Return the result of a call, or its failure. A missing tool is the policy's mistake, so the result says so."""
     tool = tools.get(call.name)
     if tool is None:
         return ToolResult(call, f'There is no tool "{call.name}". The tools are: {", ".join(tools) or "none"}.')
@@ -126,16 +124,16 @@ async def _call(
         return result
     except asyncio.CancelledError as error:
         task = asyncio.current_task()
-        if task is not None and task.cancelling():  # the rollout is being cancelled, which is no failure of the tool
+        if task is not None and task.cancelling():  # the rollout is cancelled, which is not a failure of the tool
             raise
         return _tool_failed(call, error)
-    except Exception as error:  # whatever a tool raises, its rollout ends Invalid and the others continue
+    except Exception as error:  # its rollout ends Invalid, and the others continue
         return _tool_failed(call, error)
 
 
 def _bound(tool: Tool, question: Question, trajectory_id: str) -> Tool:
     bound = tool.for_question(question, trajectory_id)
-    if not callable(cast(object, bound)):  # whoever wrote it may not check types
+    if not callable(cast(object, bound)):  # its author may not check types
         raise ConfigError(
             f"The tool {tool.name} gave {bound!r:.80} for a rollout. Expected its `for_question` to return a tool, "
             "such as itself."

@@ -1,5 +1,5 @@
-"""Environments that ask by one prompt: the solver's, with or without a first search, the reader's, the proposers', and
-one with an earlier conversation before it."""
+"""Environments with one prompt: the solver's, with or without a first search, the reader's, the proposers', and one
+that continues a conversation."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from evoseek.types import Message, Passage, ProposerTask, Question, ToolCall, To
 
 
 class PromptEnv:
-    """An `Environment` whose prompt is one user message, worded by a template of the prompt set. The template has the
-    question, the renderer's format and `values`; `template` is its name."""
+    """An `Environment` whose prompt is one user message from the prompt set's template of this name. The template gets
+    the question, the renderer's format and `values`."""
 
     role = "solver"
 
@@ -44,13 +44,13 @@ class PromptEnv:
 class SolverEnv(PromptEnv):
     """The solver's task: answer a question by searching.
 
-    `prompt` names the template: `solver`, `solver_web` for the tools of the web, or `closed_book` without tools, which
-    does not speak of searching. `max_calls` is the number of calls that a rollout has.
+    `prompt` names the template: `solver`, `solver_web` for web tools, or `closed_book` without tools, which does not
+    mention searching. `max_calls` is a rollout's number of calls.
     """
 
     @classmethod
     def build(cls, settings: EnvironmentSettings, context: EnvironmentContext) -> SolverEnv:
-        """The environment whose template fits the tools."""
+        """Return the environment whose template fits the tools."""
         names = {tool.name for tool in context.tools}
         prompt = "closed_book" if not names else "solver_web" if names & {"web_search", "browse"} else "solver"
         return cls(context.tools, context.prompts, context.format, prompt=prompt, max_calls=context.max_calls)
@@ -70,8 +70,8 @@ class SolverEnv(PromptEnv):
 class ReaderEnv(PromptEnv):
     """The reader's task, without tools: answer a question from these passages (none: a closed-book task).
 
-    Its answers verify a proposed question: from the proposer's passages and some unrelated ones it must be found
-    (Search Self-play, arXiv 2510.18821), without any it should not.
+    Its answers verify a proposed question (Search Self-play, arXiv 2510.18821): with the proposer's passages and some
+    unrelated ones the reader must find the answer, without passages it should not.
     """
 
     role = "reader"
@@ -85,9 +85,8 @@ class ReaderEnv(PromptEnv):
 class SearchFirstEnv(PromptEnv):
     """The solver's task with what a search for the question itself finds in its prompt: an `OpeningEnvironment`.
 
-    A model that was never trained answers so where retrieval-augmented generation does, and a trained one begins there.
-    The template has `passages` (none if nothing was found, or nothing fits) and `max_calls`, the number of searches
-    that are left.
+    An untrained model then answers like retrieval-augmented generation, and training begins there. The template gets
+    `passages` (none if nothing was found or fits) and `max_calls`, the number of searches left.
     """
 
     class Settings(EnvironmentSettings):
@@ -97,7 +96,7 @@ class SearchFirstEnv(PromptEnv):
 
     @classmethod
     def build(cls, settings: EnvironmentSettings, context: EnvironmentContext) -> SearchFirstEnv | SolverEnv:
-        """The environment; without any tool the solver's. Raises ConfigError without the tool search among others."""
+        """Return the environment; without any tool, the solver's. Raises ConfigError for tools without search."""
         if not context.tools:
             return SolverEnv.build(settings, context)
         return cls(context.tools, context.prompts, context.format, max_calls=context.max_calls)
@@ -129,8 +128,8 @@ class SearchFirstEnv(PromptEnv):
 
 
 class HistoryEnv:
-    """An `Environment` like another one, whose prompt begins with the messages of an earlier conversation. They are
-    outside text: nothing in them becomes a control token or a tag."""
+    """An `Environment` that puts the messages of an earlier conversation before another one's prompt. They are outside
+    text: nothing in them becomes a control token or a tag."""
 
     def __init__(self, env: Environment, history: Sequence[Message]) -> None:
         self._env, self._history = env, tuple(history)
@@ -154,30 +153,29 @@ class _OpeningHistoryEnv(HistoryEnv):
 
 
 def after(history: Sequence[Message], env: Environment) -> Environment:
-    """The environment whose prompt begins with these messages."""
+    """Put these messages before an environment's prompt."""
     if isinstance(env, OpeningEnvironment):
         return _OpeningHistoryEnv(env, history) if history else env
     return HistoryEnv(env, history) if history else env
 
 
 def passage_task(id: str, passage: Passage, hops: int, *, shown: bool = True) -> Question:
-    """A task to write a question that takes `hops` hops: the first one in this passage, each other by a search. With 0
-    hops the proposer chooses their number.
+    """Return a task to write a question of `hops` hops: the first in this passage, each further one by a search. With 0
+    the proposer chooses the number.
 
-    If it is not `shown`, the proposer has to choose a subject by itself (an ablation in Dr. Zero), and the passage is
-    not part of what it saw.
+    If the passage is not `shown`, the proposer chooses a subject itself (an ablation in Dr. Zero).
     """
     source = Passage(passage.id, passage.id, passage.label, passage.text)
     return Question(id, passage.contents, (), task=ProposerTask(hops, source, shown))
 
 
 def answer_task(id: str, answer: str, searches: int) -> Question:
-    """A task to write, by so many searches, a question that this answer answers."""
+    """Return a task to write, with `searches` searches, a question with this answer."""
     return Question(id, answer, (answer,), task=ProposerTask(searches))
 
 
 def task_of(question: Question, *, least: int = 0) -> ProposerTask:
-    """The task that a question is. Raises DataError for another question, or if it requests less than that."""
+    """Return a question's task. Raises DataError for a question without one, or one that requests less than `least`."""
     task = question.task
     if task is None or task.requested < least:
         raise DataError(
@@ -203,11 +201,11 @@ class PassageProposerEnv(_Proposer):
     name = "proposer_passage"
 
     def messages(self, question: Question) -> list[Message]:
-        """The prompt. Raises DataError for a task of another kind."""
+        """Return the prompt. Raises DataError for a task of another kind."""
         task = task_of(question)
         hops, passage = task.requested, task.passage if task.shown else None
         title, text = (passage.title, passage.text) if passage else ("", "")
-        number = {"hops": hops, "searches": hops - 1} if hops else {}  # a template that needs them is refused then
+        number = {"hops": hops, "searches": hops - 1} if hops else {}  # a template that uses them fails without
         return self._message(**number, title=title, text=text)
 
 
@@ -217,5 +215,5 @@ class AnswerProposerEnv(_Proposer):
     name = "proposer_answer"
 
     def messages(self, question: Question) -> list[Message]:
-        """The prompt. Raises DataError for a task of another kind."""
+        """Return the prompt. Raises DataError for a task of another kind."""
         return self._message(answer=question.text, searches=task_of(question, least=1).requested)

@@ -1,4 +1,4 @@
-"""The limits of a rollout, and its two times: its own, in which the policy writes, and the time in which it waits."""
+"""The limits of a rollout, and its two times: the policy's writing time, and the waiting time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from evoseek.errors import ConfigError
 from evoseek.protocols import Sampler
 from evoseek.types import Completion, SampleRequest
 
-_CHARACTERS = 16  # of a token: more than any text has on average
+_CHARACTERS = 16  # per token: more than the average of any text
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,9 +18,9 @@ class Limits:
     """Limits of one rollout; each has its StopReason.
 
     Attributes:
-        max_turns: completions sampled. The last may only answer: its calls are not run.
-        max_tool_calls: calls run in all turns together.
-        max_malformed: turns with neither a call nor an answer (possibly because they were cut off) after which the
+        max_turns: completions. The last may only answer: its calls are not run. max_tool_calls: calls in all turns
+        together. max_malformed: turns with neither a call nor an answer (possibly because they were cut off) after
+        which the
             model gets a notice and continues. 0 ends the rollout with the first of them.
         final_answer: a notice that the model gets once, when it asks for more calls than are left, or (with
             `max_malformed` above 0) when a turn is malformed once more than allowed: none of the turn's calls is made,
@@ -47,23 +47,22 @@ class Limits:
 
     @property
     def calls(self) -> int:
-        """How many calls a policy can make that makes one a turn: the last turn may only answer."""
+        """Maximum number of calls with one a turn: the last turn may only answer."""
         return min(self.max_tool_calls, self.max_turns - 1)
 
     @property
     def turn(self) -> int:
-        """Tokens that a prompt leaves for a turn: a completion's, or half of all where a completion may be longer."""
+        """Tokens that a prompt leaves for a turn: a completion's, but at most half of all."""
         return min(self.max_tokens_per_turn, self.max_total_tokens // 2)
 
     @property
     def max_result_characters(self) -> int:
-        """Characters of a tool's result; the rest is cut off before it is encoded. So many have more tokens than a
-        rollout may have."""
+        """Maximum characters of a tool's result, cut off before encoding: more would exceed the rollout's tokens."""
         return _CHARACTERS * self.max_total_tokens
 
     @property
     def waiting_s(self) -> float | None:
-        """Seconds that the rollout may wait; None if it may for ever."""
+        """Seconds that the rollout may wait; None: no limit."""
         return self.deadline_s if self.wait_s is None else self.wait_s
 
 
@@ -82,12 +81,12 @@ class Clock:
 
     @property
     def is_over(self) -> bool:
-        """Whether the policy has written for as long as it may."""
+        """Whether the policy has used up its writing time."""
         return self._left_s <= 0
 
     async def sample(self, sampler: Sampler, request: SampleRequest) -> Completion:
-        """Sample one turn within the time that is left. If the turn waited for too long, `waiting` ends. Raises
-        ConfigError for a limit on the policy's own time, if the sampler does not report that."""
+        """Sample one turn within the remaining time. If the turn waited for too long, `waiting` ends. Raises
+        ConfigError if the policy's own time is limited, but the sampler does not report it."""
         request, end = replace(request, max_seconds=self._left_s), self.waiting.when()
         if end is None:
             return await sampler.sample(request)
@@ -97,13 +96,13 @@ class Clock:
         completion = await sampler.sample(request)
         if completion.seconds is None and isfinite(self._left_s):
             raise ConfigError(
-                "The limit deadline_s needs the seconds that the sampler worked on a turn, but this sampler does not "
-                f"report them ({type(sampler).__name__}): a policy that writes slowly cannot be distinguished from a "
-                "turn that waited. Leave deadline_s out; the limits in tokens bound what a policy writes."
+                "The limit deadline_s needs the seconds that the sampler worked on a turn, but the sampler "
+                f"{type(sampler).__name__} does not report them, so slow writing cannot be told from waiting. Leave "
+                "deadline_s out; the limits in tokens bound what a policy writes."
             )
         self._left_s = 0.0 if completion.finish_reason == "time" else self._left_s - (completion.seconds or 0.0)
         end += max(time() - began - completion.waited, 0.0)
         self.waiting.reschedule(end)
         if end <= time():
-            await asyncio.sleep(0)  # lets the limit end the rollout: a last turn does not suspend it again
+            await asyncio.sleep(0)  # let the limit end the rollout: a last turn does not suspend it again
         return completion

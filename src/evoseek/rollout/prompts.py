@@ -1,30 +1,30 @@
 """Prompt sets: Jinja files, one for each kind of prompt or message. A directory with files of these names replaces a
-set; those that it lacks are those of the set `default`.
+set; missing ones come from the set `default`.
 
     solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools"), `max_calls`
-                             (number of calls of a rollout, or none)
-    solver_web.jinja         the same, for a solver that searches and browses the web
-    closed_book.jinja        the same, for a solver without tools
-    proposer_passage.jinja   the user message of a proposer that begins with a passage; `hops`, `searches` (one less;
+                             (a rollout's number of calls, or none)
+    solver_web.jinja         for a solver that searches and browses the web; variables as above
+    closed_book.jinja        for a solver without tools; variables as above
+    proposer_passage.jinja   for a proposer that begins with a passage; `hops`, `searches` (one less;
                              both are undefined where the proposer chooses), `title` and `text` of the passage ("" if
                              it is not to be shown), `examples`, `format`
-    proposer_answer.jinja    that of a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
-    reader.jinja             that of a reader; `question`, `passages` (empty: closed book), `format`
-    simulator_useful.jinja   that of a simulated search engine, for documents that help; `question`, `answers`, `query`,
-    simulator_noisy.jinja    and for others that do not; `earlier` (the rollout's other queries so far), `documents`
+    proposer_answer.jinja    for a proposer that begins with an answer; `answer`, `searches`, `examples`, `format`
+    reader.jinja             for a reader; `question`, `passages` (empty: closed book), `format`
+    simulator_useful.jinja   for a simulated search engine's helpful documents; `question`, `answers`, `query`,
+    simulator_noisy.jinja    and unhelpful ones; `earlier` (the rollout's other queries so far), `documents`
                              (how many), `max_words` (of each)
-    simulator_label.jinja    that of a judge of search results; `question`, `query`, `passages`
-    judge.jinja              that of a judge; `question`, `golden_answers`, `answer`
-    support.jinja            that of a judge of support; `question`, `answer`, `passages` that its rollout found
-    question_filter.jinja    that of a judge of questions; `question`
-    reading.jinja            that of a reading agent; `task`, `title` of the page, `memory` (notes so far), `segment`
-    baseline_*.jinja         those of the baselines; `evoseek.eval.baselines` says which has which variables
-    search_first.jinja       that of a solver for whose question the documents were searched; `question`, `passages`,
+    simulator_label.jinja    for a judge of search results; `question`, `query`, `passages`
+    judge.jinja              for a judge; `question`, `golden_answers`, `answer`
+    support.jinja            for a judge of support; `question`, `answer`, `passages` that its rollout found
+    question_filter.jinja    for a judge of questions; `question`
+    reading.jinja            for a reading agent; `task`, `title` of the page, `memory` (notes so far), `segment`
+    baseline_*.jinja         for the baselines; `evoseek.eval.baselines` lists their variables
+    search_first.jinja       for a solver after a search for its question; `question`, `passages`,
                              `format`, `max_calls`
     observation.jinja        the text of a search's result; variables `passages`, best first, maybe none, and `first`,
                              the number of the first one
-    web_results.jinja        that of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
-    pages.jinja              that of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")
+    web_results.jinja        of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)
+    pages.jinja              of browsing; `pages`, each with `url`, `title`, `text`, `problem` (one is "")
     final_answer.jinja       shown instead of a result when no call is left, or too many turns were malformed
     malformed.jinja          shown after a turn with neither a call nor an answer; `problem`, `role` ("solver",
                              "proposer", "reader"), `tools` (their names), `format`
@@ -61,7 +61,7 @@ class PromptTemplate:
         self._template = template
 
     def marked(self, **values: object) -> str:
-        """The text of a message, with the template's own words marked as such. Raises ConfigError."""
+        """Return the text of a message, with the template's own words marked as such. Raises ConfigError."""
         path = Path(self._template.filename or "")
         try:
             if path.is_relative_to(_SETS):
@@ -76,7 +76,7 @@ class PromptTemplate:
             ) from error
 
     def text(self, **values: object) -> str:
-        """The rendered text without marks: all of it is outside text."""
+        """Return the rendered text without marks: all of it is outside text."""
         return plain(self.marked(**values)).strip()
 
 
@@ -102,20 +102,20 @@ class PromptSet:
             ) from error
 
     def malformed(self, problem: str, *, role: str, tools: Iterable[str], format: str) -> str:
-        """The notice after a malformed turn to a model in a role with these tools, marked. Without tools it speaks of
-        the answer alone. Raises ConfigError."""
+        """Return the notice after a malformed turn to a model in a role with these tools, marked. Without tools it
+        speaks of the answer alone. Raises ConfigError."""
         names = list(tools)
         problem = problem if names else "it gives no answer in the form that was asked for"
         return self["malformed"].marked(problem=problem, role=role, tools=names, format=format)
 
     def path(self, name: str) -> Path:
-        """The file of a template: the set's own, or the default one."""
+        """Return the file of a template: the set's own, or the default one."""
         own = self.directory / f"{name}.jinja"
         return own if own.is_file() else _SETS / "default" / own.name
 
     def examples(self, name: str) -> list[Mapping[str, object]]:
-        """The few-shot examples for a template, from `<name>.examples.json` beside it; none without such a file. Raises
-        ConfigError."""
+        """Return the few-shot examples for a template, from `<name>.examples.json` beside it; none without such a file.
+        Raises ConfigError."""
         path = self.path(name).with_name(f"{name}.examples.json")
         if not path.exists():
             return []
@@ -139,7 +139,7 @@ class PromptSet:
 
 
 def load_prompts(name_or_directory: str | Path) -> PromptSet:
-    """A set that comes with the package (`default`, `short`, `tiny`) or a directory of the user's. Raises
+    """Return a set that comes with the package (`default`, `short`, `tiny`) or a directory of the user's. Raises
     ConfigError."""
     for directory in (_SETS / name_or_directory, expanded(name_or_directory)):
         if directory.is_dir() and any(directory.glob("*.jinja")):

@@ -1,7 +1,7 @@
 """Trajectories on disk: `trajectories.jsonl`, one JSON object a line, appended step by step.
 
-A line holds everything of a trajectory but its latencies (so the same seed writes the same file), and the segments'
-texts for a reader. A text that is the same as a segment's is not written twice.
+A line holds a trajectory without its latencies (so the same seed writes the same file), and the segments' texts for
+readers. A text that equals a segment's is not written twice.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ COMPACT = json.JSONEncoder(separators=(",", ":"))
 
 @dataclass(frozen=True, slots=True)
 class TrajectoryRecord:
-    """A line: a trajectory, its outcome, the key of its group and the step whose batch it was in."""
+    """A line: a trajectory, its outcome, its group's key and its step."""
 
     step: int
     group: str
@@ -37,10 +37,10 @@ _ACTION, _RESULT = TypeAdapter(Action), TypeAdapter(ToolResult)
 
 
 class TrajectoryWriter:
-    """Appends to a record. After each `write` the data has been handed to the operating system.
+    """A writer that appends to a record. After each `write` the data is with the operating system.
 
-    `decode` turns ids into text (a tokenizer's `decode`). With the path None nothing is written, as in a process whose
-    rollouts another one records.
+    `decode` is a tokenizer's `decode`. With the path None nothing is written, as in a process whose rollouts another
+    process records.
     """
 
     def __init__(self, path: Path | None, decode: Callable[[Sequence[int]], str]) -> None:
@@ -61,7 +61,7 @@ class TrajectoryWriter:
 
 
 def read_trajectories(path: Path) -> Iterator[TrajectoryRecord]:
-    """The records of a file in order. A last line without its end, from a killed run, is left out.
+    """Yield the records of a file in order. An incomplete last line, from a killed run, is left out.
 
     Latencies come back as 0, and a question's metadata as JSON has it (lists for tuples). Raises DataError naming the
     line.
@@ -70,11 +70,11 @@ def read_trajectories(path: Path) -> Iterator[TrajectoryRecord]:
 
 
 def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> Mapping[str, object]:
-    """The object of a line, with the text of each segment."""
+    """Return the object of a line, with the text of each segment."""
     trajectory, question, outcome = record.trajectory, record.trajectory.question, record.outcome
     texts = [decode(segment.token_ids) for segment in trajectory.segments]
     own = [text for text, segment in zip(texts, trajectory.segments, strict=True) if segment.kind == "action"]
-    written = own or [""] * len(trajectory.actions)  # a model that was called with messages has no segments
+    written = own or [""] * len(trajectory.actions)  # a model called with messages has no segments
     return {
         "step": record.step,
         "group": record.group,
@@ -102,7 +102,7 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
 
 
 def record_of(row: Any) -> TrajectoryRecord:
-    """The record of a line. Raises ValueError, LookupError, TypeError or AttributeError for another object."""
+    """Return the record of a line. Raises ValueError, LookupError, TypeError or AttributeError for another object."""
     own = [segment["text"] for segment in row["segments"] if segment["kind"] == "action"]
     written = own or [""] * len(row["actions"])
     trajectory = {
@@ -133,7 +133,7 @@ def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:
         return row
     if _float32(segment.logprobs) != [*segment.logprobs]:
         return {**row, "logprobs": segment.logprobs}
-    # Nine digits name a float32 exactly, where the same number as a float64 takes seventeen.
+    # Nine digits name a float32 exactly; the same number as a float64 takes seventeen.
     return {**row, "float32": True, "logprobs": [float(f"{value:.9g}") for value in segment.logprobs]}
 
 

@@ -1,5 +1,4 @@
-"""Rolls questions out: the policy, its environment, its limits and its random numbers. Every rollout comes from
-here."""
+"""Rolls questions out: policy, environment, limits and random numbers. Every rollout comes from here."""
 
 from __future__ import annotations
 
@@ -25,17 +24,17 @@ from evoseek.types import (
 )
 
 REFILLS = 2
-"""How often an Invalid member of a group is rolled out again."""
+"""Number of times an Invalid member of a group is rolled out again."""
 
-_ENOUGH = 10  # number of searches that distinguishes a broken engine from queries that match nothing
+_ENOUGH = 10  # searches that tell a broken engine from queries that match nothing
 _SHOWN = 80  # characters of a query
-_NAMED = 5  # questions that are named
+_NAMED = 5  # questions named in a text
 
 
 @dataclass(frozen=True, slots=True)
 class Roller:
-    """An environment, the policy that acts in it, and its limits. `temperature` 0 is greedy; random streams follow from
-    `seed`, the trajectory's id and the turn. `reference` answers in the place of rollouts that are put off."""
+    """An environment, its policy and limits. `temperature` 0 is greedy. Seed, trajectory id and turn determine random
+    streams. `reference` answers in place of rollouts that are put off."""
 
     env: Environment
     renderer: Renderer
@@ -46,7 +45,7 @@ class Roller:
     reference: Reference | None = None
 
     def at(self, temperature: float | None) -> Roller:
-        """The same roller at another temperature, unless that is None."""
+        """Return this roller at another temperature; None changes nothing."""
         return self if temperature is None else replace(self, temperature=temperature)
 
     def after(self, history: Sequence[Message]) -> Roller:
@@ -56,12 +55,12 @@ class Roller:
         return len(self.renderer.render_prompt(self.env.messages(question)))
 
     def can_ask(self, question: Question) -> bool:
-        """Whether the prompt leaves room for a token: without any, a rollout cannot begin."""
+        """Return whether the prompt leaves room for a token, without which a rollout cannot begin."""
         return self.prompt_length(question) < self.limits.max_total_tokens
 
     def has_room(self, question: Question) -> bool:
-        """Whether the prompt leaves room for a whole turn, or for half of all tokens where a turn may be longer. What
-        is found before the first turn needs a third of all tokens."""
+        """Return whether the prompt leaves room for a turn (at most half of all tokens), and for what is found before
+        the first turn (a third of all tokens)."""
         total = self.limits.max_total_tokens
         opening = total // 3 if isinstance(self.env, OpeningEnvironment) else 0
         return self.prompt_length(question) + opening + self.limits.turn <= total
@@ -86,12 +85,11 @@ class Roller:
     async def group(
         self, question: Question, *, size: int, reward: RewardFn, key: str, refills: int = REFILLS, put_off: int = 0
     ) -> TrajectoryGroup:
-        """Roll out `size` trajectories concurrently, with ids `<key>/0`, `<key>/1`, ..., and score each as it ends.
-        The last `put_off` of them put their first answer off.
+        """Roll out `size` trajectories concurrently, with ids `<key>/0`, `<key>/1`, ..., and score each as it ends. The
+        last `put_off` of them put off their first answer.
 
         An Invalid member is rolled out again, at most `refills` times, as `<key>/<i>r1`, `<key>/<i>r2`, ...: a new id
-        gives new random numbers. The attempts that it replaces are in `replaced`; the last one stays, whatever its
-        outcome.
+        gives new random numbers. `replaced` holds the replaced attempts; the last one stays, even if Invalid.
         """
 
         async def attempt(trajectory_id: str, puts_off: bool) -> tuple[Trajectory, Outcome]:
@@ -117,8 +115,8 @@ class Roller:
 
 
 def askable(questions: Sequence[Question], roller: Roller, *, setting: str) -> tuple[list[Question], str]:
-    """The questions whose prompts leave room to write, and in words which of them do not ("": none). `setting` names
-    their file in the words. Raises ConfigError if none is left."""
+    """Return the questions whose prompts leave room to write, and a text about the others ("": none). `setting` names
+    their file in the text. Raises ConfigError if none is left."""
     kept, too_long = list[Question](), list[Question]()
     for question in questions:
         (kept if roller.can_ask(question) else too_long).append(question)
@@ -129,7 +127,7 @@ def askable(questions: Sequence[Question], roller: Roller, *, setting: str) -> t
     longest = max(map(roller.prompt_length, too_long))
     words = (
         f"{len(too_long)} of {len(questions)} questions of {setting} are left out, since their prompts leave no room "
-        f"to write: the longest has {longest} tokens, and a rollout may have {roller.limits.max_total_tokens} in all "
+        f"to write: the longest has {longest} tokens, and a rollout may have {roller.limits.max_total_tokens} "
         f"(rollout.max_total_tokens). Their ids: {named}."
     )
     if questions and not kept:
@@ -139,7 +137,7 @@ def askable(questions: Sequence[Question], roller: Roller, *, setting: str) -> t
 
 @dataclass(frozen=True, slots=True)
 class ChatRoller:
-    """A chat model in an environment, as a `Roller`. How many tokens its prompts have is not known."""
+    """A chat model in an environment, used like a `Roller`. The number of its prompts' tokens is unknown."""
 
     chat: Chat
     env: Environment
@@ -161,8 +159,8 @@ class ChatRoller:
 
 
 async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
-    """The outcome of a trajectory. A failed trajectory is Invalid and not scored; so is one whose reward cannot be
-    computed."""
+    """Return the outcome of a trajectory. A failed trajectory is Invalid and not scored; so is one whose reward
+    fails."""
     if trajectory.stop_reason.is_failure:
         return Invalid(trajectory.stop_reason, trajectory.failure or "")
     try:
@@ -172,18 +170,17 @@ async def score(trajectory: Trajectory, reward: RewardFn) -> Outcome:
 
 
 def searches(trajectories: Sequence[Trajectory]) -> list[ToolResult]:
-    """The results of calls that asked an engine for something."""
+    """Return the results of calls that searched."""
     return [result for trajectory in trajectories for result in trajectory.results if any(result.queries)]
 
 
 def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:
-    """The failure of an engine that found nothing in any search of these rollouts; None if it found something, or if
-    there were fewer than ten searches.
+    """Return the failure of an engine that found nothing in any search of these rollouts; None if it found something,
+    or made fewer than ten searches.
 
-    An engine that is down raises an error, and the rollout ends Invalid. One that has lost its index answers every
-    query with an empty list: each rollout is then scored, mostly as wrong, and would be trained on; in self-play it
-    would even pay the proposer. A single rollout cannot distinguish this from a query that matches nothing; those of a
-    whole step can.
+    If an engine is down, it raises an error, and the rollout ends Invalid. If it has lost its index, it answers every
+    query with an empty list: each rollout would be scored, mostly as wrong, and trained on, and in self-play pay the
+    proposer. One rollout cannot tell this from queries that match nothing; a whole step can.
     """
     made = searches(trajectories)
     if len(made) < _ENOUGH or any(result.passages for result in made):
@@ -191,17 +188,17 @@ def nothing_found(trajectories: Sequence[Trajectory]) -> Invalid | None:
     return Invalid(
         StopReason.TOOL_FAILED,
         f"The search engine found nothing in any of {len(made)} searches, the first for "
-        f"{made[0].queries[0][:_SHOWN]!r}. Its index is empty or lost, or what the policy searches for is not in it: "
-        "try a query of your own",
+        f"{made[0].queries[0][:_SHOWN]!r}. Its index is empty or lost, or lacks what the policy searches for: "
+        "try your own query",
     )
 
 
 def as_failed(group: TrajectoryGroup, failure: Invalid) -> TrajectoryGroup:
-    """The group with every outcome replaced by the failure."""
+    """Replace every outcome of a group by the failure."""
     return replace(group, outcomes=(failure,) * len(group.outcomes))
 
 
 def failed_if_nothing_found(groups: Sequence[TrajectoryGroup]) -> list[TrajectoryGroup]:
-    """The groups as they are; all Invalid where the engine found nothing for any of them."""
+    """Return the groups unchanged; all Invalid if the engine found nothing for any of them."""
     failure = nothing_found([trajectory for group in groups for trajectory in group.trajectories])
     return [as_failed(group, failure) for group in groups] if failure else list(groups)

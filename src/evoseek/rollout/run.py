@@ -1,4 +1,4 @@
-"""The turn loop of every rollout: an actor writes, the tools answer, until there is an answer or a limit is met.
+"""The turn loop of every rollout: an actor writes and the tools answer, until there is an answer or a limit is reached.
 
 An actor is a policy, for which token ids go in and come out (the sampler's ids are kept unchanged, and only ids are
 appended to them), or a chat model, which is called with messages and leaves nothing to train on.
@@ -48,15 +48,15 @@ async def run_trajectory(
     reference: Reference | None = None,
     watch: Watch = unwatched,
 ) -> Trajectory:
-    """Roll out one trajectory. It ends with a StopReason whatever the policy, a tool or the sampler does. `watch` is
-    given its turns and results as they happen. If it `puts_off`, a search takes the place of its first answer, where a
-    call is left, and the policy writes on from the search's beginning; in an `OpeningEnvironment` without a call that
-    is left, the first turn is what `reference` answers (None: a refusal), if that fits into a turn.
+    """Roll out one trajectory. Every rollout ends with a StopReason. `watch` gets its turns and results as they happen.
+    If it `puts_off`, a search replaces its first answer, if a call is left, and the policy continues from the search's
+    beginning; in an `OpeningEnvironment` without a call left, the answer of `reference` (None: a refusal) replaces the
+    turn, if that fits into one.
 
-    A failure (of a tool or the sampler, or too long a wait) is a stop reason as well, with its cause in `failure`.
-    Errors in rendering the prompt, and other errors of the sampler than SamplerError, are raised; so is ConfigError for
-    a prompt that leaves no room for a single token: a policy that could not write is not to be scored. Of an
-    `OpeningEnvironment` the prompt has as many passages, the first ones, as leave room for a whole turn.
+    A failure (of a tool or the sampler, or too long a wait) is also a stop reason, with its cause in `failure`. Errors
+    in rendering the prompt and errors of the sampler other than SamplerError are raised; so is ConfigError for a prompt
+    that leaves no room for a token: a policy that could not write must not be scored. The prompt of an
+    `OpeningEnvironment` has the first passages that leave room for a whole turn.
     """
     clock = Clock(limits)
 
@@ -78,9 +78,9 @@ async def converse(
 ) -> Trajectory:
     """Roll out a chat model in the tag format. The trajectory has no segments, since its tokens are unknown.
 
-    It ends as `run_trajectory` does, and a failed chat counts as a failed sampler. The limit in tokens is that of the
-    chat: a reply that was cut at it before its first call or answer was closed ends the rollout, scored. All time is
-    waiting, since the model's own time is unknown. Errors of the chat other than ToolError are raised.
+    It ends as `run_trajectory` does, and a failed chat counts as a failed sampler. The chat limits tokens: a reply that
+    is cut before it closes its first call or answer ends the rollout, scored. All time is waiting, since the model's
+    own time is unknown. Errors of the chat other than ToolError are raised.
     """
     tags = TagMessages(tag_calls([tool.schema for tool in env.tools.values()]))
 
@@ -97,8 +97,8 @@ def _messages(question: Question, env: Environment, found: Sequence[ToolResult])
 def _fitting_prompt(
     question: Question, env: Environment, renderer: Renderer, limits: Limits, found: Sequence[ToolResult]
 ) -> tuple[tuple[int, ...], Sequence[ToolResult]]:
-    """The prompt's ids, and what was found without the last passages that leave no room for a turn. Raises ConfigError
-    for a prompt that leaves no room at all, and ToolFailedError where no passage of those that were found has any."""
+    """Return the prompt's ids, and the found passages that leave room for a turn. Raises ConfigError for a prompt that
+    leaves no room at all, and ToolFailedError if no found passage fits."""
     has_found = any(result.passages for result in found)
     prompt = renderer.render_prompt(_messages(question, env, found))
     while len(prompt) + limits.turn > limits.max_total_tokens and any(result.passages for result in found):
@@ -108,14 +108,14 @@ def _fitting_prompt(
         prompt = renderer.render_prompt(_messages(question, env, found))
     if len(prompt) >= limits.max_total_tokens:
         raise ConfigError(
-            f"The prompt of the question {question.id!r} has {len(prompt)} tokens, but a rollout may have "
-            f"{limits.max_total_tokens} in all (max_total_tokens), so the policy could not write anything. Raise "
+            f"The prompt of the question {question.id!r} has {len(prompt)} tokens, but a rollout may have only "
+            f"{limits.max_total_tokens} (max_total_tokens), so the policy could not write anything. Raise "
             "max_total_tokens well above that, use a shorter prompt, or leave the question out."
         )
     if has_found and not any(result.passages for result in found):
         raise ToolFailedError(
-            f"No passage that was found has room in the prompt, which has {len(prompt)} tokens without any; a rollout "
-            f"may have {limits.max_total_tokens} in all (max_total_tokens), {limits.turn} of them for a turn. Raise "
+            f"No found passage fits into the prompt, which has {len(prompt)} tokens without any; a rollout "
+            f"may have {limits.max_total_tokens} (max_total_tokens), {limits.turn} of them for a turn. Raise "
             "max_total_tokens, ask a shorter question, or index shorter passages (evoseek index --max-words)."
         )
     return tuple(prompt), found
@@ -123,8 +123,8 @@ def _fitting_prompt(
 
 @dataclass(frozen=True, slots=True)
 class _WrittenTurn:
-    """What an actor wrote. `ending` ends the rollout whatever the action is; `without_action` is the reason if the turn
-    is the last and holds neither a call nor an answer."""
+    """A turn of an actor. `ending` ends the rollout with any action; `without_action` is the reason if the turn is the
+    last and holds neither a call nor an answer."""
 
     action: Action
     ending: StopReason | None = None
@@ -132,14 +132,14 @@ class _WrittenTurn:
 
 
 class _Actor(Protocol):
-    """What writes the turns of one rollout and holds its context."""
+    """The writer of one rollout's turns, which holds its context."""
 
     segments: list[Segment]
-    policy_version: int  # that of the first turn, which is the oldest
-    chat_tokens: tuple[int, int] | None  # that an endpoint counted
+    policy_version: int  # of the first turn, the oldest
+    chat_tokens: tuple[int, int] | None  # as an endpoint counted
 
     async def write(self, turn: int, *, may_call: bool) -> _WrittenTurn:
-        """The next turn; the first is 0. `may_call`: a call that it makes is run. Raises SamplerError."""
+        """Write the next turn; the first is 0. `may_call`: its calls are run. Raises SamplerError."""
         ...
 
     def observe(self, texts: Sequence[str]) -> bool:
@@ -152,13 +152,13 @@ class _Actor(Protocol):
 
 
 _Begin = Callable[[Sequence[ToolResult]], tuple[_Actor, Sequence[ToolResult]]]
-"""Makes the actor of a rollout from what was found before its first turn, and says what of that its prompt has."""
+"""Makes the actor of a rollout from what was found before its first turn; returns it and what its prompt holds."""
 
 
 async def _roll_out(
     question: Question, env: Environment, begin: _Begin, limits: Limits, clock: Clock, trajectory_id: str, watch: Watch
 ) -> Trajectory:
-    """The trajectory. What was written outlives whatever ends the rollout."""
+    """Return the trajectory. All turns are kept, however the rollout ends."""
     actions: list[Action] = []
     calls, failure, actor = ToolCalls(env, question, trajectory_id, limits, watch), None, None
     try:
@@ -236,7 +236,7 @@ class _TokenActor:
         self._is_open = isinstance(env, OpeningEnvironment)
         self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
         self._instead = instead
-        self._request = request  # of which token_ids is the whole context so far
+        self._request = request  # its token_ids are the whole context so far
         self._written: tuple[int, ...] = ()
         self.segments = [Segment("prompt", tuple(request.token_ids))]
         self.policy_version = 0
@@ -256,8 +256,8 @@ class _TokenActor:
                 action = self._read(completion)
         if len(completion.logprobs) != len(completion.token_ids):
             raise SamplerError(
-                f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs; it "
-                "has to give one for each id."
+                f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs. "
+                "Expected one for each id."
             )
         if turn == 0:
             self.policy_version = completion.policy_version
@@ -269,14 +269,14 @@ class _TokenActor:
         return _WrittenTurn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
 
     def _whole_turn(self, room: int) -> tuple[int, ...] | None:
-        """Return the turn that takes the place of the policy's where no call is left, if there is one and it fits."""
+        """Return the turn that replaces the policy's if no call is left; None if there is none, or it does not fit."""
         text, self._instead = self._instead, None
         ids = self._renderer.render_text(text) if text is not None and self._is_open else None
         return ids if ids is not None and len(ids) <= room else None
 
     def _read(self, completion: Completion) -> Action:
-        """Read the turn's action. Where the documents were searched, a turn without tags is an answer alone, read
-        without the token that ends it; a chat template's `parse` does that. A cut one keeps its whole sentences."""
+        """Return the turn's action. If the documents were searched first, a turn without tags is read as an answer
+        alone, without the token that ends it; a chat template's `parse` does this. A cut one keeps whole sentences."""
         ids = completion.token_ids
         action = self._renderer.parse(ids)
         if not self._is_open or action.problem is None:
@@ -320,10 +320,10 @@ class _ChatActor:
     async def write(self, turn: int, *, may_call: bool) -> _WrittenTurn:
         try:
             reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}", stop=self._tags.stop)
-        except CutReplyError as error:  # of a model that wrote on after its call
+        except CutReplyError as error:  # of a model that kept writing after its call
             action = self._tags.parse(error.text)
             action = whole_sentences(action) if self._is_open else action
-            if action.problem is not None:  # what is too long is the model's own doing, as a policy's is
+            if action.problem is not None:  # too long a reply is the model's mistake, as it is a policy's
                 return _WrittenTurn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
         except ToolError as error:
             raise SamplerError(str(error)) from error

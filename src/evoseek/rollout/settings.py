@@ -1,4 +1,4 @@
-"""Settings of rollouts, environments and tools, and what the last two are built from."""
+"""Settings of rollouts, environments and tools, and the contexts that build environments and tools."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ class RolloutSettings(Section):
     )
     final_answer: bool = Field(
         default=False,
-        description="Whether the model gets one more turn to answer, if max_turns leaves it, after too many calls or "
-        "(if max_malformed is above 0) too many malformed turns.",
+        description="Whether the model gets one last turn to answer, within max_turns, after too many calls or (if "
+        "max_malformed is above 0) too many malformed turns.",
     )
     max_tokens_per_turn: Count = Field(default=96, description="Maximum number of tokens of a completion.")
     max_total_tokens: int = Field(
@@ -43,15 +43,15 @@ class RolloutSettings(Section):
         default=None,
         gt=0,
         le=1e6,
-        description="Seconds that the sampler may work on a rollout's own tokens; one that takes longer is cut off "
-        "and scored. Waiting is not counted. Default: no limit.",
+        description="Maximum seconds that the sampler works on a rollout's own tokens; a longer rollout is cut off and "
+        "scored. Waiting is not counted. Default: no limit.",
     )
     wait_s: float | None = Field(
         default=None,
         gt=0,
         le=1e6,
-        description="Seconds that a rollout may wait in all for a slot of the embedded sampler, for tools and for "
-        "engines; one that waits longer is Invalid. Default: the value of rollout.deadline_s.",
+        description="Maximum total seconds that a rollout waits for a slot of the embedded sampler, tools and engines; "
+        "a rollout that waits longer is Invalid. Default: rollout.deadline_s.",
     )
 
 
@@ -64,18 +64,18 @@ class GroupRolloutSettings(RolloutSettings):
         default=0.0,
         ge=0,
         le=1,
-        description="Share of a question's rollouts in training in which a search takes the place of the first answer, "
-        "so that what the policy hardly ever tries gets its reward; without tool calls, in the environment "
-        "search_first, the question's own answer does, or a refusal if no passage in the prompt has it. The policy "
-        "learns from them as if it had chosen that. Needs the embedded sampler; for a search also the format tags.",
+        description="Share of a question's training rollouts in which a search replaces the first answer, or, in the "
+        "environment search_first without tool calls, the question's own answer (an abstention, if no passage in the "
+        "prompt has it). So the policy learns from what it hardly ever chooses. Needs the embedded sampler; a search "
+        "also needs the format tags.",
     )
 
     def problems(self) -> Iterator[str]:
-        """A share of a question's rollouts is at least one of them, and leaves one to compare it with."""
+        """Yield a problem if the share is less than one rollout, or all of them."""
         if self.put_off and not 0 < self.answers_put_off < self.group_size:
             yield (
                 f"rollout.put_off is {self.put_off}, which is {self.answers_put_off} of the {self.group_size} rollouts "
-                "of a question (rollout.group_size). Set it so that it is at least one, but not all of them."
+                "of a question (rollout.group_size). Set rollout.put_off to at least one rollout, but not all."
             )
 
     @property
@@ -91,8 +91,8 @@ class QuestionRolloutSettings(GroupRolloutSettings):
         default=0,
         ge=0,
         le=100,
-        description="Number of later steps whose rollouts go on while a step trains, and so of the steps by which the "
-        "weights that wrote a token may be older than those that learn from it; 0: sampling and training alternate.",
+        description="Number of steps that sampling may run ahead of training; the weights that wrote a token may then "
+        "be that many steps older. 0: sampling and training alternate.",
     )
 
 
@@ -101,15 +101,13 @@ class EnvironmentSettings(PartSettings):
 
     opens: ClassVar[bool] = False  # whether it calls tools before the first turn (`OpeningEnvironment`)
 
-    name: str = Field(
-        default="solver", description="Name of the environment, or package.module:Name of one of your own."
-    )
+    name: str = Field(default="solver", description="Environment: a built-in name, or package.module:Name.")
 
 
 class ToolSettings(PartSettings):
     """A tool of the environment."""
 
-    name: str = Field(default="", description="Name of the tool, or package.module:Name of one of your own.")
+    name: str = Field(default="", description="Tool: a built-in name, or package.module:Name.")
 
 
 EnvironmentPart = Annotated[SerializeAsAny[EnvironmentSettings], Chosen("environment", EnvironmentSettings)]
@@ -118,7 +116,7 @@ ToolPart = Annotated[SerializeAsAny[ToolSettings], Chosen("tool", ToolSettings)]
 
 @dataclass(frozen=True, slots=True)
 class ToolContext:
-    """What a tool is built from: the engine that is searched, the prompt set, and the settings of the whole run.
+    """The context to build a tool from: the engine, the prompt set, and the settings of the whole run.
 
     `shared(name, make)` returns an object that several tools share, made once; `web()` opens the web of the settings.
     """
@@ -132,8 +130,8 @@ class ToolContext:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentContext:
-    """What an environment is built from: its tools, the prompt set, the format of the model's prompts, and how many
-    calls a rollout has (None: not known)."""
+    """The context to build an environment from: its tools, the prompt set, the format of prompts, and a rollout's
+    number of calls (None: unknown)."""
 
     tools: Sequence[Tool]
     prompts: PromptSet

@@ -45,20 +45,20 @@ class SearchTool:
             default=0,
             ge=0,
             le=100_000,
-            description="Number of characters, the last ones that the model wrote before its query, that are sent to "
-            "the engine ahead of the query; 0 sends the query alone.",
+            description="Number of characters, the last that the model wrote before its query, that the engine gets "
+            "before the query; 0 sends the query alone.",
         )
 
-    # also of a tool derived from this one that has an `__init__` of its own
+    # also of a derived tool with its own `__init__`
     _context, _reasoning, _hidden = 0, "", frozenset[str]()
 
     @classmethod
     def build(cls, settings: Settings, context: ToolContext) -> SearchTool:
-        """The tool that searches with the context's engine. A failing engine is retried, unless it retries by itself.
-        Raises ConfigError where there is no engine."""
+        """Return the tool for the context's engine. A failing engine is retried, unless it retries itself. Raises
+        ConfigError without an engine."""
         engine, searching = context.engine, context.settings.search
         if engine is None:
-            raise ConfigError("The tool search needs an engine, but there is none here. Leave it out of tools.")
+            raise ConfigError("The tool search needs an engine, but there is none. Leave search out of tools.")
         engine = retried(engine, attempts=searching.attempts, wait_s=searching.wait_s)
         template = context.prompts["observation"]
         return cls(engine, searching.top_k, template=template, context=settings.context)
@@ -82,8 +82,8 @@ class SearchTool:
         return _SCHEMA
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchTool:
-        """The tool with its engine bound to the rollout, if the engine needs it. It finds no passage of the documents
-        that are hidden from the question."""
+        """Bind the tool's engine to the rollout, if the engine needs it. The tool finds no passage of documents that
+        are hidden from the question."""
         engine = self._engine
         if isinstance(engine, QuestionEngine):
             engine = engine.for_question(question, trajectory_id)
@@ -94,7 +94,7 @@ class SearchTool:
         return bound
 
     def after(self, reasoning: str) -> SearchTool:
-        """The tool for the next call of a model that has written this so far, if the search uses it."""
+        """Return the tool for the next call of a model that has written `reasoning`, if the search uses it."""
         if not self._context:
             return self
         bound = copy(self)
@@ -102,14 +102,14 @@ class SearchTool:
         return bound
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search. An empty query finds nothing; a missing one gives a result that says so. Raises ToolError when the
+        """Search. An empty query finds nothing; a missing query gives a result that says so. Raises ToolError if the
         engine fails or was never bound."""
         query = call.arguments.get("query")
         if not isinstance(query, str):
             return ToolResult(call, 'The tool "search" takes one argument, "query", which is a text.')
         query = well_formed(query).strip()
         if isinstance(self._engine, QuestionEngine):
-            raise ToolError("The search engine depends on the question: bind the tool first (for_question).")
+            raise ToolError("The search engine depends on the question. Bind the tool first (for_question).")
         start = time.perf_counter()
         passages = list[Passage]()
         if query:
@@ -122,7 +122,8 @@ class SearchTool:
         return replace(result, text=self._template.text(passages=result.passages, first=first))
 
     def _searched(self, query: str) -> str:
-        """What the engine gets: the query, after the last words before its call, without the call's own markup."""
+        """Return the engine's query: the model's last words before its call, without the call's markup, and the
+        query."""
         before = self._reasoning.rpartition(query)[0].rpartition("<")[0]
         words = " ".join(_MARKUP.sub(" ", before).split())[-self._context :] if self._context else ""
         return f"{words}\n{query}" if words else query

@@ -1,8 +1,8 @@
-"""Episodes of self-play: propose -> filter -> verify -> solve n times -> score, each episode a separate coroutine.
+"""Episodes of self-play: propose -> filter -> verify -> solve n times -> score, each in its own coroutine.
 
-An episode waits for others only where it must: duplicates are detected, and noise for verification is drawn, among the
-proposals of the whole batch. A failure outside the policies (a tool, the sampler, a reader) makes an episode Invalid,
-for the proposer as for the solver; it is never a reward of 0, nor the reward of a question nobody could solve.
+An episode waits for others only to detect duplicates and to draw noise for verification among the proposals of the
+whole batch. A failure outside the policies (a tool, the sampler, a reader) makes an episode Invalid for proposer and
+solver; it never becomes a reward of 0, nor the reward of an unsolved question.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ Failed = tuple[tuple[Trajectory, Invalid], ...]
 
 @dataclass(slots=True)
 class EpisodeSeconds:
-    """Seconds per stage: from the end of the previous stage to the time when the last episode of a batch finished this
-    one, summed over batches."""
+    """Seconds per stage, from the previous stage's end until the batch's last episode has finished this one, summed
+    over batches."""
 
     propose: float = 0.0
     verify: float = 0.0
@@ -58,14 +58,14 @@ class EpisodeSeconds:
 
 @dataclass(frozen=True, slots=True)
 class SelfPlay:
-    """Plays batches of episodes. `reward` is the solver's reward, `proposer_reward` the proposer's.
+    """Batches of episodes. `reward` is the solver's reward, `proposer_reward` the proposer's.
 
-    `metric` names the part of `reward` that measures how right an answer is. `label` may rescore a complete group of
-    the solver. `evidence` selects the passages of a proposal that a reader is shown; `near_duplicates` is the likeness
-    beyond which a question is a duplicate of an earlier one of its batch, of another task (0 accepts all).
+    `metric` names the part of `reward` that scores an answer. `label` may rescore a complete group of the solver.
+    `evidence` selects the passages of a proposal for a reader. `near_duplicates` is the minimum similarity at which a
+    question duplicates an earlier one of its batch, of another task (0 accepts all).
 
-    With several `ranks` each plays a share of the episodes and gets to know the proposals of all, so that an episode
-    waits until every rank has proposed; in the end all have all episodes.
+    With several `ranks` each plays a share of the episodes and gets all proposals, so an episode waits until every rank
+    has proposed. In the end all have all episodes.
     """
 
     proposer: Roller
@@ -90,14 +90,14 @@ class SelfPlay:
         proposer: Agent,
         env: type[AnswerProposerEnv | PassageProposerEnv],
     ) -> SelfPlay:
-        """Episodes between the proposer, whose environment is `env`, and the context's agent, who search the context's
-        engine. Raises ConfigError for a reward of one's own that cannot compare answers with a majority."""
+        """Build episodes of the proposer (environment `env`) and the context's agent, who search the context's engine.
+        Raises ConfigError for your own reward if it cannot compare answers with a majority."""
         metric, own, filters = context.metric, settings.proposer, settings.filters
         by_majority = settings.selfplay.label == "majority"
         if by_majority and metric not in METRICS:
             raise ConfigError(
-                "selfplay.label is majority, and the reward is an object of your own, but votes are compared by an "
-                f"answer metric. Set reward.name to one of {', '.join(METRICS)} in its place, or selfplay.label to "
+                "selfplay.label is majority, but the reward is your own object, which cannot compare votes. Instead "
+                f"set reward.name to one of {', '.join(METRICS)}, or selfplay.label to "
                 "proposer."
             )
         limits = replace(proposer.limits, max_turns=own.max_turns, max_tokens_per_turn=own.max_tokens_per_turn)
@@ -126,10 +126,11 @@ class SelfPlay:
         stages: EpisodeSeconds | None = None,
         earlier: Sequence[Episode] = (),
     ) -> list[Episode]:
-        """One episode per task, in the tasks' order. Ids and random streams are determined by `key` and the tasks' ids.
+        """Play one episode per task, returned in the tasks' order. `key` and the tasks' ids determine ids and random
+        streams.
 
-        Without `solve` the questions are only proposed, filtered and verified. The proposals of `earlier` episodes, of
-        other tasks, count as of the same batch.
+        Without `solve` questions are only proposed, filtered and verified. The proposals of `earlier` episodes, of
+        other tasks, count as the same batch.
         """
         numbered = list(enumerate(tasks))
         own = numbered if self.ranks is None else self.ranks.share(numbered)
@@ -182,7 +183,7 @@ class SelfPlay:
         return groups if self.ranks is None else self.ranks.join(groups, list[TrajectoryGroup])
 
     async def _propose(self, task: Question, trajectory_id: str) -> tuple[Trajectory, Failed]:
-        """A proposal; after a failure another attempt with new random numbers, at most `refills` times."""
+        """Roll out a proposal; after a failure try again with new random numbers, at most `refills` times."""
         failed: list[tuple[Trajectory, Invalid]] = []
         proposal = await self.proposer.one(task, trajectory_id)
         while proposal.stop_reason.is_failure and len(failed) < self.refills:
@@ -204,8 +205,8 @@ class SelfPlay:
 
 
 def _failed_if_nothing_found(episodes: list[Episode]) -> list[Episode]:
-    """The episodes unchanged; or all Invalid if the engine found nothing for any proposer, or for any rollout. If it
-    found nothing only for solvers, it was lost after the questions were written: these stay, unsolved."""
+    """Return the episodes unchanged; or all Invalid if the engine found nothing for any proposer, or for any rollout.
+    If it found nothing only for solvers, it was lost after the questions were written: they stay, unsolved."""
     proposers = [episode.proposer for episode in episodes]
     solvers = [rollout for episode in episodes if episode.solvers for rollout in episode.solvers.trajectories]
     if failure := nothing_found(proposers) or nothing_found(proposers + solvers):
@@ -223,7 +224,7 @@ def _text(proposal: Trajectory) -> str:
 
 @dataclass(slots=True)
 class _Batch:
-    """The state that the episodes of a batch share. `size` of them are played in this process."""
+    """The shared state of a batch's episodes; `size` run in this process."""
 
     play: SelfPlay
     size: int
@@ -241,7 +242,7 @@ class _Batch:
             self.complete()
 
     def complete(self) -> None:
-        """Get to know the proposals of the other ranks: all of this one's are there."""
+        """Exchange proposals with the other ranks, once this rank has all of its own."""
         ranks = self.play.ranks
         if ranks is not None:
             own = [proposal for _, proposal in sorted(self._proposals.items())]
@@ -249,13 +250,13 @@ class _Batch:
         self._complete.set()
 
     def passed(self, stage: str) -> None:
-        """Record that an episode has finished a stage; later stages end no earlier."""
+        """Record that an episode has finished a stage; later stages do not end earlier."""
         stages = ("propose", "verify", "solve")
         self.ended |= dict.fromkeys(stages[stages.index(stage) :], perf_counter())
 
     async def is_duplicate(self, index: int) -> bool:
-        """Whether an earlier proposal of the batch, in the tasks' order, asks the same. Rejected ones do not count, nor
-        those of the same task: they are compared with each other, and equal ones must be worth the same."""
+        """Return whether an earlier proposal of the batch, in the tasks' order, asks the same. Rejected proposals do
+        not count, nor proposals of the same task: these are compared, and equal ones must be worth the same."""
         await self._complete.wait()
         if self._duplicates is None:
             self._duplicates = self._find_duplicates()
@@ -279,7 +280,7 @@ class _Batch:
         return not proposal.stop_reason.is_failure and self.play.rules(proposal) is None
 
     async def passages_of_others(self, index: int) -> list[tuple[Passage, ...]]:
-        """The passages found by each proposer of the batch's other tasks, in the tasks' order. Proposers of the same
+        """Return the passages found by each proposer of the batch's other tasks, in their order. Proposers of the same
         task are excluded: they may have found the passages that this question is about."""
         await self._complete.wait()
         others = (
@@ -288,13 +289,13 @@ class _Batch:
         return [retrieved_passages(proposal) for proposal in (*self.earlier, *others)]
 
     def _task(self, index: int) -> object:
-        """The id of the task that the proposals of nested sampling share."""
+        """Return the task id that proposals of nested sampling share."""
         task = self._proposals[index].question.task
         return task.id if task and task.id else index
 
 
 async def _all(episodes: Any) -> list[Episode]:
-    """The results of all; if one raises, the others are cancelled first, since they may be waiting for it."""
+    """Await all; if one raises, cancel the others, which may be waiting for it."""
     coroutines: list[Coroutine[Any, Any, Episode]] = list(episodes)
     tasks = [asyncio.create_task(coroutine) for coroutine in coroutines]
     try:
@@ -306,9 +307,9 @@ async def _all(episodes: Any) -> list[Episode]:
 
 
 def majority_answer(answers: Iterable[str | None]) -> str | None:
-    """The most frequent answer, compared in normal form and given as it was first written; of equals the first.
+    """Return the most frequent answer, compared in normal form and given as first written; of equals the first.
 
-    None if there is no answer of which the normal form leaves anything.
+    None if no answer has a normal form that is not empty.
     """
     votes: Counter[str] = Counter()
     written: dict[str, str] = {}
@@ -320,14 +321,14 @@ def majority_answer(answers: Iterable[str | None]) -> str | None:
 
 
 async def relabel(group: TrajectoryGroup, reward: RewardFn) -> TrajectoryGroup:
-    """The group with its valid members scored by `reward` against their majority answer; all wrong if there is none.
+    """Score a group's valid members by `reward` against their majority answer; all are wrong if there is none.
 
-    It is the control without the proposer's answer (as in R-Zero, arXiv 2508.05004, and SQLM, arXiv 2508.03682). If the
-    solver is wrong more often than right, its errors are reinforced.
+    This is the control without the proposer's answer (as in R-Zero, arXiv 2508.05004, and SQLM, arXiv 2508.03682). If
+    the solver is usually wrong, its errors are reinforced.
 
-    Everything in a reward that depends on the right answer, such as the penalty for a wrong one, is by the majority's.
-    The part `label/agrees` is 1 if the majority gives an answer that the question accepts. The trajectories, and with
-    them the proposer's answer, stay as they are, and so do Invalid outcomes.
+    Everything in a reward that depends on the right answer, such as the penalty for a wrong one, uses the majority's.
+    The part `label/agrees` is 1 if the question accepts the majority answer. Trajectories, with the proposer's answer,
+    and Invalid outcomes do not change.
     """
     pairs = list(zip(group.trajectories, group.outcomes, strict=True))
     label = majority_answer(trajectory.answer for trajectory, outcome in pairs if isinstance(outcome, Scored))
@@ -336,7 +337,7 @@ async def relabel(group: TrajectoryGroup, reward: RewardFn) -> TrajectoryGroup:
         if not isinstance(outcome, Scored):
             return outcome
         question, agrees = trajectory.question, False
-        if label is not None:  # without one, no answer says anything, which is wrong by any other, too
+        if label is not None:  # without one, no answer has words, which is wrong by any label
             agrees = comparable(label) in map(comparable, question.golden_answers)
             outcome = await reward(replace(trajectory, question=replace(question, golden_answers=(label,))))
         if isinstance(outcome, Scored):

@@ -1,6 +1,6 @@
-"""Which proposals are rejected, and why (Search Self-play, arXiv 2510.18821, section on rule-based filtering).
+"""Rules that reject proposals (Search Self-play, arXiv 2510.18821, section on rule-based filtering).
 
-RuleFilter            the rules, which need the proposal alone; the full ones know words of English and German
+RuleFilter            the rules, which need only the proposal; the full ones know words of English and German
 NearDuplicates        DUPLICATE, with the other questions
 Verifier              UNVERIFIED, CLOSED_BOOK and AMBIGUOUS, with a reader
 """
@@ -40,11 +40,10 @@ _SHORT = 3  # characters of a phrase
 class RuleFilter:
     """The rules.
 
-    `basic` compares normal forms: words of a question are what spaces separate, and an answer is found in it also
-    within a word. `full` counts words and finds the answer in any script, and judges the wording as well: for real
-    corpora and models that write freely. `min_searches` is the number of valid searches below which NO_SEARCH rejects;
-    above 0 it also switches on REPEATED_QUERY. `reserved` are questions that must not be trained on: a proposal of one
-    is a DUPLICATE.
+    `basic` compares normal forms: spaces separate a question's words, and an answer is also found within a word. `full`
+    counts words and finds the answer in any script, and also judges the wording, for real corpora and models that write
+    freely. With fewer valid searches than `min_searches` NO_SEARCH rejects; above 0 it also switches on REPEATED_QUERY.
+    `reserved` questions must not be trained on: proposing one is a DUPLICATE.
     """
 
     min_words: int = 3
@@ -91,7 +90,7 @@ class RuleFilter:
 
 
 def _reasons_of_wording(question: str, right: Sequence[str], passages: Sequence[str]) -> Iterator[Rejection]:
-    """The full rules about the wording. The first rule bounds the answers' length for the others."""
+    """Yield rejections by the full rules about wording. The first rule bounds the answers' length for the others."""
     if any(map(is_long, right)):
         yield Rejection.ANSWER_TOO_LONG
     if instructs(question) or any(map(instructs, right)):
@@ -123,9 +122,9 @@ def _reasons_of_wording(question: str, right: Sequence[str], passages: Sequence[
 
 
 def stated(proposal: Trajectory) -> tuple[str, str]:
-    """The question and the answer in a proposer's last turn; "" if it was not stated.
+    """Return the question and the answer in a proposer's last turn; "" if missing.
 
-    In the tool-call format a turn without <answer> is read as the answer, whole: with a <question> in it it is none.
+    In the tool-call format a turn without <answer> is read whole as the answer; a turn with a <question> is none.
     """
     question = (proposal.actions[-1].question or "").strip() if proposal.actions else ""
     answer = (proposal.answer or "").strip()
@@ -133,16 +132,16 @@ def stated(proposal: Trajectory) -> tuple[str, str]:
 
 
 def is_valid_search(call: ToolCall) -> bool:
-    """Whether a call is one of `search`, a proposer's only tool, with a query that is a text and not blank."""
+    """Return whether a call is a search, a proposer's only tool, with a text that is not blank."""
     query = call.arguments.get("query")
     return call.name == "search" and isinstance(query, str) and bool(query.strip())
 
 
 def stands_in(phrase: str, text: str) -> bool:
-    """Whether a phrase occurs in a text, both in normal form, also within words ("Paris" in "Parisian").
+    """Return whether a phrase occurs in a text, both in normal form, also within words ("Paris" in "Parisian").
 
-    Up to three ASCII characters ("c", "7", "art") would occur in nearly every text: they count as whole words only. A
-    phrase of which the normal form leaves nothing occurs nowhere.
+    Up to three ASCII characters ("c", "7", "art") would occur in nearly every text, so they count as whole words only.
+    A phrase with an empty normal form occurs nowhere.
     """
     wanted, given = normalise(phrase), normalise(text)
     if len(wanted) <= _SHORT and wanted.isascii():
@@ -151,10 +150,10 @@ def stands_in(phrase: str, text: str) -> bool:
 
 
 def proposed_question(proposal: Trajectory, evidence: Sequence[Passage]) -> Question:
-    """The question of a proposal that the rules accept, under the id of its task.
+    """Return the question of a proposal that the rules accept, under the id of its task.
 
-    Its golden answers are the task's, if that gave any, else the one that was proposed. The metadata hold the hops or
-    searches `requested` (if any were), the valid `searches` made, and the ids of the `evidence`.
+    Its golden answers are the task's, or else the proposed one. The metadata hold the hops or searches `requested` (if
+    any), the valid `searches` made, and the ids of the `evidence`.
     """
     requested = task_of(proposal.question).requested
     metadata = {
@@ -178,7 +177,7 @@ _TAG = re.compile(r"<[^<>]*>")
 
 
 def retrieved_passages(proposal: Trajectory) -> tuple[Passage, ...]:
-    """All passages that the proposer's searches found, each once, in the order of finding."""
+    """Return all passages that the proposer's searches found, each once, in that order."""
     found: dict[str, Passage] = {}
     for result in proposal.tool_results:
         for passage in result.passages:
@@ -187,15 +186,15 @@ def retrieved_passages(proposal: Trajectory) -> tuple[Passage, ...]:
 
 
 def seen_passages(proposal: Trajectory) -> tuple[Passage, ...]:
-    """The source passage, if the task shows one, and all that the proposer found, each once."""
+    """Return the source passage, if the task shows one, and all that the proposer found, each once."""
     passages = (*_source(proposal), *retrieved_passages(proposal))
     return tuple({passage.id: passage for passage in passages}.values())
 
 
 def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
-    """What the question seems to rest on, each passage once: the source passage, if the task shows one, and of every
-    search the passages whose titles the proposer wrote later on, or else the best one. Where the task gave the answer,
-    passages about the answer itself do not count: they are where the way back began."""
+    """Return the passages that seem to support the question, each once: the source passage, if the task shows one, and
+    from every search the passages whose titles the proposer wrote later, or else the best one. If the task gave the
+    answer, passages about the answer itself do not count: there the way back began."""
     given = [comparable(answer) for answer in proposal.question.golden_answers]
     supporting = {passage.id: passage for passage in _source(proposal)}
     for found, later in _searches(proposal):
@@ -213,7 +212,8 @@ def _source(proposal: Trajectory) -> Iterator[Passage]:
 
 
 def _searches(proposal: Trajectory) -> Iterator[tuple[tuple[Passage, ...], str]]:
-    """The passages of each call, and all text written after it, without tags. Calls of one turn are made together."""
+    """Yield the passages of each call, and all text written after it, without tags. Calls of one turn belong
+    together."""
     results = iter(proposal.tool_results)
     for turn, action in enumerate(proposal.actions, start=1):
         later = _TAG.sub(" ", "\n".join(action.text for action in proposal.actions[turn:]))

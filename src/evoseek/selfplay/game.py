@@ -44,15 +44,15 @@ class Game:
         *,
         one_policy: bool = True,
     ) -> Game:
-        """The policy of the context in both roles; or two that begin as the same model, as the checkpoint has them.
-        Two adapters share one model. `env` is the proposer's. Raises PolicyError or ConfigError."""
+        """Load the context's policy in both roles, or two policies that begin as the same model, from the checkpoint if
+        any. Two adapters share one model. `env` is the proposer's. Raises PolicyError or ConfigError."""
         if one_policy:
             proposer = context.agent
         else:
             checkpoint, device = context.checkpoint, context.device
             solver = load_run_policy(settings, checkpoint, device=device)
             proposing = load_run_policy(settings, checkpoint, device=device, part="proposer", beside=solver)
-            context.agent = context.agent_of(solver)  # the one that the context's trainer trains
+            context.agent = context.agent_of(solver)  # the agent that the context's trainer trains
             proposer = context.agent_of(proposing)
         play = SelfPlay.build(settings, context, proposer, env)
         return cls(settings, context, proposer, context.agent, play)
@@ -72,8 +72,8 @@ class Game:
         return sample_passages(self.context.corpus.passages(), self.settings.run.seed)
 
     def passage_tasks(self, purpose: str, copies: int, *, shown: bool) -> TaskSource[Passage]:
-        """Tasks from passages, each cut to `SOURCE_TOKENS`, `shown` as in `passage_task`. `purpose` keeps draws
-        apart."""
+        """Return tasks from passages, each cut to `SOURCE_TOKENS`, `shown` as in `passage_task`. `purpose` separates
+        draws."""
         tokenizer = self.proposer.policy.tokenizer
 
         def make(id: str, passage: Passage, hops: int) -> Question:
@@ -86,7 +86,7 @@ class Game:
 
     @cached_property
     def proposer_trainer(self) -> Trainer:
-        """The trainer of the proposer's policy: the run's own where it plays both roles."""
+        """The trainer of the proposer's policy: the run's own if one policy plays both roles."""
         if self.has_one_policy:
             return self.context.trainer
         return self.context.trainer_of(self.proposer, self._objective(), part="proposer")
@@ -99,12 +99,12 @@ class Game:
         return Objective(loss, build("credit", own.credit, context), own.temperature)
 
     def proposer_update(self, mini_batches: int = 1) -> GroupUpdate:
-        """The update that trains the proposer: one optimizer step on each mini-batch."""
+        """Return the update that trains the proposer: one optimizer step on each mini-batch."""
         masked = self.settings.algorithm.mask_observations
         return self.proposer_trainer.update_by(self._objective(), mini_batches=mini_batches, mask_observations=masked)
 
     def update(self) -> TwoRoleUpdate:
-        """Both roles of one policy in the same optimizer steps."""
+        """Return the update that trains both roles of one policy in the same optimizer steps."""
         trainer, many = self.context.trainer, self.settings.algorithm.mini_batches
         roles = {"proposer": self.proposer_update(many), "solver": trainer.update()}
         return TwoRoleUpdate(trainer.learner, roles, self.settings.run.seed, many)
@@ -114,7 +114,7 @@ class Game:
         self.proposer_trainer.publish(self.proposer.sampler, step)
 
     def plan(self, system: System, state: State) -> TrainingPlan:
-        """The plan of a system. Held-out questions are answered by the solver."""
+        """Return the plan of a system. Held-out questions are answered by the solver."""
         context = self.context
         context.report_models()
         if reserved := len(context.reviewed.texts):

@@ -15,7 +15,7 @@ from evoseek.training.rollout_metrics import prefixed, rollout_metrics
 from evoseek.types import Episode, Question, Scored, TrajectoryGroup
 from evoseek.world.world import Oracle
 
-# By the pass rate times 5, rounded up: (0, 0.2] is "0.0-0.2", and so on; 0 and 1 stand apart.
+# By the pass rate times 5, rounded up: (0, 0.2] is "0.0-0.2", and so on; 0 and 1 are separate.
 _PASS_RATES = ("0", "0.0-0.2", "0.2-0.4", "0.4-0.6", "0.6-0.8", "0.8-1.0", "1")
 _HOPS = ("0", "1", "2", "3", "4", "5+")
 
@@ -23,8 +23,8 @@ _HOPS = ("0", "1", "2", "3", "4", "5+")
 def selfplay_metrics(
     episodes: Sequence[Episode], *, oracle: Oracle | None = None, metric: str = "exact_match"
 ) -> dict[str, float]:
-    """Metrics of the episodes of one step. Invalid ones count in shares, never in rewards; "valid" questions are those
-    that were not rejected. An answer is right if the part `metric` of its reward is at least `RIGHT_FROM`.
+    """Return metrics of the episodes of one step. Invalid ones count in shares, never in rewards; "valid" questions are
+    those that were not rejected. An answer is right if the part `metric` of its reward is at least `RIGHT_FROM`.
 
     proposer/*, solver/*              as in `rollout_metrics`; all proposals count as one group
     selfplay/proposals                episodes
@@ -82,8 +82,7 @@ def _spread(name: str, numbers: Sequence[int]) -> dict[str, float]:
 
 
 def _tallies(groups: Sequence[TrajectoryGroup], metric: str) -> list[tuple[int, int]]:
-    """How many of the scored attempts at a question were right, and how many there are; groups without any are left
-    out."""
+    """Return, for each question with scored attempts, the number of right ones and of all."""
     tallies: list[tuple[int, int]] = []
     for group in groups:
         right = [outcome.parts[metric] >= RIGHT_FROM for outcome in group.outcomes if isinstance(outcome, Scored)]
@@ -148,7 +147,7 @@ def _agreed(asked: Sequence[tuple[Episode, Question]], oracle: Oracle, metric: s
 
 
 def _entropy(values: Iterable[Hashable]) -> float:
-    """Of the values' distribution, in nats."""
+    """Return the entropy of the values' distribution, in nats."""
     counts = Counter(values)
     total = counts.total()
     return sum(count / total * math.log(total / count) for count in counts.values())

@@ -1,7 +1,7 @@
 """The proposer's reward: the difficulty of its question for the solver, and the quality of its format.
 
-With k of n attempts right, p = k / n. Where answers are graded (by F1), k counts those that are nearly right, from a
-threshold on, and `failure` uses the mean of the solver's reward instead of p:
+With k of n attempts right, p = k / n. If answers are graded (by F1), k counts attempts above a threshold, and `failure`
+uses the mean of the solver's reward instead of p:
 
     linear        (n - k) / (n - 1) if 0 < k < n, else 0      Dr. Zero (arXiv 2601.07055), eq. 4
     parabolic     4 p (1 - p)                                 its ablation
@@ -9,15 +9,15 @@ threshold on, and `failure` uses the mean of the solver's reward instead of p:
     between       1 if 0 < k < n, else 0                      SQLM (arXiv 2508.03682)
     failure       1 - p                                       Search Self-play (arXiv 2510.18821)
 
-Of Dr. Zero's parabola it is only said that it peaks near p = 1/2; 4 p (1 - p) is ours, with the same greatest value as
-the linear reward. Only `failure` rewards most what nobody can answer: it needs verified questions.
+The paper says of Dr. Zero's parabola only that it peaks near p = 1/2; 4 p (1 - p) is ours, with the same maximum as the
+linear reward. Only `failure` rewards unanswerable questions most, so it needs verified questions.
 
-Attempts that failed for reasons outside the solver are no attempts: leave them out of both numbers, or an outage is
-rewarded. Of fewer attempts the mean of `failure` is the same, but not that of the others: with p = 0.1, `linear` is
-worth 0.39 on average for five attempts and 0.18 for two.
+Leave attempts that failed outside the solver out of both numbers, or an outage is rewarded. With fewer attempts the
+mean of `failure` stays the same, but the others change: with p = 0.1, `linear` averages 0.39 for five attempts and 0.18
+for two.
 
-An outage is rewarded all the same if many attempts fail: attempts that search less survive more often, and are wrong
-more often. So a question gets no reward at all if too large a share of its attempts failed, retried ones included.
+An outage is still rewarded if many attempts fail: attempts that search less survive more often, and are wrong more
+often. So a question gets no reward if too large a share of its attempts failed, retries included.
 """
 
 from __future__ import annotations
@@ -40,31 +40,31 @@ _TAG = re.compile(r"</?(?:think|search|tool_call|question|answer)>")
 
 
 def difficulty(correct: float, attempts: int) -> float:
-    """Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, for which 0 < k < n is impossible.
+    """Return Dr. Zero's difficulty reward, in [0, 1]; 0 for fewer than two attempts, where 0 < k < n is impossible.
 
-    The hardest question that the solver can still answer has difficulty 1; one that it always or never answers, 0.
+    The hardest question that the solver can still answer has difficulty 1; one that is always or never answered, 0.
     """
     return (attempts - correct) / (attempts - 1) if 0 < correct < attempts else 0.0
 
 
 def parabolic(correct: float, attempts: int) -> float:
-    """In [0, 1], and 1 where half of the attempts are right."""
+    """Return the ablation's reward, in [0, 1]: 1 if half of the attempts are right."""
     return 4 * correct * (attempts - correct) / attempts**2 if attempts else 0.0
 
 
 def uncertainty(correct: float, attempts: int) -> float:
-    """R-Zero's, in [0, 1], and 1 where half of the attempts are right; 0 without attempts."""
+    """Return R-Zero's reward, in [0, 1]: 1 if half of the attempts are right; 0 without attempts."""
     return 1 - abs(2 * correct - attempts) / attempts if attempts else 0.0
 
 
 def between(correct: float, attempts: int) -> float:
-    """SQLM's: 1 if some attempts are right and some wrong, else 0."""
+    """Return SQLM's reward: 1 if some attempts are right and some wrong, else 0."""
     return float(0 < correct < attempts)
 
 
 def failure(correct: float, attempts: int) -> float:
-    """Search Self-play's, in [0, 1]: share of wrong attempts, or 1 - the mean reward where `correct` is the sum of
-    graded rewards; 0 without attempts."""
+    """Return Search Self-play's reward, in [0, 1]: the share of wrong attempts (1 - the mean reward if `correct` sums
+    graded rewards); 0 without attempts."""
     return (attempts - correct) / attempts if attempts else 0.0
 
 
@@ -79,13 +79,13 @@ DIFFICULTIES: Mapping[str, Callable[[float, int], float]] = {
 
 @dataclass(frozen=True, slots=True)
 class ProposerReward:
-    """difficulty + format_weight * f for a valid proposal, `rejected_reward` for a rejected one.
+    """The proposer's reward: difficulty + format_weight * f for a valid proposal, `rejected_reward` for a rejected one.
 
-    f is the format score in [0, 1] of proposals from a passage (others have none; weight 0 asks for none), so that the
-    weight 0.5 gives Dr. Zero's reward, from 0 to 1.5. The part `success` of an attempt's outcome, in [0, 1], says how
-    right its answer is: `failure` is 1 - the mean of these, and for the others an attempt is right if it is at least
-    `right_from`. Above the share `max_failed` of failed attempts there is no outcome. Raises TrainingError for a part
-    that is not in [0, 1]: a question would be worth more the worse its answers are.
+    f is the format score in [0, 1] of proposals from a passage (others have none; weight 0 needs none); the weight 0.5
+    gives Dr. Zero's reward, from 0 to 1.5. The part `success` of an attempt's outcome, in [0, 1], scores its answer:
+    `failure` is 1 - the mean of these, and for the others an attempt is right from `right_from` on. Above the share
+    `max_failed` of failed attempts there is no outcome. Raises TrainingError for a part outside [0, 1], with which
+    worse answers could make a question worth more.
     """
 
     difficulty: str = "linear"
@@ -98,12 +98,12 @@ class ProposerReward:
     def __call__(
         self, proposal: Trajectory, *, rejected: str | None = None, solvers: TrajectoryGroup | None = None
     ) -> Outcome:
-        """The outcome of a proposal that is not itself Invalid. Without `solvers` the question has no rollouts yet:
-        then only its format counts.
+        """Return the outcome of a proposal that is not itself Invalid. Without `solvers`, before any rollouts, only its
+        format counts.
 
-        Invalid, with their most frequent reason, if more than `max_failed` of the attempts failed, of which those that
-        were rolled out again are others; or if one of the group still is, but for `failure`: the difficulty of the
-        others would be another one's on average.
+        It is Invalid, with the most frequent reason, if more than `max_failed` of the attempts failed, each retry being
+        one more attempt; or, except for `failure`, if one of the group still is: the others would give a different
+        difficulty on average.
         """
         if rejected is not None:
             return Scored(self.rejected_reward, {f"rejected/{rejected}": 1.0})
@@ -120,8 +120,8 @@ class ProposerReward:
             values = [outcome.parts[self.success] for outcome in valid]
             if wrong := [value for value in values if not 0 <= value <= 1]:
                 raise TrainingError(
-                    f"The reward {self.success} gave {wrong[0]:g} for an attempt at a question, but a proposer is paid "
-                    "by rewards from 0 for a wrong answer to 1 for a right one. Give it these bounds."
+                    f"The reward {self.success} gave {wrong[0]:g} for an attempt at a question, but a proposer's "
+                    "reward needs values from 0 for a wrong answer to 1 for a right one. Bound the reward."
                 )
             right = math.fsum(values) if is_graded else sum(value >= self.right_from for value in values)
             parts = {
@@ -137,7 +137,7 @@ class ProposerReward:
 
 
 def _undecided(failed: Sequence[Invalid], attempts: int) -> Invalid:
-    """No difficulty: the first of the most frequent failures, and how many there were."""
+    """Return the first of the most frequent failures, with their number, instead of a difficulty."""
     reason, _ = Counter(outcome.reason for outcome in failed).most_common(1)[0]
     detail = next(outcome.detail for outcome in failed if outcome.reason == reason)
     return Invalid(reason, f"{len(failed)} of {attempts} of the solver's attempts failed: {detail or 'no detail'}")
@@ -145,7 +145,7 @@ def _undecided(failed: Sequence[Invalid], attempts: int) -> Invalid:
 
 @dataclass(frozen=True, slots=True)
 class FormatScore:
-    """The gate and the three graded parts, each in [0, 1]."""
+    """The format's gate and three graded parts, each in [0, 1]."""
 
     gate: bool
     think: float
@@ -158,9 +158,9 @@ class FormatScore:
 
 
 def format_score(proposal: Trajectory) -> FormatScore:
-    """Dr. Zero's format reward (arXiv 2601.07055): the quality of a proposal before it is answered. Its gate and the
-    steps of each part are those of the published code. Appendix A of the paper names four requirements, each with a
-    lower bound of 0, that add up to 0.5.
+    """Return Dr. Zero's format reward (arXiv 2601.07055): the quality of a proposal before it is answered. The gate and
+    the steps of each part follow the published code. Appendix A of the paper names four requirements, each with a lower
+    bound of 0, that add up to 0.5.
 
         f = (1 + think + tool + answer) / 4, or 0 if the gate fails.     The paper's r_f is f / 2, in [0, 0.5].
 
@@ -190,8 +190,8 @@ def _think(proposal: Trajectory) -> float:
 
 
 def _opens_with_reasoning(text: str) -> bool:
-    """Whether reasoning that is not empty is closed, and no other tag comes before it. Where the chat template opens
-    the reasoning, the model's own opening tag is missing."""
+    """Return whether a turn begins with reasoning that is closed and not empty. If the chat template opens the
+    reasoning, the model's own opening tag is missing."""
     reasoning, closing, _ = text.strip().partition("</think>")
     if not reasoning.startswith("<think>") and _TAG.search(reasoning):
         return False
@@ -199,7 +199,7 @@ def _opens_with_reasoning(text: str) -> bool:
 
 
 def _tool(proposal: Trajectory) -> float:
-    """Every call of a proposal that ended with an answer was run, so its results tell all of them."""
+    """Score the calls. Every call of a proposal that ended with an answer was run, so its results show all of them."""
     hops = task_of(proposal.question).requested
     if hops == 0:
         return float(_calls_are_valid(proposal))
@@ -210,7 +210,7 @@ def _tool(proposal: Trajectory) -> float:
 
 
 def _calls_are_valid(proposal: Trajectory) -> bool:
-    """Whether every call was a search. A turn that could not be read counts as a call that was not."""
+    """Return whether every call was a search. An unreadable turn counts as another call."""
     readable = all(action.problem is None for action in proposal.actions)
     return readable and all(is_valid_search(result.call) for result in proposal.tool_results)
 
@@ -224,8 +224,7 @@ def _answer(proposal: Trajectory, answer: str) -> float:
 
 
 def _texts(proposal: Trajectory) -> Iterator[str]:
-    """The source passage (the text of a passage task), if the proposer was shown it, and all that was found, unless a
-    call was invalid."""
+    """Yield the source passage, if the proposer was shown it, and all passages found, unless a call was invalid."""
     if task_of(proposal.question).shown:
         yield proposal.question.text
     for result in proposal.tool_results if _calls_are_valid(proposal) else ():

@@ -1,4 +1,4 @@
-"""Writing questions from a corpus: proposed, filtered, verified, and tried by a solver."""
+"""Questions from a corpus: proposed, filtered, verified, and tried by a solver."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def propose(
     max_proposals: int | None,
     console: Console,
 ) -> bool:
-    """Write `count` questions to `out`, or resume a file that was begun with the same settings.
+    """Write `count` questions to `out`, or resume a file begun with the same settings.
 
-    Ends earlier when `max_proposals` were made (counted in whole batches; 20 a question if None), and says so. Returns
-    False if Ctrl-C ended it. Raises EvoseekError, also if no proposal became a question.
+    Ends earlier after `max_proposals` proposals (in whole batches; 20 a question if None), and says so. Returns False
+    if Ctrl-C ended it. Raises EvoseekError, also if no proposal became a question.
     """
     most = PROPOSALS_PER_QUESTION * count if max_proposals is None else max_proposals
     with TrainingContext(settings, checkpoint=checkpoint, notify=lambda text: say(console, text)) as context:
@@ -76,8 +76,8 @@ def propose(
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """The progress of a file: the batches made, what was counted in them, and the questions left over from the last
-    one, which come first when more are requested."""
+    """The progress of a file: the batches made, their counts, and the last batch's unused questions, which come first
+    when more are requested."""
 
     batches: int = 0
     counts: Mapping[str, int] = field(default_factory=dict[str, int])
@@ -94,9 +94,10 @@ class Reached:
 
 @dataclass(frozen=True, slots=True)
 class Writing:
-    """Plays batches of episodes and writes what came of them. `tasks(batch)` gives those of batch number 1, 2, ...
+    """A writer that plays batches of episodes and writes their questions. `tasks(batch)` gives the tasks of batch 1, 2,
+    ...
 
-    `settings` are those that decide all of it.
+    `settings` determine everything.
     """
 
     settings: GameSettings
@@ -107,7 +108,7 @@ class Writing:
 
     @classmethod
     def of(cls, context: TrainingContext) -> Writing:
-        """Built from the settings, with the policies of a run or else one policy in both roles.
+        """Build it from the settings, with the policies of a run or else one policy in both roles.
 
         Raises EvoseekError, also for a system without a proposer.
         """
@@ -115,8 +116,8 @@ class Writing:
         system = find("system", settings.run.system)
         if not isinstance(settings, GameSettings) or not hasattr(system, "proposing"):
             raise ConfigError(
-                f"{settings.run.system} has no proposer. Give --system dr-zero or ssp (or a run of one of them); the "
-                "policy of another run can be exported with `evoseek export` and given as --model."
+                f"{settings.run.system} has no proposer. Give --system dr-zero or ssp, or a run of one of them; or "
+                "export the policy (`evoseek export`) and give it as --model."
             )
         game, tasks = system.proposing(settings, context)
         if notice := game.solver.template_notice():
@@ -124,7 +125,7 @@ class Writing:
         per_batch = settings.selfplay.proposals_per_step
         return cls(
             settings=settings,
-            play=replace(game.play, label=None),  # a pass rate refers to the answer that is written
+            play=replace(game.play, label=None),  # pass rates refer to the written answer
             tasks=lambda batch: tasks((batch - 1) * per_batch, per_batch, f"{batch:06d}"),
             corpus=context.corpus,
             max_invalid=settings.run.max_invalid,
@@ -139,9 +140,9 @@ class Writing:
         should_stop: Callable[[], bool],
         progress: Callable[[int, Mapping[str, int]], None],
     ) -> int:
-        """Write until the file holds `count` questions or `max_proposals` were made. Returns how many it holds.
+        """Write until the file holds `count` questions or `max_proposals` were made; return the number of questions.
 
-        A batch that was not written is repeated on resuming, with the same result; no other state is kept.
+        On resuming, an unwritten batch is repeated with the same result; no other state is kept.
         """
         earlier, reached = load_questions(file.path) if file.size else [], Reached.of(file.reached)
         written = len(earlier)
@@ -187,7 +188,7 @@ class Writing:
         if surely_more(len(failures), len(episodes), self.max_invalid):
             raise EvoseekError(
                 f"{describe_failures(failures, len(episodes), 'proposals')} Nothing of this batch was written. Repair "
-                "what failed and give the same command again."
+                "what failed, and run the same command again."
             )
 
 
@@ -202,15 +203,15 @@ def _outcome(episode: Episode, seen: NearDuplicates) -> str:
 def _none_valid(counts: Mapping[str, int]) -> str:
     reason, many = Counter(counts).most_common(1)[0]
     return (
-        f"Not one question was written: of {sum(counts.values())} proposals none was valid, most of them ({many}) for "
-        f"the reason {reason}. Give a model whose proposals are valid more often, or loosen what rejects most (the "
-        "settings filters.* and verification.*); --max-proposals N allows more of them."
+        f"No question was written: none of {sum(counts.values())} proposals was valid; the most frequent reason "
+        f"({many}) is {reason}. Give a model whose proposals are valid more often, loosen what rejects most "
+        "(filters.*, verification.*), or allow more proposals with --max-proposals N."
     )
 
 
 def _too_few(written: int, count: int, counts: Mapping[str, int], out: Path) -> str:
     return (
         f"Only {written} of {count} questions are in {out}: the limit of proposals was reached ({sum(counts.values())} "
-        "were made). The same command with a higher --max-proposals resumes from there; the table says what rejects "
+        "were made). To resume, run the same command with a higher --max-proposals; the table says what rejects "
         "most."
     )

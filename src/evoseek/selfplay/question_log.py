@@ -1,9 +1,9 @@
-"""The questions that self-play wrote: `questions.jsonl`, appended step by step, and read back by a resumed run.
+"""The questions that self-play wrote: `questions.jsonl`, appended step by step, and read by a resumed run.
 
-Each line is a question as `evoseek.questions.questions` reads it, with the `step` that wrote it in its metadata: the
-file can be trained on, or handed on. A question is held out if no rollout of the run's solver is about it, nor about
-another one with the same words: what a run without labelled questions can be scored on. Its answer is the
-proposer's: it passed the run's rules and checks, and no person has checked it.
+Each line is a question as `evoseek.questions.questions` reads it, with the `step` that wrote it in its metadata, so the
+file can be trained on. A question is held out if no rollout of the run's solver is about it or one with the same words:
+a run without labelled questions can be scored on such questions. The answers are the proposer's: they passed the run's
+rules and checks, but no person has checked them.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 @dataclass(slots=True)
 class QuestionLog:
-    """The file at `path`. Resuming from a checkpoint cuts it to the length that it had then.
+    """The log at `path`. Resuming from a checkpoint cuts it to its length at that time.
 
-    Its contents are cached, and read again only when its length has changed. Of several `ranks` the first one writes;
-    all read, once it has written. Questions that are `reserved`, the test set, are not trained on.
+    Its contents are cached, and read again only if its length has changed. The first of several `ranks` writes, then
+    all read. `reserved` questions, the test set, are not trained on.
     """
 
     path: Path
     ranks: Ranks | None = None
     reserved: Container[str] = ()
     _known: list[Question] = field(default_factory=list[Question], init=False, repr=False, compare=False)
-    _size: int = field(default=0, init=False, repr=False, compare=False)  # bytes of the file that `_known` holds
+    _size: int = field(default=0, init=False, repr=False, compare=False)  # bytes of the file in `_known`
 
     def append(self, step: int, questions: Sequence[Question]) -> None:
-        """Add the questions of a step; a collective. Raises RunError when the disk does not take them."""
+        """Add the questions of a step; a collective. Raises RunError if the disk refuses them."""
         if self.ranks is None or self.ranks.is_first:
             self._write(step, questions)
         if self.ranks is not None:
@@ -58,8 +58,8 @@ class QuestionLog:
             self._size = log.size
 
     def read(self, first: int, last: int) -> list[Question]:
-        """The questions that the steps from `first` to `last` wrote and that may be trained on. Raises DataError if the
-        file is damaged."""
+        """Return the trainable questions that the steps `first` to `last` wrote. Raises DataError for a damaged
+        file."""
         size = ResumableJsonl(self.path).size
         if size != self._size:
             self._known, self._size = load_questions(self.path) if size else [], size
@@ -73,15 +73,15 @@ def _row(question: Question, step: int) -> dict[str, object]:
 
 
 def _as_read(row: Mapping[str, object]) -> Question:
-    """The question of a row as `load_questions` will read it."""
+    """Return the question of a row as `load_questions` will read it."""
     read = json.loads(json.dumps(row))
     return Question(read["id"], read["question"].strip(), tuple(read["golden_answers"]), read["metadata"])
 
 
 def draw_again(questions: Iterable[Question], count: int, seed: str) -> list[Question]:
-    """`count` of the questions in random order, none twice before all were drawn once; empty if there are none.
+    """Draw `count` of the questions in random order, none twice before all were drawn once; empty if there are none.
 
-    The draw is determined by the questions and the seed, not by their order.
+    The questions and the seed determine the draw, not their order.
     """
     rng = random.Random(f"{seed}/replay")
     pool = sorted(questions, key=lambda question: question.id)
@@ -92,8 +92,8 @@ def draw_again(questions: Iterable[Question], count: int, seed: str) -> list[Que
 
 
 def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], near_duplicates: float) -> list[Question]:
-    """Of every task's proposals the valid one with the best reward (its format reward, before the solver's
-    rollouts), the first of equals; without those that are duplicates of earlier ones."""
+    """Return every task's valid proposal with the best reward (the format reward, before the solver's rollouts), the
+    first of equals; without duplicates of earlier ones."""
     best: dict[str, tuple[float, Question]] = {}
     for episode in episodes:
         if episode.question is None or not isinstance(episode.outcome, Scored):
@@ -108,17 +108,17 @@ def best_questions(episodes: Sequence[Episode], earlier: Sequence[Question], nea
 
 
 def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
-    """The questions that the run's cold start held out; without a cold start, the written questions that the solver was
-    not trained on; if there are none, all written questions. Also returns a description of them.
+    """Return the questions that the run's cold start held out; or else the written questions that the solver was not
+    trained on; or else all written questions. Also return a description of them.
 
-    Raises ConfigError if none was written, with what to do; DataError for a damaged file.
+    Raises ConfigError if none was written, DataError for a damaged file.
     """
     if run.held_out.is_file():
         questions = load_questions(run.held_out)
         return questions, (
             f"No labelled questions were named. Scored on the {len(questions)} questions that the cold start of "
-            f"{run.path} wrote and held out. Their answers were taken from the documents by rules: `evoseek review` "
-            "says how many of them are right."
+            f"{run.path} wrote and held out. Rules took their answers from the documents: `evoseek review` "
+            "estimates how many are right."
         )
     written = load_questions(run.questions) if run.questions.is_file() and run.questions.stat().st_size else []
     met = trained_on(run)
@@ -126,21 +126,21 @@ def held_out_questions(run: RunDirectory) -> tuple[list[Question], str]:
     more = f"`evoseek propose {_index(run)} held-out.jsonl --run-dir {run.path} --count 50` writes new ones"
     if not written:
         raise ConfigError(
-            f"There are no questions to score with: none were named, and self-play has written none in {run.path}. "
-            f"Name labelled ones with --questions (or as evaluation.path), or train on: {more}."
+            f"No questions were named, and self-play has written none in {run.path}. "
+            f"Name labelled ones with --questions (or as evaluation.path), or continue training: {more}."
         )
     which = f"{len(unseen)} of {len(written)} questions that self-play wrote in {run.path} and never trained on"
     if not unseen:
-        which = f"{len(written)} questions that self-play wrote in {run.path}, on all of which it was trained: {more}"
+        which = f"{len(written)} questions that self-play wrote in {run.path} and trained on, all of them: {more}"
     return unseen or written, (
-        f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked by the "
-        "run's own rules alone: the score measures whether solver and proposer agree, not whether they are right."
+        f"No labelled questions were named. Scored on the {which}. Their answers are the proposer's, checked "
+        "only by the run's rules: the score measures whether solver and proposer agree, not whether they are right."
     )
 
 
 def trained_on(run: RunDirectory) -> NearDuplicates:
-    """The questions that the solver of a run has answered, or was shown by its cold start; those of the same words are
-    no new ones."""
+    """Return the questions that a run's solver has answered, or its cold start demonstrated; questions with the same
+    words count as known."""
     met = NearDuplicates()
     shown = run.held_out.with_name("demonstrations.jsonl")
     for text in ResumableJsonl(shown).rows(_demonstrated, "demonstration"):
@@ -153,7 +153,7 @@ def trained_on(run: RunDirectory) -> NearDuplicates:
 
 
 def _demonstrated(row: Any) -> str:
-    return str(row.get("question", ""))  # of a proposer's there is none
+    return str(row.get("question", ""))  # a proposer's has none
 
 
 def _role_and_question(row: Any) -> tuple[str, str]:

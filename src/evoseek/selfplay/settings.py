@@ -37,8 +37,8 @@ class ProposerSettings(Section):
     max_tokens_per_turn: Count = Field(default=160, description="Maximum number of tokens of a proposal's completion.")
     difficulty: Literal["linear", "parabolic", "uncertainty", "between", "failure"] = Field(
         default="linear",
-        description="How the solver's pass rate becomes the proposer's reward: as in Dr. Zero, its ablation, R-Zero*, "
-        "SQLM*, or SSP.",
+        description="How the solver's pass rate becomes the proposer's reward: as in Dr. Zero, its ablation, R-Zero, "
+        "SQLM, or SSP.",
     )
     format_weight: float = Field(default=0.5, ge=0, le=100, description="Weight of Dr. Zero's format reward.")
     rejected_reward: float = Field(
@@ -48,8 +48,7 @@ class ProposerSettings(Section):
         default=1,
         ge=1,
         le=1000,
-        description="Number of proposals for each passage or answer; with several, a reward is relative to those of "
-        "the same one.",
+        description="Number of proposals for each passage or answer; rewards of several are relative to each other.",
     )
     credit: CreditPart = part("group")
     loss: LossPart = part("reinforce", aggregate="token-mean")
@@ -61,47 +60,47 @@ class FilterSettings(Section):
     rules: Literal["basic", "full"] = Field(
         default="basic",
         description="Set of rules: full also judges the wording, by English and German words, and is the default for "
-        "a model that is not one of the package; basic does not.",
+        "all models but the package's; basic does not.",
     )
     min_words: int = Field(default=3, ge=1, le=MANY, description="Minimum number of words of a question.")
     min_searches: int = Field(
         default=0,
         ge=0,
         le=MANY,
-        description="Minimum number of searches of a proposal, none of which may then be repeated. Search Self-play: "
+        description="Minimum number of searches of a proposal; above 0 none may be repeated. Search Self-play: "
         "1, as in the paper; its published code has 2.",
     )
     near_duplicates: float = Field(
         default=1.0,
         ge=0,
         le=1,
-        description="Likeness to another question (Jaccard, MinHash) from which a question is rejected as a "
-        "duplicate; 0 accepts all, but none is written twice.",
+        description="Minimum Jaccard similarity (MinHash) to another question at which a question is rejected as a "
+        "near-duplicate; 0 accepts all, but no question is written twice.",
     )
 
 
 class VerificationSettings(Section):
-    """Verification: which questions are rejected because of a reader's answers."""
+    """The verification, which rejects questions because of a reader's answers."""
 
     readings: int = Field(
         default=0,
         ge=0,
         le=1000,
-        description="Number of readings of the proposer's passages. A question is rejected if the first one does not "
-        "find its answer, and if in all of them another answer is as frequent. 0: no such check.",
+        description="Number of readings of the proposer's passages. A question is rejected if the first does not find "
+        "its answer, or if another answer is as frequent in all readings. 0: no such check.",
     )
     passages: Literal["retrieved", "supporting"] = Field(
         default="retrieved",
-        description="Passages that the reader is shown: all that the proposer found (retrieved), or those that it "
-        "wrote about (supporting).",
+        description="Passages for the reader: all that the proposer found (retrieved), or those that it wrote about "
+        "(supporting).",
     )
     noise_passages: int = Field(
         default=4, ge=0, le=1000, description="Number of noise passages, from other proposals, that are mixed in."
     )
     noise: Literal["passages", "trajectories"] = Field(
         default="passages",
-        description="Unit of noise_passages: single passages that other proposals found, or trajectories: other "
-        "proposals with all passages that each of them found (as in Search Self-play's published code).",
+        description="Unit of noise_passages: single passages that other proposals found, or whole trajectories: all "
+        "passages of other proposals (as in Search Self-play's published code).",
     )
     closed_book: bool = Field(
         default=False,
@@ -138,7 +137,7 @@ class GameSettings(TrainingSettings, ABC):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """In self-play a reward also says what share of answers is right, and is of the game's own questions."""
+        """Return the effects: penalties in the reward have none, since it also measures the share of right answers."""
         why = "In self-play a reward also says what share of answers is right."
         return (
             *super().effects(),
@@ -154,7 +153,7 @@ class GameSettings(TrainingSettings, ABC):
     @property
     @abstractmethod
     def searches(self) -> tuple[int, str]:
-        """The number of searches that the longest requested question takes, and the name of the counted unit."""
+        """The number of searches for the longest requested question, and the name of the unit."""
         ...
 
     @property
@@ -163,7 +162,7 @@ class GameSettings(TrainingSettings, ABC):
 
     @property
     def group_by(self) -> Literal["requested", "task"]:
-        """The proposals to whose mean a reward is relative: those of the same task, or of the same requested number."""
+        """The group whose mean a reward is relative to: proposals of the same task, or of the same requested number."""
         return "task"
 
     @property
@@ -172,7 +171,7 @@ class GameSettings(TrainingSettings, ABC):
         return max((number for number, share in enumerate(self.proposer.ratio, start=1) if share), default=0)
 
     def one_temperature(self, where: str) -> Iterator[str]:
-        """The problem of one policy in both roles that samples at two temperatures: it learns on logprobs of one."""
+        """Yield a problem if one policy in both roles samples at two temperatures: it learns on logprobs of one."""
         if self.proposer.temperature != self.rollout.temperature:
             yield (
                 f"proposer.temperature is {self.proposer.temperature} and rollout.temperature "
@@ -184,12 +183,12 @@ class GameSettings(TrainingSettings, ABC):
         name = self.reward.name
         if (lowest := lowest_of(find("reward", name))) < 0:
             yield (
-                f"reward.name is {name}, which goes down to {lowest:g}, but a proposer is paid by shares of right "
+                f"reward.name is {name}, which goes down to {lowest:g}, but a proposer's reward needs shares of right "
                 "answers. Set reward.name to f1 or exact_match."
             )
         if self.selfplay.label == "majority" and name not in METRICS:
             yield (
-                f"selfplay.label is majority and reward.name is {name}, but votes are counted and compared by an "
+                f"selfplay.label is majority and reward.name is {name}, but votes are compared by an "
                 f"answer metric. Set reward.name to one of {', '.join(METRICS)}, or selfplay.label to proposer."
             )
 
@@ -199,13 +198,13 @@ class GameSettings(TrainingSettings, ABC):
             if needs_critic(find("credit", credit.name)):
                 others = [name for name in KINDS["credit"].parts if name not in credits_with_critic()]
                 yield (
-                    f"{at}.name is {credit.name}, but self-play trains without a critic. Set it to "
+                    f"{at}.name is {credit.name}, but self-play trains no critic. Set it to "
                     f"{', '.join(others[:-1])} or {others[-1]}."
                 )
         if proposer.attempts == 1 and proposer.difficulty != "failure":
             yield (
-                f"proposer.attempts is 1, but proposer.difficulty {proposer.difficulty} is about how many of several "
-                "attempts are right. Set proposer.attempts to 2 or more, or proposer.difficulty to failure."
+                f"proposer.attempts is 1, but proposer.difficulty {proposer.difficulty} compares several "
+                "attempts. Set proposer.attempts to 2 or more, or proposer.difficulty to failure."
             )
         singleton = getattr(proposer.credit, "singleton", "zero")
         alone = self.group_by == "task" and proposer.per_task == 1 and singleton != "raw"

@@ -1,11 +1,11 @@
-"""Tasks for proposers, from the passages or the answers of a corpus, and the groups in which proposals are compared.
+"""Tasks for proposers, from the passages or the answers of a corpus, and the groups that compare proposals.
 
-An answer is given with the number of successive searches that lead away from it:
+An answer comes with the number of successive searches that lead away from it:
 
     search for the answer -> a passage about something else that mentions it -> search for that passage's title -> ...
 
-A proposer that has to make more searches than there are such steps could only invent something (Search Self-play leaves
-open how answers and numbers of searches are matched).
+A proposer with more searches than such steps could only invent something (Search Self-play leaves open how to match
+answers and numbers of searches).
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ Item = TypeVar("Item")
 
 @dataclass(frozen=True, slots=True)
 class TaskSource(Generic[Item]):
-    """Tasks for a proposer, numbered without end: every item of the pool (a passage, an answer) once an epoch, in an
-    order of the epoch's own, each with a requested number of hops or searches drawn by `ratio` (shares of 1, 2, ...;
-    without any the number is always 0: the proposer's choice).
+    """An endless sequence of tasks for a proposer: every item of the pool (a passage, an answer) once an epoch, in a
+    new order, with a requested number of hops or searches drawn by `ratio` (shares of 1, 2, ...; empty: always 0, the
+    proposer's choice).
 
-    `make(id, item, requested)` words the task. Each is given `copies` times (nested sampling). What a number stands for
-    follows from the seed alone. For a task that the proposer has no room for (`can_ask`) the next item takes its place.
+    `make(id, item, requested)` words the task. Each is given `copies` times (nested sampling). The seed alone
+    determines a number's task. If the proposer has no room for a task (`can_ask`), the next item replaces it.
     """
 
     pool: Sequence[Item]
@@ -45,7 +45,7 @@ class TaskSource(Generic[Item]):
     can_ask: Callable[[Question], bool] = lambda _: True
 
     def __call__(self, first: int, count: int, key: str) -> list[Question]:
-        """The tasks `first` to `first + count - 1` (from 0), all copies of one together; `key` begins the ids."""
+        """Return the tasks `first` to `first + count - 1` (from 0), copies together; `key` begins their ids."""
         tasks: list[Question] = []
         orders: dict[int, list[int]] = {}
         for number in range(first, first + count):
@@ -64,13 +64,13 @@ class TaskSource(Generic[Item]):
         return tasks
 
     def _task(self, id: str, places: Iterable[int], requested: int) -> Question:
-        """The task of the first of these places that leaves the proposer room to write. Raises ConfigError."""
+        """Return the first of these tasks that leaves the proposer room to write. Raises ConfigError."""
         tasks = (self.make(id, self.pool[place], requested) for place in places)
         found = next(filter(self.can_ask, tasks), None)
         if found is None:
             raise ConfigError(
-                f"None of the {len(self.pool)} passages or answers leaves the proposer room to write: with each, its "
-                "prompt is as long as a rollout may be. Raise rollout.max_total_tokens, or use a shorter prompt."
+                f"None of the {len(self.pool)} passages or answers leaves the proposer room to write: every prompt "
+                "fills a rollout. Raise rollout.max_total_tokens, or use a shorter prompt."
             )
         return found
 
@@ -90,8 +90,8 @@ class SearchChain:
 
 
 def follow_back(answer: str, find: Callable[[str], Sequence[Passage]], most: int) -> SearchChain:
-    """Follow each time the first passage found that mentions what was searched for, as whole words, and is about
-    something new, at most `most` times. `find` gives a query's best passages."""
+    """Follow, at most `most` times, the first passage found that mentions the query as whole words and is about
+    something new. `find` gives a query's best passages."""
     seen = [answer.casefold()]
     while len(seen) <= most:
         sought = seen[-1]
@@ -110,8 +110,8 @@ POOL = 200_000  # maximum number of passages for proposals; of a larger corpus, 
 def answer_tasks(
     settings: GameSettings, corpus: PassageStore, path: str, can_ask: Callable[[Question], bool] = lambda _: True
 ) -> TaskSource[SearchChain]:
-    """Tasks from an answer set: a file, or answers mined from the corpus; only answers from which a search leads on,
-    and whose tasks the proposer has room for (`can_ask`)."""
+    """Return tasks from an answer set: a file, or answers mined from the corpus; only answers that a search leads away
+    from and whose tasks leave the proposer room (`can_ask`)."""
     ratio, seed = settings.proposer.ratio, settings.run.seed
     answers = load_answers(Path(path)) if path else mine_answers(corpus.passages())
     find = partial(corpus.find, k=settings.search.top_k)
@@ -126,7 +126,7 @@ def answer_tasks(
     far = [[lead for lead in leads if lead.searches >= searches] for searches in range(len(ratio) + 1)]
 
     def make(id: str, lead: SearchChain, searches: int) -> Question:
-        """This answer, or, if it does not lead far enough, another one that does, if there is any."""
+        """Make the task of this answer; if it does not lead far enough, of another answer that does, if any."""
         if lead.searches < searches and far[searches]:
             lead = random.Random(f"{seed}/lead/{id}").choice(far[searches])
         return answer_task(id, lead.answer, min(searches, lead.searches))
@@ -135,7 +135,7 @@ def answer_tasks(
 
 
 def sample_passages(passages: Iterable[Passage], seed: int, most: int = POOL) -> list[Passage]:
-    """All of them in order, or if there are more than `most`, so many drawn at random in one reading."""
+    """Return all passages in order, or if there are more than `most`, `most` random ones, drawn in one reading."""
     rng, pool = random.Random(f"{seed}/pool"), list[Passage]()
     for number, passage in enumerate(passages):
         if len(pool) < most:
@@ -146,8 +146,8 @@ def sample_passages(passages: Iterable[Passage], seed: int, most: int = POOL) ->
 
 
 def proposal_groups(episodes: Sequence[Episode], by: Literal["requested", "task"]) -> list[TrajectoryGroup]:
-    """The proposers' rollouts as groups with a common baseline: those of the same requested number (HRPO, Dr. Zero),
-    or those of the same task (GRPO with nested sampling)."""
+    """Group the proposers' rollouts by their baseline: the same requested number (HRPO, Dr. Zero), or the same task
+    (GRPO with nested sampling)."""
     groups: dict[str, list[Episode]] = {}
     for episode in episodes:
         task = task_of(episode.proposer.question)
@@ -156,7 +156,7 @@ def proposal_groups(episodes: Sequence[Episode], by: Literal["requested", "task"
 
 
 def proposers_group(key: str, episodes: Sequence[Episode]) -> TrajectoryGroup:
-    """The proposers' rollouts of these episodes as one group."""
+    """Return the proposers' rollouts of these episodes as one group."""
     return TrajectoryGroup(
         key,
         tuple(episode.proposer for episode in episodes),
@@ -166,13 +166,13 @@ def proposers_group(key: str, episodes: Sequence[Episode]) -> TrajectoryGroup:
 
 
 def solver_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
-    """The solver's attempts, one group per question."""
+    """Return the solver's attempts, one group per question."""
     return [episode.solvers for episode in episodes if episode.solvers is not None]
 
 
 def check_groups(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
-    """The readings that verified each question, only for the record: they are not trained on. One group per proposal,
-    under the key `<the solvers' key>/checks`."""
+    """Return the readings that verified each question, for the record, not for training: one group per proposal, under
+    the key `<the solvers' key>/checks`."""
     groups: list[TrajectoryGroup] = []
     for episode in episodes:
         if episode.checks:

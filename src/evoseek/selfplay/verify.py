@@ -1,15 +1,15 @@
-"""Verification: does a reader that does not search find that this question has this answer, and only this one?
+"""Verification: does a reader without search find this answer to a question, and only this one?
 
-    closed book     answered right without any passage: searching could not be learnt from it    -> CLOSED_BOOK
+    closed book     answered right without any passage: it could not teach searching             -> CLOSED_BOOK
     from passages   not answered right from the proposer's own passages, mixed with passages of other proposals
                     (Search Self-play, section on RAG verification)                               -> UNVERIFIED
     ambiguity       of several such readings, each with the passages in another order and other noise, another answer
                     comes out as often as the right one                                           -> AMBIGUOUS
 
-The noise stops questions whose answer is only the best of the few candidates that the proposer happened to see. It is
-so many single passages, as the paper says, or all that so many other proposals found, as in its published code. A
-question that is not shown to be right is rejected: a reader that gives no answer does not verify it. But a reading that
-failed for reasons outside the policies decides nothing, and makes the whole episode Invalid.
+Noise stops questions whose answer is only the best of the few candidates that the proposer happened to see. It consists
+of single passages, as in the paper, or of all passages of other proposals, as in its published code. An unverified
+question is rejected: a reader that gives no answer does not verify it. But a reading that failed outside the policies
+decides nothing, and makes the whole episode Invalid.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ Reading = tuple[Trajectory, Outcome]
 
 @dataclass(frozen=True, slots=True)
 class Verification:
-    """Why a question is rejected (None: it is not), or the failure that left it undecided; and the readings, each with
-    its outcome."""
+    """The reason for a question's rejection (None: accepted), or the failure that left it undecided; and the readings
+    with their outcomes."""
 
     rejected: Rejection | None = None
     failure: Invalid | None = None
@@ -47,11 +47,11 @@ class Verification:
 
 @dataclass(frozen=True, slots=True)
 class Verifier:
-    """Verifies a question by the checks that are switched on. `reader` returns a reader that sees these passages; an
-    answer is right if its reward by `correct` is at least `RIGHT_FROM`. With `exact`, for a graded `correct`, an answer
-    from passages is right only if it matches exactly: nearly right is enough to reject a question, not to verify one.
-    `readings` is how often the passages are read (0: never), and `noise_passages` counts what `noise` names: single
-    passages of others, or others with all their passages."""
+    """A verifier of questions by the active checks. `reader` returns a reader that sees these passages. An answer is
+    right if its reward by `correct` is at least `RIGHT_FROM`. With `exact`, for a graded `correct`, an answer from
+    passages must match exactly: a nearly right answer can reject a question, not verify one. `readings` is the number
+    of readings of the passages (0: none); `noise_passages` counts units of `noise`: other proposals' single passages,
+    or all passages of each."""
 
     reader: Callable[[Sequence[Passage]], Roller]
     correct: RewardFn
@@ -64,7 +64,7 @@ class Verifier:
 
     @classmethod
     def build(cls, settings: GameSettings, context: TrainingContext) -> Verifier | None:
-        """The context's agent as a reader, if the settings ask for any check."""
+        """Build a verifier with the context's agent as the reader, if the settings ask for any check."""
         own, agent = settings.verification, context.agent
         if not (own.readings or own.closed_book):
             return None
@@ -88,8 +88,8 @@ class Verifier:
     async def __call__(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], key: str
     ) -> Verification:
-        """Verify a question. `evidence` is what its proposer saw, `others` what each of the other proposers of
-        the batch did; `key` begins the readings' ids."""
+        """Verify a question. Its proposer saw `evidence`, the batch's other proposers each saw one of `others`; `key`
+        begins the readings' ids."""
         closed = [self._read(self.reader(()), question, f"{key}/closed-book")] if self.closed_book else []
         numbers = range(self.readings)
         opened = [self._read_mixed(question, evidence, others, f"{key}/reading-{number}") for number in numbers]
@@ -121,8 +121,8 @@ class Verifier:
     async def _read_mixed(
         self, question: Question, evidence: Sequence[Passage], others: Sequence[Sequence[Passage]], reading_id: str
     ) -> Reading:
-        """A reading of the evidence among noise, in an order that follows from the reading's id. Passages beyond the
-        reader's room are left out, noise first."""
+        """Read the evidence among noise, in an order determined by the reading's id. Passages beyond the reader's room
+        are left out, noise first."""
         rng = random.Random(f"{self.seed}/{reading_id}")
         units = self._units_of_noise({passage.id for passage in evidence}, others)
         drawn = rng.sample(units, min(self.noise_passages, len(units)))
@@ -135,7 +135,7 @@ class Verifier:
         return await self._read(reader, question, reading_id)
 
     def _units_of_noise(self, own: Set[str], others: Sequence[Sequence[Passage]]) -> list[Sequence[Passage]]:
-        """The units from which noise is drawn: single passages, or all passages of one other proposal, without the
+        """Return the units of noise to draw from: single passages, or all passages of one other proposal, without the
         question's own."""
         unrelated = [[passage for passage in found if passage.id not in own] for found in others]
         if self.noise == "trajectories":

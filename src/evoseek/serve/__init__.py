@@ -1,1 +1,1 @@
-"""Servers: what evoseek offers to other programs over HTTP."""
+"""Servers for other programs, over HTTP."""

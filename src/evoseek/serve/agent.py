@@ -3,13 +3,13 @@
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models[/{name}]    the agent, as a model
     GET  /v1/files/{file}       a document, by its path within the corpus
-    POST /v1/feedback           a verdict on an answer, where the server keeps them
+    POST /v1/feedback           a verdict on an answer, if the server keeps them
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
-    GET  /health /ready         whether it lives; whether it has room for a question
+    GET  /health /ready         whether the server lives; whether it has room for a question
     GET  /metrics               numbers for Prometheus
 
-A question that finds the queue full gets 429 with Retry-After. A client that leaves ends its rollout.
+If the queue is full, a question gets 429 with Retry-After. A client that leaves ends its rollout.
 """
 
 from __future__ import annotations
@@ -69,17 +69,17 @@ _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} 
 )
 _CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 _LOG = logging.getLogger(__name__)
-_CANCEL_S = 10.0  # seconds in which cancelled rollouts may end
-_JUDGEABLE = 1_000  # last answers whose verdicts are accepted
-_RETRY_S = "5"  # seconds after which a client that found the queue full should ask again
+_CANCEL_S = 10.0  # seconds for cancelled rollouts to end
+_JUDGEABLE = 1_000  # number of last answers whose verdicts are accepted
+_RETRY_S = "5"  # seconds until a client should ask again if the queue is full
 ALIAS = "evoseek"
 """A name by which clients may call any model."""
 
 
 @dataclass(frozen=True, slots=True)
 class AgentServerLimits:
-    """What a server accepts: answers under way at once, requests that wait for a place, bytes of a body; and the
-    seconds in which answers under way may still end when it is stopped, before they are cancelled."""
+    """The limits of a server: concurrent answers, waiting requests, bytes of a body, and the seconds that unfinished
+    answers get when it is stopped, before they are cancelled."""
 
     running: int = 16
     waiting: int = 64
@@ -88,9 +88,9 @@ class AgentServerLimits:
 
 
 class AgentServer:
-    """The application (ASGI) is `app`. `engine` is what MCP clients search (None: nothing), `keys` are the valid ones,
-    `host` is the address at which it will listen, `names` are others by which it may be called. `feedback` is where
-    conversations with a verdict are kept (None: they are not). `examples` are questions that the chat page suggests."""
+    """The agent server, with the ASGI application `app`. MCP clients search `engine` (None: nothing). `keys` are the
+    valid keys, `host` the address to listen at, `names` its further names. `feedback` keeps conversations with a
+    verdict (None: not kept). The chat page suggests the questions `examples`."""
 
     def __init__(
         self,
@@ -123,8 +123,7 @@ class AgentServer:
         self.app = Guard(attended, keys=keys, host=host, names=names)
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
-        """Serve as `listen` does; answers that have not ended by then are cancelled, which their clients get as an
-        error."""
+        """Serve as `listen` does; unfinished answers are then cancelled, and their clients get an error."""
         listen(self.stoppable(), self._host, port, started=started)
 
     def stoppable(self) -> StoppableServer:
@@ -173,7 +172,7 @@ class AgentServer:
             return JSONResponse(await self._reply(pending, wanted))
         except HTTPException:
             raise
-        except Exception as error:  # a model or a tool of any kind
+        except Exception as error:  # from any model or tool
             headers = {"Retry-After": _RETRY_S} if isinstance(error, BusyError) else None
             raise HTTPException(*status_of(error), headers) from error
 
@@ -184,7 +183,7 @@ class AgentServer:
         return completion(pending, answered, wanted, self._files)
 
     def _remember(self, id: str, task: asyncio.Task[Answered]) -> None:
-        """Keep an answer, on which a verdict may come, in the place of the oldest one."""
+        """Keep an answer, for a later verdict, in place of the oldest one."""
         if not task.cancelled() and task.exception() is None and not task.result().trajectory.failure:
             self._answers[id] = judgeable(id, task.result())
             if len(self._answers) > _JUDGEABLE:
@@ -192,7 +191,7 @@ class AgentServer:
 
     async def _judge(self, request: Request) -> Response:
         if self._feedback is None:
-            raise HTTPException(404, "This server keeps no feedback. It does if it is started with --feedback.")
+            raise HTTPException(404, "This server keeps no feedback. Start it with --feedback.")
         try:
             wanted = read_feedback(await request.body())
         except DataError as error:
@@ -259,11 +258,11 @@ def _streamed(events: AsyncIterator[str]) -> Response:
 
 
 def _document(path: Path, file: BinaryIO) -> Response:
-    """Return a file of the corpus, which anybody may have written: a browser shows a page without running anything of
-    it, and what it cannot show is saved. What was opened is sent, even if something else is at its path by now."""
+    """Return a file of the corpus, from any author: a browser shows pages without running anything in them, and saves
+    other types. The opened file is sent, even if its path was replaced meanwhile."""
     kind = _SHOWN.get(path.suffix.lower())
     headers = {"X-Content-Type-Options": "nosniff", "Referrer-Policy": "no-referrer", "Cache-Control": "no-store"}
-    if kind != "application/pdf":  # which browsers show outside of the page's origin, but not in a sandbox
+    if kind != "application/pdf":  # browsers show PDF outside of the page's origin, but not in a sandbox
         headers["Content-Security-Policy"] = "sandbox; default-src 'none'; style-src 'unsafe-inline'"
     return FileResponse(
         f"/dev/fd/{file.fileno()}",

@@ -1,4 +1,4 @@
-"""Questions under way: each has a place in the queue, a rollout in the worker's thread, and events to follow it by."""
+"""Pending questions: each has a place in the queue, a rollout in the worker's thread, and events to follow."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Event = Action | ToolResult
 
 
 def reply_id() -> str:
-    """Return a new id of a reply."""
+    """Return a new reply id."""
     return f"chatcmpl-{secrets.token_hex(16)}"
 
 
 class PendingAnswer:
-    """A question under way."""
+    """A pending question."""
 
     def __init__(self, id: str, task: asyncio.Task[Answered], events: asyncio.Queue[Event | None]) -> None:
         self.id, self.task, self._events = id, task, events
         task.add_done_callback(lambda _: events.put_nowait(None))
 
     async def answered(self) -> Answered:
-        """Return the answer; a caller that leaves ends the rollout. Raises StoppedError if the task was cancelled, and
+        """Await the answer; a caller that leaves ends the rollout. Raises StoppedError if the task was cancelled, and
         what the rollout raises."""
         try:
             return await asyncio.shield(self.task)
@@ -45,7 +45,7 @@ class PendingAnswer:
             self.task.cancel()
 
     async def events(self, pause_s: float) -> AsyncIterator[Event | None]:
-        """Yield what happens until the rollout ends; None whenever nothing has happened for `pause_s` seconds."""
+        """Yield events until the rollout ends; None after every `pause_s` seconds without events."""
         while True:
             try:
                 event = await asyncio.wait_for(self._events.get(), pause_s)
@@ -58,7 +58,8 @@ class PendingAnswer:
 
 
 class AnswerQueue:
-    """Questions for an answerer: at most `running` at once, while up to `waiting` others wait, in order of arrival."""
+    """A queue of questions for an answerer: at most `running` run concurrently, up to `waiting` wait in order of
+    arrival."""
 
     def __init__(self, answerer: Answerer, worker: Worker, *, running: int, waiting: int) -> None:
         self._answerer, self._worker = answerer, worker
@@ -91,13 +92,13 @@ class AnswerQueue:
         return generate_latest(self._registry)
 
     def stop(self) -> None:
-        """End all questions under way or waiting, with StoppedError."""
+        """End all running or waiting questions with StoppedError."""
         for task in self._under_way:
             task.cancel()
 
     def ask(self, question: str, history: Sequence[Message]) -> PendingAnswer:
         """Begin to answer, or wait for a place. Raises BusyError if the queue is full. Cancelling the task ends the
-        rollout, and the sampler's slot is free."""
+        rollout and frees the sampler's slot."""
         if self.taken >= self.most:
             self._refused.inc()
             raise BusyError(f"{self.most} questions are under way or waiting. Ask again later.")
@@ -141,8 +142,8 @@ def _outcome(answered: Answered) -> str:
 
 
 class Worker:
-    """A thread with an event loop of its own for rollouts, from `start` to `stop`: while a model computes, the server
-    still answers others."""
+    """A thread with its own event loop for rollouts, from `start` to `stop`: the server stays responsive while a model
+    computes."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -152,12 +153,12 @@ class Worker:
         self._thread.start()
 
     async def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        """Return the coroutine's result. If the caller is cancelled, so is the coroutine."""
+        """Run a coroutine and return its result. If the caller is cancelled, so is the coroutine."""
         return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(coroutine, self._loop))
 
     def stop(self, limit_s: float) -> bool:
-        """Cancel what still runs, and end; False if that takes more than `limit_s` seconds. Nothing can interrupt a
-        model that computes: the thread then ends with it, or with the process."""
+        """Cancel running coroutines, and end; False if this takes more than `limit_s` seconds. A computing model cannot
+        be interrupted: the thread then ends with it, or with the process."""
 
         async def cancel() -> None:
             others = asyncio.all_tasks() - {asyncio.current_task()}

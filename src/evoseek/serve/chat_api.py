@@ -1,13 +1,13 @@
-"""Requests and replies in the form of OpenAI's chat completions, with an object `evoseek` beside what clients know.
+"""Requests and replies of OpenAI's chat completions, with an additional object `evoseek`.
 
     POST /v1/chat/completions {"model": "...", "messages": [{"role": "user", "content": "who ...?"}], "stream": false}
 
-The last message, the user's, is the question. Messages of user and assistant before it are the conversation. Messages
-of the system and of tools, and parts other than text, are not given to the model, which has its own prompt and tools;
-`evoseek.ignored` names them. Of a long conversation the last messages are read; `evoseek.dropped_messages` says how
-many were left out. Sampling parameters have no effect: answers are greedy. `usage` counts the model's tokens; of a
-model behind an endpoint it is what that reports. A whole reply holds in `evoseek` what `evoseek ask --json` prints. In
-a stream that comes with the last chunk, and before it each event in a chunk of its own:
+The last message, the user's, is the question. Earlier messages of user and assistant are the conversation. The model
+has its own prompt and tools, so it does not get messages of the system and of tools, or parts other than text;
+`evoseek.ignored` names them. If a conversation is long, its last messages are read; `evoseek.dropped_messages` counts
+the others. Sampling parameters have no effect: answers are greedy. `usage` counts the model's tokens, for a model
+behind an endpoint as reported there. A whole reply holds in `evoseek` the output of `evoseek ask --json`. In a stream
+it comes with the last chunk, after one chunk for each event:
 
     {"event": "turn", "text": "..."}                                      what the model wrote
     {"event": "call", "tool": "search", "arguments": {...}}               a call that it made
@@ -18,17 +18,17 @@ A server that keeps feedback takes a verdict on an answer, by the id of its repl
 
     POST /v1/feedback {"id": "chatcmpl-...", "verdict": "wrong", "right_answer": "...", "note": "see page 3"}
 
-A request for a title, tags or suggestions, which chat clients make beside questions, is answered from its own words;
-`evoseek` then holds `{"side_task": true}` alone. In any client's wording, in English, it has both of these:
+Chat clients also request titles, tags or suggestions. Such a request is answered from its own words; `evoseek` then
+holds only `{"side_task": true}`. In any client's wording, in English, it has both of these:
 
 - a conversation: quoted in its only message (lines that begin with a speaker, as "USER: ...", or an element such as
   <chat_history>), or, for a title, the messages before the last one, named as "this conversation" or "the chat";
-- outside of the quotation an instruction: "generate a title", "suggest follow-up questions", "create tags".
+- an instruction outside of the quotation: "generate a title", "suggest follow-up questions", "create tags".
 
-A title is the beginning of the user's first message, a list is empty. The reply is JSON with the key that the request
-shows, or else plain text.
+A title is the beginning of the user's first message, a list is empty. The reply is JSON with the request's key, or else
+plain text.
 
-A passage whose file the server has also has a `link` to it, relative to the server's address.
+If the server has a passage's file, the passage has a `link` to it, relative to the server's address.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ from evoseek.types import Action, Message, StopReason, ToolResult
 
 MAX_MESSAGES, MAX_QUESTION = 256, 20_000
 FILES = "v1/files"
-_UNLINKED = (".jsonl", ".mbox", ".gz")  # which hold many documents, or none that a browser opens
+_UNLINKED = (".jsonl", ".mbox", ".gz")  # files of many documents, or of none that a browser opens
 _Model = TypeVar("_Model", bound=BaseModel)
 _PAUSE_S = 10.0
 _UNSUPPORTED = "(No passage that was found supports this.)"
@@ -83,7 +83,7 @@ class _ChatMessage(_StrictBody):
 
     @property
     def other_parts(self) -> set[str]:
-        """The types of parts that are no text."""
+        """The types of parts other than text."""
         return set() if isinstance(self.content, str) else {part.type for part in self.content or ()} - {"text"}
 
 
@@ -92,8 +92,8 @@ class _StreamOptions(_StrictBody):
 
 
 class FeedbackRequest(_StrictBody):
-    """A verdict on an answer of this server, named by the id of its reply; where it is wrong, what is right or where
-    to look, if that is known."""
+    """A verdict on an answer of this server, named by its reply's id; for a wrong answer maybe the right one, or where
+    to look."""
 
     model_config = ConfigDict(strict=True, extra="forbid")
     id: str
@@ -108,7 +108,7 @@ class FeedbackRequest(_StrictBody):
 
 
 def judgeable(id: str, answered: Answered) -> Feedback:
-    """Return the record of an answer to which a later verdict can be added; until then its verdict is a placeholder."""
+    """Return the record of an answer with a placeholder for a later verdict."""
     found: dict[str, Any] = answered.json
     return Feedback(
         id,
@@ -124,7 +124,7 @@ def judgeable(id: str, answered: Answered) -> Feedback:
 
 
 class ChatRequest(_StrictBody):
-    """What is pending: the last message, after a conversation."""
+    """A chat request: the last message, after a conversation."""
 
     model: str
     messages: list[_ChatMessage] = Field(min_length=1)
@@ -134,7 +134,7 @@ class ChatRequest(_StrictBody):
 
     @property
     def has_usage(self) -> bool:
-        """Whether a stream ends with the numbers of tokens."""
+        """Whether a stream ends with token counts."""
         return bool(self.stream_options and self.stream_options.include_usage)
 
     @property
@@ -148,14 +148,14 @@ class ChatRequest(_StrictBody):
 
     @cached_property
     def history(self) -> tuple[Message, ...]:
-        """The conversation; of a long one the last messages, from one of the user's."""
+        """The conversation, or its last messages if it is long, beginning with the user's."""
         kept = self.conversation[-MAX_MESSAGES + 1 :]
         first = next((place for place, message in enumerate(kept) if message.role == "user"), 0)
         return tuple(kept if len(kept) == len(self.conversation) else kept[first:])
 
     @property
     def ignored(self) -> list[str]:
-        """The roles whose messages the model is not given, and the types of other parts than text."""
+        """The roles and part types that the model does not get."""
         roles = {message.role for message in self.messages[:-1]} - {"user", "assistant"}
         return sorted(roles.union(*(message.other_parts for message in self.messages[:-1])))
 
@@ -168,18 +168,18 @@ class ChatRequest(_StrictBody):
 
 
 def read_feedback(body: bytes) -> FeedbackRequest:
-    """Return the verdict in a body. Raises DataError for what is none."""
+    """Read the verdict in a body. Raises DataError for anything else."""
     return _validated(FeedbackRequest, body, 'an object such as {"id": "chatcmpl-...", "verdict": "right"}')
 
 
 def read_request(body: bytes) -> ChatRequest:
-    """Return the request in a body. Raises DataError for what is none."""
+    """Read the request in a body. Raises DataError for anything else."""
     request = _validated(ChatRequest, body, "a chat completion's request")
     if request.messages[-1].role != "user" or not request.question:
         raise DataError("The last message is not a user's text. Expected the question there.")
     if others := sorted(request.messages[-1].other_parts):
         raise DataError(
-            f"The question has a part of the type {others[0][:100]!r}. This agent reads text alone: leave it out."
+            f"The question has a part of the type {others[0][:100]!r}, but this agent reads only text. Leave it out."
         )
     if len(request.question) > MAX_QUESTION:
         raise DataError(f"The question has {len(request.question):,} characters. At most {MAX_QUESTION:,} are read.")
@@ -202,8 +202,8 @@ def answer_object(answered: Answered, request: ChatRequest, files: Collection[st
 
 
 def linked(passages: Iterable[Mapping[str, object]], files: Collection[str]) -> list[dict[str, object]]:
-    """Return citations with a `link` to the file, if it is one of `files`, at the page if there is one: an address
-    relative to the server's."""
+    """Return citations with a `link`, relative to the server's address, to the file, if it is one of `files`, and its
+    page."""
     return [{**passage, **_link(str(passage.get("file")), passage.get("page"), files)} for passage in passages]
 
 
@@ -216,7 +216,7 @@ def _link(file: str, page: object, files: Collection[str]) -> dict[str, object]:
 def completion(
     pending: PendingAnswer, answered: Answered, request: ChatRequest, files: Collection[str] = ()
 ) -> dict[str, object]:
-    """Return a whole reply, with links to those of its documents that are among `files`."""
+    """Return a whole reply, with links to its documents among `files`."""
     message = {"role": "assistant", "content": _content(answered), "refusal": None}
     choice = {"index": 0, "message": message, "finish_reason": _finish(answered), "logprobs": None}
     head = _head(pending.id, "chat.completion", request.model)
@@ -232,7 +232,7 @@ def side_reply(request: ChatRequest, text: str) -> dict[str, object]:
 
 
 async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
-    """Return the same as server-sent events."""
+    """Stream such a reply as server-sent events."""
     head = _head(reply_id(), "chat.completion.chunk", request.model)
     yield _sent({**head, "choices": [_delta({"role": "assistant", "content": text})]})
     yield _sent({**head, "choices": [_delta({}, "stop")], "evoseek": {"side_task": True}})
@@ -242,13 +242,13 @@ async def side_stream(request: ChatRequest, text: str) -> AsyncIterator[str]:
 
 
 async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection[str] = ()) -> AsyncIterator[str]:
-    """Return the reply as server-sent events. The end of the iteration, for any reason, ends the rollout."""
+    """Stream the reply as server-sent events. The end of the iteration, for any reason, ends the rollout."""
     head = _head(pending.id, "chat.completion.chunk", request.model)
     try:
         yield _sent({**head, "choices": [_delta({"role": "assistant", "content": ""})]})
         async for record in pending.events(_PAUSE_S):
             if record is None:
-                yield ": still at work\n\n"  # a comment, which clients skip: it shows whether there still is one
+                yield ": still at work\n\n"  # a comment, which clients skip: it shows whether the client is still there
             else:
                 for event in _events(record, files):
                     yield _sent({**head, "choices": [_delta({})], "evoseek": event})
@@ -262,7 +262,7 @@ async def stream(pending: PendingAnswer, request: ChatRequest, files: Collection
         if request.has_usage:
             yield _sent({**head, "choices": [], "usage": _usage(answered)})
         yield "data: [DONE]\n\n"
-    except Exception as error:  # a model or a tool of any kind; the client gets it before the stream ends
+    except Exception as error:  # from any model or tool; the client gets it before the stream ends
         yield _sent(error_body(*status_of(error)))
     finally:
         pending.task.cancel()
@@ -291,8 +291,8 @@ def _events(record: Action | ToolResult, files: Collection[str]) -> Iterator[dic
 
 
 def _content(answered: Answered) -> str:
-    """Return the reply's text. The mark of an unsupported answer and the sources that it cites are in it, for clients
-    that read nothing else."""
+    """Return the reply's text, with the mark of an unsupported answer and the cited sources, for clients that read
+    nothing else."""
     if not answered.answer:
         return NOT_FOUND
     if not answered.support.is_given:
@@ -307,7 +307,7 @@ def _finish(answered: Answered) -> str:
 
 
 def _usage(answered: Answered) -> dict[str, int]:
-    """Tokens that the model was given and wrote; 0 where the server of a model does not count them."""
+    """Return the numbers of tokens that the model got and wrote; 0 if its server does not count them."""
     trajectory = answered.trajectory
     if not trajectory.segments:
         return _tokens(*(trajectory.chat_tokens or (0, 0)))
@@ -341,8 +341,8 @@ _LONGEST_INSTRUCTION, _TITLE = 1_000, 60  # characters
 
 
 def side_task_reply(instructions: str, asked: str, history: Sequence[str]) -> str | None:
-    """Return the reply to a request that is such a task; None for any other. `asked` is its last message, `history` are
-    the user's before it, `instructions` the system's."""
+    """Return the reply to a request for such a task, or None. `asked` is its last message, `history` the user's earlier
+    messages, `instructions` the system's."""
     if history:
         task = _TASK.search(asked) if len(asked) <= _LONGEST_INSTRUCTION and _OF_CHAT.search(asked) else None
         if task is None or task[1].lower() != "title":
@@ -357,7 +357,7 @@ def side_task_reply(instructions: str, asked: str, history: Sequence[str]) -> st
 
 
 def _quoted(text: str) -> str:
-    """Return the conversation that a text quotes; "" if there is none."""
+    """Return the conversation that a text quotes, or ""."""
     if opening := _ELEMENT.search(text):
         end = text.rfind(f"</{opening[1]}>")
         if end > opening.end():
@@ -368,7 +368,7 @@ def _quoted(text: str) -> str:
 
 
 def _written(task: str, instruction: str, first: str) -> str:
-    """Return the reply to a task in the form that its instruction shows, for a conversation that begins so."""
+    """Return the reply to a task in its instruction's form, for a conversation with this beginning."""
     words = " ".join(first.split()).strip("\"'` ")
     title = words if len(words) <= _TITLE else words[:_TITLE].rpartition(" ")[0] or words[:_TITLE]
     text = {"title": title, "emoji": "💬", "query": title}.get(task, "")

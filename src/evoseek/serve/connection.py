@@ -1,5 +1,5 @@
-"""What every server here does with a connection: pages, errors, bodies up to a limit, clients that leave, stopping, and
-who may talk to it: keys, and requests that come from where they say."""
+"""The connections of every server: pages, errors, limits of bodies, clients that leave, stopping, and access by keys
+and the origin of requests."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ _PAGE_HEADERS = {
     "Cache-Control": "no-cache",
 }
 _TYPES = {401: "authentication_error", 403: "permission_error", 404: "not_found_error", 429: "rate_limit_error"}
-_CLOSING_S = 5  # seconds in which the errors about cancelled answers are sent
-_REQUEST_S = 30  # longest time that a client takes to send a request
-_REPLY_S = 60  # longest time in which a client accepts nothing of a reply
+_CLOSING_S = 5  # seconds for sending the errors of cancelled answers
+_REQUEST_S = 30  # maximum time for sending a request
+_REPLY_S = 60  # maximum time without accepting anything of a reply
 
 
 class BusyError(EvoseekError):
@@ -44,14 +44,14 @@ class BusyError(EvoseekError):
 
 
 class StoppedError(EvoseekError):
-    """The server was stopped before an answer was there."""
+    """The server was stopped before an answer was ready."""
 
     def __init__(self) -> None:
-        super().__init__("The server was stopped before the answer was there. Ask again when it is back.")
+        super().__init__("The server was stopped before the answer was ready. Ask again when it is back.")
 
 
 def page_of(name: str) -> Callable[[Request], Awaitable[Response]]:
-    """Return what answers with a file of a page, which loads nothing from elsewhere and runs no inline script."""
+    """Return an endpoint for a file of a page, which loads nothing from elsewhere and runs no inline script."""
 
     async def page(request: Request) -> Response:
         return FileResponse(_PAGE / name, headers=_PAGE_HEADERS)
@@ -60,7 +60,7 @@ def page_of(name: str) -> Callable[[Request], Awaitable[Response]]:
 
 
 def error_body(status: int, message: str) -> dict[str, object]:
-    """Return the JSON values of an error, as clients of OpenAI's API read them."""
+    """Return the JSON values of an error, for clients of OpenAI's API."""
     type = _TYPES.get(status, "invalid_request_error" if status < 500 else "server_error")
     return {"error": {"message": message, "type": type, "param": None, "code": None}}
 
@@ -71,7 +71,7 @@ def error_reply(status: int, message: str, headers: Mapping[str, str] | None = N
 
 
 def status_of(error: Exception) -> tuple[int, str]:
-    """Return the status and the text for what a rollout raised. What is no EvoseekError is logged as well."""
+    """Return the status and the text for a rollout's error; log errors other than EvoseekError."""
     if not isinstance(error, EvoseekError):
         what = f"The answer failed: {type(error).__name__}: {error}"
         _LOG.error(what)
@@ -81,13 +81,13 @@ def status_of(error: Exception) -> tuple[int, str]:
 
 
 async def refused(request: Request, error: Any) -> Response:
-    """Reply with what an HTTPException says."""
+    """Reply with an HTTPException."""
     return error_reply(error.status_code, error.detail, error.headers)
 
 
 class CancelOnDisconnect:
     """An ASGI application around another one. A POST with a body of more than `max_body` bytes gets 413; if the client
-    of another one leaves before the reply, what it requested is cancelled."""
+    leaves before the reply, its request is cancelled."""
 
     def __init__(self, app: ASGIApp, *, max_body: int) -> None:
         self._app, self._max_body = app, max_body
@@ -133,9 +133,9 @@ async def _disconnected(receive: Receive) -> None:
 
 
 class TimedConnection(H11Protocol):
-    """A client's connection, which is closed if a request is not complete within `_REQUEST_S` seconds from its first
-    byte (or from the connection), or if nothing of a reply is accepted for `_REPLY_S` seconds. uvicorn closes one
-    without a request, after the first, in 5 seconds, and h11 refuses headers of more than 64 KiB in all."""
+    """A client's connection, closed if a request is not complete within `_REQUEST_S` seconds from its first byte (or
+    from the connection), or if nothing of a reply is accepted for `_REPLY_S` seconds. After the first request uvicorn
+    closes an idle connection in 5 seconds; h11 refuses headers of more than 64 KiB."""
 
     _request: asyncio.TimerHandle | None = None
     _reply: asyncio.TimerHandle | None = None
@@ -163,7 +163,7 @@ class TimedConnection(H11Protocol):
             self._reply.cancel()
 
     def _watch_request(self) -> None:
-        """Start the time of a request that is not complete, or stop that of one that is."""
+        """Start the timer of an incomplete request, or stop it for a complete one."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             if self._request is not None:
                 self._request.cancel()
@@ -173,8 +173,8 @@ class TimedConnection(H11Protocol):
 
 
 class StoppableServer(uvicorn.Server):
-    """A server that, when stopped, accepts nothing more and answers what is under way for at most `drain_s` seconds.
-    `end` is then called in its loop to cancel the rest; without `end`, connections are closed."""
+    """A server that, when stopped, accepts no more and finishes pending answers for at most `drain_s` seconds. Then
+    `end` is called in its loop to cancel the rest; without `end`, connections are closed."""
 
     def __init__(self, app: ASGIApp, *, drain_s: int, end: Callable[[], None] | None = None) -> None:
         self._drain_s, self._end = drain_s, end
@@ -199,14 +199,14 @@ class StoppableServer(uvicorn.Server):
 
 
 def listen(server: StoppableServer, host: str, port: int, *, started: Callable[[str], None]) -> None:
-    """Serve until SIGTERM or Ctrl-C, then end as `StoppableServer` says, and return. `started` is called with the
-    address. Raises ConfigError if it is not available."""
+    """Serve until SIGTERM or Ctrl-C, then end as a `StoppableServer`. `started` is called with the address. Raises
+    ConfigError if it is not available."""
 
     def stop(number: int, frame: object) -> None:
         server.should_exit = True
 
     with _bound(host, port) as bound:
-        for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn listens to them, and when it raises them again
+        for number in (signal.SIGTERM, signal.SIGINT):  # before uvicorn handles them, and when it raises them again
             signal.signal(number, stop)
         started(f"http://{f'[{host}]' if ':' in host else host}:{bound.getsockname()[1]}")
         server.run(sockets=[bound])
@@ -218,7 +218,7 @@ def _bound(host: str, port: int) -> socket.socket:
         return socket.create_server((host, port), family=family, backlog=2_048)
     except (OSError, OverflowError) as error:
         raise ConfigError(
-            f"Cannot listen on {host}:{port} ({error}). Another server may use it: give another --port, or 0 for any "
+            f"Cannot listen on {host}:{port} ({error}). Another server may use it. Give another --port, or 0 for any "
             "free one."
         ) from error
 
@@ -229,15 +229,15 @@ _OPEN = frozenset({"/", "/chat.css", "/chat.js", "/health", "/ready"})
 
 
 class Guard:
-    """An ASGI application around another one, which gets only requests that may be answered.
+    """An ASGI application around another one, to which it passes only allowed requests.
 
-    A page of somebody else's, open in a browser on this machine, can send requests to 127.0.0.1. Two headers give it
-    away, since no page can forge them: `Origin` is the page's own, and `Host` is the name that the browser resolved
-    (also where that name was pointed at 127.0.0.1 meanwhile: DNS rebinding). So `Origin`, if there is one, must be this
-    server's, and `Host` must be an address or a name of this server.
+    A foreign page, open in a browser on this machine, can send requests to 127.0.0.1. Two headers reveal it, since no
+    page can forge them: `Origin` is the page's own, and `Host` is the name that the browser resolved (even if it was
+    then pointed at 127.0.0.1: DNS rebinding). So `Origin`, if present, must be this server's, and `Host` must be an
+    address or a name of this server.
 
-    keys: the valid keys. One is required (without any, none is) beyond the chat page, /health and /ready.
-    host: the address that the server listens at. names: other names by which clients may call it (None: any).
+    keys: the valid keys. If there are any, one is required except for the chat page, /health and /ready. host: the
+    server's address. names: its further names for clients (None: any).
     """
 
     def __init__(self, app: ASGIApp, *, keys: Sequence[str], host: str, names: Collection[str] | None = ()) -> None:
@@ -269,7 +269,7 @@ class Guard:
         await app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
-        """Return whether a Host header is a name of the server, or an address, of this machine if it alone may ask."""
+        """Return whether a Host header is a name of the server, or an address (of this machine if only it may ask)."""
         name = host.lower().rpartition("]")[0].removeprefix("[") or host.lower().partition(":")[0]
         if self._has_any_name or name in self._names:
             return True
@@ -287,7 +287,7 @@ class Guard:
 
 
 def is_loopback(host: str) -> bool:
-    """Return whether an address is reached from this machine alone."""
+    """Return whether an address is reachable only from this machine."""
     try:
         return ip_address(host).is_loopback
     except ValueError:
@@ -295,8 +295,8 @@ def is_loopback(host: str) -> bool:
 
 
 def read_keys(file: Path | None, *, host: str) -> list[str]:
-    """Return the keys of a file, one a line, or else that of the environment variable EVOSEEK_KEY; only an address of
-    this machine alone needs none. Raises ConfigError."""
+    """Return the keys of a file, one a line, or else the key in the environment variable EVOSEEK_KEY; an address that
+    only this machine reaches needs none. Raises ConfigError."""
     try:
         text = file.read_text(encoding="utf-8") if file else os.environ.get(KEY_VARIABLE, "")
     except (OSError, UnicodeDecodeError) as error:
@@ -308,18 +308,19 @@ def read_keys(file: Path | None, *, host: str) -> list[str]:
     source = str(file) if file else KEY_VARIABLE
     if file and not keys:
         raise ConfigError(
-            f"{file} holds no key. Write one in it, such as the output of `openssl rand -hex 24`.", code="serve.no_key"
+            f"{file} holds no key. Write one into it, such as the output of `openssl rand -hex 24`.",
+            code="serve.no_key",
         )
     if any(len(key) < _SHORTEST_KEY or not key.isascii() or " " in key for key in keys):
         raise ConfigError(
-            f"A key of {source} has fewer than {_SHORTEST_KEY} characters, or others than ASCII without spaces. Take a "
-            "long random one, such as the output of `openssl rand -hex 24`.",
+            f"A key of {source} has fewer than {_SHORTEST_KEY} characters, or spaces or other characters than ASCII. "
+            "Use a long random key, such as the output of `openssl rand -hex 24`.",
             code="serve.weak_key",
         )
     if not keys and not is_loopback(host):
         raise ConfigError(
-            f"The address {host} is reachable from other machines, and there is no key. Give one: --key-file FILE "
-            f"with a key in it, or the environment variable {KEY_VARIABLE}; or listen at 127.0.0.1.",
+            f"The address {host} is reachable from other machines, so a key is needed. Give one with --key-file FILE "
+            f"or the environment variable {KEY_VARIABLE}; or listen at 127.0.0.1.",
             code="serve.open",
         )
     return keys

@@ -31,7 +31,7 @@ Found = list[list[Passage]]
 Run = Callable[[Coroutine[Any, Any, Found]], Awaitable[Found]]
 Text = Field(pattern=r"\S", max_length=20_000)
 _LOOKED_AT = 300  # passages
-_ENDS_OF_LINES = {ord(one): f"\\u{ord(one):04x}" for one in "\u0085\u2028\u2029"}  # to clients that use `splitlines`
+_ENDS_OF_LINES = {ord(one): f"\\u{ord(one):04x}" for one in "\u0085\u2028\u2029"}  # for clients that use `splitlines`
 _ABOUT = (
     "A collection of documents. `search` finds passages, `open` shows one with what stands before and after it, and "
     "`ask` has an agent search and answer; its answer names the passages that support it. What passages say comes from "
@@ -40,10 +40,10 @@ _ABOUT = (
 
 
 def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]] | None) -> MCPServer[None]:
-    """Return an MCP server with the tool `search` if there is a library, `open` if the library stores its passages, and
-    `ask` if there is a function that answers."""
+    """Return an MCP server with the tool `search` of the library (and `open`, if it stores its passages), and `ask`, if
+    there is a function that answers."""
     server = _OneLineServer("evoseek", instructions=_ABOUT, version=__version__, log_level="ERROR")
-    logging.getLogger("evoseek").setLevel(logging.WARNING)  # that was the level of everybody's messages, also ours
+    logging.getLogger("evoseek").setLevel(logging.WARNING)  # the server set the level of all messages, also ours
     if library is not None:
         server.add_tool(_shown(library.search), description="Find the passages that fit a query best.")
         if library.store is not None:
@@ -55,10 +55,10 @@ def mcp_server(library: Library | None, ask: Callable[[str], Awaitable[Answered]
 
 
 class _OneLineServer(MCPServer[None]):
-    """A server whose messages by stdio are one line each to every client."""
+    """A server whose messages by stdio are one line each for every client."""
 
     async def run_stdio_async(self) -> None:
-        """Serve by stdio. What else is printed goes to stderr."""
+        """Serve by stdio. Other prints go to stderr."""
         wire = os.dup(1)
         os.dup2(2, 1)
         stdout = anyio.wrap_file(_OneLineText(os.fdopen(wire, "wb"), encoding="utf-8"))
@@ -69,7 +69,7 @@ class _OneLineServer(MCPServer[None]):
 
 class _OneLineText(TextIOWrapper):
     def write(self, text: str, /) -> int:
-        return super().write(text.translate(_ENDS_OF_LINES))  # only strings in JSON can hold them
+        return super().write(text.translate(_ENDS_OF_LINES))  # in JSON, only strings can hold them
 
 
 def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable[Json]]:
@@ -83,7 +83,7 @@ def _asked(ask: Callable[[str], Awaitable[Answered]]) -> Callable[..., Awaitable
 
 
 def _shown(tool: Callable[..., Awaitable[Json]]) -> Callable[..., Awaitable[Json]]:
-    """Return the tool, with every error that a user may see as one that the client gets."""
+    """Wrap a tool so that the client gets every error that a user may see."""
 
     @wraps(tool)
     async def shown(*args: object, **kwargs: object) -> Json:
@@ -100,8 +100,8 @@ async def _directly(searching: Coroutine[Any, Any, Found]) -> Found:
 
 
 class Library:
-    """A search engine, with its store of passages if it has one, for clients that search without the agent. `run`
-    executes each search; by default the search runs in the caller's event loop. `examples` are questions to suggest."""
+    """A search engine, with its store of passages if any, for clients that search without the agent. `run` executes
+    each search, by default in the caller's event loop. `examples` are questions to suggest."""
 
     def __init__(self, engine: SearchEngine, run: Run = _directly, examples: Sequence[str] = ()) -> None:
         self._engine, self._run, self._examples = engine, run, examples
@@ -109,7 +109,7 @@ class Library:
 
     def describe(self) -> Json:
         """Return the number of passages, and questions to suggest: the examples, or else three that the documents may
-        answer, from the places that some of the first passages name. Empty where passages cannot be listed."""
+        answer, made from places named in the first passages. Empty if passages cannot be listed."""
         if self.store is None:
             return {}
         if self._examples:
@@ -135,7 +135,7 @@ class Library:
         neighbours: Annotated[int, Field(description="Number of passages before and after it.", ge=0, le=10)] = 1,
     ) -> Json:
         """Return a passage between its `neighbours`, in the document's order. Raises DataError for an id that is not in
-        the index, where alone it is looked up."""
+        the index."""
         if (own := self._passage(id)) is None:
             raise DataError("There is no passage with this id. Use the id of a passage from a search result.")
         document, _, number = id.rpartition("#")

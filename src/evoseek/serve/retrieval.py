@@ -1,10 +1,10 @@
 """A retrieval server: an index behind the wire format of `search.remote`, a drop-in for Search-R1's.
 
-    POST /retrieve   as in `search.remote`; 400 for a wrong request, 413 for one that is too large, 503 when too busy
+    POST /retrieve   as in `search.remote`; 400 for a wrong request, 413 for too large a request, 503 if too busy
     GET /health      {"status": "ok", "passages": ..., "queries": ..., "batches": ...}
 
-Every error has {"error": {"message": "..."}}: what was received and what was expected. Queries that arrive while a
-batch is being searched become the next one.
+Every error has {"error": {"message": "..."}}: what was received and what was expected. Queries that arrive during a
+batch's search form the next batch.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
 _DRAIN_S = 30
-_MAX_BATCH, _MAX_WAITING = 256, 16_384  # queries of a batch, and queries that wait
+_MAX_BATCH, _MAX_WAITING = 256, 16_384  # queries of a batch, and waiting queries
 _MAX_BODY = 4 * 2**20
 _EXAMPLE = '{"queries": ["..."], "topk": 3}'
 _BOUNDS = f"at most {MAX_QUERIES:,} queries of {MAX_QUERY:,} characters, topk from 1 to {MAX_K:,}"
@@ -39,7 +39,7 @@ Find = Callable[[Sequence[str], int], list[list[Passage]]]
 
 
 class RetrievalServer:
-    """The application (ASGI) is `app`."""
+    """A retrieval server, with the ASGI application `app`."""
 
     def __init__(self, index: LiveIndex) -> None:
         self._index = index
@@ -58,8 +58,8 @@ class RetrievalServer:
         names: Collection[str] = (),
         started: Callable[[str], None] = lambda url: None,
     ) -> None:
-        """Serve until Ctrl-C or SIGTERM, with a `Guard` against pages of other servers. At an address of other machines
-        any name is right, unless `names` are given."""
+        """Serve until Ctrl-C or SIGTERM, with a `Guard` against pages of other servers. At an address that other
+        machines reach, any name is accepted, unless `names` are given."""
         app = Guard(self.app, keys=(), host=host, names=names or (() if is_loopback(host) else None))
         listen(StoppableServer(app, drain_s=_DRAIN_S), host, port, started=started)
 
@@ -73,7 +73,7 @@ class RetrievalServer:
             found = await self._batcher.search(wanted.queries, wanted.k)
         except BusyError as error:
             raise HTTPException(503, str(error), {"Retry-After": "1"}) from error
-        except Exception as error:  # an engine of any kind; an error that is not caught would end the connection
+        except Exception as error:  # from any engine; an uncaught error would end the connection
             what = f"The search failed: {type(error).__name__}: {error}"
             _LOG.error(what)
             raise HTTPException(500, what) from error
@@ -95,12 +95,12 @@ class _Call:
 
 
 class MicroBatcher:
-    """Groups concurrent calls into batches and runs `find` on one batch at a time, in a thread. A batch has the calls
-    that have waited longest and ask for the same k, up to `max_batch` queries; a call is never split. At most
+    """A grouping of concurrent calls into batches, with `find` on one batch at a time, in a thread. A batch has the
+    calls that waited longest and ask for the same k, up to `max_batch` queries; a call is never split. At most
     `max_waiting` queries wait.
 
-    Engines encode many queries at once much faster than one by one. A batch starts without waiting for further calls.
-    `queries` and `batches` are the numbers of those searched so far. A batcher can be used in one event loop only.
+    Engines encode queries much faster in batches. A batch starts without waiting for further calls. `queries` and
+    `batches` count the searched ones. Use a batcher in one event loop only.
     """
 
     def __init__(self, find: Find, *, max_batch: int, max_waiting: int) -> None:
@@ -112,9 +112,7 @@ class MicroBatcher:
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return at most k passages for each query. Raises BusyError, and what `find` raises."""
         if sum(len(call.queries) for call in self._waiting) + len(queries) > self._max_waiting:
-            raise BusyError(
-                f"More than {self._max_waiting} queries would be waiting. Send fewer at a time, or retry later."
-            )
+            raise BusyError(f"More than {self._max_waiting} queries would wait. Send fewer at a time, or retry later.")
         call = _Call(queries, k)
         self._waiting.append(call)
         if self._worker is None:
@@ -132,15 +130,15 @@ class MicroBatcher:
                     own = [next(found) for _ in call.queries]
                     if not call.found.done():
                         call.found.set_result(own)
-            except Exception as error:  # of any engine: it is raised for every caller of the batch
+            except Exception as error:  # from any engine: raised for every caller of the batch
                 for call in batch:
                     if not call.found.done():
                         call.found.set_exception(error)
         self._worker = None
 
     def _batch(self) -> list[_Call]:
-        """Return the next calls to be answered together, taken from those that wait."""
-        waiting = [call for call in self._waiting if not call.found.done()]  # without those whose client has gone
+        """Take the next calls to answer together from the waiting ones."""
+        waiting = [call for call in self._waiting if not call.found.done()]  # clients that left are dropped
         batch, size = list[_Call](), 0
         for call in waiting:
             if call.k == waiting[0].k and (not batch or size + len(call.queries) <= self._max_batch):

@@ -2,12 +2,12 @@
 
     GET  /TOKEN/         the page
     GET  /TOKEN/state    the number of questions, their verdicts and the share so far
-    GET  /TOKEN/N        question N with its passages, as `Review.json` has it
+    GET  /TOKEN/N        question N with its passages, from `Review.json`
     POST /TOKEN/N        {"verdict": "right"}; answers with the state
     POST /TOKEN/end      the review is finished: the server ends
 
-The token is a random one, so that other users of the machine cannot open the page; a request of another site's page is
-refused by `Guard`.
+The token is random, so that other users of the machine cannot open the page; `Guard` refuses requests of other sites'
+pages.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _DRAIN_S = 2
 
 
 class ReviewServer:
-    """The application (ASGI) is `app`, its address below the server's is `path`."""
+    """A server of a review, with the ASGI application `app` at `path`."""
 
     def __init__(self, review: Review) -> None:
         self._review = review
@@ -55,8 +55,7 @@ class ReviewServer:
         self.http = StoppableServer(self.app, drain_s=_DRAIN_S)
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
-        """Serve until the page says that the review is finished, or as `listen` does; `started` is called with the
-        page's address."""
+        """Serve until the page ends the review, or as `listen` does; `started` is called with the page's address."""
         listen(self.http, _HOST, port, started=lambda url: started(url + self.path))
 
     async def _state(self, request: Request) -> Response:
@@ -88,6 +87,6 @@ class ReviewServer:
 
 
 async def _moved(request: Request) -> Response:
-    """Answer the page of an earlier start of the command, which a browser still shows."""
+    """Answer a page of an earlier start of the command that a browser still shows."""
     text = "This is not the page of this review. Open the address that the command prints now; no verdict is lost."
     raise HTTPException(404, text)

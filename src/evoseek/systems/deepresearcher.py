@@ -1,12 +1,12 @@
 """DeepResearcher (arXiv 2504.03160): a policy learns to search the web and to read its pages.
 
     for step = 1 .. steps:
-        draw a batch of questions; G rollouts of each, with the tools web_search and browse, up to so many calls
-        reward = -1 if the format is broken, else F1 over sets of words (`reward.web_format`)
-        one update: GRPO, on the tokens that the policy wrote; what the web gave is masked
+        draw a batch of questions; G rollouts of each, with the tools web_search and browse, up to a limit of calls
+        reward = -1 if the format is broken, else F1 over sets of words (`reward.web_format`) one update: GRPO, on the
+        tokens that the policy wrote; web content is masked
 
-That is a step of Search-R1 with other tools and another reward. Failures of the web are handled elsewhere: if nobody
-can read a page, the policy sees a note; whatever fails for other reasons ends the rollout as Invalid.
+This is a step of Search-R1 with other tools and another reward. Failures of the web are handled elsewhere: if nobody
+can read a page, the policy sees a note; any other failure ends the rollout as Invalid.
 """
 
 from __future__ import annotations
@@ -62,18 +62,18 @@ class DeepResearcher(SearchR1):
             return *super().effects(), Needs("search.name search.index evaluation.index", "", (), why)
 
         def problems(self) -> Iterator[str]:
-            """What is recorded or replayed has to happen in the same order again."""
+            """Yield a problem if rollouts are recorded or replayed, but not in a fixed order."""
             yield from super().problems()
             if self.rollout.max_staleness and self.web.record:
                 yield (
-                    f"rollout.max_staleness is {self.rollout.max_staleness}, so which weights write a turn depends on "
-                    "time, but web.record is for runs that can be repeated. Set rollout.max_staleness to 0, or leave "
+                    f"rollout.max_staleness is {self.rollout.max_staleness}, so timing decides which weights write a "
+                    "turn, but web.record is for runs that can be repeated. Set rollout.max_staleness to 0, or leave "
                     "web.record out."
                 )
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """From settings: held-out questions are answered on the web, too."""
+        """Build the plan; held-out questions are also answered on the web."""
         return cls.plan(settings, context, None)
 
     async def collect(self, step: int) -> Rollouts:
@@ -84,9 +84,9 @@ class DeepResearcher(SearchR1):
 
 
 def browsing_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-    """How rollouts use the web:
+    """Return how rollouts use the web:
 
-    browsing/share            share of rollouts that requested a page, whatever the result
+    browsing/share            share of rollouts that requested a page, with any result
     browsing/turns            completions a rollout
     """
     rollouts = [trajectory for group in groups for trajectory in group.trajectories]
@@ -97,5 +97,5 @@ def browsing_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
 
 
 def browsed(trajectory: Trajectory) -> bool:
-    """Whether a rollout requested a page, whatever the result."""
+    """Return whether a rollout requested a page, with any result."""
     return any(result.call.name == "browse" for result in trajectory.tool_results)

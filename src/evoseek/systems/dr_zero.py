@@ -11,9 +11,9 @@
         solver_steps times:
             GRPO on the written questions, each once before any comes again, with a fresh optimizer
 
-The proposer keeps weights and optimizer over the iterations and meets new passages; the solver keeps its weights. With
-`one_policy` one policy plays both roles, and one optimizer is fresh in each phase, or else kept through all of them.
-It fails if most of the proposer's answers are wrong: the solver learns them, or learns to stop after the first hop.
+The proposer keeps weights and optimizer over the iterations and gets new passages; the solver keeps its weights. With
+`one_policy` one policy plays both roles, with one optimizer that is fresh in each phase, or else kept through all. Dr.
+Zero fails if most of the proposer's answers are wrong: the solver learns them, or to stop after the first hop.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 
 Phase = Literal["propose", "write", "solve"]
 
-_OUTAGE = 0.2  # share of a writing step's proposals; if more failed, its questions are a biased selection
+_OUTAGE = 0.2  # share of a writing step's proposals; if more fail, its questions are a biased selection
 _WRITING_TRIES = 3
 
 
@@ -63,7 +63,7 @@ class ScheduledStep:
 
 
 class PassageProposerSettings(ProposerSettings):
-    """How questions are proposed from passages."""
+    """The proposer of questions from passages."""
 
     show_source: bool = Field(
         default=True, description="Whether the proposer is shown the source passage; false is an ablation."
@@ -73,7 +73,7 @@ class PassageProposerSettings(ProposerSettings):
         ge=0,
         le=MANY,
         description="Number of iterations after which the proposer's weights are frozen, as in DARC (arXiv "
-        "2601.13761); 0: from the beginning. Default: it learns to the end.",
+        "2601.13761); 0: from the start. Default: never.",
     )
 
     @classmethod
@@ -89,16 +89,17 @@ class PhaseSettings(Section):
     writing_steps: Count = Field(default=2, description="Number of steps that write questions for the solver.")
     solver_steps: Count = Field(default=15, description="Number of steps that train the solver.")
     one_policy: bool = Field(
-        default=False, description="Whether one policy plays both roles, instead of two that begin as the same model."
+        default=False,
+        description="Whether one policy plays both roles, instead of two from the same model.",
     )
     fresh_optimizer: bool = Field(
         default=True,
-        description="Whether the solver gets a new optimizer in every iteration; with one_policy each role does, since "
-        "they share one.",
+        description="Whether the solver gets a new optimizer in every iteration; with one_policy, both roles do, since "
+        "they share it.",
     )
     passages_per_writing_step: Count = Field(default=60, description="Number of passages in a writing step.")
     questions_per_passage: int = Field(
-        default=5, ge=1, le=1000, description="Number of questions written per passage; the best one is kept."
+        default=5, ge=1, le=1000, description="Number of questions written per passage; the best is kept."
     )
     writing_temperature: AnyTemperature | None = Field(
         default=None, description="Sampling temperature of written questions; 0 is greedy. Default: the proposer's."
@@ -122,7 +123,7 @@ class PhaseSettings(Section):
         return ScheduledStep(iteration + 1, "solve", index - self.writing_steps + 1)
 
     def last(self, phase: Phase, step: int) -> int:
-        """The last step of a phase among the first `step` steps; 0 if it has had none yet."""
+        """Return the last step of a phase among the first `step` steps; 0 if none."""
         return next((number for number in range(step, 0, -1) if self.place(number).phase == phase), 0)
 
 
@@ -130,11 +131,10 @@ class PhaseSettings(Section):
 class DrZero:
     """Dr. Zero (arXiv 2601.07055): a proposer and a solver that make each other better, from a corpus alone.
 
-    `training.loop.TrainingLoop` repeats `step`.
-    `play` trains the proposer, `writing` makes it write questions, and `solving` trains the solver on them. After
-    `frozen_after` iterations the proposer's phase only measures. `publish_proposer` hands the proposer's new weights to
-    its sampler; `restart_solver` gives the solver a fresh optimizer in every iteration, `restart_proposer` the proposer
-    (None: the optimizer is kept).
+    `training.loop.TrainingLoop` repeats `step`. `play` trains the proposer, `writing` lets it write questions, and
+    `solving` trains the solver on them. After `frozen_after` iterations the proposer's phase only measures.
+    `publish_proposer` hands the proposer's new weights to its sampler. `restart_solver` and `restart_proposer` give a
+    role a fresh optimizer in every iteration (None: it is kept).
     """
 
     phases: PhaseSettings
@@ -166,12 +166,11 @@ class DrZero:
 
         @property
         def searches(self) -> tuple[int, str]:
-            """The first hop is in the passage."""
+            """The searches of the longest question; the first hop is in the passage."""
             return max(0, self.longest - 1), "hops"
 
         def problems(self) -> Iterator[str]:
-            """The proposer learns before it is frozen, and is frozen before the last iteration; one policy is trained
-            on the logprobs of one temperature."""
+            """Yield a problem if freezing the proposer has no effect, or one policy has two temperatures."""
             yield from super().problems()
             after, own = self.proposer.frozen_after, self.dr_zero
             if own.one_policy:
@@ -179,7 +178,7 @@ class DrZero:
             if after is not None and (after >= own.iterations or not own.proposer_steps):
                 yield (
                     f"proposer.frozen_after is {after}, but with dr_zero.iterations {own.iterations} and "
-                    f"dr_zero.proposer_steps {own.proposer_steps} that changes nothing. Leave "
+                    f"dr_zero.proposer_steps {own.proposer_steps} this changes nothing. Leave "
                     "it out."
                 )
 
@@ -197,12 +196,12 @@ class DrZero:
 
         @property
         def group_by(self) -> Literal["requested", "task"]:
-            """Proposals with the same requested number (HRPO); with nested sampling, those of the same passage."""
+            """Groups by the requested number (HRPO); with nested sampling, by passage."""
             return "requested" if self.proposer.per_task == 1 else "task"
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
-        """From settings: two policies that begin as the same model."""
+        """Build the plan with two policies that begin as the same model."""
         from evoseek.selfplay.game import Game  # imports torch, which the settings do not need
 
         own, shown = settings.dr_zero, settings.proposer.show_source
@@ -234,7 +233,7 @@ class DrZero:
             group_by=settings.group_by,
             frozen_after=settings.proposer.frozen_after,
             oracle=game.oracle,
-            restart_proposer=restart if game.has_one_policy else None,  # whose momentum is the solver's
+            restart_proposer=restart if game.has_one_policy else None,  # its momentum is the solver's
         )
 
         def resumed(step: int) -> None:
@@ -248,8 +247,8 @@ class DrZero:
             game.proposer.sampler.update_weights(proposed)
 
         def is_due(step: int) -> bool:
-            """An evaluation is due before training, and while the solver learns: at the given interval and at the end
-            of its phase."""
+            """Return whether an evaluation is due: before training, and while the solver learns, at the given interval
+            and at the end of its phase."""
             place, every = own.place(max(1, step)), settings.evaluation.every
             last = place.number == own.solver_steps
             return step == 0 or (place.phase == "solve" and (last or (every > 0 and place.number % every == 0)))
@@ -259,7 +258,7 @@ class DrZero:
 
     @classmethod
     def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[Game, TaskSource[Passage]]:
-        """The game for writing questions without training: with the two policies of a run, or with one in both
+        """Return the game for writing questions without training, with the two policies of a run or one in both
         roles."""
         from evoseek.selfplay.game import Game
 
@@ -296,12 +295,12 @@ class DrZero:
         return _report(episodes, metrics, stages, played - started, perf_counter() - played)
 
     def _drawn(self, place: ScheduledStep) -> int:
-        """Number of earlier steps of the same phase: no passage is used twice before all were used."""
+        """Return the number of earlier steps of the same phase: no passage is used twice before all were used."""
         phase_steps = self.phases.proposer_steps if place.phase == "propose" else self.phases.writing_steps
         return (place.iteration - 1) * phase_steps + place.number - 1
 
     async def _write(self, step: int, place: ScheduledStep) -> StepReport:
-        """Write questions for the solver: of every passage the best one."""
+        """Write questions for the solver: the best one of every passage."""
         started, stages, count = perf_counter(), EpisodeSeconds(), self.phases.passages_per_writing_step
         tasks = self.written_tasks(self._drawn(place) * count, count, f"{step:06d}")
         episodes = await self._written(step, tasks, stages)
@@ -315,8 +314,8 @@ class DrZero:
         return _report(episodes, metrics, stages, perf_counter() - started, 0.0)
 
     async def _written(self, step: int, tasks: Sequence[Question], stages: EpisodeSeconds) -> list[Episode]:
-        """A writing step's proposals; all are repeated if too many failed for reasons outside the policies, since a
-        solver that is trained on the rest would learn from an outage. Raises TrainingError if that does not help."""
+        """Return a writing step's proposals. If too many failed outside the policies, repeat all, since the solver
+        would otherwise learn from an outage. Raises TrainingError if repeating does not help."""
         failures: list[Invalid] = []
         for attempt in range(_WRITING_TRIES):
             key = f"step-{step:06d}/again-{attempt}" if attempt else f"step-{step:06d}"
@@ -330,7 +329,7 @@ class DrZero:
 
     async def _solve(self, step: int, place: ScheduledStep) -> StepReport:
         if place.number == 1:
-            self.solving.passes.restore({})  # the questions are others
+            self.solving.passes.restore({})  # the questions are new
             if self.restart_solver is not None:
                 self.restart_solver()
         if self._solving is None or self._solving[0] != place.iteration:
@@ -357,8 +356,8 @@ class DrZero:
 def _outage(step: int, failures: Sequence[Invalid], proposals: int) -> str:
     return (
         f"Training stopped at step {step}, which writes questions and was tried {_WRITING_TRIES} times. The last time "
-        f"{describe_failures(failures, proposals, 'proposals')} Nothing of them was written or trained on. Repair what "
-        "failed and give the same command again: it resumes from the last checkpoint."
+        f"{describe_failures(failures, proposals, 'proposals')} None of them was written or trained on. Repair what "
+        "failed, and run the same command again: it resumes from the last checkpoint."
     )
 
 
@@ -367,9 +366,9 @@ def _no_question(place: ScheduledStep, episodes: Sequence[Episode]) -> str:
     reasons = ", ".join(f"{reason} ({count})" for reason, count in rejections.most_common())
     return (
         f"The proposer wrote no valid question in iteration {place.iteration}, so the solver has nothing to learn "
-        f"from. Of the {len(episodes)} proposals of its last writing step were rejected, the most frequent reason "
-        f"first: {reasons}. Begin a new run that loosens the filter or the verification that rejects most (--model RUN "
-        "takes the policy of this one), or one with a model whose proposals are valid more often."
+        f"from. Reasons for rejection among the {len(episodes)} proposals of its last writing step: {reasons}. Begin "
+        "a new run that loosens the filter or the verification that rejects most (--model RUN takes the policy of this "
+        "run), or use a model whose proposals are valid more often."
     )
 
 
@@ -381,5 +380,5 @@ def _report(
 
 
 def _played(episodes: Sequence[Episode]) -> list[TrajectoryGroup]:
-    """The groups whose failures count: those of both roles, without the readings that verify."""
+    """Return the groups whose failures count: of both roles, without the readings that verify."""
     return [*proposal_groups(episodes, "task"), *solver_groups(episodes)]

@@ -8,14 +8,14 @@
         loss = - mean over sequences of min(s A, clip(s, 1 - eps_low, 1 + eps_high) A),
                s = exp(mean over the sequence's action tokens of logprob - old_logprob)
 
-Groups whose rewards are all equal have advantages of 0, so that the batch would be smaller than it looks. The refill is
-bounded: where the policy solves everything or nothing, no number of draws would fill the batch.
+Groups with equal rewards have advantages of 0, so the batch would be smaller than it looks. The refill is bounded: if
+the policy solves everything or nothing, no number of draws would fill the batch.
 
 Without the filter it is GSPO (Search-R1 with this loss), without the sequence ratio DAPO (this with the clipped loss).
-When the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on
+If the policy gets nearly everything right or wrong, a step costs up to `limit` times the rollouts and still trains on
 few groups (`rollout/filter/kept` counts them); it never waits for more.
 
-Questions that a step might have drawn and did not need come first in the next one.
+Questions that a step could have drawn, but did not need, come first in the next step.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 
 class Signal(StrEnum):
-    """How a group's valid rewards compare. Only `MIXED` gives a learning signal."""
+    """The comparison of a group's valid rewards. Only `MIXED` gives a learning signal."""
 
     MIXED = "mixed"  # they differ
     ALL_RIGHT = "all_right"  # all equal, at least 1
@@ -52,9 +52,9 @@ class Signal(StrEnum):
 
 
 def group_signal(rewards: Sequence[float | None]) -> Signal:
-    """Whether a group has a signal, and if not, why. None is an Invalid member, which is no wrong answer.
+    """Return whether a group has a signal, and if not, why. None is an Invalid member, not a wrong answer.
 
-    For rewards of 0 and 1, MIXED is eq. 9 over the valid members; for graded rewards it means that not all are equal.
+    For rewards of 0 and 1, MIXED is eq. 9 over the valid members; for graded rewards it means unequal rewards.
     """
     valid = [reward for reward in rewards if reward is not None]
     if len(valid) < 2:
@@ -65,10 +65,10 @@ def group_signal(rewards: Sequence[float | None]) -> Signal:
 
 
 def filter_metrics(signals: Sequence[Signal], wanted: int) -> dict[str, float]:
-    """Numbers of groups: drawn, kept, missing of those `wanted`, and those without a signal by reason.
+    """Return the numbers of groups: drawn, kept, missing of `wanted`, and without a signal by reason.
 
     `rollout/filter/frac_reward_zero_std` is the share of equal rewards among groups with two or more valid members:
-    TRL's frac_reward_zero_std, before the filter. It is left out where no group had two.
+    TRL's frac_reward_zero_std, before the filter. It is left out if no group had two.
     """
     counts = Counter(signals)
     compared = len(signals) - counts[Signal.TOO_FEW_VALID]
@@ -84,7 +84,7 @@ def filter_metrics(signals: Sequence[Signal], wanted: int) -> dict[str, float]:
 
 
 class SelectionSettings(Section):
-    """How many groups a step may draw to find those with a signal."""
+    """The limit of groups that a step draws to find groups with a signal."""
 
     in_stage = "limit"
     limit: int = Field(
@@ -99,7 +99,7 @@ class SelectionSettings(Section):
 class DSPO(SearchR1):
     """DSPO (arXiv 2510.09255): sequence-level policy optimisation on groups that are filtered for a signal.
 
-    A step draws at most `limit` x `questions_per_step` questions, or all there are if these are fewer.
+    A step draws at most `limit` x `questions_per_step` questions, or all if there are fewer.
     """
 
     limit: int = 4
@@ -107,7 +107,7 @@ class DSPO(SearchR1):
     class Settings(SearchR1.Settings):
         """Settings of DSPO."""
 
-        has_critic = False  # which must see every group
+        has_critic = False  # a critic must see every group
         run: RunSettings = RunSettings(system="dspo")
         reward: RewardPart = part("guarded_substring_match")
         loss: LossPart = part("sequence", clip_low=3e-4, clip_high=4e-4)
@@ -119,7 +119,7 @@ class DSPO(SearchR1):
             if needs_critic(find("credit", self.credit.name)):
                 yield (
                     f"credit.name is {self.credit.name}, but dspo keeps only groups whose rewards differ, and a critic "
-                    "must see the others too. Train search-r1, or set credit.name to group."
+                    "must see all. Train search-r1, or set credit.name to group."
                 )
 
     @classmethod
@@ -127,8 +127,8 @@ class DSPO(SearchR1):
         return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
 
     async def collect(self, step: int) -> Rollouts:
-        """Rounds of rollouts until enough groups carry a signal. The questions that may be drawn, and their order, are
-        determined before the first of them."""
+        """Collect rounds of rollouts until enough groups have a signal. The questions and their order are determined
+        before the first round."""
         size = min(self.limit * self.questions_per_step, self.order.most(self.questions))
         pool = self.draw(step, size)
         wanted, groups, signals = self.questions_per_step, list[TrajectoryGroup](), list[Signal]()

@@ -7,10 +7,10 @@
         advantages and optimizer steps: the update (GRPO by default; REINFORCE, PPO, ... are others), on the tokens
         that the policy wrote: passages are masked
 
-With `rollout.max_staleness` = n the rollouts of the next n steps go on while a step trains (`training.rollouts.Ahead`).
+With `rollout.max_staleness` = n the rollouts of the next n steps run while a step trains (`training.rollouts.Ahead`).
 
-It fails if no rollout of a question ever succeeds, or all do: for a group-relative update such a group has no signal
-(`frac_reward_zero_std` counts them).
+It fails if no rollout of a question ever succeeds, or all do: in a group-relative update such a group has no signal
+(`frac_reward_zero_std` counts these groups).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Rollouts:
-    """The rollouts of a step: every group, and those of them that are trained on, with numbers about the choice."""
+    """The rollouts of a step: every group, and the trained groups, with metrics of the choice."""
 
     groups: Sequence[TrajectoryGroup]
     trained: Sequence[TrajectoryGroup]
@@ -57,12 +57,11 @@ class Rollouts:
 class SearchR1:
     """Search-R1 (arXiv 2503.09516): a policy learns to search, from questions with answers.
 
-    `training.loop.TrainingLoop` repeats `step`.
-    `publish` hands the new weights to the sampler, as the policy of that step. `order` chooses the questions of a step
-    in `passes` over them; some metrics are reported by the values of its field, or else by the number of hops.
-    With `ahead` the rollouts of later steps go on while the update runs in a thread, so `collect` is called for several
-    steps at a time; the sampler must not read what the update changes. Nothing is trained on, and no question counts as
-    taken, where surely more than `max_invalid` of a step's attempts failed.
+    `training.loop.TrainingLoop` repeats `step`. `publish` hands the new weights to the sampler, as the policy of that
+    step. `order` chooses the questions of a step in `passes` over them; some metrics are reported by the values of its
+    field, or else by the number of hops. With `ahead` the rollouts of later steps run while the update runs in a
+    thread, so `collect` is called for several steps at a time; the sampler must not read what the update changes. If
+    surely more than `max_invalid` of a step's attempts failed, nothing is trained on, and no question counts as taken.
     """
 
     questions: Sequence[Question]
@@ -88,16 +87,16 @@ class SearchR1:
         )
 
         def problems(self) -> Iterator[str]:
-            """A cold start reads an index, and writes the questions. Every stage but the last has an end."""
+            """Yield a problem if a cold start has no index, or a stage other than the last has no end."""
             yield from super().problems()
             if self.cold_start.questions and not self.searches_index:
                 yield (
                     f"cold_start.questions is {self.cold_start.questions}, which are written about the documents of an "
-                    "index, but training searches none. Set it to 0, or search.index and search.name."
+                    "index, but training searches none. Set cold_start.questions to 0, or search.index and search.name."
                 )
             names = [stage.name for stage in self.stages]
             if twice := next((name for name in names if names.count(name) > 1), None):
-                yield f"Two stages have the name {twice}. Give each a name of its own."
+                yield f"Two stages have the name {twice}. Give each its own name."
             for number, stage in enumerate(self.stages, 1):
                 has_end, is_last = bool(stage.until) or stage.steps is not None, number == len(self.stages)
                 if is_last and has_end:
@@ -116,14 +115,15 @@ class SearchR1:
     def plan(
         cls, settings: Settings, context: TrainingContext, searched: SearchEngine | QuestionEngine | None, **own: Any
     ) -> TrainingPlan:
-        """The plan of a system that trains on questions, by searching this engine; `own` are its further fields."""
+        """Return the plan of a system that trains on questions by searching this engine; `own` are its further
+        fields."""
         ahead = _ahead(settings)
         context.report_models()
         solver = context.solver(searched)
         asked = settings.questions
         questions = chosen(context.questions(solver), asked.where)
         order = QuestionOrder.of(asked)
-        order(questions, seed=0, step=1, size=asked.per_step, passes=Passes())  # refused before anything is loaded
+        order(questions, seed=0, step=1, size=asked.per_step, passes=Passes())  # refuse before anything is loaded
         system = cls(
             questions,
             context.rollouts(solver, settings.rollout),
@@ -169,7 +169,7 @@ class SearchR1:
         return rollouts, perf_counter() - started
 
     async def _updated(self, step: int, groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-        """Update the policy; the event loop goes on with the rollouts of later steps, if there are any."""
+        """Update the policy; rollouts of later steps, if any, continue in the event loop."""
         if self.ahead is None:
             return self.update(step, groups)
         return staleness_metrics(groups, step) | await asyncio.to_thread(self.update, step, groups)
@@ -183,7 +183,7 @@ class SearchR1:
 
 
 def _ahead(settings: SearchR1.Settings) -> Ahead[Rollouts] | None:
-    """What collects rollouts ahead of training; None if the settings do not ask for it."""
+    """Return the collector of rollouts ahead of training; None if the settings want none."""
     steps = settings.rollout.max_staleness
     if steps == 0:
         return None

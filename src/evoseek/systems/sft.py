@@ -5,12 +5,12 @@
         one optimizer step on the cross-entropy of the tokens that the policy would write: prompts and passages are
         masked
 
-A demonstration has the tokens that a rollout would have had (`evoseek.training.demonstrations`), with what its queries
-find today. With what the policy itself got right (`evoseek collect`) this is rejection sampling (RAFT, arXiv
-2304.06767). A file may also hold demonstrations of proposing: the two policies of Dr. Zero begin
-as the same model. What a policy never tries, reinforcement learning cannot reinforce: a model that does not write the
-format at all needs these steps first, and few of them. It fails if the demonstrations teach a policy to answer what it
-has not read, or if it is trained on them for so long that its rollouts no longer differ.
+A demonstration has the tokens of a rollout (`evoseek.training.demonstrations`), with what its queries find today. With
+the policy's own right answers (`evoseek collect`) this is rejection sampling (RAFT, arXiv 2304.06767). A file may also
+hold demonstrations of proposing: the two policies of Dr. Zero begin as the same model. Reinforcement learning cannot
+reinforce what a policy never tries: a model that never writes the format needs some of these steps first. SFT fails if
+the demonstrations teach a policy to answer what it has not read, or if it trains for so long that rollouts no longer
+differ.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _NO_REWARDS = "Demonstrations are learnt by the cross-entropy of their tokens, w
 
 
 class DemonstrationSettings(Section):
-    """What is learnt."""
+    """The demonstrations."""
 
     path: str = Field(
         default="", description="File of demonstrations, a solver's or a proposer's: JSON lines with turns."
@@ -48,12 +48,12 @@ class DemonstrationSettings(Section):
         default=0.05,
         ge=0,
         lt=1,
-        description="Share of the questions whose demonstrations are held out to measure the loss (eval/loss).",
+        description="Share of the questions whose demonstrations are held out for the loss (eval/loss).",
     )
     per_step: Count = Field(default=16, description="Number of demonstrations in a step.")
     epochs: Count = Field(
         default=1,
-        description="Number of times that every demonstration is learnt; at the end the learning rate has fallen to 0.",
+        description="Number of passes over the demonstrations, during which the learning rate falls to 0.",
     )
 
 
@@ -62,7 +62,7 @@ class SFTEvaluationSettings(EvaluationSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """The loss is measured without questions, too."""
+        """Return the effects; the loss is also measured without questions."""
         return (Needs("index limit temperature", "path"),)
 
 
@@ -98,7 +98,7 @@ class SFT:
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
-        """From settings. The demonstrations are played with the search engine and the limits of rollouts."""
+        """Build the plan. The demonstrations are played with the search engine and the limits of rollouts."""
         from evoseek.training import demonstrations as shown  # imports torch, which the settings do not need
 
         own, seed, agent = settings.demonstrations, settings.run.seed, context.agent
@@ -143,7 +143,7 @@ class SFT:
         return StepReport({**measured, **tokens}, {"learner/seconds": perf_counter() - started}, (), 0)
 
     async def measure(self, step: int) -> Mapping[str, float]:
-        """The cross-entropy of the held-out demonstrations, a token's mean, and their number."""
+        """Return the mean cross-entropy per token of the held-out demonstrations, and their number."""
         scored = self.score(self.held_out)
         tokens = sum(sum(sample.loss_mask) for sample in scored)
         loss = -sum(sum(sample.old_logprobs or ()) for sample in scored) / tokens

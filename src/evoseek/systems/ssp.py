@@ -11,10 +11,10 @@
 Filling:  dummy          nothing: the batch is smaller
           resample       further answers, within a bound
           replay         valid questions of earlier steps, solved again by the policy as it is now
-          replay-reset   the same, of the steps since the last multiple of `reset_every`
+          replay-reset   as replay, of the steps since the last multiple of `reset_every`
 
 A negative reward for rejected questions makes proposing itself unlikely; without verification the proposer is rewarded
-for questions that nobody can answer.
+for unanswerable questions.
 """
 
 from __future__ import annotations
@@ -52,14 +52,12 @@ Role = Literal["proposer", "solver"]
 class FillSettings(Section):
     """Settings specific to Search Self-play."""
 
-    answers: str = Field(
-        default="", description="File of answers: JSON lines. Default: they are mined from the corpus."
-    )
+    answers: str = Field(default="", description="File of answers: JSON lines. Default: answers mined from the corpus.")
     train: Literal["both", "solver", "proposer"] = Field(default="both", description="Roles that learn.")
     fill: Fill = Field(
         default="replay-reset",
-        description="What replaces rejected questions: nothing, further answers, or questions of earlier steps, which "
-        "replay-reset forgets every 10 steps.",
+        description="What replaces rejected questions: nothing (dummy), further answers (resample), or questions of "
+        "earlier steps (replay), which replay-reset forgets every 10 steps.",
     )
 
 
@@ -67,12 +65,11 @@ class FillSettings(Section):
 class SSP:
     """Search Self-play (arXiv 2510.18821): one policy proposes and solves, both in the same update.
 
-    `training.loop.TrainingLoop` repeats `step`.
-    `trained` are the roles that learn, `update` makes a step's optimizer steps from the groups of both and gives their
-    metrics. A step draws at most `resample_limit` x `proposals_per_step` answers. Questions for replay are taken from
-    `questions`, so a resumed run replays the same ones. `given` is the number of answers that proposers were given so
-    far in a run: the next one is new to the pass over them. Nothing is trained on, and no answer counts as given, where
-    surely more than `max_invalid` of a step's attempts failed.
+    `training.loop.TrainingLoop` repeats `step`. `trained` are the roles that learn; `update` makes a step's optimizer
+    steps from the groups of both and returns their metrics. A step draws at most `resample_limit` x
+    `proposals_per_step` answers. Questions for replay come from `questions`, so a resumed run replays the same ones.
+    `given` counts the answers given to proposers so far in a run: the next one is new to the pass. If surely more than
+    `max_invalid` of a step's attempts failed, nothing is trained on, and no answer counts as given.
     """
 
     play: SelfPlay
@@ -109,7 +106,7 @@ class SSP:
 
         @property
         def searches(self) -> tuple[int, str]:
-            """All requested searches are needed."""
+            """The searches of the longest question, all of them requested."""
             return self.longest, "searches"
 
         @property
@@ -117,19 +114,18 @@ class SSP:
             return self.ssp.train != "solver"
 
         def problems(self) -> Iterator[str]:
-            """One policy is trained on the logprobs of one temperature, and works back by as many searches as are
-            requested."""
+            """Yield a problem if the policy has two temperatures, or no number of searches is requested."""
             yield from super().problems()
             if not self.proposer.ratio:
                 yield (
-                    "proposer.ratio is [], but in ssp a question is worked back from its answer by a number of "
-                    "searches that is requested. Set it to shares, as in [1, 1, 1], or train dr-zero."
+                    "proposer.ratio is [], but in ssp a question is worked back from its answer by a requested number "
+                    "of searches. Set proposer.ratio to shares, as in [1, 1, 1], or train dr-zero."
                 )
             yield from self.one_temperature("in ssp")
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
-        """From settings: one policy in both roles."""
+        """Build the plan with one policy in both roles."""
         own = settings.ssp
         game, tasks = cls.proposing(settings, context)
         questions = QuestionLog(context.run.questions, context.ranks, context.reviewed)
@@ -151,18 +147,18 @@ class SSP:
 
     @classmethod
     def proposing(cls, settings: Settings, context: TrainingContext) -> tuple[Game, TaskSource[SearchChain]]:
-        """The game and the proposer's tasks: all that writing questions without training needs."""
+        """Return the game and the proposer's tasks, for writing questions without training."""
         from evoseek.selfplay.game import Game  # imports torch, which the settings do not need
 
         game = Game.load(settings, context, AnswerProposerEnv)
         return game, answer_tasks(settings, context.corpus, settings.ssp.answers, game.play.proposer.can_ask)
 
     def state(self) -> dict[str, int]:
-        """What a checkpoint keeps of the steps so far."""
+        """Return the state of the steps so far, for checkpoints."""
         return {"tasks": self.given}
 
     def restore(self, state: Mapping[str, int]) -> None:
-        """Become what `state` gave; of an empty mapping, as new."""
+        """Restore from `state`; an empty mapping resets."""
         self.given = state.get("tasks", 0)
 
     async def step(self, step: int) -> StepReport:
@@ -195,7 +191,7 @@ class SSP:
         return self.proposals_per_step * self.tasks.copies
 
     async def _episodes(self, step: int, stages: EpisodeSeconds) -> list[Episode]:
-        """The step's episodes; with `resample` more rounds of them until enough questions are valid."""
+        """Play the step's episodes; with `resample` more rounds until enough questions are valid."""
         rounds = self.resample_limit if self.fill == "resample" else 1
         most, drawn, wanted = self.proposals_per_step * rounds, 0, self.proposals_per_step
         episodes: list[Episode] = []
@@ -209,7 +205,7 @@ class SSP:
         return episodes
 
     async def _replay(self, step: int, missing: int) -> list[TrajectoryGroup]:
-        """Earlier valid questions instead of the `missing` ones, solved again. Only the solver learns from them: the
+        """Solve earlier valid questions again instead of the `missing` ones. Only the solver learns from them: the
         proposer's rollouts are too old."""
         if missing <= 0 or "solver" not in self.trained or self.fill not in ("replay", "replay-reset"):
             return []

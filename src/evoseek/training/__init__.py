@@ -1,1 +1,1 @@
-"""The loop around every system, and the updates that turn rollouts into optimizer steps."""
+"""The training loop of every system, and the updates that turn rollouts into optimizer steps."""

@@ -1,16 +1,16 @@
-"""Alarms: a run learns nothing, its policy collapses, failures bias it, or the roles of self-play deceive themselves.
+"""Alarms: a run learns nothing, its policy collapses, failures bias it, or the roles of self-play fool each other.
 
-Each alarm is a function of the metric rows of a run, in the order of their steps; it returns the warning or None.
+Each alarm is a function of a run's metric rows, in the order of steps; it returns the warning or None.
 
-`hacking_alarm` compares the last three probes of the held-out questions with the three before them, and the reward of a
-role over the same two stretches of steps. It is raised when the mean reward in the game rose by more than twice the
-standard error of the difference (from its scatter within each stretch), while the mean probe fell by more than twice
-its own: binomial, p (1 - p) / n for each probe of n questions (for rewards between 0 and 1 no sampling error is
-larger). If the solver's reward rose, the roles may agree on wrong answers; if the proposer's, it may be paid for what
-nobody can answer, and the solver's reward may fall, too.
+`hacking_alarm` compares the last three probes of the held-out questions with the three before, and a role's reward over
+the same two stretches of steps. It is raised if the mean reward in the game rose by more than twice the standard error
+of the difference (from its scatter within each stretch), while the mean probe fell by more than twice its own:
+binomial, p (1 - p) / n for each probe of n questions (for rewards between 0 and 1 no sampling error is larger). If the
+solver's reward rose, the roles may agree on wrong answers; if the proposer's, it may be paid for unanswerable
+questions, and the solver's reward may fall, too.
 
-A solver's reward on fresh proposals is not comparable with that on questions kept before: where there are steps of
-both kinds, as in Dr. Zero, only those without proposals count as the game.
+A solver's reward on fresh proposals is not comparable with its reward on earlier questions: if a run has both, as in
+Dr. Zero, only steps without proposals count as the game.
 """
 
 from __future__ import annotations
@@ -35,23 +35,23 @@ _SUSPICIONS = {
     "solver/answer_reward": "The roles may be fooling each other",
     "proposer/reward": "The proposer may be paid for questions that cannot be answered",
 }
-_SILENT_STEPS, _EXAMPLES, _LENGTH = 2, 3, 200  # steps without a proposal, examples, and characters of each
+_SILENT_STEPS, _EXAMPLES, _LENGTH = 2, 3, 200  # steps without a question, examples, and characters of each
 _ERRORS = 2.0  # standard errors that are more than chance
-_STEPS = 3  # in a row without any signal
+_STEPS = 3  # consecutive steps without any signal
 _WINDOW = 5  # steps over which the signs of a collapse are averaged
 _NEARLY_ALL = 0.9  # share of groups without a signal
-_SOME = 0.5  # searches a rollout below which there is nothing to fall
-_LASTING = ("few searches", "little signal")  # silent for _WINDOW steps after the last one
+_SOME = 0.5  # searches a rollout; below, a fall is not looked for
+_LASTING = ("few searches", "little signal")  # repeated only after _WINDOW silent steps
 _REMEDIES = (
-    "Training continues. What may help: a first stage of hard questions alone ([[stages]] with questions.where), "
-    "a lower learner.learning_rate, a higher rollout.temperature."
+    "Training continues. Try a first stage of hard questions alone ([[stages]] with questions.where), a "
+    "lower learner.learning_rate, a higher rollout.temperature."
 )
 
 
 def alarms(rows: Sequence[MetricRow], *, relative: bool = True, trajectories: Path | None = None) -> Mapping[str, str]:
-    """The warnings after these rows, by what they are about; of a run without any signal, that one instead of the signs
-    of a collapse, which are looked for in the rows of the current stage. If rewards are not `relative` to the group
-    mean, equal ones are a signal. `trajectories` is the run's record of rollouts, for examples."""
+    """Return the warnings after these rows, by subject. For a run without any signal that warning replaces the signs of
+    a collapse in the rows of the current stage. If rewards are not `relative` to the group mean, equal ones are a
+    signal. `trajectories` is the run's record of rollouts, for examples."""
     stage = rows[-1].get("stage") if rows else None
     own = [row for row in rows if row.get("stage") == stage]
     found = {"game": hacking_alarm(rows), "proposals": proposal_alarm(rows, trajectories)}
@@ -66,9 +66,9 @@ def alarms(rows: Sequence[MetricRow], *, relative: bool = True, trajectories: Pa
 class AlarmedMetrics:
     """A MetricSink that watches the rows and passes them on to `sink`.
 
-    `notify` gets a warning when an alarm begins, and again only after it has ended (a sign of a collapse for more than
-    five steps). In a `game` of the roles a row with a probe gets `selfplay/alarm`: 1.0 while `hacking_alarm` lasts,
-    else 0.0. A row of a step with too many invalid rollouts is passed on alone. `earlier` are the rows of a resumed run
+    `notify` gets a warning when an alarm begins, and again only after it has ended (signs of a collapse: for more than
+    five steps). In a `game` of the roles a row with a probe gets `selfplay/alarm`: 1.0 during `hacking_alarm`, else
+    0.0. A row of a step with too many invalid rollouts is only passed on. `earlier` are the rows of a resumed run
     (`counted`); `relative` and `trajectories` are as in `alarms`.
     """
 
@@ -85,7 +85,7 @@ class AlarmedMetrics:
         self._sink, self._notify, self._relative, self._game = sink, notify, relative, game
         self._rows, self._trajectories = list(earlier), trajectories
         self._lasted = dict.fromkeys(alarms(self._rows, relative=relative), len(self._rows))
-        """The number of rows at which each alarm last held."""
+        """The row count at which each alarm last held."""
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
         if not counted([row := {"step": step, **metrics}]):
@@ -107,8 +107,8 @@ class AlarmedMetrics:
 
 
 def proposal_alarm(rows: Sequence[MetricRow], trajectories: Path | None = None) -> str | None:
-    """Warn if no proposal of the last two steps with proposals became a question, with examples of the last one; steps
-    whose proposals all failed outside the policy do not count."""
+    """Warn if no proposal of the last two steps with proposals became a question, with examples. Steps whose proposals
+    all failed outside the policy do not count."""
     own = [
         row
         for row in rows
@@ -125,15 +125,15 @@ def proposal_alarm(rows: Sequence[MetricRow], trajectories: Path | None = None) 
             f"No proposal of the last {_SILENT_STEPS} steps with proposals became a question, so the solver has "
             f"nothing to learn from. Reasons in step {last}: {', '.join(reasons[:_EXAMPLES])}. Training "
             "continues. Begin with a "
-            "model that was shown how to propose (evoseek sft, with demonstrations of a proposer), or loosen the rule "
-            "(filters) or the check (verification) that rejects most.",
+            "model that has learnt to propose (evoseek sft, with a proposer's demonstrations), or loosen the rule "
+            "(filters) or check (verification) that rejects most.",
             *(_examples(trajectories, last) if trajectories is not None else ()),
         ]
     )
 
 
 def _examples(trajectories: Path, step: int) -> Iterator[str]:
-    """Some proposals of a step, each with the reason of its rejection."""
+    """Yield some proposals of a step with the reasons for their rejection."""
     found = 0
     for record in read_trajectories(trajectories) if trajectories.is_file() else ():
         parts = record.outcome.parts if isinstance(record.outcome, Scored) else {}
@@ -145,7 +145,7 @@ def _examples(trajectories: Path, step: int) -> Iterator[str]:
 
 
 def hacking_alarm(rows: Sequence[MetricRow]) -> str | None:
-    """Warn if a role's reward in the game rises while the held-out score falls; None with too little to compare."""
+    """Warn if a role's reward in the game rises while the held-out score falls; None without enough data."""
     return next((words for reward in _SUSPICIONS if (words := _hacked(rows, reward))), None)
 
 
@@ -176,9 +176,8 @@ def _hacked(rows: Sequence[MetricRow], reward: str) -> str | None:
 
 
 def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None:
-    """The warning that no group of the last three steps had a signal; or None. Steps without a solver's groups (a
-    proposer's step of Dr. Zero) are skipped. If rewards are not `relative` to the group mean, equal ones are a signal
-    too, unless they are 0."""
+    """Warn if no group of the last three steps had a signal. Steps without a solver's groups (a proposer's step of Dr.
+    Zero) are skipped. If rewards are not `relative` to the group mean, equal ones are a signal, unless they are 0."""
     prefix = "solver/" if any("solver/frac_reward_zero_std" in row for row in rows) else ""
     own = [row for row in rows if row.get(f"{prefix}frac_reward_zero_std") is not None][-_STEPS:]
     if len(own) < _STEPS or any(row[f"{prefix}frac_reward_zero_std"] != 1.0 for row in own):
@@ -191,7 +190,7 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
         last.get(f"rollout/stop/{how}") or 0.0 for how in ("answered", "malformed", "max_tokens")
     )
     found = (
-        f"For {_STEPS} steps all rollouts of every group had the same reward (of answers {reward:.3f} at last), "
+        f"For {_STEPS} steps all rollouts of every group had the same reward (for answers {reward:.3f} in the last), "
         f"so the policy learns nothing from them. Of the last step's rollouts {answered:.0%} were answered, "
         f"{malformed:.0%} malformed and {cut:.0%} cut off. Training continues. "
     )
@@ -199,22 +198,22 @@ def no_signal(rows: Sequence[MetricRow], *, relative: bool = True) -> str | None
         return found + "All are right: give harder questions."
     if answered < 0.5:
         return found + (
-            "Most rollouts end without an answer: read some in the run's trajectories.jsonl. If they are cut off, "
+            "Most rollouts end without an answer. Read some in the run's trajectories.jsonl. If they are cut off, "
             "raise rollout.max_tokens_per_turn and rollout.max_total_tokens. If the model does not write the tags or "
             "calls that it is asked for, set rollout.max_malformed to 2, shorten the prompt (policy.prompts), or begin "
-            "with a model that was first tuned on demonstrations (evoseek sft): reinforcement learning cannot teach "
-            "what is never tried."
+            "with a model tuned on demonstrations (evoseek sft): reinforcement learning cannot teach what is never "
+            "tried."
         )
     if reward > 0.0:
-        return found + "Each question is answered always right or always wrong. " + _REMEDIES.partition(". ")[2]
+        return found + "Each question is always answered right or always wrong. " + _REMEDIES.partition(". ")[2]
     return found + (
-        "Rollouts answer, but never right: begin with easier questions, check that the index holds the answers "
+        "Rollouts answer, but never right. Begin with easier questions, check that the index holds the answers "
         "(evoseek search), raise rollout.group_size, or use a graded reward (reward.name=f1)."
     )
 
 
 def little_signal(rows: Sequence[MetricRow]) -> str | None:
-    """The warning that nearly all groups of the last steps had no signal; or None."""
+    """Warn if nearly all groups of the last steps had no signal."""
     shares = _values(rows, "frac_reward_zero_std")[-_WINDOW:]
     rewards = (_values(rows, "answer_reward") or _values(rows, "reward"))[-_WINDOW:]
     if len(shares) < _WINDOW or fmean(shares) < _NEARLY_ALL or not rewards:
@@ -229,7 +228,7 @@ def little_signal(rows: Sequence[MetricRow]) -> str | None:
 
 
 def fewer_searches(rows: Sequence[MetricRow]) -> str | None:
-    """The warning that searches per rollout fell below half of those at the beginning; or None."""
+    """Warn if searches per rollout fell below half of the initial number."""
     calls = _values(rows, "tools/call_frequency")
     first, now = calls[:_WINDOW], calls[-_WINDOW:]
     if len(calls) < 2 * _WINDOW or fmean(first) < _SOME or fmean(now) >= fmean(first) / 2:
@@ -241,7 +240,7 @@ def fewer_searches(rows: Sequence[MetricRow]) -> str | None:
 
 
 def biased_by_failures(rows: Sequence[MetricRow]) -> str | None:
-    """Warn if failed tool calls moved the mean reward of the last steps by more than chance explains."""
+    """Warn if failed tool calls moved the mean reward of the last steps more than chance explains."""
     name = "rollout/failure_bias"
     prefix = "solver/" if any("solver/reward" in row for row in rows) else ""
     own = [row for row in rows if row.get(f"{prefix}reward_std") is not None][-_WINDOW:]
@@ -257,9 +256,9 @@ def biased_by_failures(rows: Sequence[MetricRow]) -> str | None:
     share = (fmean(invalid) + fmean(refilled)) / (1 + fmean(refilled))
     return (
         f"In the last {_WINDOW} steps {share:.0%} of the attempts at a rollout failed, which moved the mean reward by "
-        f"about {fmean(biases):+.3f}, more than the {chance:.3f} that chance explains: rollouts that search more fail "
-        "more, and from those that are left the policy learns to search less. Training continues. Repair the engine, "
-        "or raise the number of attempts at a call (search.attempts)."
+        f"about {fmean(biases):+.3f}, more than the {chance:.3f} that chance explains: rollouts with more searches "
+        "fail more, and from the remaining ones the policy learns to search less. Training continues. Repair the "
+        "engine, or raise search.attempts."
     )
 
 
@@ -272,14 +271,14 @@ class _Mean:
 
 
 def _games(rows: Sequence[MetricRow], name: str) -> list[float | None]:
-    """The reward of the game in each row; None in rows where it is not comparable."""
+    """Return the game's reward in each row; None if not comparable."""
     games = [_value(row, name) for row in rows]
     kept = [None if _value(row, _PROPOSALS) is not None else game for row, game in zip(rows, games, strict=True)]
     return games if all(game is None for game in kept) else kept
 
 
 def _mean(values: Iterable[float | None]) -> _Mean | None:
-    """None for fewer than two values, whose scatter is unknown."""
+    """Return a mean; None for fewer than two values, whose scatter is unknown."""
     values = [value for value in values if value is not None]
     return _Mean(fmean(values), stdev(values) / math.sqrt(len(values))) if len(values) > 1 else None
 
@@ -293,7 +292,7 @@ def _probe_mean(rows: Sequence[MetricRow]) -> _Mean | None:
 
 
 def _chance(one: _Mean, other: _Mean) -> float:
-    """The largest difference of two means that chance explains."""
+    """Return the largest difference of two means that chance explains."""
     return _ERRORS * math.hypot(one.error, other.error)
 
 
@@ -307,7 +306,7 @@ def _value(row: MetricRow, name: str) -> float | None:
 
 
 def _values(rows: Sequence[MetricRow], name: str) -> list[float]:
-    """A metric's values, in the steps that have it: the solver's, where rows have roles."""
+    """Return a metric's values where present: the solver's, if rows have roles."""
     solver = f"solver/{name}"
     name = solver if any(solver in row for row in rows) else name
     return [value for row in rows if (value := row.get(name)) is not None]

@@ -1,15 +1,15 @@
-"""The cold start as the first phase of a run: questions are written about its documents, the policy learns
-demonstrations of some of them, and the run then trains it on the questions. Where each question is searched before the
-first turn, the policy answers without having been shown how, and learns no demonstrations.
+"""The cold start, the first phase of a run: it writes questions about the documents, and the policy learns
+demonstrations of some; the run then trains on the questions. If each question is searched before the first turn, the
+policy can answer without demonstrations, and learns none.
 
     run/cold_start/
-      report.json           what was made, kept and left out; written last
-      demonstrations.jsonl  what is learnt first
-      questions.jsonl       what is trained on
-      held_out.jsonl        what is never trained on: for the score
+      report.json           questions made, kept and left out; written last
+      demonstrations.jsonl  learnt first
+      questions.jsonl       trained on
+      held_out.jsonl        never trained on: for the score
       sft/                  the run that learns the demonstrations
 
-Each part is made once, also if the run is ended early and resumed.
+Each part is made once, also if the run is interrupted and resumed.
 """
 
 from __future__ import annotations
@@ -47,13 +47,13 @@ from evoseek.text.printable import say
 from evoseek.training.stages import check_run, check_stages
 
 DEMONSTRATIONS, TIMES = 960, 4
-"""How many are learnt, in 57 steps of 16, and how often each at most where there are fewer. Epochs are whole, and two
-of them would take up to twice as long."""
+"""Number of learnt demonstrations, in 57 steps of 16, and of repetitions if there are fewer. Epochs are whole, so two
+would take up to twice as long."""
 HELD_OUT = 0.1
-"""Share of the questions that nothing is trained on."""
+"""Share of the questions that is held out."""
 FOLDER = "cold_start"
 RULES = "rules-en"
-_WARM_UP = 4  # steps, of those 57
+_WARM_UP = 4  # of the 57 steps
 _CHECKPOINT_EVERY = 5
 _FEW = 200  # questions
 _EXAMPLES = 6
@@ -73,7 +73,7 @@ class ColdStart:
 
     @property
     def writing_seconds(self) -> float:
-        """Read how many seconds writing the questions took. Raises RunError for a damaged report."""
+        """The seconds that writing the questions took. Raises RunError for a damaged report."""
         seconds = _read(self.report).get("seconds")
         return seconds if isinstance(seconds, float) else 0.0
 
@@ -85,11 +85,11 @@ def cold_start(
     console: Console,
     learn: Callable[[Path, Mapping[str, object]], bool],
 ) -> TrainingSettings | None:
-    """Make or resume the cold start of a run, and return the settings that the run trains with after it: the same where
-    they ask for none. None if Ctrl-C ended it.
+    """Make or resume the cold start of a run; return the settings for training after it, unchanged without a cold
+    start. None if Ctrl-C ended it.
 
-    `learn` fine-tunes by a mapping of settings in a directory, and returns False if Ctrl-C ended that. Raises
-    EvoseekError, also if another cold start stands there.
+    `learn` fine-tunes by a mapping of settings in a directory, and returns False if Ctrl-C ended it. Raises
+    EvoseekError, also if the directory holds another cold start.
     """
     number = lookup(settings, "cold_start.questions") or 0
     if not number:
@@ -101,10 +101,10 @@ def cold_start(
     if run.is_begun or settings == after:
         return after
     check_run(settings, run, int(os.environ.get("WORLD_SIZE", "1")))
-    load_tokenizer(settings.policy.model)  # a name that is wrong, before minutes of writing
+    load_tokenizer(settings.policy.model)  # find a wrong name before minutes of writing
     with run.locked():
         _write_once(settings, files, number, console)
-        check_stages(after)  # before minutes of learning: no question may be left for a share of a stage
+        check_stages(after)  # before minutes of learning: a stage's share may have no questions left
         if not settings.demonstrates:
             return after
         say(console, f"Cold start: learning {files.demonstrations.name} ...")
@@ -118,31 +118,30 @@ def _write_once(settings: TrainingSettings, files: ColdStart, number: int, conso
     made_from = [index, number, settings.run.seed, search.name, search.top_k, proposes]
     writer = _writer_settings(settings)
     known = [json_digest([*made_from, writer.resolved()])]
-    if writer.name == RULES:  # as releases before wrote it, which had no other writer
+    if writer.name == RULES:  # as in earlier releases, which had no other writer
         known += [json_digest(made_from), json_digest([index, number, settings.run.seed, search.top_k])]
     if files.report.is_file():
         if _read(files.report).get("identity") not in known:
             raise ConfigError(
-                f"{files.folder} was written about another index, for another system, by another writer, or with "
-                "another number of questions, seed, search.name or search.top_k. Restore these settings, remove that "
-                "folder, or give another --run-dir."
+                f"{files.folder} was written with another index, system, writer, number of questions, seed, "
+                "search.name or search.top_k. Restore these settings, delete the folder, or give another --run-dir."
             )
         return
     begun = perf_counter()
     written = _written(settings, number, console)
     if len(written.items) == 1:
         raise DataError(
-            f"The documents of {settings.search.index} gave one question. A cold start takes at least two: one to "
-            "learn, one to hold out. Add documents, or give questions of your own (questions.path)."
+            f"The documents of {settings.search.index} gave one question. A cold start needs two: one to learn, one to "
+            "hold out. Add documents, or give your own questions (questions.path)."
         )
     about = {"identity": known[0], "counts": written.counts, "seconds": perf_counter() - begun}
     _save(files, written, about, proposes=proposes)
 
 
 def write_questions(settings: TrainingSettings, out: Path, number: int, *, console: Console) -> None:
-    """Write questions of a cold start to a file that is new. Raises EvoseekError."""
+    """Write questions of a cold start to a new file. Raises EvoseekError."""
     if out.exists():
-        raise ConfigError(f"{out} is there already. Give another file, or remove it.")
+        raise ConfigError(f"{out} exists already. Give another file, or delete it.")
     items = _written(settings, number, console).items
     save_questions(out, [item.question for item in items])
     say(console, f"{len(items)} questions in {out}.")
@@ -151,7 +150,7 @@ def write_questions(settings: TrainingSettings, out: Path, number: int, *, conso
 def _written(settings: TrainingSettings, number: int, console: Console) -> Written:
     say(console, f"Writing {number} questions about the documents of {settings.search.index} ...")
     with Context(settings) as context:
-        engine: Any = context.engine  # that of an index is bound to no question
+        engine: Any = context.engine  # an index's engine is bound to no question
         writer: QuestionWriter = build("question_writer", _writer_settings(settings), context)
         top_k, seed = settings.search.top_k, settings.run.seed
         written = asyncio.run(checked_questions(writer, context.corpus, engine, number, k=top_k, seed=seed))
@@ -159,19 +158,19 @@ def _written(settings: TrainingSettings, number: int, console: Console) -> Writt
     for item in written.items[:_EXAMPLES]:
         say(console, f"  {item.question.text}  ->  {item.solved.turns[-1].answer}")
     if (made := len(written.items)) < number:
-        few = " So few teach little: add documents, or give questions of your own." if made < _FEW else ""
+        few = " So few teach little. Add documents, or give your own questions." if made < _FEW else ""
         say(console, f"The documents gave {made} of {number} questions.{few}")
     return written
 
 
 def _writer_settings(settings: TrainingSettings) -> QuestionWriterSettings:
-    """The settings of the writer; of a system that has no cold start (`evoseek propose --cold`) that which writes
-    most."""
+    """Return the settings of the writer; for a system without a cold start (`evoseek propose --cold`), of the one that
+    writes most."""
     return lookup(settings, "cold_start.writer") or QuestionWriterSettings(name="headings-en")
 
 
 def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, proposes: bool) -> None:
-    """The report, which is `about` it, last: what it stands beside is complete."""
+    """Save the files of a cold start. The report, with `about`, comes last: the files beside it are then complete."""
     trained, held_out = held_apart(written.items, max(1, round(HELD_OUT * len(written.items))))
     shown = list(islice(cycle(trained), min(DEMONSTRATIONS, TIMES * len(trained))))
     proposed = [item.proposed for item in shown if item.proposed] if proposes else []
@@ -185,11 +184,12 @@ def _save(files: ColdStart, written: Written, about: Mapping[str, object], *, pr
 
 
 def held_apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Item]]:
-    """Return the items, and `number` of them that are held out. Items with a passage in common stay together where that
-    can be: of one statement there are several questions, each of which says the other's answer.
+    """Split items into the trained ones and `number` held-out ones. Items that share a passage stay together if
+    possible: questions about one statement reveal each other's answers.
 
-    The items are in a random order. A group has the place of the member whose text is least: by its first member, a
-    large group would come early, and questions with much evidence would be held out more often than others."""
+    The items are in a random order. A group has the place of its member with the least text: by its first member, a
+    large group would come early, and questions with much evidence would be held out more often.
+    """
     of_passage: dict[str, int] = {}  # the first item with it
     pairs = [
         (place, of_passage.setdefault(passage, place))
@@ -209,20 +209,18 @@ def held_apart(items: Sequence[Item], number: int) -> tuple[list[Item], list[Ite
             room -= sizes[one]
     held = [item for one, item in zip(groups, items, strict=True) if one in chosen]
     trained = [item for one, item in zip(groups, items, strict=True) if one not in chosen]
-    return trained[room:], held + trained[:room]  # where too much hangs together
+    return trained[room:], held + trained[:room]  # if groups are too large
 
 
 def _read(report: Path) -> Mapping[str, object]:
     try:
         return dict(json.loads(report.read_text(encoding="utf-8")))
     except (OSError, ValueError, TypeError) as error:
-        raise RunError(
-            f"{report} is damaged ({error}). Remove the folder that it is in, and it is written again."
-        ) from error
+        raise RunError(f"{report} is damaged ({error}). Delete its folder; the next run writes it again.") from error
 
 
 def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
-    """The settings of the run that learns: the model, the search and the limits of rollouts are those of the run."""
+    """Return the settings of the run that learns, with the model, the search and the limits of the main run."""
     shared = {name: table for name, table in settings.resolved().items() if name in ("policy", "search", "tools")}
     return {
         **flatten(shared),
@@ -237,7 +235,7 @@ def _warm(settings: TrainingSettings, files: ColdStart) -> dict[str, object]:
 
 
 def counts_table(counts: Mapping[str, int]) -> Table:
-    """Show how many questions were made and kept, by kind, and left out, by reason."""
+    """Show the numbers of questions made and kept, by kind, and left out, by reason."""
     kinds = [name.partition("/")[2] for name in counts if name.startswith(("made/", "kept/"))]
     table = Table("kind", "made", "kept", title=f"Questions about {counts['documents']} documents")
     for kind in dict.fromkeys(kinds):

@@ -1,8 +1,7 @@
 """Demonstrations as training samples.
 
-Each is played by the rollout loop itself, with its turns in place of a sampler. So its prompt, its observations and its
-tokens are those that a rollout would have had, and it is within the same limits. A proposer's has the prompt of a
-proposal.
+The rollout loop itself plays each one, with its turns in place of a sampler. So it has the prompt, observations and
+tokens of a rollout, and keeps the same limits. A proposer's has the prompt of a proposal.
 """
 
 from __future__ import annotations
@@ -29,14 +28,14 @@ from evoseek.types import Completion, SampleRequest, StopReason, ToolCall, Train
 SEARCH = "search"
 """The tool that demonstrations call."""
 
-_AT_ONCE = 64  # demonstrations that are played concurrently
+_AT_ONCE = 64  # demonstrations played concurrently
 _TOO_LONG: Mapping[StopReason, str] = {
     StopReason.MAX_TURNS: "rollout.max_turns",
     StopReason.MAX_TOOL_CALLS: "rollout.max_tool_calls",
     StopReason.MAX_TOKENS: "rollout.max_tokens_per_turn or rollout.max_total_tokens",
 }
 _IN_TEST_SET = "its question is in the test set (evaluation.reviewed)"
-# Up to the end of the reasoning, which a template may have opened; or up to the first tag.
+# Up to the end of the reasoning, which a template may open; or up to the first tag.
 _THOUGHT = re.compile(r"\s*(?:(?:<think>)?((?:(?!<think>).)*?)</think>|([^<]*)<)", re.DOTALL)
 
 
@@ -50,69 +49,69 @@ class Roles:
 
 @dataclass(frozen=True, slots=True)
 class Played:
-    """Demonstrations as trajectories, in order, and why others are left out (each reason, how often)."""
+    """Demonstrations as trajectories, in order, and the counted reasons why others are left out."""
 
     trajectories: tuple[Trajectory, ...]
     left_out: Counter[str]
 
 
 def demonstrations_of_file(path: Path, roles: Roles) -> Played:
-    """The demonstrations of a file, each played in its role. Raises DataError or ToolError."""
+    """Play the demonstrations of a file, each in its role. Raises DataError or ToolError."""
     return _checked(asyncio.run(play(load_demonstrations(path), roles)))
 
 
 def without(played: Played, reviewed: Container[str]) -> Played:
-    """Those that are not about a question of the test set. Raises DataError if none is left."""
+    """Leave out demonstrations of the test set's questions. Raises DataError if none is left."""
     kept = tuple(trajectory for trajectory in played.trajectories if trajectory.question.text not in reviewed)
     left_out = Counter({_IN_TEST_SET: len(played.trajectories) - len(kept)})
     return played if len(kept) == len(played.trajectories) else _checked(Played(kept, played.left_out + left_out))
 
 
 def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
-    """What the first rank makes, on every rank: engines may answer differently twice."""
+    """Return what the first rank makes, on every rank: engines may answer differently the second time."""
     played = make() if ranks.is_first else Played((), Counter())
     return played if ranks.size == 1 else gathered(ranks, played, Played)[0]
 
 
 def sample_of(trajectory: Trajectory) -> TrainingSample:
-    """Make the sample whose action tokens are learnt, with zero advantages."""
+    """Make a sample with zero advantages, whose action tokens are learnt."""
     zeros = (0.0,) * len(trajectory.token_ids)
     return TrainingSample(trajectory.token_ids, trajectory.loss_mask, zeros, zeros)
 
 
 def hold_out(trajectories: Sequence[Trajectory], share: float, seed: int) -> tuple[list[Trajectory], list[Trajectory]]:
-    """Demonstrations to train on, and those of a share of the questions to hold out: at least one question if the share
-    is above 0. All demonstrations of a question are on the same side. Raises DataError if none is left."""
+    """Split demonstrations by question into those to train on and a held-out share: at least one question if the share
+    is above 0. Raises DataError if none is left."""
     questions = list(dict.fromkeys(trajectory.question.text for trajectory in trajectories))
     random.Random(f"{seed}/held-out").shuffle(questions)
     held = set(questions[: math.ceil(share * len(questions))])
     trained = [trajectory for trajectory in trajectories if trajectory.question.text not in held]
     if not trained:
         raise DataError(
-            f"With demonstrations.held_out = {share:g}, all of the {len(trajectories)} demonstrations are held out and "
+            f"demonstrations.held_out is {share:g}, so all of the {len(trajectories)} demonstrations are held out and "
             "none is left to train on. Give more demonstrations, or set demonstrations.held_out to 0."
         )
     return trained, [trajectory for trajectory in trajectories if trajectory.question.text in held]
 
 
 def summary(played: Played, what: str) -> str:
-    """The number of demonstrations and of their tokens, and what is wrong with some, in words."""
+    """Describe the demonstrations: their number, their tokens, and what is wrong with some."""
     trajectories = played.trajectories
     tokens = sum(len(trajectory.token_ids) for trajectory in trajectories)
     written = sum(trajectory.num_action_tokens for trajectory in trajectories)
-    words = f"{what}: {len(trajectories):,} demonstrations with {tokens:,} tokens, of which {written:,} are learnt."
+    words = f"{what}: {len(trajectories):,} demonstrations with {tokens:,} tokens; {written:,} are learnt."
     if played.left_out:
         words += f" {played.left_out.total():,} are left out; {_reason(played.left_out)}."
     if unread := sum(not _is_read(trajectory) for trajectory in trajectories):
         words += (
-            f" In {unread:,} the answer is in none of the passages that were found: from them a policy learns to "
-            "answer what it has not read. Check that the index is the one that they were made with, and search.top_k."
+            f" In {unread:,} no found passage contains the answer: they teach a policy to answer what it has not "
+            "read. Check that index and search.top_k are the ones that they were made with."
         )
     return words
 
 
 class WrittenTurns:
-    """A `Sampler` that gives turns that were written before, as token ids. Their logprobs are 0."""
+    """A `Sampler` that returns prewritten turns as token ids, with logprobs of 0."""
 
     policy_version = 0
 
@@ -125,20 +124,20 @@ class WrittenTurns:
         return Completion(kept, (0.0,) * len(kept), "stop" if len(kept) == len(ids) else "length")
 
     def release(self, trajectory_id: str) -> None:
-        """Nothing is kept."""
+        """Do nothing: no state is kept."""
 
     def update_weights(self, version: int, weights: Mapping[str, object] | None = None) -> None:
-        """There are no weights."""
+        """Do nothing: there are no weights."""
 
 
 async def play(demonstrations: Sequence[Demonstration | ProposerDemonstration], roles: Roles) -> Played:
-    """Play each demonstration with its role's environment, renderer and limits; leave out one that does not fit. Raises
-    ToolError if a search fails, ConfigError if there is no search."""
+    """Play each demonstration with its role's environment, renderer and limits; leave out those that do not fit. Raises
+    ToolError if a search fails, ConfigError without a search."""
     tools = roles.solver.env.tools
     if SEARCH not in tools:
         raise ConfigError(
-            f"Demonstrations call the tool {SEARCH}, but the tools here are {', '.join(tools) or 'none'}. Put {SEARCH} "
-            "into tools."
+            f"Demonstrations call the tool {SEARCH}, but the tools are {', '.join(tools) or 'none'}. Add {SEARCH} to "
+            "tools."
         )
     trajectories: list[Trajectory] = []
     left_out: Counter[str] = Counter()
@@ -153,8 +152,8 @@ async def play(demonstrations: Sequence[Demonstration | ProposerDemonstration], 
 
 
 def demonstration_of(trajectory: Trajectory) -> Demonstration | None:
-    """Return the demonstration that a solver's rollout gives; None without an answer, for a proposal, and for a turn
-    with several calls, with none, or with a call of another tool than `search`."""
+    """Turn a solver's rollout into a demonstration; None without an answer, for a proposal, and for a turn with several
+    calls, with none, or with a call of another tool than `search`."""
     if trajectory.role == "proposer":
         return None
     turns = [_turn(action.text, action.tool_calls, action.answer) for action in trajectory.actions]
@@ -167,7 +166,7 @@ def demonstration_of(trajectory: Trajectory) -> Demonstration | None:
 async def _played(
     demonstration: Demonstration | ProposerDemonstration, roles: Roles, trajectory_id: str
 ) -> Trajectory | str:
-    """The trajectory, or in words why there is none."""
+    """Play one demonstration; return the trajectory, or the reason why there is none."""
     if isinstance(demonstration, ProposerDemonstration):
         roller, question = roles.proposer, passage_task(demonstration.id, demonstration.passage, demonstration.hops)
     else:
@@ -183,7 +182,7 @@ async def _played(
     if trajectory.failure:
         raise ToolError(
             f"The demonstration {question.id!r} could not be shown: {trajectory.failure} Repair what "
-            "failed and give the same command again."
+            "failed, and run the same command again."
         )
     return trajectory if trajectory.answer is not None else _exceeds(trajectory.stop_reason)
 
@@ -219,7 +218,7 @@ def _checked(played: Played) -> Played:
             "the limits (rollout), or choose a model, a format (policy.format) or demonstrations that fit."
         )
     if failure := nothing_found(played.trajectories):
-        raise DataError(f"{failure.detail}. Give the index that the demonstrations are about (search.index).")
+        raise DataError(f"{failure.detail}. Set search.index to the index of the demonstrations.")
     return played
 
 
@@ -229,7 +228,7 @@ def _reason(left_out: Counter[str]) -> str:
 
 
 def _is_read(trajectory: Trajectory) -> bool:
-    """Whether a passage that was found, or that a proposer was shown, holds the answer, or a solver refuses."""
+    """Return whether a found passage, or a proposer's source, holds the answer, or a solver abstains."""
     if trajectory.role == "solver" and is_refusal(trajectory.answer):
         return True
     shown = [trajectory.question.text] if trajectory.role == "proposer" else []

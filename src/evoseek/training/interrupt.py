@@ -1,5 +1,5 @@
-"""Ctrl-C or SIGTERM stops a run after the current step; a second Ctrl-C aborts it. Before the first step, Ctrl-C ends
-the process."""
+"""Ctrl-C and SIGTERM: they stop a run after the current step, and a second Ctrl-C aborts it. Before the first step,
+Ctrl-C ends the process."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ INTERRUPTED = 130  # the status that a shell reports for a program that Ctrl-C e
 
 @contextmanager
 def end_on_interrupt() -> Generator[None]:
-    """Within the block, which loads modules and nothing else, SIGINT ends the process at once with status
-    `INTERRUPTED`, unless it is ignored or handled in another way. Works in the main thread only."""
+    """Let SIGINT end the process immediately with status `INTERRUPTED` within the block, which only loads modules,
+    unless SIGINT is ignored or handled otherwise. Works in the main thread only."""
     if signal.getsignal(signal.SIGINT) is not signal.default_int_handler:
         yield
         return
-    # A KeyboardInterrupt may get lost there, and the run would continue: in the callbacks and finalizers that run
-    # between two imports, or in a library that tries an import and continues without it.
+    # A KeyboardInterrupt may get lost there: in callbacks and finalizers between two imports, or in a library that
+    # tries an import and continues without it.
     signal.signal(signal.SIGINT, lambda number, frame: os._exit(INTERRUPTED))
     try:
         yield
@@ -30,9 +30,9 @@ def end_on_interrupt() -> Generator[None]:
 
 @contextmanager
 def stop_on_interrupt(on_request: Callable[[], None]) -> Generator[Callable[[], bool]]:
-    """Within the block the first SIGINT or SIGTERM calls `on_request` and makes the given function return True. After
-    it a SIGINT raises KeyboardInterrupt as usual; a SIGTERM does nothing more, since supervisors send it repeatedly.
-    A SIGTERM that was ignored before stays so. Works in the main thread only, as all signal handling."""
+    """Within the block, let the first SIGINT or SIGTERM call `on_request` and make the given function return True. A
+    second SIGINT raises KeyboardInterrupt as usual; a second SIGTERM does nothing, since supervisors send it
+    repeatedly. An ignored SIGTERM stays ignored. Works in the main thread only, as all signal handling."""
     requested = False
 
     def handle(number: int, frame: FrameType | None) -> None:

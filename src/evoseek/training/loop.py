@@ -1,4 +1,4 @@
-"""The loop around every system: steps, evaluation, logs, checkpoints, stopping and resuming."""
+"""The training loop of every system: steps, evaluation, logs, checkpoints, stopping and resuming."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from evoseek.storage.runs import RunDirectory
 from evoseek.training.rollout_metrics import StepReport, checked_report, describe_failures
 from evoseek.training.stages import Stages
 
-_INVALID_STEPS = 3  # number of successive steps with too many invalid rollouts that ends a run
+_INVALID_STEPS = 3  # consecutive steps with too many invalid rollouts that end a run
 _SLICE_S = 0.1  # seconds of a pause between checks whether to stop
 
 
@@ -34,8 +34,8 @@ class System(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StepProgress:
-    """The progress after a step, for a watcher. The numbers of `metrics` and `timings` are those written to the
-    sinks; `stage` is the name of the run's stage, if it has stages."""
+    """The progress after a step, for a watcher: `metrics` and `timings` as written to the sinks, and the name of the
+    run's `stage`, if it has stages."""
 
     step: int
     steps: int
@@ -48,24 +48,24 @@ Evaluate = Callable[[int], Awaitable[Mapping[str, float]]]
 
 
 async def do_nothing() -> None:
-    """Do nothing: there is nothing to drop."""
+    """Drop nothing."""
 
 
 class State(Protocol):
-    """What a system keeps of earlier steps, in each checkpoint."""
+    """The state of a system between steps, saved in each checkpoint."""
 
     def state(self) -> Mapping[str, Any]:
-        """Everything as plain JSON."""
+        """Return the state as plain JSON."""
         ...
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        """Become what `state` gave; of an empty mapping, as new."""
+        """Restore from `state`; an empty mapping resets."""
         ...
 
 
 def log_positions(run: RunDirectory) -> dict[str, Mapping[str, object]]:
-    """The positions of a run's logs, for a checkpoint: `logs`, their lengths in bytes, and `digests`, SHA-256 of those
-    that a resumed run reads. Their contents are flushed to the disk first."""
+    """Return the positions of a run's logs, for a checkpoint: `logs`, their lengths in bytes, and `digests`, SHA-256 of
+    the logs that a resumed run reads. Flush them to the disk first."""
     return {
         "logs": {path.name: ResumableJsonl(path).position() for path in run.logs},
         "digests": {path.name: ResumableJsonl(path).digest() for path in (run.metrics, run.questions) if path.exists()},
@@ -81,8 +81,8 @@ def cut_logs(run: RunDirectory, position: Mapping[str, object]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class RunState:
-    """Writes a run's checkpoints, keeps the last `keep_last`, and resumes from one; all ranks together. `parts` are the
-    models in training, `state` is what the system keeps."""
+    """The checkpoints of a run: written by all ranks together, the last `keep_last` kept. `parts` are the models in
+    training, `state` is the system's state."""
 
     run: RunDirectory
     parts: Mapping[str, CheckpointPart]
@@ -92,10 +92,10 @@ class RunState:
     stages: Stages | None = None
 
     def resume(self, checkpoint: Checkpoint | None) -> int:
-        """Resume the run from the checkpoint of its parts, or begin it (None); return the number of finished steps.
+        """Resume the run from a checkpoint, or begin it (None); return the number of finished steps.
 
-        Optimizers, counters and the system's state are restored and the logs cut back; everything else is a function of
-        the seed and the step. Raises RunError if a log is shorter than it was, or one that is read was changed.
+        Restores optimizers, counters and the system's state, and cuts the logs back; all else is a function of the seed
+        and the step. Raises RunError if a log is shorter than it was, or one that is read was changed.
         """
         if self.ranks.is_first:
             cut_logs(self.run, checkpoint.position if checkpoint else {})
@@ -127,28 +127,28 @@ class RunState:
 
 @dataclass(slots=True)
 class TrainingLoop:
-    """Repeats a system's step, from `start` + 1 (0: a new run) to `steps`.
+    """The loop that repeats a system's step, from `start` + 1 (0: a new run) to `steps`.
 
-    A row of metrics is written for every step and, where `evaluate` is given, for step 0 before any training.
-    `evaluate` runs every `evaluate_every` steps and after the last; its numbers join the step's row, and so do
-    those of `probe`, every `probe_every` steps. `probe` also runs before anything else, since it may stop the run. A
-    checkpoint is kept every `checkpoint_every` steps, after the last, and when it stops early: because `should_stop`
-    says so, or because its steps have taken `max_seconds` (their evaluations included, as in `step/seconds`).
+    Every step writes a row of metrics; with `evaluate`, so does step 0 before training. `evaluate` runs every
+    `evaluate_every` steps and after the last, `probe` every `probe_every` steps; their numbers join the step's row.
+    `probe` also runs before anything else, since it may stop the run. A checkpoint is saved every `checkpoint_every`
+    steps, after the last, and when the loop stops early: because of `should_stop`, or because its steps have taken
+    `max_seconds` (evaluations included, as in `step/seconds`).
 
-    After a step in which surely more than `max_invalid` of the rollouts are Invalid, on which nothing is trained, no
-    checkpoint is saved: what failed may be the policy itself, with weights that cannot be sampled from. After three
-    such steps in a row, or one at the end, training stops with TrainingError. Before the next step it waits for
-    `pause_s` seconds, twice as long after the second one, so that the failed service may recover; `notify` is told why.
-    A request to stop ends the pause. Stages and alarms do not see the row of such a step, which says so
-    (`rollout/too_many_invalid`): what is left of it is biased towards few searches.
+    If surely more than `max_invalid` of a step's rollouts are Invalid, the step trains on nothing and saves no
+    checkpoint: the policy itself may have failed, with weights that cannot be sampled from. After three such steps in a
+    row, or one at the end, training stops with TrainingError. Before the next step the loop waits for `pause_s`
+    seconds, twice as long after the second one, so that the failed service may recover; `notify` gets the reason. A
+    request to stop ends the pause. Stages and alarms do not see the row of such a step (`rollout/too_many_invalid`):
+    its remaining rollouts are biased towards few searches.
 
-    `agree` turns one process's request to stop into the decision of all processes of the run.
+    `agree` turns one process's request to stop into a decision of all processes.
 
-    If the run has `stages`, the loop ends with the current one: it `has_turned` then, and its last checkpoint says that
-    the next stage begins. A step after which no checkpoint is saved ends no stage.
+    If the run has `stages`, the loop ends with the current one: it `has_turned`, and its last checkpoint begins the
+    next stage. A step without a checkpoint for failures ends no stage.
 
-    `drop` is awaited at the end of the loop, and after a step with too many invalid rollouts: those that
-    the system has begun of later steps may have met the same failure, and begin again after the pause.
+    `drop` is awaited at the end of the loop, and after a step with too many invalid rollouts: rollouts of later steps
+    may have met the same failure, and begin again after the pause.
     """
 
     system: System
@@ -199,7 +199,7 @@ class TrainingLoop:
             if self.probe is not None and self.probe_every > 0 and step % self.probe_every == 0:
                 try:
                     metrics |= await self.probe(step)
-                except SamplerError:  # servers that are down; what the step counts decides
+                except SamplerError:  # of servers that are down; the step's counts decide
                     if not failed:
                         raise
             if self.evaluate is not None and self._is_due(step, self.evaluate_every):
@@ -220,14 +220,14 @@ class TrainingLoop:
                 self.checkpoints.save(step)
             elif failing and stopping:
                 self.notify(
-                    f"Step {step} is not kept, with so many of its rollouts invalid: the run is resumed from its last "
+                    f"Step {step} had too many invalid rollouts and is not kept: the run resumes from its last "
                     "checkpoint."
                 )
         return step
 
     def _turn(self, step: int, *, failing: bool) -> bool:
-        """Begin the next stage if one ends with this step, even the last, since a run may be extended; whether it
-        did."""
+        """Begin the next stage if one ends with this step, even the last, since a run may be extended; return whether
+        one began."""
         if self.stages is None:
             return False
         if warning := self.stages.warning():
@@ -244,8 +244,7 @@ class TrainingLoop:
     async def _pause(self, step: int, report: StepReport, seconds: float) -> None:
         failures = describe_failures(report.failures, report.num_rollouts)
         self.notify(
-            f"Step {step}: {failures} Nothing of the invalid ones was trained on. The next step begins in "
-            f"{seconds:g} s."
+            f"Step {step}: {failures} Nothing was trained on the invalid ones. The next step begins in {seconds:g} s."
         )
         end = perf_counter() + seconds
         while (left := end - perf_counter()) > 0 and not self.should_stop():
@@ -265,7 +264,7 @@ class TrainingLoop:
 def _too_many_failures(step: int, report: StepReport, in_a_row: int) -> str:
     failures = describe_failures(report.failures, report.num_rollouts)
     return (
-        f"Training stopped at step {step}: {failures} Steps in a row with too many: {in_a_row}. Nothing of these "
-        "rollouts was trained on, and no checkpoint was made of these steps. Repair what failed and give the same "
+        f"Training stopped at step {step}: {failures} Consecutive steps with too many: {in_a_row}. Nothing was "
+        "trained on these rollouts, and these steps have no checkpoint. Repair what failed, and run the same "
         "command again: it resumes from the last checkpoint."
     )

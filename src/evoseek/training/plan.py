@@ -1,4 +1,4 @@
-"""The plan that a system builds for the training loop, and the context that it is built from."""
+"""The plan that a system builds for the training loop, and the context to build it from."""
 
 from __future__ import annotations
 
@@ -38,12 +38,11 @@ class TrainingPlan:
     """A system with everything that the loop needs.
 
     `parts` are the parts of a checkpoint, `resumed` is called with the step at which training begins, and `eval_roller`
-    answers held-out questions. A system with phases defines after how many `steps` it ends, and after which steps an
-    evaluation `is_due` (step 0: before training); otherwise the settings do. `is_game` says that the policy is rewarded
-    by a game that it plays itself, whose reward may rise while the policy gets worse: the held-out score is then
-    watched for that. `state` is what checkpoints keep of the system besides the parts, and `measure` gives its own
-    held-out numbers, at every evaluation. `drop` drops what the system has begun of later steps. `others` are policies
-    that are trained beside the run's own, to be probed.
+    answers held-out questions. A system with phases defines its number of `steps`, and after which steps an evaluation
+    `is_due` (step 0: before training); otherwise the settings do. In a game (`is_game`) the reward may rise while the
+    policy gets worse, so the held-out score is watched. `state` is the system's state in checkpoints besides the parts;
+    `measure` gives its own held-out numbers at every evaluation. `drop` drops rollouts of later steps. `others` are
+    further trained policies, to be probed.
     """
 
     system: System
@@ -60,8 +59,8 @@ class TrainingPlan:
 
 
 class TrainingContext(Context):
-    """The context with what trains, in one of `ranks` processes that train together. `run` is the run's directory
-    (None: nothing is trained, or written), `checkpoint` the one that it resumes from."""
+    """The context of training, in one of `ranks` processes. `run` is the run's directory (None: nothing is trained or
+    written), `checkpoint` the one to resume from."""
 
     trains = True
 
@@ -77,25 +76,25 @@ class TrainingContext(Context):
     ) -> None:
         super().__init__(settings, checkpoint=checkpoint, notify=notify, objects=objects)
         self.ranks, self._run = ranks, run
-        self.asked: list[Question] | None = None  # the questions of training, once they are read
+        self.asked: list[Question] | None = None  # the training questions, once read
 
     @property
     def run(self) -> RunDirectory:
-        """The run's directory. Raises ConfigError where there is none."""
+        """The run's directory. Raises ConfigError without one."""
         if self._run is None:
-            raise ConfigError("Training needs a directory for the run: give one with --run-dir (in Python: directory).")
+            raise ConfigError("Training needs a directory for the run. Give one with --run-dir (in Python: directory).")
         return self._run
 
     @cached_property
     def agent(self) -> Agent:
-        """The policy of the checkpoint, or the model of the settings. With servers as samplers it is the one that
-        several processes share."""
+        """The policy of the checkpoint, or the model of the settings. With servers as samplers, several processes share
+        it."""
         shared = ALONE if samples_apart(self.settings, self.ranks) else self.ranks
         return self.agent_of(load_trainable(self.settings, self.checkpoint, device=self.device, ranks=shared))
 
     @cached_property
     def sampler_run(self) -> SamplerRun:
-        """Where the samplers of all processes keep what they write, and what closes them at the end."""
+        """The samplers' files of all processes, and what closes the samplers at the end."""
         ranks, directory = self.ranks, self._run.path / "sampler" if self._run else None
 
         def broadcast(text: str) -> str:
@@ -105,13 +104,13 @@ class TrainingContext(Context):
 
     @property
     def device(self) -> str:
-        """The policy's device: each of several processes has its own."""
+        """The policy's device, one for each process."""
         return str(self.ranks.device) if self.ranks.size > 1 else self.settings.policy.device
 
     @property
     def training_reward(self) -> RewardFn:
-        """The solver's reward in training: with the share for evidence, and the penalties for wrong answers, for
-        rollouts without an answer and for overlong ones."""
+        """The solver's reward in training: with the share for evidence, and the penalties for wrong, missing and
+        overlong answers."""
         return ShapedReward(self.reward, self.settings.reward)
 
     @cached_property
@@ -120,8 +119,8 @@ class TrainingContext(Context):
         return ReviewedQuestions.of(self.settings)
 
     def questions(self, solver: Roller | None = None) -> list[Question]:
-        """The training questions, without those that leave this solver no room to write. Reports what was left out or
-        added, and warns if the policy cannot read them."""
+        """Return the training questions that leave this solver room to write. Reports what was left out or added, and
+        warns if the policy cannot read them."""
         questions, words = training_questions(self.settings, self._run, reward=self.metric)
         if words:
             self.notify(words)
@@ -138,8 +137,8 @@ class TrainingContext(Context):
         settings, loss, credit = self.settings, self.objects.loss, self.objects.credit
         if needs_critic(credit) and not settings.has_critic:
             raise ConfigError(
-                f"The credit given, a {type(credit).__name__}, needs a critic, which {settings.run.system} does not "
-                "train. Give another one, or train search-r1."
+                f"The credit {type(credit).__name__} needs a critic, which {settings.run.system} does not "
+                "train. Give another credit, or train search-r1."
             )
         if isinstance(loss, ReinforceLoss):
             for problem in settings.off_policy("the loss is ReinforceLoss", "the loss to another one"):
@@ -147,7 +146,7 @@ class TrainingContext(Context):
         return self.trainer_of(self.agent, Objective.of(settings, loss, credit))
 
     def learn_supervised(self, total_steps: int) -> Trainer:
-        """The same for a policy that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
+        """Return a trainer that learns from demonstrations, by cross-entropy; the learning rate falls to 0."""
         objective = Objective.of(self.settings, self.objects.loss or CrossEntropyLoss(), self.objects.credit)
         self.trainer = self.trainer_of(self.agent, objective, total_steps=total_steps)
         return self.trainer
@@ -155,7 +154,7 @@ class TrainingContext(Context):
     def trainer_of(
         self, agent: Agent, objective: Objective, *, part: str = "policy", total_steps: int | None = None
     ) -> Trainer:
-        """The trainer of an agent's policy, of this name in checkpoints."""
+        """Return the trainer of an agent's policy, with this name in checkpoints."""
         run, checkpoint, ranks = self.run, self.checkpoint, self.ranks
         return Trainer.load(self.settings, agent.policy, objective, run, checkpoint, ranks, part, total_steps)
 
@@ -165,7 +164,7 @@ class TrainingContext(Context):
 
     @property
     def trajectories(self) -> TrajectoryWriter:
-        """The record of the run's rollouts, which the first of several ranks writes."""
+        """The record of the run's rollouts, written by the first rank."""
         return TrajectoryWriter(self.run.trajectories if self.ranks.is_first else None, self.agent.decode)
 
     def rollouts(
@@ -174,7 +173,7 @@ class TrainingContext(Context):
         settings: GroupRolloutSettings,
         label: GroupLabel | None = None,
     ) -> QuestionRollouts:
-        """The rollouts of a step, recorded in the run's directory, and scored by the training reward."""
+        """Return a maker of rollouts that are recorded in the run's directory and scored by the training reward."""
         size, put_off = settings.group_size, settings.answers_put_off
         can_call = solver.renderer.put_off(()) or not settings.max_tool_calls  # else the reference takes its place
         if put_off and not (isinstance(solver.sampler, TorchSampler) and can_call):
@@ -185,9 +184,8 @@ class TrainingContext(Context):
     def plan(
         self, system: System, solver: Roller, *, state: State | None = None, ahead: Ahead[Any] | None = None
     ) -> TrainingPlan:
-        """The plan of a system that trains the run's own policy. Held-out questions are answered with the held-out
-        engine, where there is one. `state` is what checkpoints keep of the system, `ahead` holds its rollouts of later
-        steps."""
+        """Return the plan of a system that trains the run's own policy. Held-out questions use the held-out engine, if
+        any. `state` is the system's state in checkpoints, `ahead` holds rollouts of later steps."""
         eval_roller = solver
         if self.settings.evaluation.path and self.settings.has_engine:
             eval_roller = self.solver(self.held_out_engine)

@@ -1,9 +1,9 @@
-"""A probe that compares sampler and learner on short samples, after new weights were handed over.
+"""A probe that compares sampler and learner on short samples after every update of the weights.
 
-    difference = |sampler's logprob - learner's logprob|     of each sampled token, the mean and the maximum of all
+    difference = |sampler's logprob - learner's logprob|     for each sampled token; the mean and the maximum of all
 
-In one process and float32 only rounding is left (below 1e-4 in the tests); another precision or engine adds its own. A
-sampler that missed new weights, or mixed them up, differs by far more, before a step is trained on what it writes.
+In one process and float32 only rounding remains (below 1e-4 in the tests); another precision or engine adds its own. A
+sampler with old or mixed-up weights differs by far more, and is found before a step trains on its samples.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from evoseek.types import Completion, Question, SampleRequest, TrainingSample
 
 TOKENS = 16  # of each sample
 QUESTIONS = ("What comes next, and why?", "Who wrote it, and when?", "Which city lies by the longest river?")
-Drawn = tuple[str, list[TrainingSample], str]  # a sampler's name, its samples, and an error where there are none
+Drawn = tuple[str, list[TrainingSample], str]  # a sampler's name, its samples, and an error if there are none
 _LOST = "sampling/servers_lost"
-EXACT, ROUNDED = 3e-4, 0.1  # the bounds in float32 and in other types of number
+EXACT, ROUNDED = 3e-4, 0.1  # the bounds in float32 and in other data types
 
 
 def probe_bound(settings: TrainingSettings) -> float:
-    """The largest mean difference between the logprobs of sampler and learner that rounding can explain, in their
-    number types. A run stops if the difference is larger."""
+    """Return the largest mean difference between the logprobs of sampler and learner that rounding explains in their
+    data types. A larger difference stops a run."""
     learner = settings.learner
     is_exact = settings.policy.dtype == "float32" and not learner.bf16 and not learner.is_remote
     return EXACT if is_exact else ROUNDED
 
 
 Probed = tuple[Roller, SampleTransform]
-"""What samples from a policy, and what puts the learner's own logprobs into `old_logprobs`."""
+"""A policy's roller, and a transform that puts the learner's logprobs into `old_logprobs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class WeightsProbe:
-    """Compares the logprobs of sampler and learner, of each policy that is trained; of a sampler with `replicas`, those
-    of each.
+    """A comparison of the logprobs of sampler and learner, for each trained policy and each of the sampler's
+    `replicas`.
 
-    With several `ranks` each draws from its own servers, and all compare what all have drawn.
+    With several `ranks` each draws from its own servers, and all compare all samples.
 
     No update may be in progress. The metrics are `sampling/probe_difference` (the maximum), `sampling/probe_mean`, and,
-    for a sampler with replicas, `sampling/servers_lost`, the number of those that could not be compared.
+    for a sampler with replicas, `sampling/servers_lost`, the number of replicas that could not be compared.
     """
 
     policies: Sequence[Probed]
@@ -58,8 +58,8 @@ class WeightsProbe:
     ranks: Ranks = ALONE
 
     async def __call__(self, step: int) -> Mapping[str, float]:
-        """The differences with the weights of a step. Raises TrainingError if a mean is beyond the bound, SamplerError
-        if nothing could be sampled."""
+        """Return the differences with the weights of a step. Raises TrainingError if a mean exceeds the bound,
+        SamplerError if nothing could be sampled."""
         found = [await self._probed(roller, score, step) for roller, score in self.policies]
         return {name: (sum if name == _LOST else max)(row[name] for row in found) for name in found[0]}
 
@@ -78,7 +78,7 @@ class WeightsProbe:
         return {f"sampling/probe_{name}": number for name, number in numbers.items()} | lost
 
     async def _draw(self, roller: Roller, sampler: Sampler, step: int, number: int) -> Drawn:
-        """One sample for each question."""
+        """Return one sample for each question."""
         name = str(getattr(sampler, "name", "the sampler"))
         request = SampleRequest("", 0, (), TOKENS, roller.temperature or 1.0, roller.renderer.stop, roller.seed)
 
@@ -109,10 +109,10 @@ class WeightsProbe:
             raise TrainingError(
                 f"With the weights of step {step}, {name} and the learner give {len(differences)} sampled tokens "
                 f"logprobs that differ by {fmean(differences):.2g} on average and {max(differences):.2g} at most; "
-                f"rounding explains {self.bound:g} on average. The sampler does not compute the policy that "
-                "is trained: it has other weights, or another type of number. See that the servers were started with "
-                "the policy's own model, in the type that --dry-run names; docs/train.md lists what else can be "
-                "wrong. Set sampler.probe_every=0 to switch the comparison off."
+                f"rounding explains {self.bound:g} on average. The sampler does not compute the trained "
+                "policy: it has other weights, or another data type. Check that the servers were started with "
+                "the policy's own model, in the type that --dry-run names; docs/train.md lists other causes. "
+                "To switch the comparison off, set sampler.probe_every=0."
             )
         return differences
 

@@ -1,4 +1,4 @@
-"""The questions of a step: they follow from the seed and what was asked before, so a resumed run asks the same ones."""
+"""The questions of a step: the seed and earlier questions determine them, so a resumed run asks the same."""
 
 from __future__ import annotations
 
@@ -21,21 +21,22 @@ _KEY_LENGTH = 64  # of a SHA-256 in hexadecimal
 
 @dataclass(slots=True)
 class Passes:
-    """How often each item was taken, in every pass over a set of items (questions, demonstrations), by their ids.
+    """Counts of how often each item (question, demonstration) was taken, in every pass over a set of items, by id.
 
-    A pass belongs to its set: whoever draws from the same items continues it, in any stage of a run and however many
-    are drawn at a time, and another set has a pass of its own. What a step draws is reserved until `count` says which
-    of it were taken; steps that draw before that (rollouts ahead of training) get other items. The counts are kept in a
-    run's checkpoints, the reservations are not: a resumed run draws again.
+    A pass belongs to its set: every draw from the same items continues it, in any stage of a run and in any number;
+    another set has its own pass. What a step draws is reserved until `count` tells what was taken; steps that draw
+    earlier (rollouts ahead of training) get other items. A run's checkpoints keep the counts, not the reservations: a
+    resumed run draws again.
     """
 
     _taken: dict[str, Counter[str]] = field(default_factory=dict[str, Counter[str]])
     _reserved: dict[int, dict[str, list[str]]] = field(default_factory=dict[int, dict[str, list[str]]])
 
     def draw(self, ids: Sequence[str], *, seed: int, step: int, size: int) -> list[int]:
-        """The places of `size` (at most all) different items: those taken least often, in a random order of each round.
+        """Return the places of `size` (at most all) different items: the least often taken, in a random order each
+        round.
 
-        A draw for a step replaces earlier draws from these items for that step, and all for later steps.
+        A draw for a step replaces earlier draws from these items for that and later steps.
         """
         key = _key(tuple(ids))
         self._reserved = {number: sets for number, sets in self._reserved.items() if number <= step}
@@ -53,7 +54,7 @@ class Passes:
         return places
 
     def count(self, step: int, taken: Collection[str]) -> None:
-        """Count those of a step's items that were taken; the others are as if they had not been drawn."""
+        """Count a step's taken items; forget that the others were drawn."""
         for key, drawn in self._reserved.pop(step, {}).items():
             self._taken.setdefault(key, Counter()).update(id for id in drawn if id in taken)
 
@@ -61,10 +62,10 @@ class Passes:
         return {key: dict(counts) for key, counts in self._taken.items()}
 
     def restore(self, state: Mapping[str, Mapping[str, int]]) -> None:
-        """Become what `state` gave; of an empty mapping, as new. Raises RunError for anything else."""
+        """Restore from `state`; an empty mapping resets. Raises RunError for anything else."""
         if any(len(key) != _KEY_LENGTH for key in state):
             raise RunError(
-                "The run's checkpoint does not record which questions were used: another version of evoseek wrote it. "
+                "The run's checkpoint, from another version of evoseek, does not record which questions were used. "
                 "Resume the run with that version, or train in a new directory."
             )
         self._reserved = {}
@@ -73,12 +74,12 @@ class Passes:
 
 @dataclass(frozen=True, slots=True)
 class QuestionOrder:
-    """Chooses the questions of a step: every question once, in a random order, before any comes again.
+    """The order of questions: every question once, in a random order, before any comes again.
 
-    With `by`, a field of the questions' metadata, each of its values has its share of a step. Shares are rounded to
-    whole questions by the largest remainder, the same in every step; without any, all values have the same one.
-    Questions of different values alternate, so that the beginning of a step is balanced too, and each value has a seed
-    of its own: with the same one, two values with as many questions would always be paired.
+    With `by`, a metadata field, each of its values has its share of a step: by default an equal one. Shares are rounded
+    to whole questions by the largest remainder, the same in every step. Questions of different values alternate, so
+    that the beginning of a step is balanced too. Each value has its own seed: otherwise two values with equally many
+    questions would always be paired.
     """
 
     by: str = ""
@@ -91,8 +92,8 @@ class QuestionOrder:
     def __call__(
         self, questions: Sequence[Question], *, seed: int, step: int, size: int, passes: Passes
     ) -> list[Question]:
-        """`size` different ones of the questions, as a function of the arguments alone. Steps count from 1; `passes`
-        are those of the steps before. Raises ConfigError if there are too few."""
+        """Return `size` different questions, determined by the arguments. Steps count from 1; `passes` are the earlier
+        steps'. Raises ConfigError if there are too few."""
         if not self.by:
             return _next(questions, seed=seed, step=step, size=size, passes=passes)
         groups = self._groups(questions)
@@ -101,7 +102,7 @@ class QuestionOrder:
             if count > len(groups[value]):
                 raise ConfigError(
                     f"A step draws {count} questions with {self.by} = {value} (questions.shares), but there are only "
-                    f"{len(groups[value])}. Give more of them, a smaller share, or a smaller questions.per_step.",
+                    f"{len(groups[value])}. Give more of these, a smaller share, or a smaller questions.per_step.",
                 )
             if count:
                 own_seed = random.Random(f"{seed}/{self.by}/{value}").getrandbits(63)
@@ -110,7 +111,7 @@ class QuestionOrder:
         return [question for *_, question in sorted(drawn, key=lambda item: item[:2])]
 
     def most(self, questions: Sequence[Question]) -> int:
-        """How many questions of these a step can draw at most."""
+        """Return the most of these questions that a step can draw."""
         if not self.by:
             return len(questions)
         groups = self._groups(questions)
@@ -133,34 +134,33 @@ class QuestionOrder:
         return groups
 
     def _shares(self, groups: Mapping[str, Sequence[Question]]) -> Mapping[str, float]:
-        """In an order of their own: ties of remainders must not depend on how a file orders its keys."""
+        """Return the shares in a fixed order: ties of remainders must not depend on the order of keys in a file."""
         return dict(sorted((self.shares or dict.fromkeys(groups, 1.0)).items()))
 
 
 def chosen(questions: Sequence[Question], where: Mapping[str, object]) -> list[Question]:
-    """The questions whose metadata have these values (a list: one of them). Raises ConfigError if there are none."""
+    """Return the questions whose metadata have these values (a list: one of them). Raises ConfigError for none."""
     wanted = {key: {str(value) for value in _many(values)} for key, values in where.items()}
     found = [q for q in questions if all(label(q, key) in values for key, values in wanted.items())]
     if found:
         return found
     known = "; ".join(f"{key}: {', '.join(_known(questions, key)) or 'in none of them'}" for key in where)
     raise ConfigError(
-        f"None of the {len(questions)} questions is chosen by questions.where = {dict(where)}. Their metadata hold "
+        f"questions.where = {dict(where)} selects none of the {len(questions)} questions. Their metadata hold "
         f"{known}. Correct questions.where.",
         code="questions.none_chosen",
     )
 
 
 def label(question: Question, key: str) -> str | None:
-    """The value of a field of a question's metadata as a text; None if the question lacks the field. Every question has
-    `answerable`."""
+    """Return a metadata field of a question as text; None if missing. Every question has `answerable`."""
     value = {"answerable": question.is_answerable, **question.metadata}.get(key)
     return None if value is None else str(value)
 
 
 def apportioned(shares: Mapping[str, float], count: int) -> dict[str, int]:
-    """Whole numbers in the ratio of the shares that add up to `count` (Hamilton's method)."""
-    largest_share = max(shares.values())  # by which all are divided first: the sum of huge ones is no number
+    """Return whole numbers in the ratio of the shares that sum to `count` (Hamilton's method)."""
+    largest_share = max(shares.values())  # divided by first: the sum of huge shares may overflow
     relative = {name: share / largest_share for name, share in shares.items()}
     exact = {name: count * share / math.fsum(relative.values()) for name, share in relative.items()}
     whole = {name: math.floor(value) for name, value in exact.items()}
@@ -169,7 +169,7 @@ def apportioned(shares: Mapping[str, float], count: int) -> dict[str, int]:
 
 
 def _next(questions: Sequence[Question], *, seed: int, step: int, size: int, passes: Passes) -> list[Question]:
-    """The next ones of the pass over these questions. Raises ConfigError if there are fewer than the step needs."""
+    """Return the next questions of the pass. Raises ConfigError if there are too few for the step."""
     if len(questions) < size:
         raise ConfigError(
             f"A step draws {size} different questions, but there are only {len(questions)}. Give more questions, or "
@@ -190,7 +190,7 @@ def _known(questions: Sequence[Question], key: str) -> list[str]:
 
 @lru_cache(maxsize=64)
 def _key(ids: tuple[str, ...]) -> str:
-    """Return the name of a set of ids in any order."""
+    """Return the key of a set of ids, in any order."""
     return sha256("\n".join(sorted(ids)).encode(errors="surrogatepass")).hexdigest()
 
 

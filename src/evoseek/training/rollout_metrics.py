@@ -1,4 +1,4 @@
-"""Metrics of a step's rollouts, named as in TRL's GRPOTrainer where it has the same number."""
+"""Metrics of a step's rollouts, named as in TRL's GRPOTrainer if it has the same number."""
 
 from __future__ import annotations
 
@@ -20,9 +20,8 @@ _SIGNAL = ("reward", "answer_reward", "frac_reward_zero_std", "tools/call_freque
 
 @dataclass(frozen=True, slots=True)
 class StepReport:
-    """The report of a step. `metrics` are determined by the config alone, `timings` depend on the machine too.
-    `failures` and `num_rollouts` count every attempt: also those that were rolled out again, since what follows them is
-    as biased as if nothing did."""
+    """The report of a step. The config alone determines `metrics`; `timings` also depend on the machine. `failures` and
+    `num_rollouts` count every attempt, also retried ones, since a retry does not remove their bias."""
 
     metrics: Mapping[str, float]
     timings: Mapping[str, float]
@@ -38,19 +37,19 @@ class StepReport:
         return cls(metrics, timings, failures, len(outcomes))
 
     def has_too_many_failures(self, share: float) -> bool:
-        """Whether surely more than this share of the attempts failed: those that are left are biased towards few
-        searches, so that nothing of the step may be trained on or counted."""
+        """Return whether surely more than this share of the attempts failed: the rest is biased towards few searches,
+        so nothing of the step may be trained on or counted."""
         return surely_more(len(self.failures), self.num_rollouts, share)
 
 
 def too_many_failures(groups: Iterable[TrajectoryGroup], share: float) -> bool:
-    """The same of a step with these groups, before it trains: all groups of the step, also those that it would not
-    train on."""
+    """Return `has_too_many_failures` of a step with these groups, before it trains; pass all groups, also untrained
+    ones."""
     return StepReport.of(groups, {}, {}).has_too_many_failures(share)
 
 
 def checked_report(system: str, given: object) -> StepReport:
-    """What a system's step returned. Raises TrainingError for anything but a StepReport with numbers by name."""
+    """Check what a system's step returned. Raises TrainingError for anything but a StepReport with numbers by name."""
     if not isinstance(given, StepReport):
         fault = f"returned an object of the type {type(given).__name__}"
     elif not (fault := _fault_of(given)):
@@ -58,12 +57,12 @@ def checked_report(system: str, given: object) -> StepReport:
     raise TrainingError(
         f"The step of the system {system} {fault}. Expected a StepReport of evoseek.training.rollout_metrics: metrics "
         "and timings that are numbers (int or float) by name, and the Invalid outcomes among all its rollouts. The "
-        "step is not kept. Correct the system."
+        "step is discarded. Correct the system."
     )
 
 
 def _fault_of(report: StepReport) -> str:
-    """What is wrong with a report, in words; "" for nothing."""
+    """Describe what is wrong with a report; "" for nothing."""
     failures = cast("Sequence[object]", report.failures)
     if len(failures) > report.num_rollouts or not all(isinstance(one, Invalid) for one in failures):
         return f"reported {len(failures)} failures of {report.num_rollouts} rollouts"
@@ -73,7 +72,7 @@ def _fault_of(report: StepReport) -> str:
 
 
 def describe_failures(failures: Sequence[Invalid], attempts: int, what: str = "rollouts") -> str:
-    """How many of the attempts failed, and why most of them did, in words."""
+    """Describe how many attempts failed, and their most frequent reason."""
     reason, count = Counter(failure.reason for failure in failures).most_common(1)[0]
     detail = next(failure.detail for failure in failures if failure.reason == reason)
     return (
@@ -83,7 +82,7 @@ def describe_failures(failures: Sequence[Invalid], attempts: int, what: str = "r
 
 
 def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-    """Metrics of the rollouts of one step. Invalid rollouts count in shares and lengths, never in rewards.
+    """Return metrics of the rollouts of one step. Invalid rollouts count in shares and lengths, never in rewards.
 
     reward                    mean over scored rollouts
     answer_reward             the same without penalties and the share for evidence
@@ -146,12 +145,11 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
 
 
 def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
-    """The mean reward of the scored rollouts minus an estimate of what it were without failed tool calls; None if none
-    failed, or nothing was scored.
+    """Return the mean reward of the scored rollouts minus an estimate of the mean without failed tool calls; None if
+    none failed, or nothing was scored.
 
-    Where a share q of the calls fails, a rollout of N calls is left with probability (1 - q)^N, whether others are
-    rolled out in place of those that failed or not. So each scored one stands for (1 - q)^-N of the attempts of its
-    group, and all groups count the same.
+    If a share q of the calls fails, a rollout of N calls survives with probability (1 - q)^N, whether failed ones are
+    retried or not. So each scored rollout stands for (1 - q)^-N attempts of its group, and all groups count the same.
     """
     attempts = [attempt for group in groups for attempt in group.attempts]
     failed = sum(isinstance(outcome, Invalid) and outcome.reason is StopReason.TOOL_FAILED for _, outcome in attempts)
@@ -171,7 +169,7 @@ def failure_bias(groups: Sequence[TrajectoryGroup]) -> float | None:
 def metrics_by(
     groups: Sequence[TrajectoryGroup], key: str, measure: Callable[[Sequence[TrajectoryGroup]], Mapping[str, float]]
 ) -> dict[str, float]:
-    """Return the metrics that `measure` gives for each value of a field of metadata, as <name>/<key>_<value>."""
+    """Return the metrics of `measure` for each value of a metadata field, as <name>/<key>_<value>."""
     by_value: dict[str, list[TrajectoryGroup]] = {}
     for group in groups:
         value = label(group.trajectories[0].question, key)
@@ -185,13 +183,13 @@ def metrics_by(
 
 
 def signal_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
-    """Those of `rollout_metrics` that tell how well a kind of question goes."""
+    """Return the part of `rollout_metrics` that shows success on a kind of question."""
     metrics = rollout_metrics(groups)
     return {name: metrics[name] for name in _SIGNAL if name in metrics}
 
 
 def staleness_metrics(groups: Sequence[TrajectoryGroup], step: int) -> dict[str, float]:
-    """How many steps older the weights are with which the turns of rollouts began than those that a step trains:
+    """Return how many steps older the weights that began the rollouts' turns are than the weights that a step trains:
 
     rollout/staleness/mean    over the tokens that the policy wrote
     rollout/staleness/max     of any of them
@@ -213,12 +211,12 @@ def staleness_metrics(groups: Sequence[TrajectoryGroup], step: int) -> dict[str,
 
 
 def prefixed(role: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    """The metrics as those of a role: `reward` becomes `solver/reward`."""
+    """Prefix metrics with a role: `reward` becomes `solver/reward`."""
     return {f"{role}/{name}": value for name, value in metrics.items()}
 
 
 def tool_latency_s(groups: Sequence[TrajectoryGroup]) -> float:
-    """Mean seconds per tool call; 0.0 if there was none."""
+    """Return the mean seconds per tool call; 0.0 without calls."""
     latencies = [
         result.latency_s for group in groups for trajectory in group.trajectories for result in trajectory.results
     ]

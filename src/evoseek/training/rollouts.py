@@ -1,4 +1,4 @@
-"""The rollouts of a step on given questions, and those of later steps that continue while it trains."""
+"""The rollouts of a step on given questions, and rollouts of later steps during training."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ from evoseek.types import Question, TrajectoryGroup
 
 @dataclass(frozen=True, slots=True)
 class QuestionRollouts:
-    """Rolls questions out: `group_size` times each, all concurrently; the last `put_off` put their first answer off.
+    """Rollouts of questions: `group_size` each, all concurrent; the last `put_off` put off their first answer.
 
-    `label` may rescore a complete group. With several `ranks` each takes a share of the questions, and all have all
-    groups in the end. If the engine finds nothing for any of them, all are Invalid.
+    `label` may rescore a complete group. Each of several `ranks` takes a share of the questions; in the end all have
+    all groups. If the engine finds nothing for any of them, all are Invalid.
     """
 
     roller: Roller
@@ -32,7 +32,7 @@ class QuestionRollouts:
     put_off: int = 0
 
     async def __call__(self, questions: Sequence[Question], step: int) -> list[TrajectoryGroup]:
-        """One group per question, in the questions' order. No question is rolled out twice in a step."""
+        """Return one group per question, in order. No question is rolled out twice in a step."""
         groups = await asyncio.gather(*(self._group(question, step) for question in self.ranks.share(questions)))
         return failed_if_nothing_found(self.ranks.join(groups, list[TrajectoryGroup]))
 
@@ -48,10 +48,10 @@ Collected = TypeVar("Collected")
 
 
 class Ahead(Generic[Collected]):
-    """Collects the rollouts of a step and of up to `steps` after it, none of them after step `last`, which continue
-    while a step trains (rollout.max_staleness).
+    """A collector of the rollouts of a step and of up to `steps` later ones (at most `last`), which continue while a
+    step trains (rollout.max_staleness).
 
-        step t trains the weights t - 1 into the weights t; its rollouts began with the weights t - 1 - n or later
+        step t trains weights t - 1 into weights t; its rollouts began with weights t - 1 - n or later
 
         rollouts of t        |=====|
         rollouts of t + 1          |=========|             n = 1: they begin with the weights t - 1, at the latest when
@@ -59,8 +59,8 @@ class Ahead(Generic[Collected]):
         weights t                      *                   turns from here on are sampled with them
         training of t + 1                    |===|
 
-    A task collects the rollouts of a step in the event loop; the optimizer steps run in a thread. Rollouts that were
-    not trained on are no part of a checkpoint: a resumed run makes them again, with the weights that it resumes from.
+    A task collects a step's rollouts in the event loop; the optimizer steps run in a thread. Untrained rollouts are not
+    in a checkpoint: a resumed run makes them again, with the weights that it resumes from.
     """
 
     def __init__(self, steps: int, last: int) -> None:
@@ -68,15 +68,15 @@ class Ahead(Generic[Collected]):
         self._begun: dict[int, asyncio.Task[tuple[Collected, float]]] = {}
 
     async def take(self, step: int, collect: Callable[[int], Awaitable[Collected]]) -> tuple[Collected, float]:
-        """Return what `collect(step)` gives, and its seconds; later steps continue. Call it for one step after the
-        other, with the weights of the step before. Raises what collecting the step raised."""
+        """Return what `collect(step)` gives, and its seconds; later steps continue. Call it step by step, with the
+        weights of the step before. Raises what `collect` raised."""
         for later in range(step, min(step + self.steps, self.last) + 1):
             if later not in self._begun:
                 self._begun[later] = asyncio.create_task(_timed(collect, later))
         return await self._begun.pop(step)
 
     async def drop(self) -> None:
-        """Cancel what has begun, and wait until it has ended."""
+        """Cancel all tasks, and wait until they have ended."""
         tasks = [*self._begun.values()]
         self._begun.clear()
         for task in tasks:

@@ -1,4 +1,4 @@
-"""Stages of a run: each has settings of its own, and ends after a number of steps or by a condition on the metrics.
+"""Stages of a run: each has its own settings, and ends after a number of steps or by a condition on a metric.
 
     [[stages]]
     name = "two hops alone"
@@ -11,8 +11,8 @@
     questions.balance_by = "hops"
     learner.learning_rate = 1e-5
 
-A new stage begins as a resumed run does: from the checkpoint of the last step, with the weights, optimizer and logs of
-the run, and everything else made from the stage's settings. So a run is the same wherever it was interrupted.
+A new stage begins like a resumed run: from the last step's checkpoint, with the run's weights, optimizer and logs, and
+everything else made from the stage's settings. So interruptions do not change a run.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Condition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Began:
-    """A stage that has begun: its name, its first step, and why it began then."""
+    """A stage that has begun: its name, its first step, and the reason."""
 
     name: str
     step: int
@@ -78,7 +78,7 @@ class Began:
 
 @dataclass(slots=True)
 class Stages:
-    """The stages of a run, and those that have begun. `rows` are metric rows of the current one."""
+    """The stages of a run, and those already begun. `rows` are metric rows of the current one."""
 
     stages: Sequence[StageSettings]
     history: list[Began]
@@ -86,7 +86,7 @@ class Stages:
 
     @classmethod
     def of(cls, settings: TrainingSettings, position: Mapping[str, object] | None) -> Stages | None:
-        """The stages of a run whose last checkpoint has this position (None: it begins); None for a run without."""
+        """Return the stages of a run whose last checkpoint has this position (None: a new run); None without stages."""
         stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
         if not stages:
             return None
@@ -104,7 +104,7 @@ class Stages:
         return self.history[-1].step == step + 1
 
     def describe(self, step: int) -> str:
-        """Where the run is after this step, in words."""
+        """Describe the stage of the run after this step."""
         began = self.history[-1]
         where = f"Stage {len(self.history)} of {len(self.stages)} ({began.name})"
         if self.begins_after(step):
@@ -112,16 +112,16 @@ class Stages:
         return f"{where} continues after step {step}; it began with step {began.step}: {began.why}."
 
     def restore_rows(self, rows: Sequence[Mapping[str, float | None]]) -> None:
-        """Take the current stage's rows from those of the run."""
+        """Restore the current stage's rows from the run's."""
         self.rows = [row for row in rows if (row["step"] or 0) >= self.history[-1].step]
 
     def observe(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Take a step's row; the one before the first step belongs to no stage."""
+        """Add a step's row; the row before the first step belongs to no stage."""
         if step >= self.history[-1].step:
             self.rows.append({name: value if math.isfinite(value) else None for name, value in metrics.items()})
 
     def ended(self, step: int) -> str | None:
-        """Why the current stage ends with this step; None if it does not."""
+        """Return why the current stage ends with this step, or None."""
         stage = self.current
         if stage is self.stages[-1]:
             return None
@@ -136,7 +136,7 @@ class Stages:
         return None
 
     def warning(self) -> str | None:
-        """A warning if as many steps are made as the condition needs, and none reported its metric."""
+        """Return a warning if enough steps are made for the condition, but none reported its metric."""
         stage = self.current
         if not stage.until or stage is self.stages[-1] or len(self.rows) != stage.over:
             return None
@@ -147,7 +147,7 @@ class Stages:
         return (
             f"The stage {stage.name} ends when {stage.until}, but no step has reported {metric} so far."
             + did_you_mean(metric, known)
-            + " Until one does, the stage ends by its number of steps, if it has one."
+            + " Until one does, only its number of steps can end the stage."
         )
 
     def begin_next(self, step: int, why: str) -> None:
@@ -156,7 +156,7 @@ class Stages:
 
 
 def parse_condition(text: str) -> Condition:
-    """A condition such as "reward/hops_2 > 0.3". Raises ConfigError."""
+    """Parse a condition such as "reward/hops_2 > 0.3". Raises ConfigError."""
     found = _CONDITION.fullmatch(text)
     if found is None:
         raise ConfigError(
@@ -164,14 +164,13 @@ def parse_condition(text: str) -> Condition:
             '"reward/hops_2 > 0.3".'
         )
     if found[1] == "step":
-        raise ConfigError(f"stages.until is {text!r}, but step is no metric. Set the stage's steps instead.")
+        raise ConfigError(f"stages.until is {text!r}, but step is not a metric. Set the stage's steps instead.")
     return Condition(found[1], found[2], float(found[3]))
 
 
 def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
     """Return the settings of a run in a stage; held-out questions have one temperature in all stages. Raises
-    ConfigError for a setting that does not exist, that a stage cannot change, or that does not go together with
-    others."""
+    ConfigError for a setting that does not exist, that a stage cannot change, or that conflicts with others."""
     tree = {key: value for key, value in settings.resolved().items() if key != "stages"}
     source = f"stages: {stage.name}"
     staged = read_settings(type(settings), tree, stage.own, source=source)
@@ -180,14 +179,14 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
     for key in keys:
         if not any(fnmatchcase(key, pattern) for pattern in allowed):
             raise ConfigError(
-                f"The stage {stage.name} sets {key}, which stays the same during a run. A stage can change "
+                f"The stage {stage.name} sets {key}, which cannot change during a run. A stage can change "
                 f"{', '.join(allowed)}."
             )
     names = (staged.credit.name, settings.credit.name)
     if len(critics := [name for name in names if needs_critic(find("credit", name))]) == 1:
         raise ConfigError(
             f"The stage {stage.name} has credit.name = {names[0]}, and the run {names[1]}: {critics[0]} trains a "
-            "critic beside the policy, which cannot begin or end during a run. Use it in all stages, or in none."
+            "critic, which cannot begin or end during a run. Use this credit in all stages, or in none."
         )
     if staged.evaluation.path:
         staged = with_setting(staged, "evaluation.temperature", settings.held_out_temperature)
@@ -197,16 +196,16 @@ def settings_in(settings: _Settings, stage: StageSettings) -> _Settings:
 
 
 def check_run(settings: TrainingSettings, run: RunDirectory | None = None, processes: int = 1) -> None:
-    """Raise ConfigError for settings that a run in this directory (None: a new one) of these processes would refuse;
-    no model is loaded. If the run is new, a setting without effect is refused too, and what `check_stages` refuses. A
-    dry run, `evoseek doctor` and a run share this one list; what depends on files follows it (`check_asked`)."""
-    if run is None or not run.is_begun:  # a resumed run has to keep the settings that it was begun with
+    """Raise ConfigError for settings that a run in this directory (None: a new one) with these processes would refuse,
+    without loading a model. A new run also refuses settings without effect, and what `check_stages` refuses. Runs, dry
+    runs and `evoseek doctor` share these checks; checks of files follow (`check_asked`)."""
+    if run is None or not run.is_begun:  # a resumed run must keep its first settings
         check_effect(settings, changed(settings))
         check_stages(settings)
         if processes > 1 and lookup(settings, "cold_start.questions"):
             raise ConfigError(
-                f"A cold start is made by one process, but this would be {processes}. Give the command without "
-                "--processes, end it by Ctrl-C after a step of the run itself, and resume with --processes."
+                f"A cold start needs one process, but --processes is {processes}. Run the command without --processes, "
+                "stop it with Ctrl-C after a step of the run itself, and resume with --processes."
             )
     check_settings(settings)
     for problem in settings.problems_of_run(processes):
@@ -216,14 +215,14 @@ def check_run(settings: TrainingSettings, run: RunDirectory | None = None, proce
 
 
 def check_asked(settings: TrainingSettings, run: RunDirectory | None = None) -> None:
-    """Raises ConfigError if the questions of a new run are too few for a step, as the run does when it reads them."""
+    """Raise ConfigError if a new run has too few questions for a step, as the run itself would."""
     if not (run and run.is_begun) and lookup(settings, "questions.path") and not lookup(settings, "stages"):
         _check_asked(settings, training_questions(settings)[0])
 
 
 def check_stages(settings: TrainingSettings, questions: Sequence[Question] | None = None) -> None:
-    """Raise ConfigError for a stage with wrong settings or too few questions (None: those of the settings). Questions
-    that a cold start has yet to write are not counted: only the metadata fields that choose them are checked."""
+    """Raise ConfigError for a stage with wrong settings or too few questions (None: the settings'). For questions that
+    a cold start has yet to write, only the metadata fields that select them are checked."""
     stages: Sequence[StageSettings] = lookup(settings, "stages") or ()
     is_cold = questions_to_write(settings) > 0
     if questions is None:
@@ -234,7 +233,7 @@ def check_stages(settings: TrainingSettings, questions: Sequence[Question] | Non
         staged = settings_in(settings, stage)
         if stage.until and parse_condition(stage.until).metric.startswith("eval/") and not settings.evaluation.path:
             raise ConfigError(
-                f"The stage {stage.name} ends when {stage.until}, but nothing is evaluated: evaluation.path is not set."
+                f"The stage {stage.name} ends when {stage.until}, but nothing is evaluated. Set evaluation.path."
             )
         if is_cold:
             _check_written(staged, f"In the stage {stage.name}: ")
@@ -247,13 +246,13 @@ def check_stages(settings: TrainingSettings, questions: Sequence[Question] | Non
 
 
 def _check_asked(settings: TrainingSettings, questions: Sequence[Question]) -> None:
-    """Raises ConfigError if a step cannot ask as many of these questions as the settings say."""
+    """Raise ConfigError if these questions are too few for a step."""
     asked = cast("QuestionSettings", lookup(settings, "questions"))
     QuestionOrder.of(asked)(chosen(questions, asked.where), seed=0, step=1, size=asked.per_step, passes=Passes())
 
 
 def _check_written(settings: TrainingSettings, where: str = "") -> None:
-    """Raises ConfigError for a field of metadata that no question will have that a cold start is still to write."""
+    """Raise ConfigError for a metadata field that a cold start will not write."""
     balanced = lookup(settings, "questions.balance_by")
     for key in (*(lookup(settings, "questions.where") or ()), *([balanced] if balanced else ())):
         if key not in WRITTEN_FIELDS:
@@ -264,7 +263,7 @@ def _check_written(settings: TrainingSettings, where: str = "") -> None:
 
 
 def _keys(settings: Section, tree: Mapping[str, object], prefix: str = "") -> Iterator[str]:
-    """The dotted names of the settings that a tree sets; a text for a table is its name."""
+    """Yield the dotted names of the settings that a tree sets; a text for a table is its name."""
     for key, value in tree.items():
         dotted = f"{prefix}{key}"
         table = lookup(settings, dotted)

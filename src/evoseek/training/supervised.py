@@ -1,7 +1,7 @@
-"""Supervised learning that can be interrupted: the batch of a step is determined by the step's number alone.
+"""Supervised learning that can be interrupted: a step's number alone determines its batch.
 
-The work folder holds `recipe.json`, `checkpoints/` and in the end `losses.jsonl`. What is trained, and on what, is the
-caller's: a policy with its learner, and the batches from any step on.
+The work folder holds `recipe.json`, `checkpoints/` and in the end `losses.jsonl`. The caller brings a policy with its
+learner, and the batches from any step on.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ RECIPE = "recipe.json"
 @dataclass(slots=True)
 class SupervisedRun:
     """A policy in supervised training: `losses` has an entry for each of the `step` steps made. `recipe` is a text of
-    everything that it depends on. Nothing is written before the first step."""
+    everything that affects it. Nothing is written before the first step."""
 
     work: Path
     recipe: str
@@ -46,8 +46,8 @@ class SupervisedRun:
         load: Callable[[Checkpoint | None], Policy],
         make_learner: Callable[[Policy], Learner[LossInputs]],
     ) -> SupervisedRun:
-        """Begin or resume a run; `load` gives a checkpoint's policy, or the one to begin with. Raises ConfigError if
-        `work` was begun with another recipe."""
+        """Begin or resume a run; `load` gives a checkpoint's policy, or the first one. Raises ConfigError if `work` was
+        begun with another recipe."""
         _check(work, recipe)
         found = latest_checkpoint(work)
         policy = load(found)
@@ -69,8 +69,8 @@ class SupervisedRun:
         should_stop: Callable[[], bool] = lambda: False,
         checkpoint_every: int = 50,
     ) -> bool:
-        """Train to the last step on these batches, the first of which is that of the next step. `progress` gets each
-        loss: nan for a step that was skipped. Returns whether the last step is reached and `losses.jsonl` written."""
+        """Train to the last step on these batches, beginning with the next step's. `progress` gets each loss: nan for a
+        skipped step. Return whether the last step is reached and `losses.jsonl` written."""
         self.work.mkdir(parents=True, exist_ok=True)
         write_atomic(self.work / RECIPE, self.recipe)
         while self.step < steps and not should_stop():
@@ -96,5 +96,5 @@ def _check(work: Path, recipe: str) -> None:
     path = work / RECIPE
     if path.exists() and path.read_text(encoding="utf-8") != recipe:
         raise ConfigError(
-            f"{work} holds the work of another recipe (see {path}). Give another folder for the work, or delete it."
+            f"{work} holds the work of another recipe (see {path}). Give another folder, or delete this one."
         )

@@ -1,4 +1,4 @@
-"""Trackers that come with evoseek: the metrics of a run in the formats of other programs."""
+"""Built-in trackers: the metrics of a run in the formats of other programs."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from evoseek.training.plan import TrainingContext
 
 
 class TensorBoard:
-    """Writes scalars to event files, `tensorboard` in the run's directory, which `tensorboard --logdir` shows. A
-    resumed run adds a file, which is shown as the same record. Nothing leaves the machine."""
+    """Writes scalars to event files in the run's directory `tensorboard`, for `tensorboard --logdir`. A resumed run
+    adds a file to the same record. Nothing leaves the machine."""
 
     def __init__(self, directory: Path) -> None:
-        """ConfigError if tensorboard is not installed. Nothing is written yet."""
+        """Raise ConfigError if tensorboard is not installed. Nothing is written yet."""
         self._make, self._directory, self._writer = _imported("tensorboard.summary").Writer, directory, None
 
     @classmethod
@@ -44,21 +44,21 @@ class TensorBoard:
 
 
 class ProjectSettings(TrackerSettings):
-    """Where the record of the run is kept."""
+    """The settings of a tracker with projects."""
 
-    project: str = Field(default="evoseek", description="Name of the project that the run belongs to.")
+    project: str = Field(default="evoseek", description="Project that the run belongs to.")
 
 
 class Wandb:
-    """Logs to a run of wandb by the name of the run's directory, offline unless the variable WANDB_MODE is `online`.
-    The record's id is kept in that directory, so that a resumed run continues the same record (of offline parts `wandb
-    sync` makes one)."""
+    """Logs to a run of wandb with the name of the run's directory, offline unless the variable WANDB_MODE is `online`.
+    The directory keeps the record's id, so a resumed run continues the same record (`wandb sync` joins offline
+    parts)."""
 
     Settings: ClassVar[type[TrackerSettings]] = ProjectSettings
     module: ClassVar[str] = "wandb"
 
     def __init__(self, settings: Any, run: Path, config: Mapping[str, Any]) -> None:
-        """ConfigError if the package is not installed. Nothing is begun yet."""
+        """Raise ConfigError if the package is not installed. Nothing is begun yet."""
         self._init: Any = _imported(self.module).init
         self._settings, self._directory, self._config = settings, run, config
         self._run: Any = None
@@ -68,7 +68,7 @@ class Wandb:
         return cls(settings, context.run.path, context.settings.resolved())
 
     def write(self, step: int, metrics: Mapping[str, float]) -> None:
-        """Log the metrics of a step; the first begins the run, or continues it."""
+        """Log the metrics of a step; the first call begins or continues the run."""
         if self._run is None:
             common = {"project": self._settings.project, "name": self._directory.name, "resume": "allow"}
             with self._output():
@@ -84,7 +84,7 @@ class Wandb:
         return nullcontext()
 
     def _options(self) -> dict[str, Any]:
-        """The arguments of `init` that this program alone has."""
+        """Return the arguments of `init` that only this program has."""
         self._directory.mkdir(parents=True, exist_ok=True)
         path = self._directory / "wandb_id.txt"
         if not path.exists():
@@ -94,13 +94,13 @@ class Wandb:
 
 
 class Trackio(Wandb):
-    """Logs to trackio, which has wandb's calls: a local database (in TRACKIO_DIR, if that variable is set) that
-    `trackio show` shows, or the Space of the Hugging Face hub that the variable TRACKIO_SPACE_ID names."""
+    """Logs to trackio, which has wandb's calls: to a local database (in the variable TRACKIO_DIR's folder, if set) for
+    `trackio show`, or to the Space of the Hugging Face hub in the variable TRACKIO_SPACE_ID."""
 
     module = "trackio"
 
     def _output(self) -> AbstractContextManager[Any]:
-        return redirect_stdout(io.StringIO())  # it prints advice into the progress
+        return redirect_stdout(io.StringIO())  # it prints advice over the progress
 
     def _options(self) -> dict[str, Any]:
         return {"embed": False, "auto_log_gpu": False, "auto_log_cpu": False}

@@ -1,4 +1,4 @@
-"""Training a run, or resuming it: what stands around the loop of `training.loop`."""
+"""Training a run, or resuming it: the frame around `training.loop`."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ from evoseek.training.probe import WeightsProbe, probe_bound
 from evoseek.training.stages import Stages, check_run, check_stages, settings_in
 
 _BARS = "▁▂▃▄▅▆▇█"
-_CURVE = 12  # held-out scores that are shown
+_CURVE = 12  # held-out scores shown
 
 
 def train_together(
     settings: TrainingSettings, run: RunDirectory, *, console: Console, objects: Objects | None = None
 ) -> Ended:
-    """Train one policy in all processes that were started together, or in this one. The first holds the run's lock,
-    writes and prints. If one fails, all raise."""
+    """Train in all processes that were started together, or in this one. The first holds the run's lock, writes and
+    prints. If one fails, all raise."""
     with joined_ranks(settings.policy.device) as ranks, ExitStack() as held:
         with ranks.setting_up():
             if ranks.is_first:
@@ -80,8 +80,8 @@ def train(
         return interrupted() or is_orphaned()
 
     def train_stage() -> tuple[int, bool, bool]:
-        """Train to the end of the current stage, or of the run. Returns the last step, whether the run continues
-        with other settings, whether the run is at its end. What it holds in memory is free when it returns."""
+        """Train to the end of the current stage, or of the run. Return the last step, whether the run continues with
+        other settings, and whether it is at its end. Its memory is free when it returns."""
         with ExitStack() as held:
             with ranks.setting_up():
                 made = training_loop(settings, run, notify=notify, ranks=ranks, objects=objects)
@@ -92,7 +92,7 @@ def train(
             if loop.stages is not None:
                 notify(loop.stages.describe(loop.start))
             loop.progress, loop.should_stop = progress, should_stop
-            loop.max_seconds = seconds_left(settings, run)  # of the log, from which discarded steps are cut by now
+            loop.max_seconds = seconds_left(settings, run)  # from the log, without discarded steps
             step = asyncio.run(loop.run())
             return step, loop.has_turned, step >= loop.steps
 
@@ -103,7 +103,7 @@ def train(
     ):
         step, has_turned, is_over = train_stage()
         while has_turned and not is_over and not ranks.any(should_stop()):
-            gc.collect()  # before the model is loaded again: two of them may not fit
+            gc.collect()  # before the model is loaded again: two may not fit
             step, has_turned, is_over = train_stage()
         if ranks.is_first:
             check_learnt(read_metrics(run.metrics), notify)
@@ -117,13 +117,13 @@ def train(
 
 
 def curve(values: Sequence[float]) -> str:
-    """The last values as a curve of bars, from 0 (or less) to 1 (or more)."""
+    """Draw the last values as bars, from 0 (or less) to 1 (or more)."""
     last = values[-_CURVE:]
     return "".join(_BARS[min(max(round(value * (len(_BARS) - 1)), 0), len(_BARS) - 1)] for value in last)
 
 
 class TrainingProgress(LiveProgress):
-    """To be called after every step. `max_seconds` is the training loop's limit."""
+    """The live progress of training, called after every step. `max_seconds` is the training loop's limit."""
 
     def __init__(self, console: Console, *, max_seconds: float = math.inf) -> None:
         super().__init__(console, "step")
@@ -141,7 +141,7 @@ class TrainingProgress(LiveProgress):
         self.show(progress.step, progress.steps, self.describe(progress))
 
     def describe(self, progress: StepProgress) -> str:
-        """The numbers to watch, in one line; numbers that a step did not measure are left out."""
+        """Return the numbers to watch, in one line, without numbers that the step did not measure."""
         metrics, timings = progress.metrics, progress.timings
         solver = "" if "rollout/stop/answered" in metrics else "solver/"
         learnt = "loss" if "demonstrations/num" in metrics else ""
@@ -177,7 +177,7 @@ class TrainingProgress(LiveProgress):
 
 
 def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[str], None]) -> None:
-    """Say so if a run made no optimizer step. Raises TrainingError if a loss or gradient was the cause."""
+    """Notify if a run made no optimizer step. Raises TrainingError if a loss or gradient was the cause."""
     last = {name: value for row in rows for name, value in row.items() if value is not None}
     if any(name.rpartition("/")[2] == "loss" for name in last):
         return
@@ -185,7 +185,7 @@ def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[s
         what: sum(int(value) for name, value in last.items() if name.endswith(f"learner/skipped_{what}"))
         for what in ("non_finite", "no_signal")
     }
-    words = "No optimizer step was made: the weights are those that the run began with."
+    words = "No optimizer step was made: the weights have not changed."
     if counts["non_finite"]:
         raise TrainingError(
             f"{words} In {counts['non_finite']} updates the loss or its gradient was not finite. Check the loss and "
@@ -198,7 +198,8 @@ def check_learnt(rows: Sequence[Mapping[str, float | None]], notify: Callable[[s
 def _report_end(
     ended: Ended, settings: TrainingSettings, run: RunDirectory, console: Console, *, is_over: bool, has_objects: bool
 ) -> None:
-    """Print where training ended, why, and the command that continues it, with a user's own code, which trust needs."""
+    """Print where and why training ended, and the command that continues it, with the user's code that it must
+    trust."""
     if ended.interrupted:
         say(console, f"Stopped after step {ended.step}. The same command resumes it.")
         return
@@ -216,7 +217,7 @@ def _report_end(
 
 @contextmanager
 def _recording_stop(run: RunDirectory, ranks: Ranks) -> Generator[Callable[[str], None]]:
-    """Record, by the function it gives, why a run that was begun ends early; an error by itself."""
+    """Record why a begun run ends early: by the yielded function, or an error by itself."""
 
     def record(reason: str) -> None:
         if ranks.is_first and run.config.is_file():
@@ -233,19 +234,19 @@ def _recording_stop(run: RunDirectory, ranks: Ranks) -> Generator[Callable[[str]
 
 
 def seconds_left(settings: TrainingSettings, run: RunDirectory) -> float:
-    """Seconds of steps that `run.max_minutes` leaves to a run; infinity if there is no limit."""
+    """Return the seconds of steps that `run.max_minutes` leaves to a run; infinity without a limit."""
     if settings.run.max_minutes is None:
         return math.inf
     return 60 * settings.run.max_minutes - trained_seconds(run)
 
 
 def trained_seconds(run: RunDirectory) -> float:
-    """Seconds of a run's steps, those before a resume included."""
+    """Return the seconds of a run's steps, those before a resume included."""
     return sum(row.get("step/seconds") or 0.0 for row in read_metrics(run.timings))
 
 
 def _once(notify: Callable[[str], None]) -> Callable[[str], None]:
-    """Passes each text on once: those that come while a stage is prepared would come again with every stage."""
+    """Return a function that passes each text on once: preparing every stage would repeat texts."""
     seen = set[str]()
 
     def notify_once(text: str) -> None:
@@ -267,8 +268,8 @@ def training_loop(
 ) -> Generator[TrainingLoop]:
     """Make a training loop that continues from the run's last checkpoint, in its current stage.
 
-    Everything is checked before the settings are claimed for the directory, so a mistake leaves no trace. The caller
-    holds the run's lock. Every rank makes its own loop from the same settings. Raises EvoseekError.
+    Everything is checked before the directory gets its settings, so a mistake leaves no trace. The caller holds the
+    run's lock. Every rank makes its own loop from the same settings. Raises EvoseekError.
     """
     check_run(settings, run, ranks.size)
     checkpoint = agreed_checkpoint(run.path, ranks)
@@ -280,7 +281,7 @@ def training_loop(
     ranks.barrier()
     with TrainingContext(own, run, checkpoint=checkpoint, ranks=ranks, notify=notify, objects=objects) as context:
         plan = _plan(own, context)
-        if checkpoint is None:  # a later stage that has too few could not be corrected when it begins
+        if checkpoint is None:  # a later stage with too few could not be corrected when it begins
             check_stages(settings, context.asked)
         evaluation = _evaluation(context, plan)
         if ranks.is_first:
@@ -290,7 +291,7 @@ def training_loop(
         notify(f"{context.trainer}")
         if ranks.is_first and stages is not None:
             stages.restore_rows(counted(read_metrics(run.metrics)))
-        ranks.barrier()  # none waits below for weights from one that has failed above
+        ranks.barrier()  # no rank waits below for weights from one that failed above
         plan.resumed(start)
         steps = settings.run.steps
         yield TrainingLoop(
@@ -319,7 +320,7 @@ def training_loop(
 
 
 def _claim(run: RunDirectory, settings: TrainingSettings, context: TrainingContext) -> None:
-    """Write the settings into the run's directory; or check that they are those that it was begun with."""
+    """Write the settings into the run's directory, or check that they equal those it was begun with."""
     objects = {"objects": names} if (names := context.objects.names()) else {}
     run.claim(
         settings.resolved() | objects,
@@ -340,7 +341,8 @@ def _plan(settings: TrainingSettings, context: TrainingContext) -> TrainingPlan:
 
 
 def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None:
-    """Score the current policy on the held-out questions, a share on each rank; None if there is nothing to measure."""
+    """Return a function that scores the current policy on the held-out questions, a share on each rank; None if there
+    is nothing to measure."""
     settings, ranks = context.settings, context.ranks
     if not settings.evaluation.path:
         return plan.measure
@@ -362,13 +364,13 @@ def _evaluation(context: TrainingContext, plan: TrainingPlan) -> Evaluate | None
 
 
 def _together(evaluation: HeldOutScores, ranks: Ranks) -> HeldOutScores:
-    """What was drawn by all, on every rank, from each one's share."""
+    """Join the shares of all ranks, on every rank."""
     shares = gathered(ranks, evaluation.drawn, tuple[Drawn, ...])
     return replace(evaluation, drawn=tuple(drawn for share in shares for drawn in share))
 
 
 def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
-    """The trackers of the settings and those that were given as objects. They are closed with the context."""
+    """Yield the trackers of the settings and those given as objects. The context closes them."""
     settings = context.settings.trackers
     own = [(tracker.name, build("tracker", tracker, context)) for tracker in settings]
     given = [(type(tracker).__name__, tracker) for tracker in context.objects.trackers]
@@ -380,7 +382,7 @@ def _trackers(context: TrainingContext) -> Iterator[TrackedMetrics]:
 
 
 def _metrics(context: TrainingContext, plan: TrainingPlan) -> MetricSink:
-    """The run's metrics and the trackers beside them, with warnings if nothing is learnt or an alarm is raised."""
+    """Return the run's metrics with the trackers, and with warnings if nothing is learnt or an alarm is raised."""
     run = context.run
     return AlarmedMetrics(
         ManyMetrics(JsonlMetrics(run.metrics), *_trackers(context)),

@@ -1,7 +1,7 @@
-"""The trainer of a policy: its learner, for PPO its critic, and the update from a step's rollouts.
+"""The trainer of a policy: its learner, PPO's critic, and the update from a step's rollouts.
 
-A run has one for its policy, and a self-play of two policies another one for its proposer. What the ratios of a loss
-are taken to is decided here alone (`Trainer.ratios`).
+A run has one for its policy; self-play with two policies has another for its proposer. Only `Trainer.ratios` decides
+the reference of a loss's ratios.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from evoseek.types import TrainingSample
 
 @dataclass(frozen=True, slots=True)
 class Objective:
-    """What a role learns by: a loss with all of its terms, a credit, and the temperature of its rollouts.
-    `entropy_gradient` if the loss has a term of entropy."""
+    """The objective of a role: a loss with all of its terms, a credit, and the temperature of its rollouts.
+    `entropy_gradient` if the loss has an entropy term."""
 
     loss: LossFn[LossInputs]
     credit: Any
@@ -54,7 +54,7 @@ class Objective:
     def of(
         cls, settings: TrainingSettings, loss: LossFn[LossInputs] | None = None, credit: Credit | None = None
     ) -> Objective:
-        """That of the settings; `loss` and `credit` replace theirs."""
+        """Return the objective of the settings, with `loss` and `credit` in place of theirs."""
         algorithm = settings.algorithm
         own = loss or build("loss", settings.loss, settings)
         check_loss(own)
@@ -70,8 +70,8 @@ class Objective:
 class Trainer:
     """A policy with its learner and credit; for PPO a critic with its own learner.
 
-    `part` is the policy's name in checkpoints. `sampled` is the sampler's policy: the same object or, where the sampler
-    computes in this process and several ranks share the weights or rollouts continue while it is trained, a copy.
+    `part` is the policy's name in checkpoints. `sampled` is the sampler's policy: the same object, or a copy if the
+    sampler computes in this process and ranks share the weights or rollouts continue during training.
     """
 
     settings: TrainingSettings
@@ -95,10 +95,10 @@ class Trainer:
         part: str,
         total_steps: int | None,
     ) -> Trainer:
-        """Make the learners, which learn by the objective. With `total_steps` the learning rate falls to 0 by then.
+        """Make the learners of the objective. With `total_steps` the learning rate falls to 0 by then.
 
-        A sampler in this process whose rollouts continue during an update keeps its policy to itself: the weights must
-        not change under it, nor which adapter is on. Raises PolicyError or ConfigError.
+        If rollouts of a sampler in this process continue during an update, the sampler has its own policy: neither
+        weights nor active adapter may change under it. Raises PolicyError or ConfigError.
         """
         policy = sampled
         if samples_apart(settings, ranks):
@@ -116,7 +116,7 @@ class Trainer:
         )
         critic = _load_critic(settings, run, checkpoint, ranks) if needs_critic(objective.credit) else None
         learner = build("learner", settings.learner, context)
-        prepare_process(policy)  # where it had no weights, and was on no device, when its agent was made
+        prepare_process(policy)  # if it had no weights and no device when its agent was made
         trainer = cls(settings, policy, sampled, learner, objective.credit, critic, ranks, part)
         if (recorded := settings.run.record_samples) != "no":
             complete = trainer.own_logprobs() if recorded == "tokens" else None
@@ -129,7 +129,7 @@ class Trainer:
         return parts | ({"critic": CheckpointPart(self._save_critic, self.critic)} if self.critic else {})
 
     def __str__(self) -> str:
-        """In words: what is trained, in which type of number and where, and how samples lie in a micro-batch."""
+        """Describe what is trained, its data type and device, and the layout of samples in a micro-batch."""
         if isinstance(self.policy, RemotePolicy):
             return f"Training {self.policy}."
         model, adapted = self.policy.model, self.policy.adapter is not None
@@ -147,7 +147,7 @@ class Trainer:
         sampler.update_weights(step, self._whole_weights())
 
     def _whole_weights(self) -> dict[str, Any] | None:
-        """Return shared weights, whole on the first rank, for a sampler in another process; None if it has them. A
+        """Gather shared weights on the first rank for a sampler in another process; None if it has them. A
         collective."""
         shared = self.ranks.size > 1 and self.policy.model is self.sampled.model
         return dict(full_state_dict(self.policy.model, self.ranks)) if shared else None
@@ -177,7 +177,7 @@ class Trainer:
         )
 
     def update_by(self, objective: Objective, *, mini_batches: int = 1, mask_observations: bool = True) -> GroupUpdate:
-        """The update by another objective, without penalty or reference: a proposer's."""
+        """Return an update by another objective, without penalty or reference: a proposer's."""
         return GroupUpdate(
             learner=self.learner,
             credit=objective.credit,
@@ -190,17 +190,17 @@ class Trainer:
         )
 
     def own_logprobs(self) -> SampleTransform:
-        """Sets the samples' `old_logprobs` to the logprobs of the current policy."""
+        """Return a transform that sets `old_logprobs` to the logprobs of the current policy."""
         return self._scores("old_logprobs", self.learner, self.policy.active)
 
     def ratios(self, mini_batches: int, *, unrecorded: bool) -> list[SampleTransform]:
-        """What replaces the sampler's record as the `old_logprobs` of a mini-batch: the one decision on what ratios are
-        taken to.
+        """Return what replaces the sampler's record as the `old_logprobs` of a mini-batch: the only decision on the
+        reference of ratios.
 
-        Nothing, where sampler and learner compute alike. Elsewhere, the learner's own before the step's first
-        optimizer step. With one mini-batch these are the logprobs of its own forward pass (None); with several, they
-        are scored ahead. Importance weights, and tokens that the sampler has not written (`unrecorded`), need the
-        learner's own anyway.
+        Nothing replaces it if sampler and learner compute alike. Otherwise the learner's own logprobs do, from before
+        the step's first optimizer step: with one mini-batch from its own forward pass (None), with several scored
+        ahead. Importance weights, and tokens that the sampler has not written (`unrecorded`), always need the learner's
+        own.
         """
         own = unrecorded or self.settings.algorithm.importance != "none"
         if computes_alike(self.settings, self.ranks) and not own:
@@ -208,7 +208,7 @@ class Trainer:
         return [self.own_logprobs() if mini_batches > 1 else without_old_logprobs]
 
     def _reference(self) -> SampleTransform:
-        """Logprobs of the initial policy: the base of a new adapter, else a frozen copy."""
+        """Return a transform that adds logprobs of the initial policy: a new adapter's base, else a frozen copy."""
         if self.settings.lora.rank > 0:
             return self._scores("ref_logprobs", self.learner, base_of(self.policy).active)
         settings = self.settings.policy
@@ -223,18 +223,18 @@ class Trainer:
         active: Callable[[], AbstractContextManager[object]] = nullcontext,
         forward: AnyForward | None = None,
     ) -> SampleTransform:
-        """Return what fills in a field by a forward pass, with the micro-batches of this learner's optimizer step."""
+        """Return a transform that fills in a field by forward passes with this learner's micro-batches."""
         settings, given = self.settings.learner, forward or learner.forward
 
         def complete(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
-            budget: int = getattr(learner, "token_budget", settings.token_budget)  # it is halved when memory runs out
+            budget: int = getattr(learner, "token_budget", settings.token_budget)  # halved when memory runs out
             how: dict[str, Any] = {"token_budget": budget, "bf16": settings.bf16, "ranks": self.ranks, "active": active}
             return with_scores(field, samples, given, **how)
 
         return complete
 
     def _save_policy(self, directory: Path) -> None:
-        """Save the policy, or where a service has its weights; sharded weights come together on the first rank."""
+        """Save the policy, or the place of its weights at a service. The first rank gathers sharded weights."""
         policy, ranks = self.policy, self.ranks
         if isinstance(policy, RemotePolicy):
             policy.save(directory)
@@ -251,7 +251,7 @@ class Trainer:
 
 
 def samples_apart(settings: TrainingSettings, ranks: Ranks) -> bool:
-    """Whether the sampler computes in this process with a whole copy of the policy, beside what is trained."""
+    """Return whether the sampler computes in this process with its own copy of the policy."""
     served = isinstance(settings.sampler, EngineSettings) or settings.learner.is_remote
     return not served and (ranks.size > 1 or settings.max_staleness > 0)
 
@@ -264,7 +264,7 @@ def load_trainable(
     part: str = "policy",
     ranks: Ranks = ALONE,
 ) -> Policy:
-    """Load a policy to train; if ranks are to share its weights, and can, they read them when it is spread."""
+    """Load a policy to train. Ranks that share its weights, if they can, read them when it is sharded."""
     if loader_of(settings) is None and reads_rows(settings, ranks):
         directory = checkpoint and checkpoint.part_directory(part)
         if deferred := load_deferred(str(directory or settings.policy.model)):
@@ -273,34 +273,34 @@ def load_trainable(
 
 
 def reads_rows(settings: TrainingSettings, ranks: Ranks) -> bool:
-    """Whether each process can read its own rows of the weights: whole float32 models with the built-in learner."""
+    """Return whether each process can read only its rows of the weights: of float32 models with the built-in
+    learner."""
     own = find("learner", settings.learner.name) is Learner
     return ranks.size > 1 and own and settings.lora.rank == 0 and settings.policy.dtype == "float32"
 
 
 def forward_of(settings: TrainingSettings, policy: Policy, **how: Any) -> Forward[LossInputs]:
-    """Make a policy's forward pass with LogprobModel's options, by the learner's own `forward_of` if it has one."""
+    """Make a policy's forward pass with LogprobModel's options, or by the learner's own `forward_of`."""
     own = getattr(find("learner", settings.learner.name), "forward_of", None)
     return own(policy, **how) if own else LogprobModel(policy.model, **how)
 
 
 def computes_alike(settings: TrainingSettings, ranks: Ranks) -> bool:
-    """Whether sampler and learner give a token the same logprob up to float32's rounding: both compute in float32, in
-    one process. Otherwise a ratio between the two would contain rounding errors, which a clip would treat as a change
-    of policy."""
+    """Return whether sampler and learner give equal logprobs up to float32's rounding: both compute in float32, in one
+    process. Otherwise their ratio would contain rounding errors, which a clip would treat as a change of policy."""
     in_process = settings.sampler.name == "torch" and ranks.size == 1
     return in_process and settings.policy.dtype == "float32" and not settings.learner.bf16
 
 
 def without_old_logprobs(samples: Sequence[TrainingSample]) -> list[TrainingSample]:
-    """The samples with ratios to the optimizer step's own forward pass."""
+    """Drop `old_logprobs`, for ratios to the optimizer step's own forward pass."""
     return [replace(sample, old_logprobs=None) for sample in samples]
 
 
 def _load_critic(
     settings: TrainingSettings, run: RunDirectory, checkpoint: Checkpoint | None, ranks: Ranks
 ) -> LearnerBase[ValueInputs]:
-    """The learner of PPO's critic. It has its own learning rate; everything else is as for the policy."""
+    """Make the learner of PPO's critic, with its own learning rate; all else is as for the policy."""
     source = str(checkpoint.part_directory("critic")) if checkpoint else settings.policy.model
     forward = ValueModel(load_critic(source, device=str(ranks.device)))
     own = {"learning_rate": settings.critic.learning_rate, "warmup_steps": settings.critic.warmup_steps}
@@ -310,16 +310,16 @@ def _load_critic(
 
 @dataclass(frozen=True, slots=True)
 class SampleRecord:
-    """Appends what the learner is given of each rollout to `file` (samples.jsonl), a JSON object a line, on the first
-    rank only:
+    """A record of the learner's input for each rollout in `file` (samples.jsonl), a JSON object a line, written by the
+    first rank:
 
     id             the trajectory's id, as in trajectories.jsonl
     advantages     of its action tokens: one number if all have the same, else one for each
     old_logprobs   of its action tokens, by the learner before the optimizer step of the rollout's mini-batch; only with
                    record_samples=tokens, or where the loss needs them
 
-    A rollout that is not trained on has no line. `complete` puts in the learner's logprobs where they are missing; it
-    is called on all ranks, since they share that work.
+    An untrained rollout has no line. `complete` adds missing logprobs of the learner; all ranks call it and share the
+    work.
     """
 
     file: ResumableJsonl
@@ -327,9 +327,9 @@ class SampleRecord:
     complete: SampleTransform | None = None
 
     def __call__(self, samples: Sequence[TrainingSample]) -> None:
-        """Record the samples that have a trajectory's id. Raises RunError when the disk does not take them."""
+        """Record the samples that have a trajectory's id. Raises RunError if the disk refuses them."""
         named = [sample for sample in samples if sample.id and any(sample.loss_mask)]
-        # the sampler's record itself is none of the learner's, which may well be equal to it
+        # the sampler's record itself is not the learner's, even if equal
         named = [replace(s, old_logprobs=None) if s.old_logprobs is s.rollout_logprobs else s for s in named]
         if self.complete is not None and (missing := [s for s in named if s.old_logprobs is None]):
             found = iter(self.complete(missing))

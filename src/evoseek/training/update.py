@@ -2,11 +2,11 @@
 
 GroupUpdate: without a critic: REINFORCE, RLOO, GRPO, DAPO, GSPO, DSPO.
 
-Which of them it is lies in the credit function and in the learner's loss alone:
+Only the credit function and the learner's loss distinguish them:
 
     credit      rewards and group keys to one advantage a rollout        (evoseek.credit)
     loss        what the learner differentiates                          (evoseek.loss)
-    batches     `mini_batches` optimizer steps on every batch of rollouts; after the first, ratios leave 1
+    batches     `mini_batches` optimizer steps on every batch of rollouts; after the first, ratios differ from 1
 
 TwoRoleUpdate: one policy that plays two roles, trained on both in the same optimizer steps (Search Self-play).
 
@@ -15,8 +15,8 @@ TwoRoleUpdate: one policy that plays two roles, trained on both in the same opti
         one optimizer step
 
 Each role has its own credit and loss, divided by its own counts. In Search Self-play the solver learns by GRPO, a mean
-over tokens, and the proposer by REINFORCE, a sum over a rollout's tokens: the gradients differ in size by about the
-length of a rollout, so that the proposer's outweighs the solver's, and clipping the norm of the sum scales both.
+over tokens, and the proposer by REINFORCE, a sum over a rollout's tokens. Their gradients differ in size by about the
+length of a rollout, so the proposer's outweighs the solver's, and clipping the norm of the sum scales both.
 
 PPOUpdate: PPO (arXiv 1707.06347) for rollouts of many turns: a critic, the value function, predicts the expected return
 at every action token.
@@ -26,8 +26,8 @@ at every action token.
     advantages  generalised advantage estimation over the action tokens, whitened over the batch
     updates     in every mini-batch one step of the critic on the clipped value loss, one of the policy on its own loss
 
-Tool results are not the policy's actions: they are left out of the sequence, so the token before a result is followed
-by the first token after it. It fails if its critic does: until the critic is trained, the advantages are noise
+Tool results are not the policy's actions and are left out of the sequence, so the first token after a result follows
+the token before it. PPO fails with its critic: until the critic is trained, the advantages are noise
 (`critic_warmup_steps` trains only the critic for some steps).
 """
 
@@ -53,14 +53,13 @@ Update = Callable[[int, Sequence[TrajectoryGroup]], dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class GroupUpdate:
-    """One advantage for each rollout, the same on all of its tokens.
+    """An update with one advantage per rollout, the same on all of its tokens.
 
-    `transforms` put into the samples what the credit needs besides the sampler's logprobs, in their order. `compared`
-    put in what the loss compares with its forward pass: the logprobs of a reference policy, or those that replace the
-    sampler's as `old_logprobs` (see `prepared`). The KL penalty of `kl_coefficient` is subtracted from the rewards.
-    Without `mask_observations` the tokens of tool results are trained on as if the policy had written them; this is an
-    ablation. `loss` is the learner's own unless another one is given, where the learner is shared. Without groups the
-    step is counted all the same.
+    `transforms` add, in order, what the credit needs besides the sampler's logprobs. `compared` add what the loss
+    compares with its forward pass: logprobs of a reference policy, or those that replace the sampler's as
+    `old_logprobs` (see `prepared`). The KL penalty of `kl_coefficient` is subtracted from the rewards. Without
+    `mask_observations`, an ablation, tool results are trained on as if the policy had written them. `loss` replaces the
+    learner's own if roles share the learner. A step without groups is also counted.
     """
 
     learner: LearnerBase[LossInputs]
@@ -77,16 +76,16 @@ class GroupUpdate:
         return mean_metrics([self.learner.update(batch, self.loss) for batch in self.batches(step, groups)])
 
     def batches(self, step: int, groups: Sequence[TrajectoryGroup]) -> list[list[TrainingSample]]:
-        """The samples of each mini-batch, ready for the learner."""
+        """Return the samples of each mini-batch, ready for the learner."""
         rng = random.Random(f"{self.seed}/mini-batches/{step}")
         return [self.prepared(batch) for batch in split_groups(self.samples(groups), self.mini_batches, rng)]
 
     def prepared(self, batch: Sequence[TrainingSample]) -> list[TrainingSample]:
-        """Fill in, before the batch's first optimizer step, what a mini-batch's loss compares with its forward pass.
+        """Add, before the batch's first optimizer step, what a mini-batch's loss compares with its forward pass.
 
-        In bfloat16 a forward pass rounds differently with other tokens in its rows. So each mini-batch is scored by
-        itself, and only its samples with a gradient, as the learner passes them: while the weights are the same, the
-        two logprobs are equal to the bit, and rounding is never clipped as if it were a change of policy.
+        In bfloat16 a forward pass rounds differently with other tokens in its rows. So each mini-batch is scored alone,
+        with only its samples with a gradient, as the learner passes them. With the same weights the two logprobs are
+        then equal bit for bit, and rounding is never clipped as if it were a change of policy.
         """
         if not self.compared:
             return list(batch)
@@ -99,7 +98,7 @@ class GroupUpdate:
         return [next(scored) if passed else sample for sample, passed in zip(batch, in_pass, strict=True)]
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
-        """A sample with advantages for each scored rollout that has one by the credit."""
+        """Return a sample with advantages for each scored rollout to which the credit gives one."""
         samples, rewards = self.scored(groups)
         if self.kl_coefficient:
             costs = (sum(kl_penalties(sample, self.kl_coefficient)) for sample in samples)
@@ -112,15 +111,15 @@ class GroupUpdate:
         ]
 
     def scored(self, groups: Sequence[TrajectoryGroup]) -> tuple[list[TrainingSample], list[float]]:
-        """The samples without advantages, and their rewards."""
+        """Return the samples without advantages, and their rewards."""
         return scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
 
 
 def scored_samples(
     groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform] = (), *, mask_observations: bool = True
 ) -> tuple[list[TrainingSample], list[float]]:
-    """Return a sample without advantages, and the reward, of each scored rollout with an action. Ratios are taken to
-    the sampler's record, unless a transform replaces it."""
+    """Return a sample without advantages, and the reward, of each scored rollout with an action. The sampler's record
+    is the reference of ratios, unless a transform replaces it."""
     scored = [
         (_sample(trajectory, group.key), outcome.reward)
         for group in groups
@@ -148,10 +147,9 @@ def kl_penalties(sample: TrainingSample, coefficient: float) -> list[float]:
 
 
 def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Random) -> list[list[TrainingSample]]:
-    """Split samples at random into at most `parts` mini-batches of whole groups, which differ by at most one group.
+    """Split samples at random into at most `parts` mini-batches of whole groups, differing by at most one group.
 
-    There is at least one, empty without samples: the step is counted all the same. A single one keeps the samples'
-    order.
+    There is at least one, empty without samples, so that the step is counted. A single one keeps the samples' order.
     """
     groups: dict[str, list[TrainingSample]] = {}
     for sample in samples:
@@ -164,8 +162,8 @@ def split_groups(samples: Sequence[TrainingSample], parts: int, rng: random.Rand
 
 
 def mean_metrics(updates: Sequence[Mapping[str, float]]) -> dict[str, float]:
-    """Each metric's mean over the updates that have it; numbers of samples are summed, of a count that runs through a
-    run the last value is taken, and of the difference between sampler and learner the first, before any step."""
+    """Return each metric's mean over the updates that have it. Numbers of samples are summed; a run's counters keep the
+    last value, and the difference between sampler and learner the first, before any step."""
 
     def total(name: str, values: list[float]) -> float:
         if name.startswith("learner/skipped"):
@@ -184,7 +182,7 @@ def _unmask(sample: TrainingSample) -> TrainingSample:
 
 
 def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSample:
-    """For tokens that the sampler did not write, use the learner's own logprobs, so that both are equal there."""
+    """Use the learner's own logprobs for tokens that the sampler did not write, so that both are equal there."""
     rows = zip(sample.rollout_logprobs, sample.old_logprobs or (), written, strict=True)
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
 
@@ -206,10 +204,10 @@ def _sample(trajectory: Trajectory, group: str) -> TrainingSample:
 
 @dataclass(frozen=True, slots=True)
 class TwoRoleUpdate:
-    """A step on the groups of several roles by name. A role without samples is left out of it.
+    """An update on the groups of several roles by name. A role without samples is left out.
 
-    A role's own update makes its samples with advantages, and has its loss. There are no more mini-batches than any
-    role that is in it has groups, so that all of them are in each. A role's metrics are named <role>/...
+    A role's own update makes its samples with advantages, and has its loss. There are no more mini-batches than groups
+    of any role, so that every role is in each. A role's metrics are named <role>/...
     """
 
     learner: LearnerBase[LossInputs]
@@ -218,8 +216,8 @@ class TwoRoleUpdate:
     mini_batches: int = 1
 
     def __call__(self, step: int, groups: Mapping[str, Sequence[TrajectoryGroup]]) -> dict[str, float]:
-        """Advantages, mini-batches of whole groups of every role, one optimizer step each. Groups of a role that is
-        not among `roles` are not trained on."""
+        """Make advantages and mini-batches of whole groups of every role, with one optimizer step each. Groups of a
+        role that is not among `roles` are not trained on."""
         made = {name: role.samples(groups[name]) for name, role in self.roles.items() if groups.get(name)}
         samples = {name: own for name, own in made.items() if own}
         fewest = min((len({sample.group for sample in own}) for own in samples.values()), default=1)
@@ -244,9 +242,9 @@ class TwoRoleUpdate:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PPOUpdate(GroupUpdate):
-    """A step of PPO. The last of the `transforms` fills in the samples' `values`, and `credit` makes advantages and
-    returns of rewards and values. The policy is updated once the critic has made `critic_warmup_steps` steps. Metrics
-    of the critic are named critic/..."""
+    """An update by PPO. The last of the `transforms` fills in the samples' `values`, and `credit` makes advantages and
+    returns from rewards and values. The policy is updated after the critic has made `critic_warmup_steps` steps. The
+    critic's metrics are named critic/..."""
 
     critic: LearnerBase[ValueInputs]
     critic_warmup_steps: int = 0
@@ -261,7 +259,7 @@ class PPOUpdate(GroupUpdate):
         return metrics
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
-        """The samples with whitened advantages and with the returns, which are the critic's targets."""
+        """Return the samples with whitened advantages and with the returns, which are the critic's targets."""
         samples, rewards = self.scored(groups)
         estimates = [self._estimate(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
         advantages = whiten([advantages for advantages, _ in estimates])
@@ -279,6 +277,6 @@ class PPOUpdate(GroupUpdate):
 
 
 def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:
-    """Values of the action tokens at their positions in the sequence; 0.0 elsewhere."""
+    """Return values of the action tokens at their positions in the sequence; 0.0 elsewhere."""
     given = iter(values)
     return tuple(next(given) if acts else 0.0 for acts in sample.loss_mask)

@@ -1,8 +1,8 @@
-"""Which addresses of the web may be opened: the shape of a URL, and the network address behind its host.
+"""Checks of web addresses: the shape of a URL, and the network address behind its host.
 
-A name is resolved once, and the connection goes to exactly the address that was checked: between a check and a later
-resolution by the HTTP library a name server could change its answer (DNS rebinding). So both are done here, below that
-library, which still knows the host by its name, for the Host header and for TLS.
+A name is resolved once, and the connection goes to exactly the checked address: between a check and a later resolution
+by the HTTP library a name server could change its answer (DNS rebinding). So both happen here, below that library,
+which still knows the host's name, for the Host header and for TLS.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from httpcore2 import AnyIOBackend
 from evoseek.errors import ConfigError, PageError
 
 MAX_URL = 2048
-"""Characters of a URL at most."""
+"""Maximum number of characters of a URL."""
 
 _NAME = re.compile(r"(?=.{1,253}\Z)([a-z0-9_]([a-z0-9_-]{0,62})\.)*[a-z0-9_][a-z0-9_-]{0,62}")
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")  # a last label that a resolver reads as (a part of) an IPv4 address
 _DEFAULT_PORT = {"http": 80, "https": 443}
 
-# IANA's special-purpose registry (RFC 6890) as of 2025, in full: what `ipaddress` knows differs between Pythons.
-# 168.63.129.16 is public by its number alone: it is the metadata service of a cloud.
+# IANA's special-purpose registry (RFC 6890) as of 2025, in full: `ipaddress` differs between Pythons. 168.63.129.16
+# only looks public: it is the metadata service of a cloud.
 _CLOSED_V4 = tuple(
     map(
         IPv4Network,
@@ -40,7 +40,7 @@ _CLOSED_V4 = tuple(
         ),
     )
 )
-_UNICAST_V6 = IPv6Network("2000::/3")  # all that was ever assigned to be routed
+_UNICAST_V6 = IPv6Network("2000::/3")  # all addresses ever assigned for routing
 _CLOSED_V6 = tuple(
     # protocol assignments with Teredo, documentation (twice), 6to4, AS112
     map(IPv6Network, ("2001::/23", "2001:db8::/32", "3fff::/20", "2002::/16", "2620:4f:8000::/48"))
@@ -52,7 +52,7 @@ Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to IP addresses, best first. Raises socket.gaierror."""
 
 _CONNECT_S = 5.0  # for one address
-_TRIED = 3  # addresses of a host
+_TRIED = 3  # addresses tried of a host
 _NO_SUCH_HOST = (socket.EAI_NONAME, getattr(socket, "EAI_NODATA", socket.EAI_NONAME))
 
 
@@ -61,9 +61,9 @@ class AddressRules:
     """The addresses that may be opened, in addition to the built-in restrictions.
 
     `allow` and `deny` are host names, each with all names below it; an empty `allow` allows every host, and `deny`
-    takes precedence. An IP address in `deny` also denies every name that resolves to it. `allow_private` holds
-    host:port pairs that may be at an address that is not public (a server on this machine): exactly these, on
-    this port, while other hosts are opened on the ports 80 and 443 alone. An IPv6 host stands in brackets.
+    takes precedence. An IP address in `deny` also denies every name that resolves to it. `allow_private` holds exact
+    host:port pairs that may have a non-public address (a server on this machine); other hosts are opened only on the
+    ports 80 and 443. An IPv6 host stands in brackets.
 
     Raises ConfigError for an entry of another form.
     """
@@ -76,8 +76,8 @@ class AddressRules:
         for entry in (*self.allow, *self.deny):
             if not (_NAME.fullmatch(entry) or as_address(entry)):
                 raise ConfigError(
-                    f"Got {entry!r} in a list of hosts. Expected a host alone, in small letters, as in example.org; "
-                    "names below it are meant too."
+                    f"Got {entry!r} in a list of hosts. Give only a host, in lower case, such as example.org; it "
+                    "includes names below it."
                 )
         for entry in self.allow_private:
             host, _, port = entry.rpartition(":")
@@ -85,12 +85,12 @@ class AddressRules:
             usual = f"[{address}]" if isinstance(address, IPv6Address) else str(address or host)
             if host != usual or not (address or _NAME.fullmatch(host)) or not _is_port(port):
                 raise ConfigError(
-                    f"Got {entry!r} in allow_private. Expected host:port, as in 127.0.0.1:8000 or [::1]:8000 (in the "
+                    f"Got {entry!r} in allow_private. Give host:port, such as 127.0.0.1:8000 or [::1]:8000 (in the "
                     "shortest spelling), with a port from 1 to 65535."
                 )
 
     def is_denied(self, address: str) -> bool:
-        """True if an IP address is in `deny`: to be asked when the connection is made."""
+        """Return whether an IP address is in `deny`; call it when the connection is made."""
         return _is_among(address, self.deny)
 
     def is_excepted(self, host: str, port: int) -> bool:
@@ -98,14 +98,12 @@ class AddressRules:
 
 
 def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> httpx2.URL:
-    """The URL in its one canonical spelling, without a fragment, if it may be opened; `base` is that of the page which
+    """Return the URL in canonical spelling, without a fragment, if it may be opened; `base` is the URL of the page that
     redirects to it.
 
-    A host that is a name may still turn out to be at an address that is not public, or denied: `is_public` and
-    `AddressRules.is_denied` are asked when the connection is made. A host that is a number may be spelt in the usual
-    way alone (RFC 3986, 3.2.2: four decimal numbers, or IPv6 in brackets), since resolvers read 2130706433, 0x7f.1 and
-    127.1 as 127.0.0.1.
-    Raises PageError.
+    A host name may still resolve to an address that is not public, or denied: `is_public` and `AddressRules.is_denied`
+    are checked when the connection is made. A numeric host must have the usual spelling (RFC 3986, 3.2.2: four decimal
+    numbers, or IPv6 in brackets), since resolvers read 2130706433, 0x7f.1 and 127.1 as 127.0.0.1. Raises PageError.
     """
     try:
         if len(url) > MAX_URL:
@@ -113,7 +111,7 @@ def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> 
         parsed = (base.join(url.strip()) if base is not None else httpx2.URL(url.strip())).copy_with(fragment=None)
         host, port = parsed.raw_host.decode().removesuffix("."), port_of(parsed)
         has_user = bool(parsed.userinfo)
-    except (httpx2.InvalidURL, ValueError) as error:  # ValueError: lone surrogates, brackets that do not match
+    except (httpx2.InvalidURL, ValueError) as error:  # ValueError: lone surrogates, unmatched brackets
         raise _refused(url, "it is not well formed") from error
     if parsed.scheme not in _DEFAULT_PORT:
         raise _refused(url, "only http and https are opened")
@@ -129,19 +127,19 @@ def check_url(url: str, rules: AddressRules, base: httpx2.URL | None = None) -> 
 
 
 def port_of(url: httpx2.URL) -> int:
-    """The port, also where it is not written."""
+    """Return the port, written or not."""
     return url.port if url.port is not None else _DEFAULT_PORT.get(url.scheme, 0)
 
 
 def origin_of(url: httpx2.URL) -> str:
-    """Scheme, host and port (RFC 6454): what a robots.txt is for."""
+    """Return scheme, host and port (RFC 6454), the scope of a robots.txt."""
     return f"{url.scheme}://{_authority(url.raw_host.decode(), port_of(url))}"
 
 
 def is_public(address: str) -> bool:
-    """True for an IP address that anyone on the Internet can reach, and nobody else is reached by.
+    """Return whether an IP address is reachable from the whole Internet and leads nowhere else.
 
-    An address that embeds an IPv4 address is as public as that one. 6to4 and Teredo addresses are never public.
+    An address that embeds an IPv4 address is as public as the embedded one. 6to4 and Teredo addresses are never public.
     """
     parsed = as_address(address)
     if isinstance(parsed, IPv4Address):
@@ -166,9 +164,9 @@ def _check_host(url: str, host: str, excepted: bool) -> None:
 
 
 def as_address(host: str) -> IPv4Address | IPv6Address | None:
-    """The IP address that a host is spelt as, in the usual way; None for every other one."""
+    """Return the IP address of a host in the usual spelling; None for every other host."""
     try:
-        return None if "%" in host else ip_address(host)  # one with a zone is of one network's own
+        return None if "%" in host else ip_address(host)  # an address with a zone belongs to one network
     except ValueError:
         return None
 
@@ -188,7 +186,7 @@ def _is_among(host: str, entries: tuple[str, ...]) -> bool:
 
 
 def _reached(host: str) -> IPv4Address | IPv6Address | None:
-    """The IP address that a host is spelt as, in whatever spelling; the IPv4 one, if it carries one."""
+    """Return the IP address of a host in any spelling; the IPv4 address, if it carries one."""
     address = as_address(host)
     is_carrier = isinstance(address, IPv6Address) and any(address in network for network in _CARRIES_V4)
     return IPv4Address(address.packed[-4:]) if address and is_carrier else address
@@ -200,14 +198,13 @@ def _refused(url: str, why: str) -> PageError:
 
 
 async def resolve(host: str, port: int) -> list[str]:
-    """The addresses that the system's resolver gives. Raises socket.gaierror."""
+    """Return the addresses from the system's resolver. Raises socket.gaierror."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return [str(address[0]) for *_, address in found]
 
 
 class PinnedBackend(httpcore2.AsyncNetworkBackend):
-    """The network backend of httpcore2. Raises PageError for a host if any of its addresses is not public, or is
-    denied."""
+    """The network backend of httpcore2. Raises PageError for a host with any address that is not public, or denied."""
 
     def __init__(self, rules: AddressRules, resolver: Resolver = resolve) -> None:
         self._rules, self._resolver, self._inner = rules, resolver, AnyIOBackend()

@@ -1,5 +1,4 @@
-"""Web pages to text, in disposable processes: a page that crashes, exhausts or blocks its process harms nothing
-else."""
+"""Web pages to text, in disposable processes: a page can crash, exhaust or block only its own process."""
 
 from __future__ import annotations
 
@@ -15,37 +14,37 @@ from evoseek.errors import PageError
 TYPES = frozenset({"text/html", "application/xhtml+xml", "text/plain"}) | (
     {"application/pdf"} if find_spec("pypdf") else set[str]()
 )
-"""The types of content that can be read. PDF needs the extra `pdf`."""
+"""The content types that can be read. PDF needs the extra `pdf`."""
 
 _READER = "evoseek.web.extract_worker:answer"
 
 
 class Extractor:
-    """Reads pages in up to `workers` processes, each with the limits of a `ParseProcess`."""
+    """A reader of pages in up to `workers` processes, each with the limits of a `ParseProcess`."""
 
     def __init__(self, workers: int = 2, *, cpu_s: int = 8, wall_s: float = 20.0, memory_bytes: int = 2**30) -> None:
         self._threads = ThreadPoolExecutor(workers, "extract")
         self._processes = [
             ParseProcess(_READER, cpu_s=cpu_s, wall_s=wall_s, memory_bytes=memory_bytes) for _ in range(workers)
         ]
-        self._idle: LifoQueue[ParseProcess] = LifoQueue()  # the last used first, so that no more start than are needed
+        self._idle: LifoQueue[ParseProcess] = LifoQueue()  # last used first, so that no more start than needed
         for process in self._processes:
             self._idle.put(process)
 
     async def page(self, body: bytes, kind: str, charset: str = "") -> tuple[str, str]:
-        """Title and text of a page of one of `TYPES`; the text is "" if it shows none. Raises PageError for one that
-        cannot be read, ToolError if the processes fail."""
+        """Return title and text ("" if it shows none) of a page of one of `TYPES`. Raises PageError for an unreadable
+        page, ToolError if the processes fail."""
         reply = await self._ask({"kind": kind, "charset": charset}, body)
         return str(reply["title"]), str(reply["text"])
 
     async def robots(self, body: bytes, agent: str, url: str) -> tuple[bool, float]:
-        """Whether a robots.txt allows an agent a URL, and the seconds between requests that it asks for. Raises as
-        `page` does."""
+        """Return whether a robots.txt allows an agent a URL, and its requested seconds between requests. Raises as
+        `page`."""
         reply = await self._ask({"kind": "robots", "agent": agent, "url": url}, body)
         return reply["allowed"] is True, float(str(reply["delay_s"]))
 
     def close(self) -> None:
-        """End the processes. Pages that are being read fail with ToolError."""
+        """End the processes. Pages in progress fail with ToolError."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         for process in self._processes:
             process.close()

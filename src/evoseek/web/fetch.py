@@ -1,4 +1,4 @@
-"""Opens web pages safely, although pages and hosts may be hostile, and politely."""
+"""Opens web pages safely, even hostile ones, and politely."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from evoseek.web.extract import TYPES, Extractor
 from evoseek.web.robots import MAX_ROBOTS, HostThrottle, Robots
 
 MAX_REDIRECTS = 5
-"""Redirects that are followed for one page, and for one robots.txt."""
+"""Maximum number of redirects for one page, and for one robots.txt."""
 
 MAX_HEADERS = 32 * 1024
-"""Bytes of a response's header fields at most."""
+"""Maximum number of bytes of a response's header fields."""
 
 _ERROR_BODY = 64 * 1024
-_MAX_PAUSE_S = 3600.0  # however long a wait a server asks for
+_MAX_PAUSE_S = 3600.0  # the longest wait that a server can ask for
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _PASSING = frozenset({408, 425, 429})  # and every 5xx
 _BROKEN = (
@@ -41,7 +41,7 @@ _BROKEN = (
 )
 
 MAX_WORDS = 120
-"""Maximum number of words of a challenge: a longer page is about challenges."""
+"""Maximum number of words of a challenge; a longer page is about challenges."""
 
 _HEAD = 64 * 1024
 _STATUSES = frozenset({401, 403, 405, 406, 429, 503})  # of challenges, 200 apart
@@ -51,27 +51,26 @@ _WORDS = {reason: re.compile("|".join(found), re.IGNORECASE) for reason, found i
 
 
 class SafeFetcher:
-    """Implements `Fetcher`. What it never does, whatever a URL, a name server, a redirect or a page says:
+    """A `Fetcher`. No URL, name server, redirect or page can make it do any of this:
 
-    - connect to an address that is not public, or to a port or host that `rules` do not allow. The address is checked
-      where the connection is made, and is the one that is connected to (`PinnedBackend`); every redirect is checked
-      anew, and there are at most `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
-    - open more than `concurrency` pages at once, while the others queue; or take longer than `timeout_s` seconds from
-      its turn to the page's text: waiting for the host, robots.txt, redirects and repetitions are within;
+    - connect to an address that is not public, or to a port or host that `rules` do not allow. The connection goes to
+      exactly the checked address (`PinnedBackend`); every redirect is checked again, and there are at most
+      `MAX_REDIRECTS`. A user, a password, a cookie or a referrer is never sent;
+    - open more than `concurrency` pages concurrently (others queue), or take longer than `timeout_s` seconds from its
+      turn to the page's text, including the wait for the host, robots.txt, redirects and repetitions;
     - take more than `max_bytes` (as http.body counts them, before and after unpacking), more than body.MAX_RATIO times
-      what was received, more than `MAX_HEADERS`, or a type of content that is not among extract.TYPES;
+      the received bytes, more than `MAX_HEADERS`, or a content type that is not among extract.TYPES;
     - open what a site's robots.txt forbids, or pages of a site whose Crawl-delay is above robots.MAX_DELAY_S (unless
-      `obey_robots` is false), ask a host more than `per_host` times at
-      once, or sooner than `interval_s` seconds (or its Crawl-delay, or what it says in Retry-After) after the last
-      time. All requests count, those for robots.txt too.
+      `obey_robots` is false); make more than `per_host` concurrent requests to a host, or one sooner than `interval_s`
+      seconds (or its Crawl-delay, or its Retry-After) after the last. All requests count, also for robots.txt.
 
     Transient failures (no or a broken connection, the status 408, 425, 429 or 5xx) are retried (`Retry`, with its
-    `attempts` and `wait_s`), and then raise ToolError; so does a challenge instead of a page, at once. A
-    failure that everybody would see is a PageError.
+    `attempts` and `wait_s`), and then raise ToolError; a challenge instead of a page raises it immediately. A failure
+    that every visitor would see is a PageError.
 
-    No proxy is used, nor one that the environment names: it would look up the names itself, unchecked.
+    No proxy is used, not even the environment's: it would resolve names itself, unchecked.
 
-    Connections are closed with each page, so there is nothing to close but the extractor, which may be shared.
+    Connections are closed after each page, so only the extractor, which may be shared, must be closed.
     """
 
     is_local = False
@@ -102,7 +101,7 @@ class SafeFetcher:
         self._tls = httpcore2.default_ssl_context()
 
     async def fetch(self, url: str) -> Page:
-        """The page at an address. Raises PageError for one that no client could read, ToolError if fetching failed."""
+        """Return the page at an address. Raises PageError if no client could read it, ToolError if fetching failed."""
         target = check_url(url, self._rules)
         async with self._places.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(self._concurrency)):
             return await self._visit(target)
@@ -113,7 +112,7 @@ class SafeFetcher:
                 return await self._page(_Visit(pool, time.monotonic() + self._timeout_s), target)
         except TimeoutError as error:
             raise ToolError(
-                f"The page {target} was not opened within {self._timeout_s:g} seconds, waiting for its host included. "
+                f"The page {target} was not opened within {self._timeout_s:g} seconds, the wait for its host included. "
                 "Ask again later, or raise the fetcher's time limit."
             ) from error
 
@@ -133,8 +132,8 @@ class SafeFetcher:
         return Page(str(reply.url), title, text)
 
     async def _follow(self, visit: _Visit, url: httpx2.URL, *, is_page: bool = True) -> _PageReply:
-        """What the URL leads to, at the end of its redirects. Each site on the way is asked for its robots.txt, unless
-        it is a robots.txt that is read."""
+        """Follow a URL to the end of its redirects. Each site on the way is asked for its robots.txt, unless a
+        robots.txt is read."""
         for _ in range(MAX_REDIRECTS + 1):
             delay_s = 0.0
             if self._robots is not None and is_page:
@@ -143,7 +142,7 @@ class SafeFetcher:
                 reply = await self._retry.run(partial(self._request, visit, url, delay_s, is_page))
             except TransientError as error:
                 raise ToolError(
-                    f"The page {url} was not opened: each of {self._retry.attempts} attempts failed, the last time "
+                    f"The page {url} was not opened: all {self._retry.attempts} attempts failed, at last because "
                     f"{error}. Ask again later.",
                     code="web.failed",
                 ) from error
@@ -158,7 +157,7 @@ class SafeFetcher:
         return reply.status, reply.body
 
     async def _request(self, visit: _Visit, url: httpx2.URL, delay_s: float, is_page: bool) -> _PageReply:
-        """One request, when it is its turn. Raises TransientError for transient failures."""
+        """Make one request, when it is its turn. Raises TransientError for transient failures."""
         host = url.raw_host.decode()
         async with self._throttle.turn(host, delay_s=delay_s, until=visit.until):
             try:
@@ -230,7 +229,7 @@ class _PageReply:
 
 
 def _content_type(headers: httpx2.Headers) -> tuple[str, str]:
-    """The type and the charset, "" where there is none."""
+    """Return the content type and the charset, "" if missing."""
     kind, *parameters = headers.get("content-type", "").split(";")
     named = (parameter.strip().partition("=") for parameter in parameters)
     charset = next((value for name, _, value in named if name.strip().lower() == "charset"), "")
@@ -245,12 +244,12 @@ def _named(status: int) -> str:
 
 
 def blocked_reason(status: int, headers: Mapping[str, str], body: bytes, text: str | None = None) -> str | None:
-    """Why a response is a challenge to presumed robots instead of a page; None if it is not.
+    """Return why a response is a challenge to presumed robots, or None for a page.
 
-    `headers` have names in small letters. `text` is what the page shows, where it was extracted; without it only a
-    response whose status refuses the page is judged. What decides: a header by which a service says so; in the first
-    64 KiB of a short page, a mark of such a service or the words of a challenge. An application that shows nothing
-    without JavaScript ("You need to enable JavaScript to run this app") is no challenge: every visitor sees this text.
+    `headers` have names in lower case. `text` is the page's extracted text; without it only a response whose status
+    refuses the page is judged. Deciding are a header of a service; in the first 64 KiB of a short page, a mark of such
+    a service or the words of a challenge. An application that shows nothing without JavaScript ("You need to enable
+    JavaScript to run this app") is no challenge: every visitor sees this text.
     """
     if text is None and status not in _STATUSES:
         return None

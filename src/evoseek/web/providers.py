@@ -1,5 +1,5 @@
-"""Web search providers, each described by the shape of its requests and answers; and their HTTP client, with a rate
-limit, a budget and a circuit breaker."""
+"""Web search providers, described by the shape of their requests and answers, and their HTTP client, with a rate limit,
+a budget and a circuit breaker."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from evoseek.types import Passage
 Option = str | int | bool
 
 MAX_QUERY_WORDS, MAX_QUERY = 50, 400
-"""Maximum number of words and characters of a query that are sent: some providers refuse more."""
+"""Maximum number of words and characters of a sent query: some providers refuse more."""
 
 MAX_URL, MAX_TITLE, MAX_SNIPPET = 2000, 300, 2000
 """Maximum number of characters of a result; a result with a longer URL is left out."""
 
-_BURST_S = 0.1  # seconds whose requests may be made in a burst
+_BURST_S = 0.1  # seconds whose requests may come in a burst
 _UNSHOWN = re.compile(r"[\s\x00-\x1f\x7f-\x9f\ud800-\udfff]+")  # white space, control characters, half characters
 
 
@@ -38,18 +38,14 @@ class JsonApi:
     """A search API that answers in JSON.
 
     Attributes:
-        url: where requests go; "" if every user has another one
-        results: where the list of results is in the answer: names of fields, with dots between
-        title, link, snippet: names of a result's fields
-        method: how it is asked; options go into the URL (GET) or into a JSON body (POST)
-        query: name of the option with the query
-        count, most: name of the option with the number of results ("": there is none), and its highest value
-        options: sent with every request
-        key_env: the environment variable that usually holds the key; "" if there is no key
-        key_header, key_prefix: the header with the key, and what stands before it there
-        key_option: the option with the key, where it is in no header
-        answered: a field without which an answer that has no list of results is a failure; "": always
-        troubles: a field that says, unless it is empty, that finding nothing is a failure
+        url: where requests go; "" if every user has a different one results: path of the list of results in the answer:
+        names of fields, joined by dots title, link, snippet: names of a result's fields method: of requests; options go
+        into the URL (GET) or into a JSON body (POST) query: name of the option with the query count, most: name of the
+        option with the number of results ("": none), and its highest value options: sent with every request key_env:
+        the environment variable that usually holds the key; "" if there is no key key_header, key_prefix: the header
+        with the key, and the key's prefix key_option: the option with the key, if it is in no header answered: a field
+        without which an answer without a list of results is a failure; "": always troubles: a field that, unless empty,
+        makes finding nothing a failure
     """
 
     url: str
@@ -73,24 +69,21 @@ class JsonApi:
 PROVIDERS: Mapping[str, JsonApi] = {
     name: JsonApi(**table) for name, table in tomllib.loads(Path(__file__).with_suffix(".toml").read_text()).items()
 }
-"""Those of providers.toml, by name."""
+"""The providers of providers.toml, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallLimits:
     """The limits of calls to a provider.
 
-    With these defaults, calls to a provider that is down stop within five seconds of the first of ten calls, even if it
+    With these defaults, calls to a provider that is down stop within five seconds of the first of ten, even if it
     hangs: the tenth request is made within a second, and fails after timeout_s.
 
     Attributes:
-        rate_per_s: requests a second, repetitions included, of this process
-        concurrency: calls at once; one that waits to be retried is under way
-        budget: requests over the engine's life, repetitions included; None is no limit
-        attempts: how often a call is made at most
-        timeout_s: seconds for one attempt
-        wait_s, max_wait_s: as of `Retry`
-        failures, pause_s: as of `CircuitBreaker`
+        rate_per_s: requests a second, repetitions included, of this process concurrency: concurrent calls, those that
+        wait for a retry included budget: requests over the engine's life, repetitions included; None is no limit
+        attempts: maximum number of attempts of a call timeout_s: seconds for one attempt wait_s, max_wait_s: as of
+        `Retry` failures, pause_s: as of `CircuitBreaker`
     """
 
     rate_per_s: float = 10.0
@@ -105,12 +98,11 @@ class CallLimits:
 
 
 class WebEngine:
-    """Implements `SearchEngine` by a search API, which is called `name` in errors: one request for each query. A
-    result's id is its URL.
+    """A `SearchEngine` by a search API, called `name` in errors: one request for each query. A result's id is its URL.
 
-    Requests are made and retried as `Server` says, within the limits; `calls` counts them. A reply that is not JSON is
-    a transient failure. Results without a URL of http or https are left out, and texts are one line of bounded length.
-    Raises ConfigError for a missing api_key or url, and for one that cannot be used.
+    Requests are made and retried as in `Server`, within the limits; `calls` counts them. A reply that is not JSON is a
+    transient failure. Results without a URL of http or https are left out, and texts are one line of bounded length.
+    Raises ConfigError for a missing or unusable api_key or url.
     """
 
     is_local = False
@@ -135,7 +127,7 @@ class WebEngine:
         self._limiter: tuple[asyncio.AbstractEventLoop, AsyncLimiter] | None = None
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return for each query at most k results, in the provider's order. Raises ToolError."""
+        """Return at most k results for each query, in the provider's order. Raises ToolError."""
         return await for_each(queries, lambda query: self._search(query, k))
 
     async def _search(self, query: str, k: int) -> list[Passage]:
@@ -154,18 +146,18 @@ class WebEngine:
             raise ToolError(f"There is no answer of {where}: {error}", code=error.code) from error
 
     async def _attempt(self, client: httpx2.AsyncClient, sent: Mapping[str, Any]) -> list[Passage]:
-        """Return the results of one request, made when the limits allow it."""
+        """Make one request when the limits allow it, and return the results."""
         await self._turn()
         await self.breaker.ready()  # since the breaker may have opened meanwhile
         if self.calls == self._limits.budget:
-            raise ToolError(f"the budget of {self.calls} requests is spent. Raise it, or end here.", code="web.budget")
+            raise ToolError(f"the budget of {self.calls} requests is spent. Raise web.budget.", code="web.budget")
         with self.breaker.call():
             self.calls += 1
             reply = await self._server.send(client, self._api.method, self._api.url, headers=self._headers, **sent)
             if reply.is_success:
                 return self._results(json_of(reply.body, secret=self._api_key))
             what = self._server.refusal(reply)
-            raise ToolError(f"{what}. It is not retried: correct the key, the url or the options.")
+            raise ToolError(f"{what}. This is not retried. Correct the key, the url or the options.")
 
     async def _turn(self) -> None:
         """Wait until the rate allows a request. Raises ToolError while the provider is down."""
@@ -201,14 +193,14 @@ class WebEngine:
 
 
 def _at(value: Any, path: str) -> Any:
-    """Return what is at a path of names with dots between; None if there is no such thing."""
+    """Return the value at a path of names joined by dots, or None."""
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None
     return value
 
 
 def _line(text: object, most: int) -> str:
-    """Return one line of plain text; "" of what is no text."""
+    """Return one line of plain text; "" for anything but text."""
     return _UNSHOWN.sub(" ", text).strip()[:most].rstrip() if isinstance(text, str) else ""
 
 

@@ -1,8 +1,8 @@
 """Reading a page on behalf of the policy: its beginning, or by a reading agent (DeepResearcher, arXiv 2504.03160,
 section 3.2).
 
-The agent is a language model. It is shown the page segment by segment, and with each the task and its own notes so far.
-It adds to the notes what matters, and says whether to read on. The notes are all that the policy sees of the page.
+The agent is a language model. It gets the page segment by segment, each with the task and its own notes so far. It adds
+what matters to the notes, and says whether to read on. The policy sees only the notes of the page.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ FORM: Mapping[str, object] = {
 }
 TITLE_WORDS = 30
 DRESS = re.compile(r"\A\s*<think>.*?</think>|^```\w*[ \t]*$", re.DOTALL | re.MULTILINE)
-"""What models put around a reply: reasoning, and the fences of a block of code."""
+"""What models put around a reply: reasoning, and the fences of a code block."""
 
 
 @dataclass(slots=True)
@@ -36,9 +36,9 @@ class ReadingAgent:
     """A `PageReader`. It returns its memory: the notes on all segments, of at most `memory_words` words.
 
     Each of the first `max_segments` segments of `segment_words` words is read once, in order; the published loop can
-    read the last one without end. Reading ends earlier when the model says so, when the memory is full, and when the
-    first `skip_after` segments gave nothing: the page is then skipped. If a reply is cut or cannot be parsed, the
-    model is called once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
+    re-read the last one indefinitely. Reading ends earlier when the model says so or the memory is full. If the first
+    `skip_after` segments gave nothing, the page is skipped. If a reply is cut or cannot be parsed, the model is called
+    once more. `counts` has `pages`, `segments`, `skipped` and `repeated` (second replies).
     """
 
     chat: Chat
@@ -50,7 +50,7 @@ class ReadingAgent:
     counts: Counter[str] = field(default_factory=Counter[str])
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """Return the memory after reading; "" for a page that was skipped. Raises ToolError."""
+        """Return the memory after reading; "" for a skipped page. Raises ToolError."""
         memory, title = "", beginning_of(page.title, TITLE_WORDS)
         self.counts["pages"] += 1
         segments = islice(segments_of(page.text, self.segment_words), self.max_segments)
@@ -78,8 +78,8 @@ class ReadingAgent:
 def parse_note(reply: str) -> tuple[str, bool]:
     """Return what a segment adds to the memory, in one line, and whether to read on.
 
-    The reply has to be {"relevant": "...", "read_on": true} (or false); a fence around it and a block of reasoning
-    before it are ignored. Raises ReplyError for any other: another key, one twice, words around the object.
+    The reply must be {"relevant": "...", "read_on": true} (or false); a fence around it and reasoning before it are
+    ignored. Raises ReplyError for any other reply, such as another key, a repeated key or words around the object.
     """
     try:
         pairs: Any = json.loads(DRESS.sub("", reply), object_pairs_hook=tuple)
@@ -92,14 +92,14 @@ def parse_note(reply: str) -> tuple[str, bool]:
         raise ReplyError(
             f"The reading agent replied {shown!r}. Expected the object "
             '{"relevant": "...", "read_on": true} (or false), and nothing else. Ask for that form in reading.jinja, or '
-            "take another model."
+            "use another model."
         )
     return " ".join(relevant.split()), read_on
 
 
 @dataclass(frozen=True, slots=True)
 class PageBeginning:
-    """A `PageReader`: at most the first `max_words` words of a page, to the end of a sentence, for any task."""
+    """A `PageReader` of at most the first `max_words` words of a page, to the end of a sentence, for any task."""
 
     max_words: int
 
@@ -107,15 +107,15 @@ class PageBeginning:
         return beginning_of(page.text, self.max_words)
 
 
-_WORD = re.compile(r"\S{1,12}\s*")  # a longer word counts as several, so that a bound on words also bounds characters
+_WORD = re.compile(r"\S{1,12}\s*")  # longer words count as several, so that a bound on words also bounds characters
 _END = re.compile(r"""[.!?]["'\u201d\u2019)\]]*\s+\Z|[。！？]\s*\Z|\n\s*\Z""")  # of a sentence, line or paragraph
 
 
 def segments_of(text: str, max_words: int) -> Iterator[str]:
-    """Cut a text into segments of at most `max_words` words, in order, with nothing lost but white space between them.
+    """Cut a text into segments of at most `max_words` words, in order, losing only white space between them.
 
-    A segment ends with the last sentence or line that ends in its second half; if none does, with a word. Every 12
-    characters of a word count as a word, since hostile text and some scripts have no spaces.
+    A segment ends with the last sentence or line that ends in its second half, or else with a word. Every 12 characters
+    of a word count as a word, since hostile text and some scripts have no spaces.
     """
     rest, words = (found[0] for found in _WORD.finditer(text.strip())), list[str]()
     while words := [*words, *islice(rest, max_words + 1 - len(words))]:  # one more than fits, if there is one
@@ -128,10 +128,10 @@ def segments_of(text: str, max_words: int) -> Iterator[str]:
 
 
 def beginning_of(text: str, max_words: int) -> str:
-    """Return the first segment of a text; all of it, if it is short enough."""
+    """Return the first segment of a text, or all of a short text."""
     return next(segments_of(text, max_words), "")
 
 
 def count_words(text: str) -> int:
-    """Return the words of a text, as `segments_of` counts them."""
+    """Return the number of words of a text, as in `segments_of`."""
     return len(_WORD.findall(text))

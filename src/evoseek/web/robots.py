@@ -1,4 +1,4 @@
-"""Politeness: the rules of sites for robots (RFC 9309), and when the next request to a host may be made."""
+"""Politeness: the rules of sites for robots (RFC 9309), and the pace of requests to a host."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ from evoseek.web.address import origin_of
 from evoseek.web.extract import Extractor
 
 MAX_ROBOTS = 500 * 1024
-"""Bytes of a robots.txt that are read (RFC 9309, 2.5)."""
+"""Number of bytes of a robots.txt that are read (RFC 9309, 2.5)."""
 
 MAX_DELAY_S = 60.0
-"""Seconds between requests that a site may ask for (Crawl-delay). A site that asks for more is not read at all: no
+"""Maximum seconds between requests that a site may ask for (Crawl-delay). A site that asks for more is never read: no
 rollout could wait that long."""
 
 _PERIOD_S = 24 * 3600.0  # section 2.4
 _REMEMBERED = 512
 
 Reader = Callable[[httpx2.URL], Awaitable[tuple[int, bytes]]]
-"""URL to status and body, after redirects. Raises ToolError where the server is not reached or has failed."""
+"""URL to status and body, after redirects. Raises ToolError if the server cannot be reached or failed."""
 
 
 class Robots:
     """The robots.txt of each site, read once in 24 hours.
 
-    As RFC 9309, 2.3.1, has it: a missing file (400 to 499, redirects that lead nowhere) forbids nothing. A file that is
-    temporarily unavailable (500 to 599, no connection, also 429) forbids everything; this is no property of the page,
-    so it is a ToolError, and is not cached. The text is parsed in the same processes as pages, for the same reasons.
+    As in RFC 9309, 2.3.1, a missing file (400 to 499, redirects that lead nowhere) forbids nothing. A temporarily
+    unavailable file (500 to 599, no connection, also 429) forbids everything; this is not a property of the page, so it
+    is a ToolError, and not cached. The text is parsed in the same processes as pages, for the same reasons.
     """
 
     def __init__(self, extractor: Extractor, agent: str) -> None:
@@ -43,7 +43,7 @@ class Robots:
         self._reading: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def delay_s(self, url: httpx2.URL, read: Reader) -> float:
-        """The seconds that the site wants between requests. Raises PageError if it forbids the URL or wants more than
+        """Return the site's seconds between requests. Raises PageError if it forbids the URL or wants more than
         `MAX_DELAY_S`, and ToolError."""
         body = await self._body(url, read)
         if not body.strip():
@@ -79,12 +79,12 @@ async def _robots_txt(url: httpx2.URL, read: Reader) -> bytes:
     return body if 200 <= status < 300 else b""
 
 
-_HOSTS = 4096  # number of hosts above which those without a pending wait are forgotten
+_HOSTS = 4096  # maximum number of hosts, above which idle ones are forgotten
 
 
 class HostThrottle:
-    """Lets in at most `concurrency` requests to a host at once, and each at least `interval_s` seconds after the one
-    before began."""
+    """A throttle that admits at most `concurrency` concurrent requests to a host, each at least `interval_s` seconds
+    after the start of the one before."""
 
     def __init__(self, interval_s: float, concurrency: int) -> None:
         self._interval_s, self._concurrency = interval_s, concurrency
@@ -93,9 +93,10 @@ class HostThrottle:
 
     @asynccontextmanager
     async def turn(self, host: str, *, delay_s: float = 0.0, until: float) -> AsyncGenerator[None]:
-        """A turn; the next one may begin `delay_s` seconds after it, if that is longer than the usual interval.
+        """Wait for a turn; the next one may begin `delay_s` seconds after it, if that is longer than the usual
+        interval.
 
-        Raises ToolError at once if the host must not be called before `until` (on time.monotonic()).
+        Raises ToolError immediately if the host must not be called before `until` (on time.monotonic()).
         """
         async with self._places.setdefault(host, asyncio.Semaphore(self._concurrency)):
             await self._wait(host, until)
@@ -109,12 +110,12 @@ class HostThrottle:
         self._next[host] = max(self._next.get(host, 0.0), now + seconds)
 
     async def _wait(self, host: str, until: float) -> None:
-        """Wait until the last request is long enough ago. A turn is taken only by a caller that is still waiting, so
-        none is lost."""
+        """Wait until the last request is long enough ago. Only a caller that is still waiting takes a turn, so none is
+        lost."""
         while (left := self._next.get(host, 0.0) - time.monotonic()) > 0:
             if time.monotonic() + left > until:
                 raise ToolError(
-                    f"{host} is to be left alone for {left:.0f} more seconds, which is longer than a page may take. "
+                    f"{host} must not be called for {left:.0f} more seconds, which is longer than a page may take. "
                     "Ask again later, or raise the fetcher's time limit."
                 )
             await asyncio.sleep(left)

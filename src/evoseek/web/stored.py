@@ -1,5 +1,5 @@
-"""Answers of the web that are kept in SQLite files: a cache, so that no query is paid for twice, and the record of a
-run, from which it can be repeated without the web. One proxy, `StoredWeb`, returns them."""
+"""Answers of the web in SQLite files: a cache, so that no query is paid for twice, and the record of a run, to repeat
+the run without the web. One proxy, `StoredWeb`, returns them."""
 
 from __future__ import annotations
 
@@ -32,17 +32,17 @@ _SEAL = 64  # characters of a SHA-256
 
 
 class Answers(Protocol):
-    """The answers to calls: kept ones, or those of the calls."""
+    """The answers to calls, stored or made."""
 
     async def answer(self, key: str, call: Call) -> str:
-        """The kept answer of a key, or that of `call`. Raises PageError and ToolError."""
+        """Return the stored answer of a key, or make `call`. Raises PageError and ToolError."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class StoredWeb:
-    """A `SearchEngine`, a `Fetcher` and a `PageReader` whose answers come from `answers`, which calls the given ones
-    where it has none. A replay needs none of them, and is then local. Raises as they do, and ToolError."""
+    """A `SearchEngine`, `Fetcher` and `PageReader` that answers from `answers`, which calls the given ones for missing
+    answers. A replay needs none of them, and is then local. Raises as they do, and ToolError."""
 
     answers: Answers
     engine: SearchEngine | None = None
@@ -79,18 +79,18 @@ class StoredWeb:
 
 def _connected(part: T | None) -> T:
     if part is None:
-        raise ToolError("There is neither a stored answer nor a web to call. Correct the settings of [web].")
+        raise ToolError("There is neither a stored answer nor a web to call. Correct [web] in the settings.")
     return part
 
 
 class Cache:
-    """Keeps each answer for a week in an SQLite file, which several processes may share. Errors are not
+    """A cache that keeps each answer for a week in an SQLite file, which several processes may share. Errors are not
     cached, and a damaged answer counts as missing.
 
-    Concurrent requests for the same answer make a single call and share its outcome. It is cancelled with the last
-    request for it.
+    Concurrent requests for the same answer make a single call and share its outcome. The call is cancelled with the
+    last request.
 
-    The key is (provider, options, the call's): whatever changes an answer must be in one of these, except secrets.
+    The key is (provider, options, the call's key): everything that changes an answer must be in it, except secrets.
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class Cache:
         return found
 
     def _kept(self, key: str) -> str | None:
-        """The answer of a key, if there is one that is neither too old nor damaged."""
+        """Return the answer of a key, unless missing, too old or damaged."""
         rows = self._store.rows("SELECT until, found FROM results WHERE key = ?", key)
         text = unseal(rows[0][1], key, rows[0][0]) if rows else None
         return text if text is not None and rows[0][0] > self._clock() else None
@@ -147,15 +147,15 @@ _ERRORS: dict[str, type[PageError | ToolError]] = {"page": PageError, "tool": To
 
 
 class Recording:
-    """Records the answers that a run gets from the web and from the reader, in an SQLite file.
+    """A recording of the answers that a run gets from the web and the reader, in an SQLite file.
 
-    A recorded answer (a PageError is an answer) is reused for the rest of the run, also after it was resumed. Failures
-    (ToolError) are recorded by their number: the n-th call of a key fails in a replay if the n-th call failed in the
-    run. So the same rollouts fail if all calls are made in the same order, which a lockstep sampler ensures; after a
-    resumed run, or with several processes, other rollouts may fail. Cancelled calls are not recorded.
+    A recorded answer (a PageError is an answer) is reused for the rest of the run, also after resuming. Failures
+    (ToolError) are recorded by number: the n-th call of a key fails in a replay if the n-th call failed in the run. So
+    the same rollouts fail if all calls come in the same order, as with a lockstep sampler; for a resumed run, or with
+    several processes, other rollouts may fail. Cancelled calls are not recorded.
 
-    `made_with` are the settings that determine the answers. Raises ConfigError for a file that was begun with other
-    settings: its answers would be mistaken for those of these settings.
+    `made_with` are the settings that determine the answers. Raises ConfigError for a file begun with other settings,
+    whose answers would be wrong here.
     """
 
     def __init__(self, path: Path, made_with: Mapping[str, object]) -> None:
@@ -168,17 +168,18 @@ class Recording:
             raise
 
     async def answer(self, key: str, call: Call) -> str:
-        """The recorded answer, or the result of `call`. Raises PageError and ToolError, as `call` does."""
+        """Return the recorded answer, or make `call`. Raises PageError and ToolError, as `call` does."""
         number, self._calls[key] = self._calls[key], self._calls[key] + 1
         if not (answered := self._answered(key)):
             error, text = await _outcome(call)
-            if error == "tool" or not (answered := self._answered(key)):  # a concurrent call may have been first
+            if error == "tool" or not (answered := self._answered(key)):  # unless a concurrent call was first
                 self._write(key, number, error, text)
                 return _result(error, text)
         return _result(*answered)
 
     def _write(self, key: str, number: int, error: str | None, text: str) -> None:
-        """Under its number, or after all others if an earlier run or another process has used that."""
+        """Write an answer under its number, or after all others if an earlier run or another process used the
+        number."""
         with self._store.transaction():
             numbers = [row[0] for row in self._store.rows("SELECT number FROM answers WHERE key = ?", key)]
             number = max(numbers) + 1 if number in numbers else number
@@ -194,8 +195,8 @@ class Recording:
         if other := next((name for name in now if before.get(name) != now[name]), None):
             raise ConfigError(
                 f"The record {self._store.path} was begun with {other} = {before.get(other)!r}, now it is "
-                f"{now[other]!r}: calls would get answers recorded under other settings. Give web.record another file, "
-                "or leave it empty to record nothing.",
+                f"{now[other]!r}, so its answers do not fit. Give web.record another file, or leave web.record empty "
+                "to record nothing.",
                 code="web.record_other_settings",
             )
 
@@ -205,8 +206,8 @@ class Recording:
 
 
 class Replay:
-    """Returns the answers of a recorded run, without awaiting anything. Raises ConfigError if there is no record at
-    `path`, RunError if any row of it is damaged: a failure whose key was changed would never be missed."""
+    """A replay of a recorded run, which awaits nothing. Raises ConfigError without a record at `path`, RunError if any
+    row is damaged: a failure with a changed key would never be missed."""
 
     def __init__(self, path: Path) -> None:
         if not path.is_file():
@@ -223,13 +224,13 @@ class Replay:
             raise
 
     async def answer(self, key: str, call: Call) -> str:
-        """The recorded answer; `call` is not made. Raises PageError and ToolError as recorded, and ToolError for a call
-        that is not in the record."""
+        """Return the recorded answer; `call` is not made. Raises PageError and ToolError as recorded, and ToolError for
+        a call that is not in the record."""
         rows = sorted(_rows(self._store, key), key=lambda row: row[1] == "tool")  # answers before failures
         if not rows:
             raise ToolError(
-                f"The record {self._path} has no answer to {key}. Replay the run that was recorded, with the same "
-                "settings, or record this one.",
+                f"The record {self._path} has no answer to {key}. Replay the recorded run with the same "
+                "settings, or record this run.",
                 code="web.not_recorded",
             )
         number, self._calls[key] = self._calls[key], self._calls[key] + 1
@@ -243,7 +244,7 @@ def _insert(store: Store, key: str, number: int, error: str | None, text: str) -
 
 
 def _rows(store: Store, key: str) -> list[tuple[int, str | None, str]]:
-    """Number, error and text of all records for a key, by number. Raises RunError if any is damaged."""
+    """Return number, error and text of all records for a key, by number. Raises RunError if any is damaged."""
     rows = store.rows("SELECT number, error, said FROM answers WHERE key = ? ORDER BY number", key)
     return [(number, error, _unsealed(store, key, number, error, sealed)) for number, error, sealed in rows]
 
@@ -268,7 +269,7 @@ def _record_store(path: Path) -> Store:
 
 
 async def _outcome(call: Call) -> tuple[str | None, str]:
-    """The kind of error that a call raises, if any, and its text or the call's result."""
+    """Return the kind of error that a call raises, if any, and the error's text or the call's result."""
     try:
         return None, await call()
     except PageError as error:
@@ -284,12 +285,11 @@ def _result(error: str | None, text: str) -> str:
 
 
 class Store:
-    """An SQLite file in WAL mode, each statement outside of `transaction` being a transaction: a process killed at any
-    moment, this one included, leaves everything written before intact. WAL needs a disk of this machine: no network
-    file system.
+    """An SQLite file in WAL mode. Each statement outside of `transaction` is a transaction: whenever this or another
+    process is killed, everything written before stays intact. WAL needs a local disk, not a network file system.
 
-    `kind` is four letters that tell this kind of file from others, `schema` makes its tables. Raises ConfigError if
-    there is anything else at `path`, RunError if it cannot be opened, read or written.
+    `kind` is four letters that identify this kind of file, `schema` makes its tables. Raises ConfigError if `path`
+    holds anything else, RunError if it cannot be opened, read or written.
 
     SQLite does not notice a changed byte in a row. Answers are trained on, so they are stored with a checksum (`seal`).
     """
@@ -306,20 +306,20 @@ class Store:
                 raise
 
     def _set_up(self, kind: int, schema: str) -> None:
-        with self.transaction():  # of several that open a new file, one makes the tables
+        with self.transaction():  # if several open a new file, one makes the tables
             ((found,),) = self.rows("PRAGMA application_id")
             if found != kind and self.rows("SELECT 1 FROM sqlite_master"):
                 raise ConfigError(
-                    f"{self.path} is an SQLite file of something else, or of another version of evoseek. Give the name "
-                    "of a new file.",
+                    f"{self.path} is an SQLite file of another program or another version of evoseek. Give the name of "
+                    "a new file.",
                     code="web.foreign_file",
                 )
-            if (problem := self.rows("PRAGMA integrity_check(1)")) != [("ok",)]:  # a broken tree could loop for ever
+            if (problem := self.rows("PRAGMA integrity_check(1)")) != [("ok",)]:  # a broken tree could loop forever
                 raise sqlite3.DatabaseError(f"it is damaged: {problem[0][0]}")
             self.change(f"PRAGMA application_id = {kind}")
             self.change(schema)
         change_of_mode = Retrying(
-            retry=retry_if_exception(_is_busy),  # SQLite waits for no other process with this statement
+            retry=retry_if_exception(_is_busy),  # for this statement SQLite does not wait for other processes
             stop=stop_after_delay(_BUSY_S),
             wait=wait_random(0.0, 0.05),
             reraise=True,
@@ -329,7 +329,7 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Generator[None]:
-        """All that the block reads and writes is one transaction, which no other process's can come between."""
+        """Make the block one transaction, which no other process can interrupt."""
         self.change("BEGIN IMMEDIATE")
         try:
             yield
@@ -343,12 +343,12 @@ class Store:
             return self._database.execute(statement, values).fetchall()
 
     def change(self, statement: str, *values: object) -> int:
-        """Run a statement that writes. Returns how many rows it changed."""
+        """Run a statement that writes; return the number of changed rows."""
         with self._explained():
             return self._database.execute(statement, values).rowcount
 
     def close(self) -> None:
-        """Close the file. The last process to do so leaves a single file, without the companions -wal and -shm."""
+        """Close the file. The last process to do so removes the companions -wal and -shm."""
         self._database.close()
 
     @contextmanager
@@ -357,8 +357,8 @@ class Store:
             yield
         except (sqlite3.Error, OSError) as error:
             raise RunError(
-                f"{self.path} cannot be used as an SQLite file: {error}. Check the disk and the permissions; if it is "
-                "damaged or something else, give the name of a new file.",
+                f"{self.path} cannot be used as an SQLite file: {error}. Check the disk and the permissions. If the "
+                "file is damaged or of another kind, give the name of a new file.",
                 code="web.broken_file",
             ) from error
 
@@ -368,12 +368,12 @@ def _is_busy(error: BaseException) -> bool:
 
 
 def seal(text: str, *place: object) -> str:
-    """A text after the checksum of itself and of the other values in its row."""
+    """Return the text, prefixed by the checksum of the text and the other values in its row."""
     return json_digest([text, *place]) + text
 
 
 def unseal(sealed: object, *place: object) -> str | None:
-    """The text, or None if it or the other values are not what was sealed."""
+    """Return the text, or None if the text or the other values were changed."""
     if not isinstance(sealed, str) or sealed[:_SEAL] != json_digest([sealed[_SEAL:], *place]):
         return None
     return sealed[_SEAL:]

@@ -3,8 +3,8 @@
     web_search(queries)   results with title, URL and snippet for each query
     browse(urls)          what pages say about the question; by default only pages among the rollout's results
 
-Neither shows a page that is hidden from the question. What they show is outside text: the renderer encodes it so that
-it can be neither a call nor an answer.
+Neither shows a page that is hidden from the question. Results are outside text: the renderer encodes them so that they
+can be neither a call nor an answer.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from evoseek.text.scripts import well_formed
 from evoseek.types import Passage, Question, ToolCall, ToolResult
 from evoseek.web.reading import beginning_of
 
-_TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # words shown at most: their authors may have no limits
+_TITLE, _SNIPPET, _PROBLEM = 30, 100, 100  # maximum words shown: their authors may have no limits
 
 
 class _Pages(frozenset[str]):
-    """Pages by their addresses, with or without a scheme, a fragment or a slash at the end."""
+    """Pages by address, with or without a scheme, a fragment or a final slash."""
 
     def __contains__(self, url: object) -> bool:
         return isinstance(url, str) and super().__contains__(_page(url))
@@ -35,12 +35,12 @@ class _Pages(frozenset[str]):
 
 @dataclass(slots=True)
 class _WebRollout:
-    """What the tools of one rollout share."""
+    """The shared state of one rollout's tools."""
 
     question: Question
     trajectory_id: str
     tools: set[str] = field(default_factory=set[str])
-    found: dict[str, str] = field(default_factory=dict[str, str])  # addresses in results, by how they may be written
+    found: dict[str, str] = field(default_factory=dict[str, str])  # addresses in results, by their spellings
     opened: int = 0
 
     @property
@@ -50,17 +50,16 @@ class _WebRollout:
 
 
 class WebRollouts:
-    """Gives the tools of each rollout their shared state: the addresses in its results.
+    """The shared states of each rollout's tools: the addresses in its results.
 
-    Tools are bound to a rollout one after the other, before it begins: the first one bound creates new state, and the
-    others join it.
+    Tools are bound to a rollout one after the other, before it begins: the first creates new state, the others join it.
     """
 
     def __init__(self) -> None:
         self._latest: _WebRollout | None = None
 
     def join(self, tool: str, question: Question, trajectory_id: str) -> _WebRollout:
-        """Return what the tool shares with the others of the rollout."""
+        """Return the state that the tool shares with the rollout's other tools."""
         latest = self._latest
         if latest is None or latest.trajectory_id != trajectory_id or tool in latest.tools:
             latest = self._latest = _WebRollout(question, trajectory_id)
@@ -99,7 +98,7 @@ class WebSearchTool:
         return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Search; wrong arguments give a result that says so. Raises ToolError when the engine fails or the tool was
+        """Search; wrong arguments give a result that says so. Raises ToolError if the engine fails or the tool was
         never bound."""
         rollout, queries = _bound(self.rollout), _texts(call, "queries", self.max_queries)
         if not queries:
@@ -122,8 +121,8 @@ class WebSearchTool:
 class BrowseTool:
     """The tool `browse`: opens up to `max_urls` pages concurrently, and shows what the reader extracts from them.
 
-    With `only_found`, pages that are not among the rollout's results are not opened. Fragments (#...) do not count, and
-    the address of a result may be given without its scheme (http://).
+    With `only_found`, only pages among the rollout's results are opened. Fragments (#...) do not count, and the address
+    of a result may lack its scheme (http://).
     """
 
     fetcher: Fetcher
@@ -153,9 +152,9 @@ class BrowseTool:
         return replace(self, rollout=self.rollouts.join(self.name, question, trajectory_id))
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Read pages; wrong arguments and pages that cannot be read give results that say so.
+        """Read pages; wrong arguments and unreadable pages give results that say so.
 
-        Raises ToolError when fetching or reading failed, after all pages have ended, or if the tool was never bound.
+        Raises ToolError if fetching or reading failed, after all pages have ended, or if the tool was never bound.
         """
         rollout, urls = _bound(self.rollout), _texts(call, "urls", self.max_urls)
         if not urls:
@@ -184,7 +183,7 @@ class BrowseTool:
 
 @dataclass(frozen=True, slots=True)
 class _View:
-    """A page as it is shown: with the reader's notes, or the reason why it was not read."""
+    """A page as shown: with the reader's notes, or the reason why it was not read."""
 
     url: str
     title: str = ""
@@ -200,12 +199,12 @@ def _schema(name: str, what: str, argument: str, description: str, most: int) ->
 
 def _bound(rollout: _WebRollout | None) -> _WebRollout:
     if rollout is None:
-        raise ToolError("The tools of the web belong to a rollout: bind them first (for_question).")
+        raise ToolError("Web tools must be bound to a rollout first. Call `for_question`.")
     return rollout
 
 
 def _texts(call: ToolCall, argument: str, most: int) -> list[str]:
-    """Return the argument, if it is a list of 1 to `most` texts that are not blank; else nothing."""
+    """Return the argument if it is a list of 1 to `most` texts that are not blank, else nothing."""
     given = call.arguments.get(argument)
     given = cast(list[object], given) if isinstance(given, list) else []
     texts = [well_formed(text).strip() for text in given if isinstance(text, str)]
@@ -218,7 +217,7 @@ def _refused(call: ToolCall, argument: str, most: int) -> ToolResult:
 
 
 def _result(passage: Passage) -> Passage:
-    """Return a result as it is shown, in one line each of bounded length."""
+    """Return a result as shown, each text one line of bounded length."""
     url = _address(passage.id)
     title, text = _line(passage.title, _TITLE), _line(passage.text, _SNIPPET)
     return replace(passage, id=url, document_id=url, title=title, text=text)
@@ -229,10 +228,10 @@ def _line(text: str, max_words: int) -> str:
 
 
 def _address(url: str) -> str:
-    """Return a URL without its fragment, which never leaves a browser, and without white space."""
+    """Return a URL without white space and without its fragment, which never leaves a browser."""
     return "".join(url.split()).partition("#")[0]
 
 
 def _page(url: str) -> str:
-    """Return what the addresses of one page have in common, however they are written."""
+    """Return the common part of all spellings of a page's address."""
     return _address(url).split("://", 1)[-1].rstrip("/")

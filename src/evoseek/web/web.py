@@ -1,4 +1,4 @@
-"""The web as rollouts use it: the search engine, the fetcher of pages and the reader of pages."""
+"""The web for rollouts: the search engine, the fetcher of pages and the reader of pages."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from evoseek.web.reading import PageBeginning, ReadingAgent
 from evoseek.web.settings import BrowseSettings, WebSettings
 from evoseek.web.stored import Cache, Recording, Replay, StoredWeb
 
-PER_HOST = 2  # requests at once to a host that is not one's own
+PER_HOST = 2  # concurrent requests to a foreign host
 
 
 @dataclass(frozen=True, slots=True)
 class Web:
-    """The web as a rollout's tools have it."""
+    """The web for a rollout's tools."""
 
     engine: SearchEngine
     fetcher: Fetcher
@@ -37,7 +37,7 @@ class Web:
 
 @contextmanager
 def open_web(settings: Any) -> Generator[Web]:
-    """The web of a run's settings, or the recording of it that is replayed; closed with the context.
+    """Open the web of a run's settings, or the recording to replay; closed with the context.
 
     Raises ConfigError or PolicyError, and RunError for a cache or record that cannot be used.
     """
@@ -76,11 +76,11 @@ def _reader(config: Any) -> PageReader:
 
 
 def make_web_engine(web: WebSettings, search: SearchSettings, closing: ExitStack) -> SearchEngine:
-    """Return the search provider of the settings, which is closed with `closing`. Raises ConfigError."""
+    """Make the search provider of the settings, closed with `closing`. Raises ConfigError."""
     if not web.provider:
         raise ConfigError(
-            "No search provider was given: set web.provider to serper, serpapi, brave, tavily, searxng or json "
-            "(`evoseek world serve` is one to try things on), or to replay, with web.record, for a recorded run."
+            "No search provider was given. Set web.provider to serper, serpapi, brave, tavily, searxng or json "
+            "(`evoseek world serve` is one for tests), or to replay, with web.record, for a recorded run."
         )
     limits = CallLimits(
         rate_per_s=web.rate_per_s,
@@ -103,18 +103,18 @@ def _described(web: WebSettings) -> JsonApi:
     described = usual | web.api | ({"url": web.url} if web.url else {})
     known = [field.name for field in fields(JsonApi)]
     if unknown := sorted(described.keys() - set(known)):
-        raise ConfigError(f"web.api has no {unknown[0]}. It may have {', '.join(known)}.")
+        raise ConfigError(f"web.api has no {unknown[0]}. Give some of {', '.join(known)}.")
     if isinstance(described["options"], dict):
         described["options"] = usual["options"] | described["options"]
     try:
         return TypeAdapter(JsonApi).validate_python(described)
     except ValidationError as error:
         problems = "; ".join(f"web.api.{problem['loc'][0]}: {problem['msg']}" for problem in error.errors())
-        raise ConfigError(f"The provider that [web.api] describes is not valid: {problems}.") from error
+        raise ConfigError(f"The provider in [web.api] is not valid: {problems}.") from error
 
 
 def make_fetcher(browse: BrowseSettings, search: SearchSettings, closing: ExitStack) -> SafeFetcher:
-    """Return the fetcher of the settings, which is closed with `closing`. Raises ConfigError."""
+    """Make the fetcher of the settings, closed with `closing`. Raises ConfigError."""
     extractor = Extractor()
     closing.callback(extractor.close)
     return SafeFetcher(

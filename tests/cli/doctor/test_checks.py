@@ -146,7 +146,7 @@ PLANTED = {
     "no questions": (None, {"questions.path": ""}, "questions.path", "No questions were given", "questions.path"),
     "another folder": (fill_run, {}, "run", "it holds letter.txt", "Give another one."),
     "no such device": (None, {"policy.device": "cuda:99"}, "device", "cuda:99", "policy.device"),
-    "a judge without a model": (None, {"reward.name": "judge"}, "settings", "No model was given", "judge.model"),
+    "a judge without a model": (None, {"reward.name": "judge"}, "settings", "judge.model is empty", "judge.model"),
     "settings that contradict": (
         None,
         {"loss.name": "reinforce", "algorithm.mini_batches": 2},

@@ -144,7 +144,7 @@ def test_the_page_is_written_with_its_data_and_replaces_an_earlier_one(make_run,
 def test_nothing_else_is_overwritten(make_run, make_row, tmp_path):
     page = page_of(make_run([make_row()]), inline=0)
     (tmp_path / "mine.html").write_text("my page")
-    with pytest.raises(ConfigError, match=r"mine\.html is there already"):
+    with pytest.raises(ConfigError, match=r"mine\.html exists already"):
         page.write(tmp_path / "mine.html")
     with pytest.raises(ConfigError, match=r"does not end in \.html"):
         page.write(tmp_path / "notes.txt")

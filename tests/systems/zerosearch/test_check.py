@@ -131,7 +131,7 @@ def test_of_each_questions_queries_every_one_is_asked_once_and_only_if_something
     assert checked.unasked == 1
     assert {int(asked.key.split("/")[2]) for asked in chat.asked} == {1, 2, 3, 4, 5, 6, 7, 8, 12}
     assert len({asked.key for asked in chat.asked}) == len(chat.asked) == 18
-    with pytest.raises(DataError, match="not one can be checked"):
+    with pytest.raises(DataError, match="has an answer that can be checked"):
         check(obedient, [record(ASKED[0], "hello")])
 
 

@@ -108,9 +108,9 @@ def test_the_truth_never_fails(label):
 def test_searches_of_another_world_are_refused():
     other = World.generate(4, 200, "evaluation").questions(3, seed=0)
     strangers = [record("x", "y", question=question) for question in other]
-    with pytest.raises(DataError, match="Not one question of the 3 searches"):
+    with pytest.raises(DataError, match="No question of the 3 searches"):
         TrueLabel(WORLD).check(strangers)
-    with pytest.raises(DataError, match="made in another one"):  # the same words, another answer
+    with pytest.raises(DataError, match="come from another one"):  # the same words, another answer
         TrueLabel(WORLD).check([record("x", "y", question=replace(FACT, golden_answers=("Nobody",)))])
     TrueLabel(WORLD).check([*strangers, record("x", "y")])
 

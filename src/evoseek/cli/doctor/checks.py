@@ -1,4 +1,4 @@
-"""What is checked, and what a check finds: what is installed, what fits, what is read, and what would be trained."""
+"""The checks of `evoseek doctor`, and their diagnoses: installation, memory, files, and what would be trained."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from evoseek.training.stages import check_asked, check_run
 
 _PACKAGES = ("torch", "transformers", "safetensors", "tantivy", "pydantic")
 _WEIGHTS = ("*.safetensors", "adapter_model.safetensors", "remote.json")
-_AMONG, _WORDS = 5, 12  # passages found, and words of the query, when an index is tried
+_AMONG, _WORDS = 5, 12  # passages to find, and words of the query, when an index is tried
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,28 +74,28 @@ class Diagnosis:
 
 
 def fine(about: str, words: str) -> Diagnosis:
-    """A diagnosis without a remedy."""
+    """Return a diagnosis without a remedy."""
     return Diagnosis(about, "ok", words)
 
 
 def warning(about: str, words: str, remedy: str) -> Diagnosis:
-    """A diagnosis about what works, but may not be what the user expects."""
+    """Return a diagnosis of what works, but may not be what the user expects."""
     return Diagnosis(about, "warning", words, remedy)
 
 
 def fault(about: str, words: str, remedy: str) -> Diagnosis:
-    """A diagnosis about what makes a command fail."""
+    """Return a diagnosis of what makes a command fail."""
     return Diagnosis(about, "fault", words, remedy)
 
 
 def refused(about: str, error: Exception) -> Diagnosis:
-    """An error as a fault: its last sentence is the remedy, as in all errors of evoseek."""
+    """Turn an error into a fault: its last sentence is the remedy, as in all errors of evoseek."""
     words, stop, remedy = " ".join(str(error).split()).rpartition(". ")
     return fault(about, f"{words}{stop.strip()}" if words else remedy, remedy if words else "Correct that.")
 
 
 def tried(about: str, check: Callable[[], Diagnosis | str]) -> Diagnosis:
-    """What a check finds, or the error that it raises as a fault. A text is a diagnosis without a remedy."""
+    """Run a check; an error becomes a fault. A text is a diagnosis without a remedy."""
     try:
         found = check()
     except EvoseekError as error:
@@ -104,7 +104,7 @@ def tried(about: str, check: Callable[[], Diagnosis | str]) -> Diagnosis:
 
 
 def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Versions, and the optional packages that no other check loads."""
+    """Report versions, and check the optional packages that no other check loads."""
     versions = ", ".join(f"{package} {version(package)}" for package in _PACKAGES)
     yield fine("environment", f"evoseek {__version__}, Python {platform.python_version()}, {versions}")
     needed = {"peft": "lora"} if context.settings.adapter_rank else {}
@@ -116,7 +116,7 @@ def check_environment(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Whether the device is there, and enough cores for the processes and their threads."""
+    """Check that the device exists, and that there are enough cores for the processes and their threads."""
     device, number = context.settings.policy.device, cores()
 
     def found() -> str:
@@ -133,7 +133,7 @@ def check_machine(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def check_memory(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Whether training fits the free memory."""
+    """Check that training fits the free memory."""
     found = fit(context.settings, context.processes)
     if found.state == "ok":
         yield fine("memory", found.words)
@@ -142,36 +142,36 @@ def check_memory(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def check_disk(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Whether the run's directory can be written, and has room for the checkpoints that are kept and one more."""
+    """Check that the run's directory is writable and has room for the kept checkpoints and one more."""
     if context.run is None:
         return
     place = context.run.path.absolute()
     while not place.exists() and place != place.parent:
         place = place.parent
     if not place.is_dir() or not os.access(place, os.W_OK):
-        words = f"{context.run.path} cannot be written: {place} is no folder that this user may write to."
+        words = f"{context.run.path} cannot be written: {place} is not a folder that this user may write to."
         yield fault("disk", words, "Give another --run-dir, or make the folder writable.")
         return
     free, need = shutil.disk_usage(place).free, disk_needs(context.settings)
-    needed = f"of which checkpoints and logs take about {need / 1e9:.2g}"
+    needed = f"about {need / 1e9:.2g} GB needed for checkpoints and logs"
     words = f"{free / 1e9:.3g} GB free for {context.run.path}, {needed}"
     remedy = "Free space, set run.keep_checkpoints=1, or train an adapter."
     yield fault("disk", f"It does not fit: {words}.", remedy) if need > free else fine("disk", words)
 
 
 def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
-    """The model's files, its tokenizer and chat template, and the prompts."""
+    """Check the model's files, its tokenizer and chat template, and the prompts."""
     name = context.settings.policy.model
     source = expanded(find_policy(name))
     if not context.has_model and (expanded(name).is_absolute() or name.startswith((".", "~"))):
         yield fault("model", f"There is no model at {name}.", "Correct policy.model.")
         return
     if not context.has_model:
-        words = f"{name} is not on this machine, so it is looked for on the Hugging Face hub when it is needed."
+        words = f"{name} is not on this machine. When it is needed, it is looked for on the Hugging Face hub."
         yield warning("model", words, "Correct policy.model, or download the model first.")
         return
     if source.is_dir() and not is_gguf(name) and not any(any(source.glob(pattern)) for pattern in _WEIGHTS):
-        words = f"{source} holds no weights in safetensors; others are not read."
+        words = f"{source} holds no weights in safetensors, the only format that is read."
         yield fault("model", words, "Save the model with save_pretrained (safe_serialization), or download it again.")
     else:
         yield fine("model", f"{name}" + ("" if str(source) == name else f" ({source})"))
@@ -179,7 +179,7 @@ def check_model(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def _tokenizer(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Whether the tokenizer fits the model, its chat template, and the prompts."""
+    """Check that the tokenizer fits the model, the chat template and the prompts."""
     settings, shape = context.settings, shape_of(read_config(context.settings.policy.model))
     try:
         tokenizer = load_tokenizer(settings.policy.model)
@@ -204,7 +204,7 @@ def _template(tokenizer: PreTrainedTokenizerBase, format: Literal["auto", "tags"
 
 
 def _prompt(settings: TrainingSettings, role: Literal["solver", "proposer"]) -> Diagnosis:
-    """The length of an example of a role's prompt, relative to the longest rollout."""
+    """Compare the length of a role's example prompt with the longest rollout."""
     shown, longest = rendered(settings, role, ""), settings.rollout.max_total_tokens
     words = (
         f"{role}: {shown.tokens} of {longest} tokens, format {shown.format} (`evoseek ask TEXT --show-prompt {role}`)"
@@ -215,7 +215,7 @@ def _prompt(settings: TrainingSettings, role: Literal["solver", "proposer"]) -> 
 
 
 def check_indexes(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Whether the indexes are whole, of this version, and find a passage that they hold."""
+    """Check that the indexes are whole, of this version, and find a passage that they hold."""
     settings = context.settings
     named = {
         "search.index": settings.search.index if settings.searches_index else "-",
@@ -232,7 +232,7 @@ def check_indexes(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def _searched(context: DoctorContext, setting: str, index: str) -> Diagnosis:
-    """Checksums, and a search for the words of the first passage. Raises SearchIndexError."""
+    """Check the checksums, and search for the words of the first passage. Raises SearchIndexError."""
     engine = context.settings.search.model_copy(update={"index": index})
     model, directory = context.settings.policy.model, Path(index)
     check_index(index, setting=setting, engine=engine)
@@ -248,13 +248,13 @@ def _searched(context: DoctorContext, setting: str, index: str) -> Diagnosis:
         return fault(setting, words, "Build it again with `evoseek index`.")
     is_tiny = context.trains and context.has_model and read_config(model).get("evoseek_prompts") == "tiny"
     if is_tiny and is_spelled(load_tokenizer(model), (passage.text for passage in lexical.passages())):
-        words = f"{words}, but the tokenizer of {model} splits its words into letters: it is for generated worlds only."
+        words = f"{words}, but the tokenizer of {model} splits words into letters: it is for generated worlds only."
         return warning(setting, words, "Give a language model (policy.model), or expect no more than a trial.")
     return fine(setting, f"{words}, a known passage is found")
 
 
 def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
-    """The files that the run reads."""
+    """Check the files that the run reads."""
     settings = context.settings
     written = questions_to_write(settings)
     if written:
@@ -269,9 +269,9 @@ def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def _too_long(settings: TrainingSettings) -> Iterator[Diagnosis]:
-    """A warning for a file whose longest question leaves the solver no room to write."""
+    """Warn of a file whose longest question leaves the solver no room to write."""
     for setting in ("questions.path", "evaluation.path"):
-        with suppress(EvoseekError):  # a file that cannot be read has been reported
+        with suppress(EvoseekError):  # an unreadable file has been reported
             texts = (one.text for one in read_questions(lookup(settings, setting) or "", setting=setting))
             shown, most = rendered(settings, "solver", max(texts, key=len)), settings.rollout.max_total_tokens
             if shown.tokens >= most:
@@ -280,7 +280,7 @@ def _too_long(settings: TrainingSettings) -> Iterator[Diagnosis]:
 
 
 def check_directory(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Whether the run's directory is a run's, and free."""
+    """Check that the run's directory belongs to a run, and that no other process uses it."""
     run = context.run
     if run is None:
         return
@@ -298,7 +298,7 @@ def check_directory(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def check_plan(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Whether the settings go together, and what is trained."""
+    """Check that the settings go together, and report what would be trained."""
     settings = context.settings
     try:
         check_run(settings, context.run, context.processes)

@@ -1,4 +1,4 @@
-"""`evoseek doctor`: finds what would go wrong before it does."""
+"""`evoseek doctor`: finds problems before a command runs."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ def doctor(
         bool | None,
         typer.Option(
             "--probe/--no-probe",
-            help="Load the model and try a few rollouts and proposals, if nothing is wrong. Default: where that calls "
-            "and starts no service.",
+            help="Load the model and try a few rollouts and proposals, if nothing is wrong. By default only if "
+            "this needs no service.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
     """Check what a command would need, with the options of `evoseek train`: environment, device, memory, disk, model,
-    chat template, prompt, index, questions, judge, providers and servers, and what would be trained.
+    chat template, prompt, index, questions, judge, providers, servers, and what would be trained.
 
-    Prints one diagnosis per line with one remedy each; status 1 if there is a fault. Writes nothing.
+    Print one diagnosis a line, each with one remedy; end with status 1 if there is a fault. Write nothing.
     """
     options = {"search.index": index, "questions.path": questions, "policy.model": model}
     with end_on_interrupt():
@@ -73,7 +73,7 @@ def _diagnoses(
     processes: int,
     probing: bool | None,
 ) -> list[Diagnosis]:
-    """All diagnoses. Raises ConfigError for settings that cannot be read, without which nothing can be checked."""
+    """Return all diagnoses. Raises ConfigError for settings that cannot be read."""
     with end_on_interrupt():
         from evoseek.assembly.sources import gather
         from evoseek.cli.doctor.checks import DoctorContext
@@ -97,8 +97,8 @@ def _diagnoses(
 
 
 def diagnoses_of(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Every diagnosis; where a model of [answerer] answers and none is trained, without those about training. A check
-    that raises an unforeseen error is a fault, and the others go on."""
+    """Yield every diagnosis; if a model of [answerer] answers and none is trained, leave out training. A check that
+    raises an unforeseen error is a fault, and the other checks still run."""
     from evoseek.cli.doctor import checks
     from evoseek.cli.doctor.services import check_services
 
@@ -119,7 +119,7 @@ def diagnoses_of(context: DoctorContext) -> Iterator[Diagnosis]:
         try:
             yield from check(context)
         except Exception as error:
-            remedy = disk_text(error) if is_of_disk(error) else "Report this with the line above: it is unforeseen."
+            remedy = disk_text(error) if is_of_disk(error) else "Report this unforeseen error with the line above."
             yield checks.fault(check.__name__.removeprefix("check_"), f"{type(error).__name__}: {error}", remedy)
 
 
@@ -137,5 +137,5 @@ def _show(diagnoses: Sequence[Diagnosis]) -> None:
 
 
 def _plain(text: str) -> str:
-    """Text from outside, in which nothing is markup."""
+    """Escape the markup in text from outside."""
     return printable(text).replace("[", r"\[")

@@ -1,4 +1,4 @@
-"""A few timed rollouts, and proposals in self-play: whether the model does the task at all, and the time of a step."""
+"""A few timed rollouts, and in self-play proposals: does the model do the task at all, and how long is a step?"""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ _WITH_UPDATE = 1.4  # a step over its rollouts: 2.23 s over 1.60 in recipes/dr-z
 
 
 def probe(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Load the model and let it answer, and propose where the system has a proposer, a few times, within a minute each.
-    Nothing is written."""
+    """Load the model and let it answer a few times, and propose if the system has a proposer, within a minute each.
+    Write nothing."""
     try:
         with TrainingContext(context.settings) as training:
             yield _rollouts(training)
@@ -39,7 +39,7 @@ def probe(context: DoctorContext) -> Iterator[Diagnosis]:
 
 
 def _rollouts(context: TrainingContext) -> Diagnosis:
-    """Whether a question is answered with the tool, and the time of a step."""
+    """Report whether the policy answers with the tool, and the time of a step."""
     settings, each = context.settings, step_rollouts(context.settings)
     roller, question = context.solver(context.searched), Question("probe", "Who is the mayor of Kalo?", ())
 
@@ -54,7 +54,7 @@ def _rollouts(context: TrainingContext) -> Diagnosis:
         return warning("probe", words, "Lower rollout.max_total_tokens, or train on a faster machine.")
     if failures := [trajectory.failure for trajectory in rolled if trajectory.failure]:
         words = f"{len(failures)} of {_COUNT} rollouts failed: {failures[0]}"
-        return fault("probe", words, "Repair what failed: in training such a rollout is Invalid, and leaves the loss.")
+        return fault("probe", words, "Repair what failed: in training such a rollout is Invalid and not in the loss.")
     searched = sum(bool(trajectory.results) for trajectory in rolled)
     answered = sum(trajectory.answer is not None for trajectory in rolled)
     how = f"{searched} of {_COUNT} rollouts used the tool, {answered} gave an answer, in {seconds:.2f} s each"
@@ -65,7 +65,7 @@ def _rollouts(context: TrainingContext) -> Diagnosis:
     step = seconds * each * _WITH_UPDATE
     minutes = step * settings.planned_steps / 60
     each_step = f"{each} in a step and {_WITH_UPDATE - 1:.0%} more to train: {step:.0f} s a step"
-    return fine("probe", f"{how}; {each_step}, {minutes:.0f} min in all, if rollouts are like these.")
+    return fine("probe", f"{how}; {each_step}, {minutes:.0f} min in all, if all rollouts are like these.")
 
 
 def _proposals(context: TrainingContext) -> Diagnosis:
@@ -82,7 +82,7 @@ def _proposals(context: TrainingContext) -> Diagnosis:
 
 
 def _within(coroutine: Coroutine[Any, Any, T]) -> T | None:
-    """The result; None after a minute."""
+    """Await the result; None after a minute."""
     try:
         return asyncio.run(asyncio.wait_for(coroutine, _LIMIT_S))
     except TimeoutError:

@@ -1,7 +1,7 @@
-"""Whether the servers that the settings name answer, know the key, and have the model. No key is shown or written.
+"""Checks that the servers of the settings answer, know the key, and have the model. No key is shown or written.
 
-Each is called once, for its list of models or at its address, within a few seconds. Providers of web search are not
-called, since a search costs money: only their key is looked for.
+Each server is called once, for its list of models or at its address, within a few seconds. Providers of web search are
+not called, since a search costs money: only their key is looked for.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ TIMEOUT_S = 5.0
 
 
 def check_services(context: DoctorContext) -> Iterator[Diagnosis]:
-    """Every server that is named, the provider's key, and in-process chat models."""
+    """Check every server that is named, the provider's key, and in-process chat models."""
     settings = context.settings
     web: WebSettings | None = lookup(settings, "web")
     if web is not None and web.provider not in ("", "replay"):
         yield tried("web.provider", partial(_provider, web, settings.search))
     if settings.answerer.model:
-        words = "it writes its calls as tags in its text, which stop strings end; tools of an API are not used"
+        words = "it writes calls as tags in its text, ended by stop strings; the tools of its API are not used"
         yield fine("answerer format", words)
     for table, chat in tables(settings):
         if not isinstance(chat, EndpointSettings):
@@ -56,7 +56,7 @@ def _provider(web: WebSettings, search: SearchSettings) -> str:
 
 
 def _called(setting: str, table: str, url: str, key_env: str, model: str = "") -> Diagnosis:
-    """Whether a server answers, and has the model ("": any). Raises ConfigError for a wrong address or key."""
+    """Check that a server answers and has the model ("": any). Raises ConfigError for a wrong address or key."""
     key = key_of(key_env, setting=f"{table}.api_key_env")
     check_url(url, setting=setting, example="http://localhost:8000/v1")
     retry, address = Retry(attempts=1, wait_s=0.0), url.rstrip("/") + ("/models" if model else "")

@@ -1,11 +1,11 @@
 """The viewer's page: one HTML file that opens without a server, for large runs with data files beside it.
 
-Nothing is loaded from elsewhere. The page's policy (Content-Security-Policy) allows only its own script and style, by
-their hashes; texts of rollouts are data, which the script shows as text and never as markup.
+Nothing is loaded from elsewhere. The Content-Security-Policy allows only the page's own script and style, by their
+hashes. Texts of rollouts are data, which the script shows as text, never as markup.
 
     view.html     the page, with an index of all rollouts; the details too if they are small
-    view.data/    the details of a larger run: scripts that the page loads as they are needed, each of which hands over
-                  one packed chunk. They are scripts since a page of file:// can load nothing else.
+    view.data/    the details of a larger run: scripts that the page loads when needed, each with one packed chunk.
+                  They are scripts since a page of file:// can load nothing else.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from evoseek.storage.runs import flatten
 MARK = "<!doctype html>\n<!-- Written by evoseek view. -->"
 """The beginning of every page: a file without it is not overwritten."""
 
-_DATA_MARK = "evoseekChunk"  # the beginning of every data file, likewise
-_INLINE = 3_000_000  # characters of chunks up to which they are written into the page
+_DATA_MARK = "evoseekChunk"  # the beginning of every data file
+_INLINE = 3_000_000  # maximum characters of chunks within the page
 _PAGE = Path(__file__).parent / "page"
 _SCRIPTS = ("elements", "data", "charts", "list", "rollout", "episode", "compare", "main")
 
 
 @dataclass(frozen=True, slots=True)
 class ViewPage:
-    """The files of a view: the page, and the text of each data file by its name (none for a small run)."""
+    """The files of a view: the page, and the data files' texts by name (none for a small run)."""
 
     html: str
     data: Mapping[str, str]
 
     def write(self, path: Path) -> None:
-        """Write the page to `path` and the data into the folder of that name with `.data` instead of `.html`, and
-        replace those of an earlier view.
+        """Write the page to `path` and the data into the same name with `.data` instead of `.html`, replacing an
+        earlier view.
 
-        Raises ConfigError if there is something else in their place, RunError if they cannot be written.
+        Raises ConfigError if something else is there, RunError if writing fails.
         """
         folder = data_folder(path)
         try:
             for reason in _reasons(path, folder):
-                raise ConfigError(f"{reason} It is left as it is. Give another file with --out.")
+                raise ConfigError(f"{reason} It was not changed. Give another file with --out.")
             path.parent.mkdir(parents=True, exist_ok=True)
             if self.data:
                 with replace_directory(folder) as made:
@@ -73,8 +73,8 @@ def data_folder(path: Path) -> Path:
 def make_page(
     sources: Sequence[RunSource], folder: str, *, now: datetime | None = None, inline: int = _INLINE
 ) -> ViewPage:
-    """Make the page of one run, or of two side by side; `folder` is the name of its data folder, `inline` the number of
-    characters up to which there is none."""
+    """Make the page of one run, or of two side by side. `folder` names its data folder; up to `inline` characters need
+    none."""
     tables = [RolloutTable.of(source) for source in sources]
     chunks = {f"{run}-{number}": chunk for run, table in enumerate(tables) for number, chunk in enumerate(table.chunks)}
     chunks |= {f"{run}-tokens": packed(table.token_texts) for run, table in enumerate(tables)}
@@ -131,12 +131,12 @@ def _differences(sources: Sequence[RunSource]) -> list[list[str]]:
 
 def _html(title: str, index: Mapping[str, object], chunks: Mapping[str, str]) -> str:
     files = "\n".join(_read(f"{name}.js") for name in _SCRIPTS)
-    script = f'"use strict";\n(() => {{\n{files}}})();\n'  # in one scope of their own
+    script = f'"use strict";\n(() => {{\n{files}}})();\n'  # in their own scope
     style = _read("view.css")
     page = Template(_read("view.html"))
     return MARK + page.substitute(
         policy=content_policy(script, style, loads=not chunks),
-        title=escape(title).encode(errors="replace").decode(),  # the name of a folder need not be UTF-8
+        title=escape(title).encode(errors="replace").decode(),  # a folder's name may not be UTF-8
         style=style,
         index=script_json(index),
         chunks="\n".join(
@@ -147,8 +147,8 @@ def _html(title: str, index: Mapping[str, object], chunks: Mapping[str, str]) ->
 
 
 def content_policy(script: str, style: str, *, loads: bool) -> str:
-    """Return the Content-Security-Policy: nothing but this script and this style; with `loads`, also scripts that the
-    script adds, whose addresses it may only make by its own rule (Trusted Types)."""
+    """Return the Content-Security-Policy: only this script and style; with `loads`, also scripts that the script adds,
+    with addresses only by its own rule (Trusted Types)."""
     added = " 'strict-dynamic'" if loads else ""
     return "; ".join(
         (
@@ -174,7 +174,7 @@ def _reasons(path: Path, folder: Path) -> Iterator[str]:
     if path.is_dir():
         yield f"{path} is a folder."
     elif path.exists() and not path.read_bytes().startswith(MARK.encode()):
-        yield f"{path} is there already, and was not written by `evoseek view`."
+        yield f"{path} exists already, and was not written by `evoseek view`."
     if folder.exists():
         foreign = [one.name for one in folder.iterdir() if not _is_data(one)] if folder.is_dir() else [folder.name]
         if foreign:

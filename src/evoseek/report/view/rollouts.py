@@ -1,4 +1,4 @@
-"""The rollouts of a run for display: what a list shows of each, and what its page shows beyond that."""
+"""The rollouts of a run for display: the list's columns, and further details for a rollout's page."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ _DIGITS = 5  # significant digits of a logprob or an advantage on the page
 
 @dataclass(frozen=True, slots=True)
 class RecordedRollout:
-    """What a list shows of a line of trajectories.jsonl. `reward` is None for one that is Invalid, `hops` is the number
-    of hops or searches of the question, or of its proposal, `stated` the question that a proposer wrote."""
+    """A line of trajectories.jsonl for the list. `reward` is None if Invalid, `hops` the number of hops or searches of
+    the question or its proposal, `stated` the question that a proposer wrote."""
 
     id: str
     step: int
@@ -36,26 +36,26 @@ class RecordedRollout:
 
     @property
     def rejected(self) -> str | None:
-        """The reason why a proposal was rejected; None for any other rollout."""
+        """The reason for a proposal's rejection; None for any other rollout."""
         return next((part.removeprefix(REJECTED) for part in self.parts if part.startswith(REJECTED)), None)
 
     @property
     def episode(self) -> str:
-        """What the rollouts of one episode have in common: a proposal, the readings that verified it, the attempts at
-        its question. Of a run without self-play: the group's key."""
+        """The common key of an episode's rollouts: a proposal, the readings that verified it, the attempts at its
+        question. Without self-play: the group's key."""
         proposed, marker, _ = self.id.partition("/proposals/")
         return f"{proposed}/{self.question_id}" if marker else self.group.removesuffix("/checks")
 
     @property
     def shown_role(self) -> str:
-        """The role; `reader` for a reading that verified a question, whichever policy read."""
+        """The role; `reader` for a reading that verified a question, by any policy."""
         return "reader" if self.group.endswith("/checks") else self.role
 
 
 @dataclass(frozen=True, slots=True)
 class RecordedCredit:
-    """The learner's input for a rollout, by its action tokens: advantages (one number if all are the same), and
-    the learner's own logprobs if they were recorded."""
+    """The learner's input for a rollout, by action token: advantages (one number if all are the same), and the
+    learner's logprobs if recorded."""
 
     advantages: Sequence[float] | float
     logprobs: Sequence[float] = ()
@@ -88,16 +88,16 @@ def rollout_of(row: Any) -> RecordedRollout:
 
 
 def credit_of(row: Any) -> tuple[str, RecordedCredit]:
-    """Read a trajectory's id and its credit, of a line of samples.jsonl. Raises as `rollout_of`."""
+    """Read a trajectory's id and credit from a line of samples.jsonl. Raises as `rollout_of`."""
     own: Any = row["advantages"]
     advantages = [float(value) for value in own] if isinstance(own, list) else float(own)
     return str(row["id"]), RecordedCredit(advantages, tuple(float(value) for value in row.get("old_logprobs", ())))
 
 
 def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
-    """Read what the page of a rollout shows beyond the list: segments with ids and logprobs, what was parsed of the
-    actions, the passages that were found, the question's metadata and task. If there is one for each action token, also
-    `advantages`, and `differences` of the sampler's and the learner's logprobs. Raises as `rollout_of`."""
+    """Read the further details of a rollout's page: segments with ids and logprobs, parsed actions, found passages, and
+    the question's metadata and task; if known for each action token, also `advantages`, and `differences` of the
+    sampler's and the learner's logprobs. Raises as `rollout_of`."""
     segments: list[Any] = row["segments"] or list(_turns(row))
     shown: dict[str, Any] = {
         "id": row["id"],
@@ -125,7 +125,7 @@ def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
 
 
 def _turns(row: Any) -> Iterator[dict[str, Any]]:
-    """Yield the turns of a model that was called with messages, whose tokens are not known, as segments without any."""
+    """Yield the turns of a model called with messages, as segments without tokens, which are unknown."""
     results = iter(row["tool_results"])
     if found := [passage["text"] for result in row.get("opening", ()) for passage in result["passages"]]:
         yield {"kind": "prompt", "text": "\n\n".join(found), "ids": []}
@@ -156,7 +156,7 @@ def _result(result: Any, segments: Sequence[Any]) -> dict[str, Any]:
 
 
 def _letters(text: str) -> str:
-    """Bring a text into the form in which a tokenizer that folds case and spaces leaves it alone."""
+    """Fold case and spaces as a tokenizer may do."""
     return "".join(text.casefold().split())
 
 

@@ -1,6 +1,5 @@
-"""A run directory, or the folder of an evaluation, as the viewer reads it: whatever is there of it, also while it is
-being written. A damaged line is an error that names it.
-"""
+"""A run directory, or the folder of an evaluation, for the viewer: all that exists so far, also during writing. A
+damaged line is an error that names it."""
 
 from __future__ import annotations
 
@@ -30,12 +29,12 @@ from evoseek.storage.runs import RunDirectory
 from evoseek.training.alarms import AlarmedMetrics
 
 T = TypeVar("T")
-_REPLAYED = 2000  # rows over which warnings are looked for, the last ones: each looks at all rows before it
+_REPLAYED = 2000  # last rows that are searched for warnings, which look at all rows before them
 
 
 @dataclass
 class RunSource:
-    """A run or an evaluation to be shown. `notes` lists what could not be read up to now."""
+    """A run or an evaluation to show. `notes` lists what could not be read so far."""
 
     directory: Path
     name: str
@@ -43,7 +42,7 @@ class RunSource:
 
     @classmethod
     def open(cls, directory: Path) -> RunSource:
-        """Open the run or evaluation in a directory. Raises RunError if there is none, or it cannot be read."""
+        """Open the run or evaluation in a directory. Raises RunError if it is missing or unreadable."""
         if not directory.is_dir():
             found = f"{directory} is a file." if directory.exists() else f"There is no run {directory}."
             raise RunError(f"{found}{nearest(directory)} Give the directory of a run, with its trajectories.jsonl.")
@@ -62,12 +61,11 @@ class RunSource:
             return replace(own, name=f"{directory.absolute().name}: cold start")
         if not is_run:
             raise RunError(
-                f"{directory} holds no run: there is no config.json, metrics.jsonl or trajectories.jsonl in it. Give "
-                "the directory of a run that `evoseek train` or `evoseek demo` made, or of an evaluation that `evoseek "
-                "eval --out` made."
+                f"{directory} holds no run: it has no config.json, metrics.jsonl or trajectories.jsonl. Give the "
+                "directory of a run of `evoseek train` or `evoseek demo`, or of an evaluation of `evoseek eval --out`."
             )
         own, parent = directory.absolute().name, directory.absolute().parent.name
-        return cls(directory, parent if own in ("run", "runs") and parent else own)  # as every project calls it
+        return cls(directory, parent if own in ("run", "runs") and parent else own)  # the name in every project
 
     @property
     def run(self) -> RunDirectory:
@@ -76,12 +74,12 @@ class RunSource:
 
     @property
     def is_evaluation(self) -> bool:
-        """Whether it is the folder of an evaluation."""
+        """Whether this is the folder of an evaluation."""
         return EvaluationFolder(self.directory).settings.is_file() and not self.run.config.exists()
 
     @cached_property
     def config(self) -> Mapping[str, Any]:
-        """The resolved settings; empty, with a note, if they are missing or damaged."""
+        """The resolved settings; empty, with a note, if missing or damaged."""
         try:
             evaluation = EvaluationFolder(self.directory)
             found: Any = evaluation.read_settings() if self.is_evaluation else self.run.read_config()
@@ -95,7 +93,7 @@ class RunSource:
 
     @cached_property
     def system(self) -> str:
-        """The name of the training system, "unknown" without settings; "evaluation" for one."""
+        """The name of the training system; "unknown" without settings, "evaluation" for an evaluation."""
         if self.is_evaluation:
             return "evaluation"
         table = self.config.get("run")
@@ -103,13 +101,13 @@ class RunSource:
 
     @cached_property
     def model(self) -> str:
-        """The name of the model; empty if it is not known."""
+        """The name of the model; empty if unknown."""
         table: Any = self.config.get("evaluated") or self.config.get("policy")
         return str(table.get("model", "")) if isinstance(table, dict) else ""
 
     @cached_property
     def scores(self) -> list[tuple[str, str]]:
-        """The scores of an evaluation by their names; empty, with a note, until it is finished, and for a run."""
+        """The scores of an evaluation by name; empty for a run, and, with a note, until the evaluation is finished."""
         if not self.is_evaluation:
             return []
         try:
@@ -129,13 +127,13 @@ class RunSource:
 
     @cached_property
     def counted(self) -> list[MetricRow]:
-        """Those of them that say how the policy does."""
+        """The rows that count for the policy's performance."""
         return counted(self.rows)
 
     @cached_property
     def headline(self) -> str:
-        """The held-out score of the first and the last evaluation, each with its 95 % interval (Wilson's: that of right
-        and wrong answers, and an upper bound of the width for graded ones); empty with fewer than two evaluations."""
+        """The held-out score of the first and the last evaluation, with 95 % intervals (Wilson's: exact for right and
+        wrong answers, an upper bound of the width for graded ones); empty with fewer than two evaluations."""
         found = [row for row in self.counted if None not in (row.get("eval/reward"), row.get("eval/n"))]
         if len(found) < 2 or any(not 0 <= (row["eval/reward"] or 0) <= 1 for row in found):
             return ""
@@ -145,7 +143,7 @@ class RunSource:
 
     @cached_property
     def warnings(self) -> list[tuple[int, str]]:
-        """The warnings of training for these metrics, each after the step at which it began, in order."""
+        """The warnings of training for these metrics, in order, with the steps at which they began."""
         found: list[tuple[int, str]] = []
         last = self.counted[-_REPLAYED:]
         step = 0
@@ -162,8 +160,8 @@ class RunSource:
 
     @property
     def _is_relative(self) -> bool:
-        """Whether equal rewards in a group give no signal with the credit of the settings, or with the default one if
-        they name none. False if its code may not be imported."""
+        """Whether equal rewards in a group give no signal with the credit of the settings, or else the default. False
+        if its code may not be imported."""
         table: Any = self.config.get("credit") or {}
         try:
             check_code(table, self.run.config)
@@ -173,14 +171,13 @@ class RunSource:
 
     @cached_property
     def credits(self) -> dict[str, RecordedCredit]:
-        """The learner's input by trajectory; empty where the run did not record it. Raises DataError."""
-        if self.is_evaluation:  # its samples.jsonl is another one
+        """The learner's input by trajectory; empty if not recorded. Raises DataError."""
+        if self.is_evaluation:  # its samples.jsonl has another meaning
             return {}
         return dict(ResumableJsonl(self.run.samples).rows(credit_of, "rollout's advantages"))
 
     def rollouts(self, make: Callable[[Any], T]) -> Iterator[T]:
-        """Yield what `make` makes of the line of each rollout, in the order in which they were recorded. Raises
-        DataError."""
+        """Yield what `make` makes of each rollout's line, in the order of recording. Raises DataError."""
         return ResumableJsonl(self.run.trajectories).rows(make, "rollout")
 
     @property
@@ -189,7 +186,7 @@ class RunSource:
         return self.run.holder() is not None
 
     def tokenizer_file(self) -> Path | None:
-        """Find the tokenizer of the policy: of the last checkpoint, or of the model that the run began with."""
+        """Find the policy's tokenizer: the last checkpoint's, or that in the model that the run began with."""
         saved = [path / "policy" / "tokenizer.json" for _, path in list_checkpoints(self.directory)]
         begun: list[Path] = []
         try:

@@ -1,8 +1,7 @@
 """A run as columns for the page's list, and the details of its rollouts in packed chunks.
 
-On a page, data is JSON that cannot end the script it stands in: all that is not ASCII is escaped, and so are `<`, `>`
-and `&`. A packed part is JSON, compressed by gzip and written in base64, so it holds nothing but letters, digits, `+`,
-`/` and `=`.
+On a page, data is JSON that cannot end its script: everything but ASCII is escaped, and so are `<`, `>` and `&`. A
+packed part is JSON, compressed by gzip and written in base64, so it holds only letters, digits, `+`, `/` and `=`.
 """
 
 from __future__ import annotations
@@ -24,9 +23,9 @@ from evoseek.report.view.source import RunSource
 
 
 class TokenTexts:
-    """The texts of token ids, by a tokenizer's file; none without one.
+    """The texts of token ids, from a tokenizer's file; none without one.
 
-    A token that is a part of a character has the replacement character as its text.
+    The text of a token that is part of a character is the replacement character.
     """
 
     def __init__(self, path: Path | None, notes: list[str]) -> None:
@@ -45,7 +44,7 @@ class TokenTexts:
         self._start = self._tokenizer.decode(anchor, skip_special_tokens=False)
 
     def add(self, ids: list[int]) -> None:
-        """Find the texts of these ids. Raises TypeError or OverflowError if one is no id."""
+        """Find the texts of these ids. Raises TypeError or OverflowError for anything else."""
         if self._tokenizer is None:
             return
         for token in {*ids} - self.texts.keys():
@@ -57,7 +56,7 @@ _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "<>&"}
 
 
 def script_json(value: object) -> str:
-    """Write a value as JSON for a script element. Numbers that are not finite become null."""
+    """Write a value as JSON for a script element. Non-finite numbers become null."""
     try:
         text = json.dumps(value, separators=(",", ":"), allow_nan=False)
     except ValueError:
@@ -71,7 +70,7 @@ def packed(value: object) -> str:
 
 
 def source_hash(text: str) -> str:
-    """Name a script or style as a Content-Security-Policy does."""
+    """Return the hash that names a script or style in a Content-Security-Policy."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode('ascii')}'"
 
 
@@ -86,7 +85,7 @@ def _finite(value: object) -> Any:
 
 
 CHUNK = 128
-"""Rollouts in a chunk."""
+"""Number of rollouts in a chunk."""
 
 _SHOWN = 160  # characters of an answer or a proposed question in the list
 
@@ -99,8 +98,8 @@ _COLUMNS = (
 
 @dataclass(slots=True)
 class RolloutTable:
-    """The rollouts of a run, column by column, and their details, `CHUNK` in each of `chunks`. Questions and episodes,
-    which many rollouts share, are numbered."""
+    """The rollouts of a run in columns, and their details, `CHUNK` in each of `chunks`. Questions and episodes, which
+    many rollouts share, are numbered."""
 
     columns: dict[str, list[Any]] = field(default_factory=lambda: {name: [] for name in _COLUMNS})
     questions: dict[tuple[str, str, tuple[str, ...]], int] = field(default_factory=dict[Any, int])
@@ -145,7 +144,7 @@ class RolloutTable:
             self.columns[name].append(value)
 
     def json(self) -> dict[str, Any]:
-        """Return everything but the chunks and the token texts."""
+        """Return all but the chunks and the token texts."""
         return {"columns": self.columns, "questions": list(self.questions), "episodes": list(self.episodes)}
 
 

@@ -1,4 +1,4 @@
-"""The rollouts of a run in the terminal: a list of one line each, or one of them turn by turn."""
+"""The rollouts of a run in the terminal: a list with one line each, or one rollout turn by turn."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LINE = 160  # characters of a question with its answer in the list
 
 
 def list_rollouts(console: Console, source: RunSource, last: int) -> None:
-    """Print the last rollouts in the order in which they were recorded."""
+    """Print the last rollouts in the order of recording."""
     shown: deque[RecordedRollout] = deque(maxlen=last)
     total = 0
     for rollout in source.rollouts(rollout_of):
@@ -35,7 +35,7 @@ def list_rollouts(console: Console, source: RunSource, last: int) -> None:
 
 
 def show_rollout(console: Console, source: RunSource, id: str) -> None:
-    """Print the rollout with this id turn by turn. Raises ConfigError, with the nearest id, if there is none."""
+    """Print the rollout with this id turn by turn. Raises ConfigError, with the nearest id, if missing."""
     ids: list[str] = []
     for rollout, row in source.rollouts(lambda row: (rollout_of(row), row)):
         if rollout.id == id:
@@ -44,8 +44,8 @@ def show_rollout(console: Console, source: RunSource, id: str) -> None:
         ids.append(rollout.id)
     hint = did_you_mean(id, ids)
     raise ConfigError(
-        f"{source.directory} has no trajectory {id!r}.{hint} `evoseek view {source.directory} --terminal` lists those "
-        "that it has."
+        f"{source.directory} has no trajectory {id!r}.{hint} To list them, run `evoseek view {source.directory} "
+        "--terminal`."
     )
 
 

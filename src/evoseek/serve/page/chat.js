@@ -1,4 +1,4 @@
-// The chat page. Whatever comes from documents, models or users is put in by textContent, never as markup.
+// The chat page. Text from documents, models or users is inserted by textContent, never as markup.
 "use strict";
 
 const $ = (id) => document.getElementById(id);

@@ -1,4 +1,4 @@
-// The page of a review. Whatever comes from documents or models is put in by textContent, never as markup.
+// The page of a review. Text from documents or models is inserted by textContent, never as markup.
 "use strict";
 
 const $ = (id) => document.getElementById(id);

@@ -1,7 +1,7 @@
-"""The quality of a simulated search engine: whether it obeys.
+"""The quality of a simulated search engine: whether it follows its instructions.
 
-Held-out queries, of searches in a real engine that the simulator was not tuned on, are each given to it twice: once for
-useful documents, once for noisy ones.
+The simulator gets each held-out query, from searches of a real engine that it was not tuned on, twice: once for useful
+documents, once for noisy ones.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ from evoseek.world.grammar import asked_fact, states
 from evoseek.world.world import World, load_world
 
 Claims = Mapping[str, Callable[[Sequence[str]], bool]]
-"""The statements that may answer a query, by name, each with a check of whether texts make it."""
+"""The statements that may answer a query, by name, each with a check whether texts state it."""
 
 ClaimSource = Callable[[SearchRecord], Claims]
-"""The claims that would answer a record's query; {} if nothing can be said of its answers."""
+"""The claims that would answer a record's query; {} if its answers cannot be checked."""
 
 
 def golden_claims(record: SearchRecord) -> Claims:
-    """`golden answer`: a document holds the question's golden answer, as whole words in the normal form of exact match.
-    Nothing if that normal form is empty.
+    """Return `golden answer`: a document contains the question's golden answer, as whole words in the normal form of
+    exact match. Nothing if the normal form is empty.
 
-    A query for an earlier link of a question of several hops may be answered without it.
+    A query for an earlier link of a multi-hop question may be answered without it.
     """
     wanted = [golden for answer in record.question.golden_answers if (golden := comparable(answer))]
     return {"golden answer": partial(_holds_any, wanted)} if wanted else {}
 
 
 def world_claims(world: World) -> ClaimSource:
-    """The same for questions about a generated world, where a query asks for one fact: some sentence states it. Nothing
-    for a query that does not ask for one of the question's facts.
+    """Return claims for questions about a generated world, where a query asks for one fact: some sentence states it.
+    Nothing for a query that does not ask for one of the question's facts.
 
-    The last link of the question's chain has to be the golden answer. For an earlier link, three cases are
-    distinguished: some object is stated, the true one, or the golden answer. A simulator knows only the golden answer
-    and can only invent an object. So the first measures whether it answers when it should and hides an answer when it
-    should not; the last measures whether it leaks the golden answer. It does, too, where the last relation is asked of
-    another subject, for which a real engine finds nothing (unless a simulator has invented that subject on the way).
+    The last link of the question's chain must be the golden answer. For an earlier link there are three cases: some
+    object is stated, the true one, or the golden answer. A simulator knows only the golden answer and must invent an
+    object. So the first case measures whether it answers when it should and hides an answer when it should not; the
+    last measures whether it leaks the golden answer. It also leaks it if the last relation is asked of another subject,
+    for which a real engine finds nothing (unless a simulator invented that subject on the way).
     """
     oracle = cache(world.oracle)
 
@@ -99,9 +99,9 @@ KINDS: tuple[DocumentKind, ...] = ("useful", "noisy")
 
 @dataclass(frozen=True, slots=True)
 class SimulatorCheck:
-    """A finished check. `readable`: replies that came and could be read. `stating`: replies whose documents state an
-    answer, by what is stated (see the module); unreadable ones count as invalid. `unasked` queries were
-    left out since nothing can be said of their answers; `problems` are the reasons why replies were unreadable."""
+    """A finished check. `readable`: replies that could be read. `stating`: replies whose documents state an answer, by
+    claim (see the module); unreadable ones count as invalid. `unasked` queries were left out, since their answers
+    cannot be checked; `problems` are the reasons for unreadable replies."""
 
     readable: Mapping[DocumentKind, Score]
     stating: Mapping[DocumentKind, Mapping[str, Score]]
@@ -110,7 +110,7 @@ class SimulatorCheck:
 
 
 class _Query(NamedTuple):
-    number: int  # of its record in the file
+    number: int  # its record's number in the file
     record: SearchRecord
     claims: Claims
 
@@ -124,9 +124,9 @@ async def check_simulator(
     documents: int,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> SimulatorCheck:
-    """Ask for useful and for noisy documents for `count` of the records' queries (all, if there are no more).
+    """Ask for useful and for noisy documents for `count` of the records' queries, at most all.
 
-    Only first pages are looked at. Raises DataError if there is no query whose answer can be told.
+    Only first pages are used. Raises DataError if no query's answer can be checked.
     """
     drawn, unasked = _draw(records, claims_of, count, engine.seed)
     done, max_words = itertools.count(1), engine.max_words
@@ -159,7 +159,7 @@ async def check_simulator(
 
 
 def _draw(records: Sequence[SearchRecord], claims_of: ClaimSource, count: int, seed: int) -> tuple[list[_Query], int]:
-    """Queries to ask, in random order, each of a question's once; and how many of the first pages were left out."""
+    """Return the queries to ask, in random order, each once a question; and the number of first pages left out."""
     first: dict[tuple[str, str, str], _Query] = {}
     for number, record in enumerate(records, start=1):
         if record.page == 1:
@@ -168,8 +168,8 @@ def _draw(records: Sequence[SearchRecord], claims_of: ClaimSource, count: int, s
     usable = [query for query in first.values() if query.claims]
     if not usable:
         raise DataError(
-            f"Of the {len(first)} different queries not one can be checked: nothing can be said of their answers. Give "
-            "searches of the world whose card is given, or leave the world out."
+            f"None of the {len(first)} different queries has an answer that can be checked. Give searches of the world "
+            "whose card is given, or leave the world out."
         )
     drawn = random.Random(f"{seed}/simulator check").sample(usable, min(count, len(usable)))
     return drawn, len(first) - len(usable)
@@ -201,7 +201,7 @@ def check(
 ) -> None:
     """Check the settings' simulator on held-out searches; print the results, and optionally write them as JSON.
 
-    Raises EvoseekError if not one reply could be read.
+    Raises EvoseekError if no reply could be read.
     """
     records = load_records(source, notify=lambda text: say(console, text))
     claims_of = golden_claims if world is None else world_claims(load_world(world))
@@ -210,9 +210,9 @@ def check(
         work = check_simulator(engine, records, claims_of, count=count, documents=documents, progress=progress)
         checked = asyncio.run(work)
     if all(score.mean == 0 for score in checked.readable.values()):
-        raise EvoseekError(f"Not one reply of {engine.chat.name} could be read. {for_example(checked.problems)}")
+        raise EvoseekError(f"No reply of {engine.chat.name} could be read. {for_example(checked.problems)}")
     if checked.unasked:
-        say(console, f"{checked.unasked} queries were left out: nothing can be said of their answers.")
+        say(console, f"{checked.unasked} queries were left out: their answers cannot be checked.")
     console.print(compliance_table(checked))
     say_left_out(console, "replies could not be read", checked.problems)
     if output is not None:
@@ -229,7 +229,7 @@ def check(
 
 
 def compliance_table(check: SimulatorCheck) -> Table:
-    """How often replies can be read, and what they state: asked for useful documents, and for noisy ones."""
+    """Show how often replies can be read, and what they state, if asked for useful documents and for noisy ones."""
     table = Table("replies", *KINDS, title="What the simulator was asked for, 95 % intervals")
     table.add_row("can be read", *(score_text(check.readable[kind]) for kind in KINDS))
     for name in check.stating[KINDS[0]]:

@@ -1,7 +1,7 @@
 """A language model that plays the search engine (ZeroSearch, arXiv 2505.04588, section 3).
 
-It is given the question, its golden answer, the query, the rollout's earlier queries, and whether the documents are to
-be useful or noisy, and writes them. This information reaches the solver only through these documents.
+It gets the question, its golden answer, the query, the rollout's earlier queries, and whether the documents should be
+useful or noisy, and writes the documents. This information reaches the solver only through them.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from evoseek.types import Message, Passage, Question
 from evoseek.web.reading import DRESS
 
 _NUMBERED = r"document\s+(\d+)[*_]*\s*:[*_]*"
-# Marks without a document after them match too, without a number: otherwise the search would restart at each of them.
+# Marks without a document also match, without a number: otherwise the search would restart at each of them.
 _MARKER = re.compile(rf"(?<!\S)[-*_#> ]*+(?:{_NUMBERED})?", re.IGNORECASE)
 _MARKER_OF_LINE = re.compile(rf"^[-*_#> \t]*{_NUMBERED}", re.IGNORECASE | re.MULTILINE)
 _SIMULATING: ContextVar[tuple[float, Counter[str]] | None] = ContextVar("simulating", default=None)
 CARD = "simulator.json"
-"""The card beside the weights of a tuned simulator: how many documents its replies have, and how long they are."""
-_LONGEST_QUERY = 400  # characters, as search engines of the web take
-_CHARACTERS = 12  # of a word with its space, at most, on average
+"""The card beside the weights of a tuned simulator: the number and length of its replies' documents."""
+_LONGEST_QUERY = 400  # characters, as in web search engines
+_CHARACTERS = 12  # maximum average of a word with its space
 
 
 def simulator_messages(
@@ -47,8 +47,8 @@ def simulator_messages(
     documents: int,
     max_words: int,
 ) -> list[Message]:
-    """The prompt of a simulator, by the files simulator_useful.jinja and simulator_noisy.jinja. `earlier` are the other
-    queries that the same rollout has made before. Of each its first 400 characters are shown."""
+    """Return the prompt of a simulator, by simulator_useful.jinja or simulator_noisy.jinja. `earlier` are the rollout's
+    other queries so far. The first 400 characters of each query are shown."""
     text = prompts["simulator_useful" if useful else "simulator_noisy"].marked(
         question=question.text,
         answers=question.golden_answers,
@@ -62,12 +62,12 @@ def simulator_messages(
 
 @dataclass(slots=True)
 class SimulatedEngine:
-    """A `QuestionEngine`: `for_question` binds it to a rollout, so that no rollout is given another one's documents.
+    """A `QuestionEngine`: `for_question` binds it to a rollout, so that no rollout gets another one's documents.
 
-    `noise` is the probability that a query's documents are noisy, outside of `simulating`. The draw for a query is
-    determined by `seed`, the rollout's id and the number of the query in it; for a question that is marked as
-    unanswerable all documents are noisy. If a reply is cut or cannot be parsed, the
-    model is called once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and `failed`.
+    `noise` is the probability that a query's documents are noisy, outside of `simulating`. `seed`, the rollout's id and
+    the query's number determine the draw; for an unanswerable question all documents are noisy. If a reply is cut or
+    cannot be parsed, the model is called once more. `counts` has `queries`, `noisy`, `repeated` (second replies) and
+    `failed`.
     """
 
     chat: Chat
@@ -79,8 +79,8 @@ class SimulatedEngine:
 
     @contextmanager
     def simulating(self, noise: float) -> Generator[Counter[str]]:
-        """Within the block, and in tasks that are begun in it, documents are as noisy as this; gives the counts of
-        these queries alone. Blocks of several tasks may overlap in time."""
+        """Within the block, and in tasks begun in it, make documents this noisy; yield the counts of these queries
+        alone. Blocks of several tasks may overlap in time."""
         counts = Counter[str]()
         token = _SIMULATING.set((noise, counts))
         try:
@@ -98,7 +98,7 @@ class SimulatedEngine:
 
 @dataclass(slots=True)
 class _BoundEngine:
-    """Queries are numbered as they come: a rollout's calls of one turn are begun in their order."""
+    """An engine of one rollout. Queries are numbered as they come: a turn's calls begin in their order."""
 
     engine: SimulatedEngine
     question: Question
@@ -145,12 +145,12 @@ class _BoundEngine:
 
 
 def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
-    """The documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, a line each (or all in one), each of
-    1 to `max_words` words.
+    """Parse the documents of a reply: `Document 1: ...`, `Document 2: ...`, to `count`, a line each (or all in one),
+    each of 1 to `max_words` words.
 
-    Emphasis, a list's or a heading's marks around "Document 1", a fence around all, and a block of reasoning before it
-    are ignored. Raises ReplyError for any other reply: fewer documents or more, another order, words before, between or
-    after them, an empty one, one that is too long.
+    Emphasis, marks of a list or a heading around "Document 1", a fence around all, and reasoning before it are ignored.
+    Raises ReplyError for any other reply: a wrong number or order, words before, between or after the documents, an
+    empty or too long document.
     """
     text = DRESS.sub("", reply).strip()
     markers = [found for found in (_MARKER_OF_LINE if "\n" in text else _MARKER).finditer(text) if found[1]]
@@ -163,31 +163,30 @@ def parse_documents(reply: str, count: int, max_words: int) -> list[str]:
         raise ReplyError(
             f"The simulated engine replied {shown!r}. Expected the documents 1 to {count} (search.top_k), each in a "
             f'line after "Document 1:" and so on, of 1 to {max_words} words, and nothing else. Tune the simulator '
-            "(evoseek simulator tune) for that many documents, take a larger model, or raise simulator.max_words."
+            "(evoseek simulator tune) for that many documents, use a larger model, or raise simulator.max_words."
         )
     return texts
 
 
 def _is_document(text: str, max_words: int) -> bool:
-    """Whether a line has a valid number of words, and not too many characters in scripts without spaces."""
+    """Return whether a line has a valid number of words, and not too many characters in scripts without spaces."""
     return len(text) <= _CHARACTERS * max_words and "\n" not in text and 0 < len(text.split()) <= max_words
 
 
 def simulator_reply(texts: Sequence[str]) -> str:
-    """The reply that holds these documents, each in one line (see `parse_documents`)."""
+    """Return a reply with these documents, each in one line (see `parse_documents`)."""
     return "\n".join(f"Document {number}: {' '.join(text.split())}" for number, text in enumerate(texts, start=1))
 
 
 def write_card(directory: Path, *, top_k: int, max_words: int) -> None:
-    """Record in a tuned simulator's directory how many documents it writes and how long they are."""
+    """Record the number and length of a tuned simulator's documents in its directory."""
     write_atomic(directory / CARD, json.dumps({"search.top_k": top_k, "simulator.max_words": max_words}) + "\n")
 
 
 def simulated_engine(config: Any) -> SimulatedEngine:
-    """The simulator of a run's settings as an engine, without noise.
+    """Return the simulator of a run's settings as an engine, without noise.
 
-    Raises ConfigError, also for a simulator that was tuned to write another number of documents or longer ones, and
-    PolicyError.
+    Raises PolicyError, and ConfigError, also for a simulator tuned to write another number of documents or longer ones.
     """
     if not config.simulator.base_url:
         _check_card(config)
@@ -205,13 +204,13 @@ def _check_card(config: Any) -> None:
         fits = fits and tuned["simulator.max_words"] <= config.simulator.max_words
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise ConfigError(
-            f"{card} cannot be read ({type(error).__name__}: {error}), so what this simulator was "
-            "tuned to write is not known. Tune it again (evoseek simulator tune), or remove the file if its replies "
+            f"{card} cannot be read ({type(error).__name__}: {error}), so the "
+            "simulator's format is unknown. Tune it again (evoseek simulator tune), or delete the file if its replies "
             "are known to fit."
         ) from error
     if not fits:
         raise ConfigError(
             f"The simulator {config.simulator.model} was tuned for {tuned}, but search.top_k is {config.search.top_k} "
             f"and simulator.max_words is {config.simulator.max_words}: none of its replies could be read. Use the "
-            "settings it was tuned with, or tune another."
+            "settings that it was tuned with, or tune another."
         )

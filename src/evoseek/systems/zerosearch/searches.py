@@ -1,7 +1,7 @@
 """Searches of a real engine, from which a simulated one learns (ZeroSearch, arXiv 2505.04588, section 3.2).
 
 They are collected from rollouts of a policy, and labelled as useful or noisy: by a judge, or in a generated world by
-truth. Useful means: whoever reads the passages can answer the query (in the paper for each document, here for those
+its facts. Useful means that a reader of the passages can answer the query (in the paper for each document, here for all
 that were shown together, as a simulator will write them).
 """
 
@@ -48,7 +48,7 @@ from evoseek.world.grammar import states
 from evoseek.world.world import World, load_world
 
 FORM = verdict_form("useful")
-COLLECTED, LABELLED = 64, 128  # rollouts, and searches, that are worked on concurrently and recorded together
+COLLECTED, LABELLED = 64, 128  # rollouts, and searches, processed concurrently and recorded together
 
 
 def _question(row: Any, info: ValidationInfo) -> Any:
@@ -65,11 +65,10 @@ _Passage = Annotated[Passage, BeforeValidator(_with_document)]
 
 @dataclass(frozen=True, slots=True)
 class SearchRecord:
-    """A query that came up in working on a question, and what an engine found for it, best first.
+    """A query of a rollout, and what an engine found for it, best first.
 
-    The policy saw page 1; later pages continue the results, and were not shown to it. `useful`: whether the passages
-    suffice to answer the query; None if not labelled yet. `trajectory` is the id of the rollout, `earlier` the other
-    queries that it had made before.
+    The policy saw only page 1; later pages continue the results. `useful`: whether the passages suffice to answer the
+    query; None if not labelled yet. `trajectory` is the id of the rollout, `earlier` its other queries before.
     """
 
     __pydantic_config__ = ConfigDict(extra="forbid")
@@ -88,26 +87,27 @@ _HIDDEN = {"passages": {"__all__": {field.name for field in fields(Passage)} - {
 
 
 def document_text(passage: Passage) -> str:
-    """A passage as a simulated engine's documents are, in one line: the title, unless the text begins with it."""
+    """Return a passage in the form of a simulated document, in one line: the title, unless the text begins with it, and
+    the text."""
     title, text = " ".join(passage.title.split()), " ".join(passage.text.split())
     return text if text.casefold().startswith(title.casefold()) else f"{title.rstrip('.')}. {text}"
 
 
 def document_texts(record: SearchRecord, documents: int, max_words: int) -> list[str]:
-    """A record's first passages as a simulated engine writes them: so many documents of so many words at most."""
+    """Return a record's first passages as a simulated engine writes them: `documents` of at most `max_words` words."""
     words = (document_text(passage).split() for passage in record.passages[:documents])
     return [" ".join(text[:max_words]) for text in words]
 
 
 def save_records(path: Path, records: Iterable[SearchRecord]) -> None:
-    """Write a file that `load_records` reads back. Raises RunError when the disk does not take it."""
+    """Write a file for `load_records`. Raises RunError if the disk refuses it."""
     write_atomic(path, "".join(json.dumps(record_row(record), ensure_ascii=False) + "\n" for record in records))
 
 
 def load_records(path: Path, *, notify: Callable[[str], None] = lambda text: None) -> list[SearchRecord]:
-    """The records of a file, in order, each once: repetitions, as in concatenated files, are reported to `notify`.
+    """Load the records of a file, in order, each once; report repetitions, as in concatenated files, to `notify`.
 
-    Raises DataError, naming file and line, if the file cannot be read, holds none, or for a line that is no record.
+    Raises DataError, naming file and line, if the file cannot be read, holds none, or has a line that is not a record.
     """
     records = read_rows(path, _record, noun="search", keys="`question`, `query`, `passages`, `page` and `trajectory`")
     distinct: dict[str, SearchRecord] = {}
@@ -119,7 +119,7 @@ def load_records(path: Path, *, notify: Callable[[str], None] = lambda text: Non
 
 
 def record_row(record: SearchRecord) -> dict[str, object]:
-    """What a line of a file of searches says: of a passage its id, title and text."""
+    """Return the JSON values of a record, with the id, title and text of each passage."""
     return _RECORD.dump_python(record, exclude_none=True, exclude=_HIDDEN)
 
 
@@ -129,16 +129,16 @@ def _record(row: Mapping[str, object], number: int) -> SearchRecord:
     except ValidationError as error:
         raise DataError(
             f"{first_problem(error)}. Expected a search as `evoseek simulator collect` "
-            "writes it: question, query, passages, page, trajectory, and useful once it is labelled. Correct the line "
-            "or remove it."
+            "writes it: question, query, passages, page, trajectory, and useful once labelled. Correct or delete "
+            "the line."
         ) from error
 
 
 def collecting(roller: Roller, engine: PagingEngine) -> BatchWork[Question, Trajectory]:
-    """A policy is rolled out once on each question, and the results of its searches are recorded.
+    """Return the work that rolls a policy out once on each question, and records the results of its searches.
 
-    `engine` is the one that the roller searches with. A record for each query and page; the same query of the same
-    question once. What is counted are the records by their page (as a text, for JSON).
+    `engine` is the roller's engine. Each query and page gives a record; equal queries of a question one. It counts
+    records by page (as text, for JSON).
     """
 
     async def play(question: Question, _: int) -> Trajectory:
@@ -161,17 +161,17 @@ def collect_searches(
     limit: int | None,
     console: Console,
 ) -> bool:
-    """Roll a policy out on its settings' questions and record the results of its searches, `pages` pages of each, or
-    resume that.
+    """Roll a policy out on its settings' questions and record its search results, `pages` pages of each. A second call
+    resumes.
 
-    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError if no
-    search came of it.
+    Returns False if Ctrl-C ended it. Raises ConfigError if `out` is another file or cannot be made; EvoseekError
+    without any search.
     """
     settings = context.settings
     if any(getattr(tool, "context", 0) for tool in settings.tools):
         raise ConfigError(
-            "The tool search asks with words before the query (context), which a simulator is not shown. Collect "
-            "searches without: set its context to 0 in tools."
+            "The tool search sends words before the query (context), which a simulator does not get. Set its "
+            "context to 0 in tools."
         )
     engine = PagingEngine(cast("SearchEngine", context.engine), pages)
     path, reward = lookup(settings, "questions.path") or "", settings.reward.name
@@ -184,8 +184,8 @@ def collect_searches(
     say_left_out(console, "rollouts failed and give no searches", collected.failures)
     if not collected.counts:
         raise EvoseekError(
-            f"Nothing was collected: in {len(questions)} rollouts of {context.agent.policy.name} there was no search "
-            "that found anything. Take a policy that searches, and an index that holds what the questions are about."
+            f"Nothing was collected: no search in {len(questions)} rollouts of {context.agent.policy.name} found "
+            "anything. Use a policy that searches, and an index of what the questions are about."
         )
     found = ", ".join(f"{count} on page {page}" for page, count in sorted(collected.counts.items()))
     say(console, f"{len(questions)} rollouts. Searches in {out}: {found}.")
@@ -193,7 +193,7 @@ def collect_searches(
 
 
 def _found_by(trajectory: Trajectory, engine: PagingEngine) -> Iterable[SearchRecord]:
-    """Each query and page once; nothing of a rollout that failed."""
+    """Return each query and page once; nothing of a failed rollout."""
     found: dict[tuple[str, int], SearchRecord] = {}
     for record in () if trajectory.stop_reason.is_failure else _records(trajectory, engine):
         found.setdefault((record.query, record.page), record)
@@ -220,18 +220,17 @@ def _records(trajectory: Trajectory, engine: PagingEngine) -> Iterator[SearchRec
 
 
 class PagingEngine:
-    """Asks `engine` for `pages` pages of results at once, gives the first of them and keeps all.
+    """An engine that fetches `pages` pages of results from `engine` in one query, returns the first and keeps all.
 
-    `pages_of` gives what was found for a query, page by page. Where documents are hidden, a query is asked again for
-    more.
+    `pages_of` returns the results of a query, page by page. If documents are hidden, a query is repeated for more.
     """
 
     def __init__(self, engine: SearchEngine, pages: int) -> None:
         self._engine, self._pages, self.is_local = engine, pages, engine.is_local
-        self._found: dict[str, tuple[int, list[Passage]]] = {}  # the size of a page, and all that was found
+        self._found: dict[str, tuple[int, list[Passage]]] = {}  # the size of a page, and all results
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """The first page, of k passages. Raises ToolError."""
+        """Return the first page, of k passages. Raises ToolError."""
         results = await self._engine.search(queries, k * self._pages)
         for query, found in zip(queries, results, strict=True):
             size, most = self._found.get(query, (k, []))
@@ -239,20 +238,20 @@ class PagingEngine:
         return [found[:k] for found in results]
 
     def pages_of(self, query: str, hidden: Collection[str] = ()) -> list[list[Passage]]:
-        """The pages of a query that was searched for, without empty ones and without documents that are `hidden`."""
+        """Return the pages of an earlier query, without empty ones and without `hidden` documents."""
         size, found = self._found[query]
         shown = outside(found, hidden)[: size * self._pages]
         return [shown[start : start + size] for start in range(0, len(shown), size)]
 
 
 Label = Callable[[SearchRecord, str], Awaitable[bool]]
-"""Whether a record's passages are useful. The text is a unique key for the call. Raises ToolError if there is no
+"""Labels whether a record's passages are useful. The text is a unique key for the call. Raises ToolError without a
 label."""
 
 
 def labelling(label: Label, *, max_failed: float = 1.0) -> BatchWork[SearchRecord, SearchRecord | ToolError]:
-    """Records are labelled; those without a label are left out, never guessed. What is counted are the `useful` and the
-    `noisy` ones."""
+    """Return the work that labels records. Records without a label are left out, never guessed. It counts the `useful`
+    and the `noisy` ones."""
 
     async def one(record: SearchRecord, number: int) -> SearchRecord | ToolError:
         try:
@@ -270,9 +269,9 @@ def labelling(label: Label, *, max_failed: float = 1.0) -> BatchWork[SearchRecor
 
 
 def label_searches(context: Context, source: Path, out: Path, *, world: Path | None, console: Console) -> bool:
-    """Label searches by the settings' judge, or by truth if a world's card is given, or resume that.
+    """Label searches by the settings' judge, or by the facts if a world's card is given. A second call resumes.
 
-    Returns False if Ctrl-C ended it. Raises EvoseekError, also if there is not one label.
+    Returns False if Ctrl-C ended it. Raises EvoseekError, also without any label.
     """
     records = load_records(source, notify=lambda text: say(console, text))
     label, deciding = _make_label(context, world, records)
@@ -303,7 +302,7 @@ def _make_label(
 
 
 class JudgeLabel:
-    """A `Label` by a model, which is asked with simulator_label.jinja of a prompt set."""
+    """A `Label` by a model, asked with simulator_label.jinja of a prompt set."""
 
     def __init__(self, chat: Chat, prompts: PromptSet) -> None:
         self._chat, self._template = chat, prompts["simulator_label"]
@@ -315,11 +314,11 @@ class JudgeLabel:
 
 
 class TrueLabel:
-    """A `Label` by the world that the records come from: useful if every fact that the query asks for is stated.
+    """A `Label` by the records' world: useful if every fact that the query asks for is stated.
 
-    Of a query that has no answer there (a relation that its subject has not, an unknown name) the first page is useful:
-    it is the best there is. From such examples a simulator learns that such queries lead nowhere. Without them it
-    states the golden answer whatever subject a query names, and a policy soon queries for it at once, skipping the
+    For a query without an answer there (an unknown name, or a relation that its subject lacks) the first page is
+    useful, as the best available. Such examples teach a simulator that such queries lead nowhere. Without them it
+    states the golden answer for every subject of a query, and a policy soon queries for it directly, skipping the
     earlier links, which no real engine would answer.
     """
 
@@ -327,13 +326,13 @@ class TrueLabel:
         self._world = world
 
     def check(self, records: Sequence[SearchRecord]) -> None:
-        """Raise DataError if not one of the records' questions has its golden answer in this world: in the wrong world
+        """Raise DataError if none of the records' questions has its golden answer in this world: in the wrong world
         every search is noise."""
         if not any(self._is_true(record) for record in records):
             raise DataError(
-                f"Not one question of the {len(records)} searches has its golden answer in the given world, so they "
-                "were made in another one. Give the world.json that lies beside the index of these searches, or leave "
-                "the world out and name a judge."
+                f"No question of the {len(records)} searches has its golden answer in the given world, so they come "
+                "from another one. Give the world.json beside the index of these searches, or leave the world out and "
+                "name a judge."
             )
 
     async def __call__(self, record: SearchRecord, key: str) -> bool:

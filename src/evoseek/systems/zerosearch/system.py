@@ -7,8 +7,8 @@ one.
             documents with probability p, else with useful ones
         reward = F1 of the answer; one update: REINFORCE, GRPO or PPO, on the tokens that the policy wrote
 
-The simulator is frozen. It is given the golden answer, so it can lead a policy to an answer that the policy could not
-find: a policy trained like this has to be evaluated on a real engine.
+The simulator is frozen. It knows the golden answer, so it can lead a policy to an answer that the policy could not
+find: evaluate such a policy on a real engine.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class NoiseSettings(Section):
-    """How often simulated search is noisy: from the first step to the last."""
+    """The noise of simulated search from the first step to the last."""
 
     noise_start: float = Field(default=0.0, ge=0, le=1, description="Share of noisy searches at the first step.")
     noise_end: float = Field(default=0.75, ge=0, le=1, description="Share of noisy searches at the last step.")
@@ -54,13 +54,13 @@ class ScheduledRunSettings(RunSettings):
 class ZeroSearch(SearchR1):
     """ZeroSearch (arXiv 2505.04588): a policy learns to search from a language model that plays the search engine.
 
-    It is Search-R1 with a simulated engine, as noisy as `noise` says of the step.
+    It is Search-R1 with a simulated engine, whose noise in a step is `noise`.
     """
 
     engine: SimulatedEngine
     noise: Callable[[int], float]
     simulated: dict[int, dict[str, float]] = field(default_factory=dict[int, dict[str, float]])
-    """The simulator's numbers of steps that were rolled out but not reported yet."""
+    """The simulator's counts in steps that were rolled out but not reported yet."""
 
     class Settings(SearchR1.Settings):
         """Settings of ZeroSearch."""
@@ -68,7 +68,7 @@ class ZeroSearch(SearchR1):
         searches_engine = False
         run: ScheduledRunSettings = ScheduledRunSettings(system="zerosearch")  # pyright: ignore[reportIncompatibleVariableOverride]
         search: SearchPart = part("auto", top_k=5)
-        reward: RewardPart = part("f1")  # a policy is evaluated by exact match; here long answers must not be rewarded
+        reward: RewardPart = part("f1")  # exact match evaluates a policy; this must not reward long answers
         credit: CreditPart = part("raw")
         loss: LossPart = part("reinforce", aggregate="sequence-sum")
         zerosearch: NoiseSettings = NoiseSettings()
@@ -76,15 +76,15 @@ class ZeroSearch(SearchR1):
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """From settings: the engine is the simulator, unless the caller brings one."""
+        """Build the plan; the engine is the simulator, unless the caller brings one."""
         from evoseek.systems.zerosearch.engine import simulated_engine
 
         given = context.objects.search
         engine = simulated_engine(context.settings) if given is None else given
         if not hasattr(engine, "simulating"):
             raise ConfigError(
-                f"The search engine given to zerosearch, a {type(engine).__name__}, is no simulator: it has no method "
-                "simulating (see SimulatedEngine). Give one, or leave search out and set [simulator]."
+                f"The search engine given to zerosearch, a {type(engine).__name__}, is not a simulator: it has no "
+                "method simulating (see SimulatedEngine). Give a simulator, or leave search out and set [simulator]."
             )
         own, steps = settings.zerosearch, settings.run.steps
         noise = partial(noise_probability, total_steps=steps, start=own.noise_start, end=own.noise_end)
@@ -109,7 +109,7 @@ class ZeroSearch(SearchR1):
 
 
 def noise_probability(step: int, total_steps: int, start: float, end: float, base: float = 4.0) -> float:
-    """The probability that a simulated result of step `step` (of `total_steps`) is noisy (eq. 3):
+    """Return the probability that a simulated result of step `step` (of `total_steps`) is noisy (eq. 3):
 
         p_i = p_s + (b^(i/m) - 1) / (b - 1) * (p_e - p_s)        for step i of m, and p_e from step m on
 

@@ -3,10 +3,10 @@
 
     for step = 1 .. steps:
         a batch of records, useful and noisy ones by turns, each kind in a separate order that every epoch shuffles
-        prompt = as the simulator is asked, for useful or noisy documents by the record's label
-        one optimizer step on the cross-entropy of the reply: the documents that the real engine gave, and the end
+        prompt = the simulator's, for useful or noisy documents by the record's label one optimizer step on the
+        cross-entropy of the reply: the documents that the real engine gave, and the end
 
-Everything follows from the records, the seed and the step.
+The records, the seed and the step determine everything.
 """
 
 from __future__ import annotations
@@ -51,10 +51,10 @@ from evoseek.types import TrainingSample
 
 
 class ExampleMaker:
-    """Makes training examples from records: a prompt as in `SamplerChat`, and a reply of `documents` documents.
+    """A maker of training examples from records: a prompt as in `SamplerChat`, and a reply of `documents` documents.
 
-    `max_length` is the longest example in tokens that the model can take. Raises ConfigError for a tokenizer without an
-    end token, with which no reply would ever end.
+    `max_length` is the model's longest example in tokens. Raises ConfigError for a tokenizer without an end token, with
+    which no reply would ever end.
     """
 
     def __init__(
@@ -69,14 +69,14 @@ class ExampleMaker:
         self._renderer = TagRenderer(tokenizer)
         if not self._renderer.stop.token_ids:
             raise ConfigError(
-                "The tokenizer of the model to be tuned names no end token, so its replies would never end. Use a "
-                "model whose tokenizer has an eos_token."
+                "The tokenizer of the model to tune has no end token, so its replies would never end. Use a model "
+                "whose tokenizer has an eos_token."
             )
         self._tokenizer, self._encoder, self._prompts = tokenizer, TextEncoder(tokenizer), prompts
         self._documents, self._max_words, self._max_length = documents, max_words, max_length
 
     def problem(self, record: SearchRecord) -> str | None:
-        """Why a record cannot be an example, in words ("that have ..."); None if it can."""
+        """Return why a record cannot be an example ("that have ..."); None if it can."""
         if len(record.passages) < self._documents:
             return f"that have fewer than {self._documents} passages"
         if len(self.make(record).token_ids) > self._max_length:
@@ -91,7 +91,7 @@ class ExampleMaker:
         return None
 
     def make(self, record: SearchRecord) -> TrainingSample:
-        """The example of a labelled record; its reply, with the token that ends it, is masked in."""
+        """Make the example of a labelled record; the loss covers the reply and its end token."""
         messages = simulator_messages(
             self._prompts,
             record.question,
@@ -112,7 +112,7 @@ class ExampleMaker:
 
 @dataclass(frozen=True, slots=True)
 class TuningData:
-    """Records that can be examples, by label, and of the others how many there are of which problem."""
+    """Usable records by label, and counts of problems of the others."""
 
     make: Callable[[SearchRecord], TrainingSample]
     useful: Sequence[SearchRecord]
@@ -121,13 +121,13 @@ class TuningData:
 
     @classmethod
     def of(cls, records: Sequence[SearchRecord], maker: ExampleMaker) -> TuningData:
-        """Sort records. Raises DataError for one without a label, or if there is none of a kind."""
+        """Sort records. Raises DataError for a record without a label, or if a kind is missing."""
         kept: dict[bool, list[SearchRecord]] = {True: [], False: []}
         left_out: Counter[str] = Counter()
         for number, record in enumerate(records, start=1):
             if record.useful is None:
                 raise DataError(
-                    f"Search number {number} ({record.query!r}) has no label. Label the file first, with `evoseek "
+                    f"Search number {number} ({record.query!r}) has no label. Label the file first: `evoseek "
                     "simulator label`."
                 )
             problem = maker.problem(record)
@@ -141,7 +141,7 @@ class TuningData:
         return cls(maker.make, kept[True], kept[False], left_out)
 
     def batches(self, seed: int, tokens_per_step: int) -> Iterator[list[TrainingSample]]:
-        """The batches of step 1, 2, ...: as many examples as are needed for so many tokens."""
+        """Yield the batches of step 1, 2, ...: as many examples as needed for `tokens_per_step` tokens."""
         pools = {"useful": self.useful, "noisy": self.noisy}
         streams = [_endless(records, f"{seed}/tuning/{name}") for name, records in pools.items()]
         drawn = map(self.make, chain.from_iterable(zip(*streams, strict=True)))
@@ -162,7 +162,7 @@ def _endless(records: Sequence[SearchRecord], purpose: str) -> Iterator[SearchRe
 def _none_of_a_kind(name: str, count: int, left_out: Mapping[str, int]) -> str:
     reasons = ", ".join(f"left out: {number} {problem}" for problem, number in left_out.items()) or "none left out"
     return (
-        f"Not one of the {count} searches can be a {name} example ({reasons}), but both kinds are needed. Collect more "
+        f"None of the {count} searches can be a {name} example ({reasons}), but both kinds are needed. Collect more "
         "searches (--pages 2 gives later results, which are seldom useful), or set search.top_k to the number of "
         "passages that were collected and simulator.max_words to their length."
     )
@@ -171,10 +171,9 @@ def _none_of_a_kind(name: str, count: int, left_out: Mapping[str, int]) -> str:
 def begin_tuning(
     settings: ZeroSearch.Settings, records: Path, work: Path, *, steps: int, tokens_per_step: int
 ) -> SupervisedRun:
-    """The policy of the settings while it is tuned to a simulator, resumed from the last checkpoint in `work` if there
-    is one.
+    """Begin to tune the policy of the settings to a simulator, or resume from the last checkpoint in `work`.
 
-    Raises ConfigError, also if `work` was begun with other settings or records.
+    Raises ConfigError, also for `work` with other settings or records.
     """
     tables = with_digests(settings.resolved(), inputs_of(settings))
     recipe = {
@@ -192,7 +191,7 @@ def begin_tuning(
         return load_trainable(settings, checkpoint, device=settings.policy.device)
 
     def learner(policy: Policy) -> Learner[LossInputs]:
-        """Its learning rate falls to 0 at the last step."""
+        """Make a learner whose learning rate falls to 0 at the last step."""
         context = LearnerContext(
             LogprobModel(policy.model), CrossEntropyLoss(), total_steps=steps, active=policy.active
         )
@@ -211,7 +210,8 @@ def tune_simulator(
     tokens_per_step: int,
     console: Console,
 ) -> bool:
-    """Tune the settings' policy on labelled searches, or resume that, and write it as a plain model, an adapter merged.
+    """Tune the settings' policy on labelled searches, or resume this, and write it as a plain model with merged
+    adapter.
 
     Returns False if Ctrl-C ended it. Raises EvoseekError.
     """

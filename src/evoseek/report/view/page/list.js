@@ -1,4 +1,4 @@
-// The list of rollouts: filters, and a list box of which only the rows in sight exist.
+// The list of rollouts: filters, and a list box in which only visible rows exist.
 
 const ROW = 58; // pixels, as .row in the style
 
