@@ -53,19 +53,19 @@ def is_relative(credit: object) -> bool:
 
 
 def needs_critic(credit: object) -> bool:
-    """Whether a credit is called with a critic's values of every token: its attribute `needs_critic`, False by
+    """Return whether a credit is called with a critic's values of every token: its attribute `needs_critic`, False by
     default."""
     return bool(getattr(credit, "needs_critic", False))
 
 
 def credits_with_critic() -> tuple[str, ...]:
-    """The names of the built-in credits that need a critic."""
+    """Return the names of the built-in credits that need a critic."""
     return tuple(name for name in KINDS["credit"].parts if needs_critic(find("credit", name)))
 
 
 def advantages_of(credit: Callable[..., Any], rewards: Rewards, groups: Groups) -> list[float | None]:
-    """The advantages by a credit, one for each reward; None leaves a rollout out. Raises TrainingError for anything
-    else, and where the credit fails."""
+    """Return the advantages by a credit, one for each reward; None leaves a rollout out. Raises TrainingError for
+    anything else, and where the credit fails."""
     given = _called(credit, rewards, groups)
     return _checked(credit, given, len(rewards), "advantages for the rewards", or_none=True)
 
@@ -73,8 +73,8 @@ def advantages_of(credit: Callable[..., Any], rewards: Rewards, groups: Groups) 
 def estimates_of(
     credit: Callable[..., Any], rewards: Sequence[float], values: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """The advantages and the returns of a rollout's action tokens by a credit that needs a critic. Raises TrainingError
-    for anything else, and where the credit fails."""
+    """Return the advantages and the returns of a rollout's action tokens by a credit that needs a critic. Raises
+    TrainingError for anything else, and where the credit fails."""
     given = _called(credit, rewards, values)
     if not isinstance(given, tuple | list) or len(pair := cast("Sequence[object]", given)) != 2:
         raise TrainingError(

@@ -135,7 +135,7 @@ class EndedElsewhereError(TrainingError):
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether an error is, or stems from, one of a disk that is full, broken or closed to this user.
+    """Return whether an error is, or stems from, one of a disk that is full, broken or closed to this user.
 
     Libraries hide such an error in an error of their own, of which it is the cause, or whose text quotes its number.
     """
@@ -143,7 +143,7 @@ def is_of_disk(error: BaseException) -> bool:
 
 
 def disk_text(error: BaseException, what: str = "") -> str:
-    """What cannot be done, what the operating system says about it, and the remedy."""
+    """Return what cannot be done, what the operating system says about it, and the remedy."""
     number, place = _of_system(error)
     reason = os.strerror(number) if number else str(error)
     what = what or f"{place or 'A file'} cannot be read or written"
@@ -152,7 +152,7 @@ def disk_text(error: BaseException, what: str = "") -> str:
 
 
 def _of_system(error: BaseException) -> tuple[int, str]:
-    """The number of the system's error behind an error, and its file; 0 and "" if there is none."""
+    """Return the number of the system's error behind an error, and its file; 0 and "" if there is none."""
     if isinstance(error, OSError) and error.errno:
         return error.errno, str(error.filename or "")
     if quoted := _QUOTED.search(str(error)):
@@ -161,7 +161,7 @@ def _of_system(error: BaseException) -> tuple[int, str]:
 
 
 def name_text(error: BaseException) -> str:
-    """What is wrong with the name of a file for which a library raised this error; "" if it was no such name."""
+    """Return what is wrong with the name of a file for which a library raised this error; "" if it was no such name."""
     if isinstance(error, UnicodeEncodeError):
         shown = error.object.encode(errors="backslashreplace").decode()
         return (
@@ -173,13 +173,13 @@ def name_text(error: BaseException) -> str:
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: " Did you mean X?", X being spelt almost so, or ""."""
+    """Return a hint for an unknown name: " Did you mean X?", X being spelt almost so, or ""."""
     close = get_close_matches(name, list(known), 1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
 def first_problem(error: OSError | ValueError) -> str:
-    """Why a file is not what it should be: of a `ValidationError`, the first problem with its place."""
+    """Return why a file is not what it should be: of a `ValidationError`, the first problem with its place."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     if not isinstance(error, ValidationError):

@@ -59,7 +59,7 @@ class Renderer(Protocol):
         ...
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the prompt, up to where the model begins to write."""
+        """Return the ids of the prompt, up to where the model begins to write."""
         ...
 
     def parse(self, token_ids: Sequence[int]) -> Action:
@@ -74,7 +74,7 @@ class Renderer(Protocol):
         ...
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids that follow a completion without a call: a notice to the model, up to where it continues.
+        """Return the ids that follow a completion without a call: a notice to the model, up to where it continues.
 
         Template text in `text` is marked (`policy.encoding.trusted`). `after` is the completion's ids. Needed only if
         rollouts continue after malformed turns.
@@ -82,17 +82,17 @@ class Renderer(Protocol):
         ...
 
     def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
-        """Ids of a turn that ended with an answer, up to the answer, and the beginning of a search in its place; None
-        if the format has none. Needed only for `rollout.put_off`."""
+        """Return the ids of a turn that ended with an answer, up to the answer, and the beginning of a search in its
+        place; None if the format has none. Needed only for `rollout.put_off`."""
         ...
 
     def render_text(self, text: str) -> tuple[int, ...]:
-        """Ids of a turn that is this text. Needed only for `rollout.put_off`."""
+        """Return the ids of a turn that is this text. Needed only for `rollout.put_off`."""
         ...
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
-        """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call, or the
-        text of an answer.
+        """Return the ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a
+        call, or the text of an answer.
 
         Needed only to show demonstrations. Raises PolicyError if `parse` would not read the same from them.
         """
@@ -139,7 +139,7 @@ class SearchEngine(Protocol):
         ...
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages, best first. Raises ToolError."""
+        """Return for each query at most k passages, best first. Raises ToolError."""
         ...
 
 
@@ -152,15 +152,15 @@ class PassageStore(Protocol):
         ...
 
     def get(self, passage_id: str) -> Passage:
-        """The passage with this id. Raises DataError if there is none."""
+        """Return the passage with this id. Raises DataError if there is none."""
         ...
 
     def passages(self) -> Iterable[Passage]:
-        """All passages, in the order in which they were added."""
+        """Return all passages, in the order in which they were added."""
         ...
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """At most k passages for a query, best first."""
+        """Return at most k passages for a query, best first."""
         ...
 
 
@@ -173,7 +173,7 @@ class WordCounts(Protocol):
         ...
 
     def passages_with(self, word: str) -> int:
-        """The number of passages that hold a word."""
+        """Return the number of passages that hold a word."""
         ...
 
 
@@ -182,8 +182,8 @@ class QuestionEngine(Protocol):
     """An engine whose passages depend on the question: it is bound to a question first, and is then a plain engine."""
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
-        """The engine of one rollout of a question. Random numbers are derived from the rollout and the number of the
-        query."""
+        """Return the engine of one rollout of a question. Random numbers are derived from the rollout and the number of
+        the query."""
         ...
 
 
@@ -204,8 +204,8 @@ class PageReader(Protocol):
     """Extracts from a page what matters for a task."""
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """The content of the page that matters for the task; "" if nothing does. `key` identifies the purpose of the
-        call; random numbers are derived from it. Raises ToolError."""
+        """Return the content of the page that matters for the task; "" if nothing does. `key` identifies the purpose of
+        the call; random numbers are derived from it. Raises ToolError."""
         ...
 
 
@@ -242,7 +242,7 @@ class Tool(Protocol):
         ...
 
     def for_question(self, question: Question, trajectory_id: str) -> Tool:
-        """The tool for one rollout of a question: itself, unless its behaviour depends on the question or the
+        """Return the tool for one rollout of a question: itself, unless its behaviour depends on the question or the
         rollout."""
         ...
 
@@ -266,7 +266,7 @@ class NumberedTool(Protocol):
     """A tool that numbers the passages of a result."""
 
     def numbered(self, result: ToolResult, first: int) -> ToolResult:
-        """The result with a text in which its passages have the numbers from `first` on."""
+        """Return the result with a text in which its passages have the numbers from `first` on."""
         ...
 
 
@@ -284,13 +284,12 @@ class Environment(Protocol):
         ...
 
     def messages(self, question: Question) -> list[Message]:
-        """The prompt's messages."""
+        """Return the prompt's messages."""
         ...
 
     def malformed(self, problem: str) -> str:
-        """The notice to the model after a turn with neither a call nor an answer: a text in which template text is
-        marked. `problem` says what is wrong with the turn. Needed only if rollouts continue after such turns.
-        """
+        """Return the notice to the model after a turn with neither a call nor an answer: a text in which template text
+        is marked. `problem` says what is wrong with the turn. Needed only if rollouts continue after such turns."""
         ...
 
 
@@ -300,11 +299,11 @@ class OpeningEnvironment(Environment, Protocol):
     a call is the answer. `messages` gives the prompt without any results, which is the shortest."""
 
     def opening(self, question: Question) -> Sequence[ToolCall]:
-        """The calls of its tools to make first. They count as none of the policy's."""
+        """Return the calls of its tools to make first. They count as none of the policy's."""
         ...
 
     def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
-        """The prompt's messages with the results of these calls."""
+        """Return the prompt's messages with the results of these calls."""
         ...
 
 
@@ -323,7 +322,7 @@ class GroupLabel(Protocol):
     """Scores a complete group against another answer than its question's."""
 
     async def __call__(self, group: TrajectoryGroup, reward: RewardFn) -> TrajectoryGroup:
-        """The group with other outcomes, which `reward` gave."""
+        """Return the group with other outcomes, which `reward` gave."""
         ...
 
 

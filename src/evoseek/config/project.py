@@ -78,15 +78,15 @@ class Project:
         return Path(index) if isinstance(index, str) and index else None
 
     def lookup(self, dotted: str) -> object:
-        """A setting of the file by its dotted name; None if the file does not have it."""
+        """Return a setting of the file by its dotted name; None if the file does not have it."""
         table, _, key = dotted.partition(".")
         found = cast("object", self.settings.get(table))
         return cast(Tree, found).get(key) if isinstance(found, dict) else None
 
 
 def find_project(start: Path) -> Project | None:
-    """The project of a folder: its own, or the nearest one above. Raises ConfigError for a file that cannot be used, or
-    is another user's."""
+    """Return the project of a folder: its own, or the nearest one above. Raises ConfigError for a file that cannot be
+    used, or is another user's."""
     start = start.absolute()
     for folder in (start, *start.parents):
         if (folder / NAME).is_file():
@@ -107,8 +107,8 @@ def open_project(file: Path) -> Project:
 
 
 def how_to_name(project: Project | None, line: str, *, table: str = TABLE) -> str:
-    """How to name what a command misses, as the end of an error: by this line in the file of the project, or in that of
-    a new project if there is none."""
+    """Return how to name what a command misses, as the end of an error: by this line in the file of the project, or in
+    that of a new project if there is none."""
     if project is None:
         return f"make a project with `evoseek init`, whose {NAME} names it"
     return f"add the line `{line}` to [{table}] in {project.file}"
@@ -170,7 +170,7 @@ def keep_settings(file: Path, tables: Mapping[str, Mapping[str, str | int]]) -> 
 
 
 def _located(settings: Tree, folder: Path) -> Tree:
-    """The settings with absolute paths; a model or a prompt set is a path if it is there."""
+    """Return the settings with absolute paths; a model or a prompt set is a path if it is there."""
     located = {key: dict(cast(Tree, value)) if isinstance(value, dict) else value for key, value in settings.items()}
     for dotted in (*_PATHS, *_MAYBE_PATHS):
         section, _, key = dotted.partition(".")

@@ -207,8 +207,8 @@ KINDS: Mapping[str, Kind] = {
 
 
 def find(kind: str, name: str) -> Any:
-    """The class or function of a name, or of `package.module:Name`. Raises ConfigError if it does not exist or is of
-    another kind."""
+    """Return the class or function of a name, or of `package.module:Name`. Raises ConfigError if it does not exist or
+    is of another kind."""
     check_name(kind, name)
     path = {**KINDS[kind].parts, **KINDS[kind].packaged}.get(name, name)
     part = _load(kind, path)
@@ -218,7 +218,7 @@ def find(kind: str, name: str) -> Any:
 
 
 def settings_class(kind: str, name: str) -> Any:
-    """The `Settings` of a part; None if it has none of its own. Raises ConfigError as `find` does."""
+    """Return the `Settings` of a part; None if it has none of its own. Raises ConfigError as `find` does."""
     check_name(kind, name)
     path = KINDS[kind].settings.get(name)
     return _load(kind, path) if path else getattr(find(kind, name), "Settings", None)
@@ -251,7 +251,7 @@ def _make(part: Any, settings: Any, context: object) -> Any:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Raises ConfigError for a name that is neither known nor an import path. Nothing is imported."""
+    """Raise ConfigError for a name that is neither known nor an import path. Nothing is imported."""
     known = {**KINDS[kind].parts, **KINDS[kind].packaged}
     if name in known or ":" in name:
         return
@@ -303,8 +303,8 @@ def moved() -> Mapping[str, str]:
 
 
 def moved_words(error: BaseException | None, module: str = "") -> str:
-    """What of evoseek a failed import asked for, and where it is now; "" if it asked for something else. The statement
-    is read, since an error names but the first part that is missing."""
+    """Return what of evoseek a failed import asked for, and where it is now; "" if it asked for something else. The
+    statement is read, since an error names but the first part that is missing."""
     if not isinstance(error, ImportError):
         return ""
     frame = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename][-1]
@@ -345,7 +345,7 @@ def _look_beside(module: str) -> None:
 
 
 def _specs(module: str, folder: str) -> Iterator[ModuleSpec]:
-    """The packages on a module's dotted path and the module, as found in a folder. Nothing is imported."""
+    """Yield the packages on a module's dotted path and the module, as found in a folder. Nothing is imported."""
     places = [folder]
     for name in module.split("."):
         if (spec := PathFinder.find_spec(name, places)) is None:
@@ -360,7 +360,7 @@ def _places(spec: ModuleSpec | None) -> list[str]:
 
 
 def check_part(kind: str, name: str, part: Any) -> None:
-    """Raises ConfigError for a class, function or object that is no part of a kind. `name` is what it is called."""
+    """Raise ConfigError for a class, function or object that is no part of a kind. `name` is what it is called."""
     about = KINDS[kind]
     needs = about.or_needs if about.or_needs and hasattr(part, "for_question") else about.needs
     wanted = needs
@@ -376,7 +376,7 @@ def check_part(kind: str, name: str, part: Any) -> None:
 
 
 def _fault(part: Any, need: str) -> str:
-    """What is wrong with a part that needs this, in words; "" if nothing is, or if only an instance can tell."""
+    """Return what is wrong with a part that needs this, in words; "" if nothing is, or if only an instance can tell."""
     name, is_method, arguments = need.removeprefix("async ").partition("(")
     is_class = isinstance(part, type)
     if is_class and name == part.__name__:

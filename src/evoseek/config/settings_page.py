@@ -36,13 +36,13 @@ class Setting:
 
 
 def sentence_of(part: Any) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join((inspect.getdoc(part) or "").split("\n\n")[0].split())
 
 
 def parts_of(kind: str) -> dict[str, str]:
-    """The built-in parts of a kind, each with the summary of its own docstring; of a class that has several names, with
-    that of what its `by_name` says."""
+    """Return the built-in parts of a kind, each with the summary of its own docstring; of a class that has several
+    names, with that of what its `by_name` says."""
     parts = {name: find(kind, name) for name in KINDS[kind].parts}
     return {name: sentence_of(getattr(part, "by_name", {}).get(name, part)) for name, part in parts.items()}
 

@@ -44,7 +44,7 @@ def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
 
 
 def read_tree(file: Path) -> Tree:
-    """A TOML file, or the config.json of a run, as nested mappings. Raises ConfigError."""
+    """Return a TOML file, or the config.json of a run, as nested mappings. Raises ConfigError."""
     try:
         text = read_regular(file, "utf-8-sig")  # some editors begin a file with a byte-order mark
         tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
@@ -83,7 +83,7 @@ def words_of(settings: Mapping[str, object]) -> str:
 
 
 def _worded(value: object, *, inner: bool = False) -> str:
-    """A value as `_parse_value` reads it; a text that is not `inner` needs no quotes."""
+    """Return a value as `_parse_value` reads it; a text that is not `inner` needs no quotes."""
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
         return f"{{{', '.join(f'{key} = {_worded(one, inner=True)}' for key, one in items if one is not None)}}}"
@@ -101,7 +101,7 @@ def _setting(dotted: str, value: object) -> Tree:
 
 
 def _parse_value(text: str) -> object:
-    """A TOML value; anything else is a text, so that paths need no quotes."""
+    """Return a TOML value; anything else is a text, so that paths need no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -109,12 +109,12 @@ def _parse_value(text: str) -> object:
 
 
 def recipes() -> dict[str, Path]:
-    """Every recipe by its name, in alphabetical order."""
+    """Return every recipe by its name, in alphabetical order."""
     return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.rglob("*.toml"))}
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe. Raises ConfigError if there is none of that name."""
+    """Return the file of a recipe. Raises ConfigError if there is none of that name."""
     known = recipes()
     if name not in known:
         if f"{ABLATIONS}{name}" in known:
@@ -127,8 +127,8 @@ def find_recipe(name: str) -> Path:
 
 
 def find_config(file: Path) -> Path:
-    """The path of a config file, or of the recipe with this name if there is no such file. Raises ConfigError, also for
-    another user's file that has the name of a recipe."""
+    """Return the path of a config file, or of the recipe with this name if there is no such file. Raises ConfigError,
+    also for another user's file that has the name of a recipe."""
     if not file.exists() or file.is_dir():
         return find_recipe(file.as_posix())
     if file.as_posix() in recipes():
@@ -137,6 +137,6 @@ def find_config(file: Path) -> Path:
 
 
 def purpose(recipe: Path) -> str:
-    """The purpose of a recipe: its first line, which is a comment."""
+    """Return the purpose of a recipe: its first line, which is a comment."""
     with recipe.open(encoding="utf-8") as lines:
         return lines.readline().strip("# \n")

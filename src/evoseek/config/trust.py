@@ -25,13 +25,13 @@ _named: set[str] = set()
 
 
 def is_import_path(name: str) -> bool:
-    """Whether a name has the form package.module:Name."""
+    """Return whether a name has the form package.module:Name."""
     module, colon, rest = name.partition(":")
     return bool(colon) and all(word.isidentifier() for word in (*module.split("."), *rest.split(".")))
 
 
 def check_owner(path: Path, what: str, instead: str) -> None:
-    """Raises ConfigError for a file or folder, or a link to one, of another user. `what` it is, and what to do
+    """Raise ConfigError for a file or folder, or a link to one, of another user. `what` it is, and what to do
     `instead`, go into the message."""
     owner = next((uid for uid in (path.lstat().st_uid, path.stat().st_uid) if uid not in (os.geteuid(), 0)), None)
     if owner is not None and not _is_trusted(path):
@@ -49,7 +49,7 @@ def allow_code(settings: object) -> None:
 
 
 def check_code(settings: object, file: Path) -> None:
-    """Raises ConfigError if settings in a file that anybody may have made name code, a server or a key that no settings
+    """Raise ConfigError if settings in a file that anybody may have made name code, a server or a key that no settings
     of the user's own name."""
     if foreign := foreign_code(settings, file):
         raise ConfigError(
@@ -61,12 +61,12 @@ def check_code(settings: object, file: Path) -> None:
 
 
 def foreign_code(settings: object, file: Path) -> list[str]:
-    """The code, servers and keys that settings in a file name, and that no settings of the user's own name."""
+    """Return the code, servers and keys that settings in a file name, and that no settings of the user's own name."""
     return [] if _is_trusted(file) else sorted(set(_code_in(settings)) - _named)
 
 
 def names_code(settings: object, name: str = "") -> bool:
-    """Whether settings, or the value of the one of this dotted name, name code, a server or a key."""
+    """Return whether settings, or the value of the one of this dotted name, name code, a server or a key."""
     return next(_code_in(settings, name), None) is not None
 
 

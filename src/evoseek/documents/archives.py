@@ -51,8 +51,8 @@ _PICTURE = re.compile(r"!\[([^\]\n]*)\]\([^()\n]*\)")
 
 
 def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
-    """A Word document as Markdown, titled by its properties, its paragraph of the style Title or its heading of level
-    1."""
+    """Return a Word document as Markdown, titled by its properties, its paragraph of the style Title or its heading of
+    level 1."""
     with checked_archive(data) as archive:
         _warn_of_what_is_in_it(archive)
         styles = style_properties(_xml(archive, _STYLES)) if _STYLES in archive.namelist() else {}
@@ -66,7 +66,7 @@ def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
-    """The text of a presentation, slide after slide, with its notes; titled by its properties or by its
+    """Return the text of a presentation, slide after slide, with its notes; titled by its properties or by its
     first slide."""
     with checked_archive(data) as archive:
         _warn_of_what_is_in_it(archive)
@@ -97,8 +97,8 @@ def _hidden_slides(archive: zipfile.ZipFile) -> Iterator[int]:
 
 
 def _simplified(archive: zipfile.ZipFile, parts: Sequence[str], styles: Mapping[str, set[str]]) -> tuple[bytes, int]:
-    """The archive with some of its parts without what is hidden or struck out, titles of slides with the sign of a
-    heading, and the number of hidden parts."""
+    """Return the archive with some of its parts without what is hidden or struck out, titles of slides with the sign of
+    a heading, and the number of hidden parts."""
     made, hidden = io.BytesIO(), 0
     with zipfile.ZipFile(made, "w") as copy:
         for entry in archive.infolist():
@@ -127,13 +127,13 @@ def _named(archive: zipfile.ZipFile) -> str:
 
 
 def _text_of(archive: zipfile.ZipFile, part: str, path: str) -> str:
-    """The text of the first element of a part that there is at a path; "" if there is none."""
+    """Return the text of the first element of a part that there is at a path; "" if there is none."""
     found = _xml(archive, part).xpath(path) if part in archive.namelist() else []
     return "".join(found[0].itertext()) if found else ""
 
 
 def _converted(data: bytes, converter: str, suffix: str) -> Any:
-    """The result of markitdown, with `markdown`, in which headings have a sign, and `title`."""
+    """Return the result of markitdown, with `markdown`, in which headings have a sign, and `title`."""
     try:
         import markitdown
         from markitdown import converters
@@ -155,8 +155,8 @@ def _converted(data: bytes, converter: str, suffix: str) -> Any:
 
 
 def _headed(signed: str) -> tuple[str, tuple[Mark, ...]]:
-    """A text without signs of headings, with the description of each picture in its place (what is in pictures is not
-    read), and its headings."""
+    """Return a text without signs of headings, with the description of each picture in its place (what is in pictures
+    is not read), and its headings."""
     lines, marks, start = list[str](), list[Mark](), 0
     for line in without_soft_hyphens(_PICTURE.sub(r"\1", signed)).split("\n"):
         plain = HEADING_SIGN.sub("", line)
@@ -175,7 +175,7 @@ def _warn_of_what_is_in_it(archive: zipfile.ZipFile) -> None:
 
 
 def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
-    """The chapters of a book in their order, as Markdown."""
+    """Return the chapters of a book in their order, as Markdown."""
     with checked_archive(data):
         book = _converted(data, "EpubConverter", ".epub")
     text, marks = _headed(book.markdown.partition("\n\n")[2])  # what it says of itself stands before
@@ -183,7 +183,7 @@ def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def checked_archive(data: bytes) -> zipfile.ZipFile:
-    """The archive. DataError if it is damaged, or would unpack to too much."""
+    """Return the archive. DataError if it is damaged, or would unpack to too much."""
     if data.startswith(_COMPOUND):
         raise DataError("encrypted, or of an office program before 2007: save it without a password, in today's format")
     try:

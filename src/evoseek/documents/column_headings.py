@@ -14,9 +14,9 @@ Cells = list[str]
 
 
 def is_heading(rows: list[Cells], *, surely: bool = False) -> bool:
-    """Whether the first of these rows names the columns of the others. It does not if it holds numbers (but for years
-    and the like), or, unless numbers stand below its texts, what looks like a value or occurs below; `surely`: only if
-    numbers do."""
+    """Return whether the first of these rows names the columns of the others. It does not if it holds numbers (but for
+    years and the like), or, unless numbers stand below its texts, what looks like a value or occurs below; `surely`:
+    only if numbers do."""
     first, below = rows[0], [row for row in rows[1 : _LOOKED_AT + 1] if row != rows[0]]
     numbers = _numbers(first)
     if not below or (numbers and not _is_series(numbers)):
@@ -37,12 +37,12 @@ def _numbers(cells: Cells) -> Cells:
 
 
 def is_number(cell: str) -> bool:
-    """Whether it is an amount, a date or the like: digits without letters."""
+    """Return whether it is an amount, a date or the like: digits without letters."""
     return any(map(str.isdigit, cell)) and not any(map(str.isalpha, cell))
 
 
 def _is_series(cells: Cells) -> bool:
-    """Whether these numbers can be headings: a year, or years, months or days in their order."""
+    """Return whether these numbers can be headings: a year, or years, months or days in their order."""
     is_year = len(cells) == 1 and _YEAR.fullmatch(cells[0]) is not None
     is_ordered = cells in (sorted(cells), sorted(cells, reverse=True)) and len(set(map(len, cells))) == 1
     return is_year or (len(cells) > 1 and is_ordered)

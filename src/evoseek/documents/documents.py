@@ -55,9 +55,9 @@ class CorpusFile:
 
 
 def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[CorpusFile]:
-    """The files that there is a reader for, in order; the others are counted in `report`, but for what programs leave
-    behind while they edit a file. Raises ConfigError for an unknown encoding, DataError if there is nothing at `path`.
-    """
+    """Yield the files that there is a reader for, in order; the others are counted in `report`, but for what programs
+    leave behind while they edit a file. Raises ConfigError for an unknown encoding, DataError if there is nothing at
+    `path`."""
     if how.encoding is not None:
         check_encoding(how.encoding)
     try:
@@ -80,7 +80,7 @@ def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[Corp
 
 
 def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) -> Iterator[CorpusFile]:
-    """Every file under `root` (or `root` itself if it is a file), sorted by name within each folder.
+    """Yield every file under `root` (or `root` itself if it is a file), sorted by name within each folder.
 
     What programs leave there (locks, backups, thumbnails) is passed over.
     Skipped are hidden folders, folders that cannot be listed, links out of the corpus, and links to a folder in it or
@@ -133,12 +133,12 @@ def _why_not_entered(name: str, real: Path, root: Path, entered: Set[Path], *, i
 
 
 def _text(path: str) -> str:
-    """The path as proper Unicode: bytes of a name that are not UTF-8 become the replacement character."""
+    """Return the path as proper Unicode: bytes of a name that are not UTF-8 become the replacement character."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def read_documents(file: CorpusFile, seen: TextSet, report: ReadReport, how: Reading) -> Iterator[Document]:
-    """The documents of one file whose ids are not among `seen`, to which they are added."""
+    """Yield the documents of one file whose ids are not among `seen`, to which they are added."""
     for document, line in _read_file(file, report, how):
         if not document.text.strip():
             report.skipped.add(file.path, "empty", line)
@@ -153,7 +153,7 @@ def read_documents(file: CorpusFile, seen: TextSet, report: ReadReport, how: Rea
 
 
 def check_read(path: Path, report: ReadReport) -> None:
-    """Raises EmptyCorpusError if nothing was read."""
+    """Raise EmptyCorpusError if nothing was read."""
     if not report.read:
         skipped = "\n".join(filter(None, (report.table(5), report.missed_table())))
         raise EmptyCorpusError(
@@ -163,7 +163,7 @@ def check_read(path: Path, report: ReadReport) -> None:
 
 
 def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int | None]]:
-    """The documents of a file, each with its line where there are several."""
+    """Yield the documents of a file, each with its line where there are several."""
     limit = how.max_bytes(file.suffix)
     try:
         if file.suffix == _LINES:
@@ -184,7 +184,7 @@ def _skip(file: CorpusFile, error: DataError, report: ReadReport, line: int | No
 
 
 def _read_lines(file: CorpusFile, limit: int, report: ReadReport) -> Iterator[tuple[Document, int]]:
-    """The documents of a JSON-lines file, each with its line. No more than `limit` bytes are held at a time."""
+    """Yield the documents of a JSON-lines file, each with its line. No more than `limit` bytes are held at a time."""
     with open_regular(file.path, file.within) as data:
         for number, line in bounded_lines(data, limit):
             if number % _TOLD == 0:
@@ -199,7 +199,7 @@ def _read_lines(file: CorpusFile, limit: int, report: ReadReport) -> Iterator[tu
 
 
 def _parsed(file: CorpusFile, data: bytes, report: ReadReport, how: Reading) -> Iterator[Document]:
-    """The document of a file, titled by itself or else by the file; of a table each row."""
+    """Yield the document of a file, titled by itself or else by the file; of a table each row."""
     parsed = how.parse(file.suffix, data)
     if parsed.guessed:
         report.guessed.add(file.path, parsed.guessed)
@@ -229,7 +229,7 @@ def _tidy(document: Document, file: str) -> Document:
 
 
 def _parse_line(line: bytes) -> Document:
-    """The document of a line of JSON, in one of two shapes that retrieval corpora have:
+    """Return the document of a line of JSON, in one of two shapes that retrieval corpora have:
 
     {"id": "7", "contents": "\\"Kalo\\"\\nKalo is a city ..."}      title, newline, text (Search-R1, FlashRAG, Pyserini)
     {"id": "7", "title": "Kalo", "text": "Kalo is a city ..."}     (BEIR, DPR)

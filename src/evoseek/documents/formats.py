@@ -76,7 +76,7 @@ class Parsed(NamedTuple):
 
 
 def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
-    """Texts with an empty line between them, and the marks of each."""
+    """Return texts with an empty line between them, and the marks of each."""
     texts, marks, start = list[str](), list[Mark](), 0
     for text, own in pieces:
         marks += [replace(mark, start=start + mark.start) for mark in own]
@@ -112,8 +112,8 @@ def warn_of_hidden(counts: Mapping[str, int]) -> None:
 
 
 def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
-    """The title that a document has: the one that it names, unless a program put it there as a placeholder, else its
-    heading of level 1 if there is only one (several are those of sections). Empty without either."""
+    """Return the title that a document has: the one that it names, unless a program put it there as a placeholder, else
+    its heading of level 1 if there is only one (several are those of sections). Empty without either."""
     named = " ".join((named or "").split())
     if named.casefold() not in _NO_TITLES and not named.startswith("Microsoft Word - "):
         return named
@@ -122,8 +122,8 @@ def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
 
 
 def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
-    """The front matter (empty if there is none) and what follows it: settings whose names are single words. Prose,
-    lists or slides between two lines `---` are text."""
+    """Return the front matter (empty if there is none) and what follows it: settings whose names are single words.
+    Prose, lists or slides between two lines `---` are text."""
     first, *lines = text.split("\n")
     end = next((number for number, line in enumerate(lines) if line.rstrip() in ("---", "...")), None)
     if first.strip("\ufeff \t\r") != "---" or end is None or end > _LONGEST_FRONT:
@@ -144,7 +144,7 @@ def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
 
 
 def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
-    """The main text of a page, by trafilatura; of a page in which that finds nothing, all text that is shown.
+    """Return the main text of a page, by trafilatura; of a page in which that finds nothing, all text that is shown.
 
     A page that is not UTF-8 is in the encoding that it declares.
     """
@@ -171,13 +171,13 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def heading_sign(level: int) -> str:
-    """What stands before a heading's text while a library turns a page into text."""
+    """Return what stands before a heading's text while a library turns a page into text."""
     return f"\u2e0e{level}"
 
 
 def simplified_page(data: bytes, *, is_book: bool) -> bytes:
-    """A page, as a book has it or a program makes it of an office document, whose elements are simplified, with signs
-    before its headings."""
+    """Return a page, as a book has it or a program makes it of an office document, whose elements are simplified, with
+    signs before its headings."""
     tree = _book_page(data) if is_book else lxml.html.document_fromstring(data, parser=_page_parser())
     warn_of_hidden({"element": simplify(tree, are_first_rows_headings=not is_book)})
     for piece in tree.xpath("//*[self::td or self::th]//text()[contains(., '|')]"):
@@ -192,7 +192,7 @@ def _page_parser() -> Any:
 
 
 def _book_page(data: bytes) -> Any:
-    """The tree of a chapter: of XHTML, which has elements that end themselves, if it is that."""
+    """Return the tree of a chapter: of XHTML, which has elements that end themselves, if it is that."""
     try:
         tree = lxml.html.fromstring(data, parser=lxml.html.XHTMLParser(resolve_entities=False, no_network=True))
     except (etree.XMLSyntaxError, ValueError):
@@ -245,7 +245,7 @@ def _sign(pieces: list[Any], level: int) -> None:
 
 
 def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
-    """The lines that are a heading and nothing else, by their places in the text without signs.
+    """Yield the lines that are a heading and nothing else, by their places in the text without signs.
 
     The line after a list of definitions has a mark, too, of no heading: its last term ends there.
     """
@@ -270,7 +270,7 @@ def _decode_page(data: bytes, encoding: str | None) -> tuple[str, str]:
 
 
 def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
-    """The text layer of a PDF, pages apart by an empty line. Scanned pages without one have no text: nothing is
+    """Return the text layer of a PDF, pages apart by an empty line. Scanned pages without one have no text: nothing is
     recognised in pictures. A PDF says itself how its text is encoded."""
     if pypdf is None:
         raise DataError("PDF needs an extra: pip install 'evoseek[pdf]'")
@@ -300,7 +300,7 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def _layout(page: Any) -> str:
-    """The text of a page with its words spaced as on paper; "" if that cannot be made."""
+    """Return the text of a page with its words spaced as on paper; "" if that cannot be made."""
     try:
         return page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)
     except Exception:  # of fonts and the like; the text itself was read
@@ -323,8 +323,8 @@ class _Bounded(EmailPolicy):
 def parse_message(
     data: bytes, encoding: str | None = None, read: Callable[[str, bytes], Parsed | None] = lambda name, data: None
 ) -> Parsed:
-    """A message, titled by its subject: who wrote to whom and when, its text, and what is attached. `read` gives what
-    an attachment of a name holds, or None, or raises DataError: the attachment is then named, and warned of."""
+    """Return a message, titled by its subject: who wrote to whom and when, its text, and what is attached. `read` gives
+    what an attachment of a name holds, or None, or raises DataError: the attachment is then named, and warned of."""
     message = cast(EmailMessage, message_from_bytes(data, EmailMessage, policy=_Bounded()))
     if not any(message[name] for name in ("From", "Subject", "Date", "Received")):
         raise DataError("no mail: it has none of the lines From, Subject and Date")
@@ -357,8 +357,8 @@ def parse_message(
 
 
 def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[tuple[str, MIMEPart]]:
-    """The parts of a message beside its body, with their names, "" for further text; without other forms of the body
-    and signatures."""
+    """Yield the parts of a message beside its body, with their names, "" for further text; without other forms of the
+    body and signatures."""
     pending: list[tuple[MIMEPart, bool]] = [(message, False)]
     while pending:
         part, is_form = pending.pop()
@@ -387,7 +387,7 @@ def _payload(part: MIMEPart) -> bytes:
 
 
 def _under(name: str, found: Parsed) -> tuple[str, Iterable[Mark]]:
-    """What an attachment holds, under its name as a heading; of a table its rows."""
+    """Return what an attachment holds, under its name as a heading; of a table its rows."""
     text = "\n\n".join(row.text for row in found.rows) or found.text
     if not name:
         return text, ()
@@ -401,7 +401,7 @@ def _under(name: str, found: Parsed) -> tuple[str, Iterable[Mark]]:
 
 
 def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
-    """The text of a part, and its encoding if that was guessed."""
+    """Return the text of a part, and its encoding if that was guessed."""
     payload = body.get_payload(decode=True)
     if not isinstance(payload, bytes):
         return "", ""

@@ -23,12 +23,12 @@ _WITH_COMPOUNDS = ("English", "French", "Portuguese")  # languages in which comm
 
 
 def without_soft_hyphens(text: str) -> str:
-    """A text without the signs of where a word may be cut, and whole where it was."""
+    """Return a text without the signs of where a word may be cut, and whole where it was."""
     return _SOFT.sub("", text)
 
 
 def join_cut_words(texts: Sequence[str]) -> list[str]:
-    """The pages of a text, with the words whole that were cut at the ends of lines.
+    """Return the pages of a text, with the words whole that were cut at the ends of lines.
 
     A word is joined if the joined one occurs elsewhere in the text, or one of its parts does not and is no common word;
     a compound (`well-known`) keeps its hyphen. What begins with a capital, after small letters, is left as it is.
@@ -57,7 +57,7 @@ def join_cut_words(texts: Sequence[str]) -> list[str]:
 
 
 def _indent(text: str, place: int) -> int:
-    """The white space that the line of a place begins with."""
+    """Return the white space that the line of a place begins with."""
     start = text.rfind("\n", 0, place) + 1
     return len(text[start:place]) - len(text[start:place].lstrip())
 

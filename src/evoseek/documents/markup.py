@@ -89,7 +89,7 @@ def _drop_hidden(tree: Any) -> int:
 
 
 def _is_aside(element: Any) -> bool:
-    """Whether an element is a menu, a search field or the like, which is left out of a page's text anyway."""
+    """Return whether an element is a menu, a search field or the like, which is left out of a page's text anyway."""
     return element.tag in _NOT_READ or element.get("role") in _ASIDE_ROLES
 
 
@@ -111,7 +111,7 @@ def _become(element: Any, text: str) -> None:
 
 
 def formula_text(element: Any) -> str:
-    """A formula of MathML in one line, as in `x^2/(y+1)`."""
+    """Return a formula of MathML in one line, as in `x^2/(y+1)`."""
     name = str(element.tag).rpartition("}")[2]
     if not isinstance(element.tag, str) or name in ("annotation", "annotation-xml"):
         return ""
@@ -170,7 +170,7 @@ def _write_in_line(element: Any) -> None:
 
 
 def _text_before(element: Any) -> str:
-    """The last piece of text before an element in its line."""
+    """Return the last piece of text before an element in its line."""
     while True:
         previous, parent = element.getprevious(), element.getparent()
         if previous is not None:
@@ -182,8 +182,8 @@ def _text_before(element: Any) -> str:
 
 
 def raised(before: str, text: str, after: str = "", *, is_note: bool = False) -> str:
-    """What a raised text between two others becomes in a line: `^6` after `10`, `[1]` for the sign of a note; itself
-    after white space, and if it is the end of a word (`1st`) or no letter or digit."""
+    """Return what a raised text between two others becomes in a line: `^6` after `10`, `[1]` for the sign of a note;
+    itself after white space, and if it is the end of a word (`1st`) or no letter or digit."""
     bare = " ".join(text.split())
     word = _LAST_WORD.search(before[-20:])
     if not before or before[-1].isspace() or before[-1] in "([" or not bare.strip("*†‡§®™").strip():
@@ -205,7 +205,7 @@ def lowered(before: str, text: str, after: str = "", *, is_note: bool = False) -
 
 
 def _grouped(text: str, after: str) -> str:
-    """A text that ends where it did before what follows it."""
+    """Return a text that ends where it did before what follows it."""
     return text if _SIMPLE.fullmatch(text) and not after[:1].isalnum() else f"({text})"
 
 
@@ -256,12 +256,12 @@ def _is_marked(row: Sequence[Any]) -> bool:
 
 
 def _names_columns(row: Sequence[Any]) -> bool:
-    """Whether a row below headings holds more of them, and not just the name of a row or of a group of rows."""
+    """Return whether a row below headings holds more of them, and not just the name of a row or of a group of rows."""
     return _is_marked(row) and (not _text(row[0]) or any(map(_text, row[1:])))
 
 
 def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely: bool) -> bool:
-    """Whether the first row looks like headings: it alone is bold, has a cell that is marked, or reads so."""
+    """Return whether the first row looks like headings: it alone is bold, has a cell that is marked, or reads so."""
     is_bare = 2 * sum(map(bool, texts[0])) < len(texts[0])
     if len(texts[0]) < 2 or is_bare or any(text.endswith(":") for text in texts[0]):
         return False
@@ -315,7 +315,7 @@ def _spread(rows: Sequence[Any]) -> list[list[Any]]:
 
 
 def _span(cell: Any, name: str, most: int) -> int:
-    """The number of rows or columns of a cell; 0 rows are all that follow."""
+    """Return the number of rows or columns of a cell; 0 rows are all that follow."""
     value = str(cell.get(name, "1")).strip()
     number = int(value) if value.isdecimal() and len(value) < 6 else 1
     cell.attrib.pop(name, None)

@@ -65,7 +65,7 @@ def style_properties(styles: Any) -> dict[str, set[str]]:
 
 
 def _switched_on(run: Any, styles: Mapping[str, Container[str]]) -> set[str]:
-    """Which of the properties of hidden and struck out words a run has, by itself or by its styles."""
+    """Return which of the properties of hidden and struck out words a run has, by itself or by its styles."""
     properties = run.find("{*}rPr")
     own = {} if properties is None else _flags(properties)
     if properties is not None and properties.get("strike") in ("sngStrike", "dblStrike"):
@@ -116,7 +116,7 @@ def _repeat_merged(root: Any) -> None:
 
 
 def _position(run: Any, styles: Mapping[str, Container[str]]) -> str:
-    """Whether a run is `superscript` or `subscript`, by itself or by its style, else ""."""
+    """Return whether a run is `superscript` or `subscript`, by itself or by its style, else ""."""
     properties = run.find("{*}rPr")
     if properties is None:
         return ""

@@ -41,8 +41,8 @@ class _Block(NamedTuple):
 
 
 def with_tables(texts: Sequence[str], layouts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """The texts of pages with each table in Markdown below its column headings, also where it continues on the next
-    page, and columns of prose one after the other. And the numbers of the pages that have such columns."""
+    """Return the texts of pages with each table in Markdown below its column headings, also where it continues on the
+    next page, and columns of prose one after the other. And the numbers of the pages that have such columns."""
     found, in_columns = list[str](), list[int]()
     open_table: tuple[list[str], _Block] | None = None
     for number, (text, layout) in enumerate(zip(texts, layouts, strict=True), start=1):
@@ -72,7 +72,7 @@ def with_tables(texts: Sequence[str], layouts: Sequence[str]) -> tuple[list[str]
 
 
 def _names(block: _Block, before: tuple[list[str], _Block] | None) -> list[str]:
-    """The column headings of a table: its own, or those of the table at the end of the page before."""
+    """Return the column headings of a table: its own, or those of the table at the end of the page before."""
     if before and len(before[1].columns) == len(block.columns):
         starts = zip(before[1].columns, block.columns, strict=True)
         if all(abs(one[0] - other[0]) <= _NEAR for one, other in starts):
@@ -90,7 +90,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _blocks(lines: Sequence[str], layout: Sequence[str]) -> Iterator[_Block]:
-    """The runs of lines that stand in the same two columns or more."""
+    """Yield the runs of lines that stand in the same two columns or more."""
     places = _places(lines, layout)
     columns, rows, first, last = list[tuple[int, int]](), list[list[str]](), 0, -1
     for line, place in [*places, ("", -1)]:
@@ -115,19 +115,19 @@ def _continues(row: Sequence[str]) -> bool:
 
 
 def _are_amounts(above: str, below: str) -> bool:
-    """Whether a cell and what stands below it are two numbers, as in a row of sums, and no cell of two lines."""
+    """Return whether a cell and what stands below it are two numbers, as in a row of sums, and no cell of two lines."""
     return _AMOUNT.fullmatch(above) is not None and _AMOUNT.fullmatch(below) is not None
 
 
 def _joined(above: str, below: str) -> str:
-    """A cell of two lines as one, with the word whole that their end cut."""
+    """Return a cell of two lines as one, with the word whole that their end cut."""
     if above.endswith(("-", "\u2010")) and below:
         return " ".join(join_cut_words([f"{above}\n{below}"])[0].split())
     return " ".join(filter(None, (above, below)))
 
 
 def _assigned(columns: list[tuple[int, int]], cells: Sequence[tuple[int, int, str]]) -> list[str] | None:
-    """The cells by columns, which then reach over them; None unless each stands in a column of its own."""
+    """Return the cells by columns, which then reach over them; None unless each stands in a column of its own."""
     row, reach = [""] * len(columns), list(columns)
     for start, end, text in cells:
         over = [n for n, (left, right) in enumerate(columns) if start < right and left < end]

@@ -52,7 +52,7 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
 
 
 def _attached(encoding: str | None, depth: int, name: str, data: bytes) -> Parsed | None:
-    """What an attachment holds; None where there is no reader for it. DataError if that cannot read it."""
+    """Return what an attachment holds; None where there is no reader for it. DataError if that cannot read it."""
     suffix = PurePath(name.lower()).suffix
     if suffix not in PARSERS or (suffix == ".eml" and depth == _DEEPEST):
         return None
@@ -79,7 +79,7 @@ class Reading:
     process: ParseProcess | None = None
 
     def max_bytes(self, suffix: str) -> int:
-        """The most bytes of a file or line that are read: a text has four for a character at most."""
+        """Return the most bytes of a file or line that are read: a text has four for a character at most."""
         return 4 * self.max_text if suffix in _TEXTS else _MAX_BYTES
 
     def parse(self, suffix: str, data: bytes) -> Parsed:
@@ -103,7 +103,7 @@ def _shared_process(cpu_s: int) -> ParseProcess:
 
 
 def answer(header: Mapping[str, Any], body: bytes) -> Mapping[str, object]:
-    """The answer to a request of a `ParseProcess`: what a file holds, or the `problem` with it."""
+    """Return the answer to a request of a `ParseProcess`: what a file holds, or the `problem` with it."""
     try:
         parsed = parse_document(header["suffix"], body, header["encoding"])
     except DataError as error:
@@ -112,8 +112,8 @@ def answer(header: Mapping[str, Any], body: bytes) -> Mapping[str, object]:
 
 
 def parse_document(suffix: str, data: bytes, encoding: str | None) -> Parsed:
-    """What a file of this type holds, parsed in this process, with what its library warned of: through logging or
-    `warnings`, which would show it without the name of the file. Raises DataError, whose text is only the reason."""
+    """Return what a file of this type holds, parsed in this process, with what its library warned of: through logging
+    or `warnings`, which would show it without the name of the file. Raises DataError, whose text is only the reason."""
     log, found = logging.getLogger(), _Records()
     log.addHandler(found)
     try:

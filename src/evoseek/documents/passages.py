@@ -45,7 +45,7 @@ _NO_BORDER, _WITHIN_ROW, _PHRASE, _SENTENCE, _PARAGRAPH, _HEADING, _SECTION = ra
 
 
 def split_document(document: Document, *, max_words: int = 100) -> list[Passage]:
-    """Passages `<document id>#<n>`, n from 0, in order and without overlap; together they hold every word.
+    """Return passages `<document id>#<n>`, n from 0, in order and without overlap; together they hold every word.
 
     One that begins within the rows of a table has its column headings before its own text. A row that fits is whole,
     and only then may the headings come on top of `max_words`.
@@ -78,12 +78,12 @@ def split_document(document: Document, *, max_words: int = 100) -> list[Passage]
 
 
 def count_words(text: str) -> int:
-    """The number of words, as the length of a passage counts them."""
+    """Return the number of words, as the length of a passage counts them."""
     return len(_WORD.findall(text))
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text begin and end. The end of a line ends one."""
+    """Return where the sentences of a text begin and end. The end of a line ends one."""
     words = [match.span() for match in _WORD.finditer(text)]
     borders = _borders(text, words, _Outline(Document("", "", text)))
     ends = [number for number, border in enumerate(borders, start=1) if border >= _SENTENCE]
@@ -100,7 +100,7 @@ class Table(NamedTuple):
 
 
 def find_tables(text: str) -> Iterator[Table]:
-    """The tables of Markdown that have a row of headings, most of them not empty, and a rule below it."""
+    """Yield the tables of Markdown that have a row of headings, most of them not empty, and a rule below it."""
     if "|" not in text:
         return
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
@@ -119,13 +119,13 @@ def find_tables(text: str) -> Iterator[Table]:
 
 
 def _table_at(tables: Sequence[Table], place: int) -> Table | None:
-    """The table with a row at a place of the text."""
+    """Return the table with a row at a place of the text."""
     number = bisect_right(tables, place, key=lambda table: table.rows[0]) - 1
     return tables[number] if number >= 0 and place < tables[number].rows[-1] else None
 
 
 def _headings_at(tables: Sequence[Table], place: int) -> str:
-    """The lines of column headings that the text from a place on needs before it."""
+    """Return the lines of column headings that the text from a place on needs before it."""
     table = _table_at(tables, place)
     return f"{table.headings}\n" if table else ""
 
@@ -141,7 +141,7 @@ class _Outline:
         self._paths = list(self._headings())
 
     def _headings(self) -> Iterator[tuple[str, ...]]:
-        """For each mark the headings that the text from it on is under, the highest first."""
+        """Yield for each mark the headings that the text from it on is under, the highest first."""
         above: list[tuple[int, str]] = []
         for mark in self.marks:
             above = [(level, heading) for level, heading in above if 0 < level < mark.level]
@@ -149,13 +149,13 @@ class _Outline:
             yield tuple(heading for _, heading in above)
 
     def text_from(self, number: int) -> int:
-        """Where the text under a mark begins: behind the lines of its heading."""
+        """Return where the text under a mark begins: behind the lines of its heading."""
         mark = self.marks[number]
         found = _HEADING_LINES.match(self._text, mark.start) if mark.level and mark.heading else None
         return found.end() if found else mark.start
 
     def border(self, number: int) -> int:
-        """The kind of border before a mark; none before a heading directly below another one."""
+        """Return the kind of border before a mark; none before a heading directly below another one."""
         mark = self.marks[number]
         follows_heading = mark.level and number and self.marks[number - 1].heading and self.marks[number - 1].level
         if follows_heading and not self._text[self.text_from(number - 1) : mark.start].strip():
@@ -179,7 +179,7 @@ class _Outline:
         return shared[-1][0] if shared else None
 
     def _has_text(self, number: int, start: int, end: int) -> bool:
-        """Whether there is text within a range under a mark, besides the lines of its heading."""
+        """Return whether there is text within a range under a mark, besides the lines of its heading."""
         end = min([end, *self._starts[number + 1 : number + 2]])
         return bool(self._text[max(start, self.text_from(number)) : end].strip())
 
@@ -274,7 +274,7 @@ def _is_within(word: str, following: str, *, opens: bool) -> bool:
 
 
 def _best_cut(borders: list[int], first: int, last: int) -> int:
-    """Where to end a passage of the words first..last-1: an index in (first, last]."""
+    """Return where to end a passage of the words first..last-1: an index in (first, last]."""
     middle = first + (last - first + 1) // 2 - 1
     for low, least in (
         (middle, _HEADING),

@@ -115,19 +115,19 @@ class ReadReport:
             self.missed.add(path, f"{kind}: there is no reader for this type{remedy}")
 
     def missed_table(self) -> str:
-        """The first files of other types that may be missed, one a line; "" without any."""
+        """Return the first files of other types that may be missed, one a line; "" without any."""
         count = self.missed.counts.total()
         what = f"{counted(count, 'file')} of other types {'was' if count == 1 else 'were'} not read:"
         return "\n".join([what, *self.missed.lines(10)]) if count else ""
 
     def warnings_table(self) -> str:
-        """The first warnings with their files, one a line; "" without any."""
+        """Return the first warnings with their files, one a line; "" without any."""
         count = self.warnings.counts.total()
         what = f"{counted(count, 'warning')} about files that were read:"
         return "\n".join([what, *self.warnings.lines(10)]) if count else ""
 
     def guessed_table(self) -> str:
-        """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""
+        """Return what was guessed, the first files one a line, and what to do about it; "" if nothing was."""
         count = self.guessed.counts.total()
         files = "1 file that is" if count == 1 else f"{count:,} files that are"
         lines = [
@@ -145,7 +145,7 @@ class ReadReport:
         return text
 
     def table(self, rows: int = 20) -> str:
-        """The first skipped places, one a line, with the reason."""
+        """Return the first skipped places, one a line, with the reason."""
         return "\n".join(self.skipped.lines(rows))
 
 

@@ -35,7 +35,7 @@ _Cells = list[str]
 
 
 def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
-    """A table of texts with separators; lines that no separator divides alike are a table of one column."""
+    """Return a table of texts with separators; lines that no separator divides alike are a table of one column."""
     text, guessed = decode(data, encoding)
     reader = csv_rows(text)
     rows = list(reader)
@@ -47,8 +47,8 @@ def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
-    """The sheets of a workbook one after the other, with the values as they are shown. Of formulas, the results that
-    were saved with it are read."""
+    """Return the sheets of a workbook one after the other, with the values as they are shown. Of formulas, the results
+    that were saved with it are read."""
     try:
         import openpyxl  # pyright: ignore[reportMissingImports,reportMissingModuleSource]
         from openpyxl.utils.cell import range_boundaries  # pyright: ignore[reportMissingImports]
@@ -79,7 +79,7 @@ def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def _cells(sheet: Any, has_struck: bool) -> list[_Cells]:
-    """The values of all cells, without those that are struck out, if the workbook has such."""
+    """Return the values of all cells, without those that are struck out, if the workbook has such."""
     sheet.reset_dimensions()  # the file may claim more rows and columns than it has
     return [
         ["" if has_struck and cell.value is not None and cell.font.strike else _shown(cell) for cell in row]
@@ -115,7 +115,7 @@ def _number(element: bytes, name: bytes) -> int:
 
 
 def _shown(cell: Any) -> str:
-    """A cell's value as text; of a day without its midnight, of an error nothing."""
+    """Return a cell's value as text; of a day without its midnight, of an error nothing."""
     value = cell.value
     if value is None or cell.data_type == "e":
         return ""
@@ -131,8 +131,8 @@ def _shown(cell: Any) -> str:
 
 
 def number_text(value: float, form: str) -> str:
-    """A number in a spreadsheet's format: its decimals, leading zeros, per cent and unit. Nothing separates thousands,
-    so that a search for the number finds it, and what else a format may ask for is left out."""
+    """Return a number in a spreadsheet's format: its decimals, leading zeros, per cent and unit. Nothing separates
+    thousands, so that a search for the number finds it, and what else a format may ask for is left out."""
     plain = format(value, ".15g") if isinstance(value, float) else str(value)
     form = form.partition(";")[0]
     bare = _FILLING.sub("", _LITERAL.sub("", form))
@@ -152,8 +152,8 @@ def number_text(value: float, form: str) -> str:
 
 
 def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> list[_Cells]:
-    """The rows, with the value of merged cells (first column and row, last column and row) in each of them, but for
-    rows of nothing else, such as a title."""
+    """Return the rows, with the value of merged cells (first column and row, last column and row) in each of them, but
+    for rows of nothing else, such as a title."""
     width = max(map(len, rows), default=0)
     for left, top, right, bottom in merges:
         value = rows[top - 1][left - 1] if top <= len(rows) and left <= len(rows[top - 1]) else ""
@@ -165,8 +165,8 @@ def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> 
 
 
 def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[FileRow]:
-    """The rows that are not empty, each by itself and with its number from 1: a line `column heading: value` for each
-    cell, and for a title the value that names it, "" where none does."""
+    """Yield the rows that are not empty, each by itself and with its number from 1: a line `column heading: value` for
+    each cell, and for a title the value that names it, "" where none does."""
     texts = ([" ".join(without_soft_hyphens(cell).split()) for cell in row] for row in table)
     rows = list(enumerate(texts, start=1))
     for block in _tables([_Numbered(number, cells) for number, cells in rows if any(cells)]):
@@ -191,8 +191,8 @@ class _CellTable(NamedTuple):
 
 
 def _tables(rows: list[_Numbered]) -> Iterator[_CellTable]:
-    """The rows above the column headings, those below, and further tables below an empty row, if numbers in them show
-    where their headings are.
+    """Yield the rows above the column headings, those below, and further tables below an empty row, if numbers in them
+    show where their headings are.
 
     The headings are the first row with more than half of its columns filled, unless it looks like the others.
     """
@@ -211,8 +211,8 @@ def _tables(rows: list[_Numbered]) -> Iterator[_CellTable]:
 
 
 def _headings(rows: list[_Numbered], place: int) -> tuple[_Cells, int]:
-    """The headings that begin at a place, and where the rows below them do; none if that row looks like those below. A
-    row of groups of columns gives each of its columns its name, too."""
+    """Return the headings that begin at a place, and where the rows below them do; none if that row looks like those
+    below. A row of groups of columns gives each of its columns its name, too."""
     cells = [row.cells for row in rows[place:]]
     if len(cells) > 2 and _has_groups(cells[0]) and is_heading(cells[1:], surely=True):
         names, end = _joined(cells[0], cells[1]), place + 2
@@ -231,7 +231,7 @@ def _is_group(rows: list[_Numbered], place: int) -> bool:
 
 
 def _has_groups(cells: _Cells) -> bool:
-    """Whether a name stands over several columns: it is repeated, as merged cells are, or gaps follow it."""
+    """Return whether a name stands over several columns: it is repeated, as merged cells are, or gaps follow it."""
     return any(left and right in ("", left) for left, right in pairwise(cells))
 
 
@@ -246,7 +246,7 @@ def _joined(groups: _Cells, names: _Cells) -> _Cells:
 
 
 def _naming_column(rows: list[_Cells]) -> int | None:
-    """The first column whose values are names that tell the rows apart, else the first such column of codes."""
+    """Return the first column whose values are names that tell the rows apart, else the first such column of codes."""
     least = MOST * len(rows)
     for is_name in (_is_name, _is_code):
         for column in range(max(map(len, rows), default=0)):
@@ -257,7 +257,7 @@ def _naming_column(rows: list[_Cells]) -> int | None:
 
 
 def _is_name(cell: str) -> bool:
-    """Whether a value is mostly letters, and no sentence, amount or address."""
+    """Return whether a value is mostly letters, and no sentence, amount or address."""
     is_mostly_letters = 2 * sum(map(str.isalpha, cell)) >= len(cell.replace(" ", ""))
     return _is_code(cell) and is_mostly_letters and "://" not in cell and "@" not in cell
 

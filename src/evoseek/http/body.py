@@ -64,7 +64,7 @@ class _Members:
         return self._member.eof
 
     def unpacked(self, data: bytes, most: int) -> bytes:
-        """At most `most` bytes (1 or more); the rest is discarded. Raises CutBodyError."""
+        """Return at most `most` bytes (1 or more); the rest is discarded. Raises CutBodyError."""
         found = bytearray()
         while data and len(found) < most and not self._is_over:
             if self._member.eof and data.startswith(_MEMBER):

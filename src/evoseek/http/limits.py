@@ -118,7 +118,7 @@ class CircuitBreaker:
         return self._wait_s() > 0
 
     def check(self) -> None:
-        """Raises ToolError, with the last cause, if a call would be refused now."""
+        """Raise ToolError, with the last cause, if a call would be refused now."""
         wait_s = self._wait_s()
         if wait_s > 0:
             raise ToolError(

@@ -197,7 +197,7 @@ class _Session:
 
 
 def check_url(url: str, *, setting: str, example: str) -> None:
-    """Raises ConfigError for what is no server's address, or holds a query or a password; `setting` is its name."""
+    """Raise ConfigError for what is no server's address, or holds a query or a password; `setting` is its name."""
     try:
         parsed = httpx2.URL(url)
         usable = (
@@ -218,8 +218,8 @@ def check_url(url: str, *, setting: str, example: str) -> None:
 
 
 def key_of(variable: str, *, setting: str) -> str:
-    """The API key in an environment variable, "" without a variable. Raises ConfigError if it is not set; `setting` is
-    the name of the setting with the variable's name."""
+    """Return the API key in an environment variable, "" without a variable. Raises ConfigError if it is not set;
+    `setting` is the name of the setting with the variable's name."""
     key = os.environ.get(variable, "") if variable else ""
     if variable and not key:
         raise ConfigError(
@@ -237,7 +237,7 @@ def _named(error: Exception) -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """The part of a URL that may be shown in an error."""
+    """Return the part of a URL that may be shown in an error."""
     return "***" if "@" in url else re.split(r"[?#]", url)[0]
 
 
@@ -259,7 +259,7 @@ def json_of(body: bytes, *, secret: str) -> Any:
 
 
 def error_message(body: bytes) -> object:
-    """A server's error message, if it is in one of the usual places; else the whole body."""
+    """Return a server's error message, if it is in one of the usual places; else the whole body."""
     try:
         match json.loads(body):
             case {"error": {"message": str(message)}} | {"error": str(message)} | {"message": str(message)}:
@@ -271,8 +271,8 @@ def error_message(body: bytes) -> object:
 
 
 def redacted(reply: object, secret: str) -> str:
-    """A server's text for use in an error: its beginning, in quotation marks, without the secret as it is, or encoded
-    as in a URL, in JSON or in HTML."""
+    """Return a server's text for use in an error: its beginning, in quotation marks, without the secret as it is, or
+    encoded as in a URL, in JSON or in HTML."""
     text = reply[: 4 * _READ].decode(errors="replace") if isinstance(reply, bytes) else str(reply)
     if secret:
         is_cut, text = len(text) > _READ, text[:_READ]

@@ -79,7 +79,7 @@ class LossFn(Protocol[Inputs]):
     """An algorithm's loss, as the learner calls it for each micro-batch: of LossInputs, a critic's of ValueInputs."""
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False if the sample's gradient is zero whatever the model: it is then counted but not computed."""
+        """Return False if the sample's gradient is zero whatever the model: it is then counted but not computed."""
         ...
 
     def __call__(self, inputs: Inputs, totals: Totals) -> Loss: ...
@@ -97,7 +97,7 @@ class PolicyLoss:
     Settings: ClassVar[type[LossSettings]] = LossSettings
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False if every advantage is 0, as in a group whose rewards are all equal, or the weight is."""
+        """Return False if every advantage is 0, as in a group whose rewards are all equal, or the weight is."""
         return sample.weight != 0.0 and any(sample.advantages)
 
 
@@ -150,7 +150,7 @@ def check_loss(loss: LossFn[LossInputs]) -> None:
 
 
 def _fault_of(given: object) -> str:
-    """What is wrong with what a loss gave, in words; "" for nothing."""
+    """Return what is wrong with what a loss gave, in words; "" for nothing."""
     if not isinstance(given, Loss):
         return f"an object of the type {type(given).__name__}, not Loss"
     loss, metrics = cast("object", given.loss), cast("object", given.metrics)
@@ -171,7 +171,7 @@ def _fault_of(given: object) -> str:
 
 
 def _made_up() -> tuple[LossInputs, Totals]:
-    """A right and a wrong rollout of a prompt's token and up to three of their own."""
+    """Return a right and a wrong rollout of a prompt's token and up to three of their own."""
     loss_mask = torch.tensor([[False, True, True, True], [False, True, True, False]])
 
     def filled(value: float) -> torch.Tensor:

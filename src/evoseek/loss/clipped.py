@@ -101,7 +101,7 @@ class SequenceLoss(PolicyLoss):
 def _clipped(
     ratio: torch.Tensor, advantage: torch.Tensor, low: float, high: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The objective, and where its gradient is cut off below and above."""
+    """Return the objective, and where its gradient is cut off below and above."""
     objective = torch.minimum(ratio * advantage, ratio.clamp(1.0 - low, 1.0 + high) * advantage)
     return objective, (ratio < 1.0 - low) & (advantage < 0), (ratio > 1.0 + high) & (advantage > 0)
 

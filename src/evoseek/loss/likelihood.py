@@ -71,7 +71,7 @@ class ValueLoss:
     aggregate: Aggregate = "token-mean"
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False for a sample without returns, which has nothing to predict, and for weight 0."""
+        """Return False for a sample without returns, which has nothing to predict, and for weight 0."""
         return sample.weight != 0.0 and sample.returns is not None
 
     def __call__(self, inputs: ValueInputs, totals: Totals) -> Loss:

@@ -56,8 +56,8 @@ def importance_weights(
 
 
 def kl_k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
-    """The estimate k3 of KL(policy || reference) at each token of the policy, [B, T]: exp(d) - d - 1, d = ref_logprob -
-    logprob (J. Schulman, http://joschu.net/blog/kl-approx.html; GRPO's penalty, arXiv 2402.03300, eq. 4).
+    """Return the estimate k3 of KL(policy || reference) at each token of the policy, [B, T]: exp(d) - d - 1, d =
+    ref_logprob - logprob (J. Schulman, http://joschu.net/blog/kl-approx.html; GRPO's penalty, arXiv 2402.03300, eq. 4).
 
     It is unbiased and never negative. As a loss it pulls the policy back, though not exactly along the gradient of the
     KL; where the reference gives a token a far higher probability than the policy, exp(d) makes one token outweigh all
@@ -122,7 +122,7 @@ class WithTerms:
 
 
 def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
-    """The loss with the terms of the settings; the loss itself where they have none."""
+    """Return the loss with the terms of the settings; the loss itself where they have none."""
     kl = settings.kl_coefficient if settings.kl_in == "loss" else 0.0
     if settings.importance == "none" and kl == settings.entropy_coefficient == 0:
         return loss

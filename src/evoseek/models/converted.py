@@ -140,7 +140,7 @@ def load_gguf(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> 
 
 
 def load_gguf_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a GGUF file, with its chat template. Raises PolicyError without gguf."""
+    """Return the tokenizer of a GGUF file, with its chat template. Raises PolicyError without gguf."""
     return AutoTokenizer.from_pretrained(**_place(source))
 
 

@@ -26,7 +26,7 @@ _SMALL = 10_000_000  # parameters
 
 
 def is_small(model: nn.Module) -> bool:
-    """Whether this is a model of so few parameters that its passes are left as they are, to the bit."""
+    """Return whether this is a model of so few parameters that its passes are left as they are, to the bit."""
     return sum(parameter.numel() for parameter in model.parameters()) < _SMALL
 
 
@@ -60,7 +60,7 @@ def multiplies_adapters(weight: Tensor) -> bool:
 
 
 def has_bfloat16_products() -> bool:
-    """Whether this is an x86 processor with instructions that multiply bfloat16 numbers."""
+    """Return whether this is an x86 processor with instructions that multiply bfloat16 numbers."""
     return (
         torch.cpu._is_amx_tile_supported()  # pyright: ignore[reportPrivateUsage]
         or torch.cpu._is_avx512_bf16_supported()  # pyright: ignore[reportPrivateUsage]
@@ -68,14 +68,14 @@ def has_bfloat16_products() -> bool:
 
 
 def is_slow_with_bfloat16() -> bool:
-    """Whether this is an x86 processor without them."""
+    """Return whether this is an x86 processor without them."""
     return platform.machine() in ("x86_64", "AMD64") and not has_bfloat16_products()
 
 
 @cache
 def _is_slow_with_float32() -> bool:
-    """Whether MKL, torch's library for products in float32, leaves half of this processor's vectors unused, and oneDNN,
-    which torch has for its compiler, can be called instead."""
+    """Return whether MKL, torch's library for products in float32, leaves half of this processor's vectors unused, and
+    oneDNN, which torch has for its compiler, can be called instead."""
     try:
         maker = re.search(r"vendor_id\s*: (\w+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:  # another system than Linux
@@ -91,7 +91,7 @@ def _float32_product(input: Tensor, weight: Tensor, bias: Tensor | None = None) 
 
 
 def is_quick_bfloat16(values: Tensor) -> bool:
-    """Whether these are bfloat16 numbers on a CPU that has instructions to multiply them."""
+    """Return whether these are bfloat16 numbers on a CPU that has instructions to multiply them."""
     return values.dtype == torch.bfloat16 and values.device.type == "cpu" and not is_slow_with_bfloat16()
 
 

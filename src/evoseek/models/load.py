@@ -100,7 +100,7 @@ def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter:
 
 
 def check_device(name: str) -> torch.device:
-    """The device of that name. Raises PolicyError, naming those there are, if this machine has none such."""
+    """Return the device of that name. Raises PolicyError, naming those there are, if this machine has none such."""
     if name not in (found := devices()):
         raise PolicyError(
             f"got the device '{name}', but this machine, with this installation of torch, has {', '.join(found)}. Set "
@@ -155,7 +155,7 @@ def save_policy(policy: Policy, directory: Path, state_dict: dict[str, torch.Ten
 
 
 def merged(policy: Policy) -> Policy:
-    """The policy as a plain model, its adapter merged into a copy of the weights; without adapters, itself."""
+    """Return the policy as a plain model, its adapter merged into a copy of the weights; without adapters, itself."""
     return replace(policy, model=plain_model(policy), adapter=None)
 
 
@@ -202,7 +202,7 @@ def save_critic(model: PreTrainedModel, directory: Path, state_dict: dict[str, t
 
 
 def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
+    """Return the tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
     source = find_policy(name_or_dir)
     path = expanded(source)
     check_policy(name_or_dir, setting="the policy")
@@ -223,7 +223,7 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
 
 
 def generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:
-    """A model's generation settings: as they were saved beside its config, or else as they follow from that."""
+    """Return a model's generation settings: as they were saved beside its config, or else as they follow from that."""
     try:
         return GenerationConfig.from_pretrained(source)
     except OSError:
@@ -231,7 +231,7 @@ def generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:
 
 
 def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: str) -> Policy:
-    """The adapter of a directory over its base, under this name."""
+    """Return the adapter of a directory over its base, under this name."""
     base = base_name(directory)
     try:
         policy = load_policy(base, device=device, dtype=dtype)
@@ -273,7 +273,7 @@ def _load_parts(source: str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 
 def _load_model(source: str, dtype: str) -> PreTrainedModel:
-    """The model. ValueError if the files lack some of its weights, or for an adapter."""
+    """Return the model. ValueError if the files lack some of its weights, or for an adapter."""
     model, missing = _read_model(source, _DTYPES[dtype], AutoModelForCausalLM)
     if missing:
         raise ValueError(f"{len(missing)} of the model's weights are not in the files, {missing[0]} for one")
@@ -303,7 +303,7 @@ def _read_model(source: str, dtype: torch.dtype, kind: Any, **changes: object) -
 
 
 def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer; one without a padding token pads with the end of the text."""
+    """Return the tokenizer; one without a padding token pads with the end of the text."""
     if (entry := find_entry(source)) is not None:
         with suppress(Exception):  # of damaged files; the source is read then
             return _load_tokenizer(str(entry))
@@ -314,7 +314,7 @@ def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 
 def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer as it was saved.
+    """Return the tokenizer as it was saved.
 
     A tokenizer.json that declares no class of its own is taken as it is: for some model types (qwen2) the automatic
     class would silently replace the saved rules by those of that type's usual tokenizer. Without tokenizer files some
@@ -350,6 +350,6 @@ def quietly() -> Generator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The kind of an error and the first line of what it says, as a sentence."""
+    """Return the kind of an error and the first line of what it says, as a sentence."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.') if lines else 'no message'}."

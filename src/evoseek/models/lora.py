@@ -47,7 +47,7 @@ _PROBED = 64  # number of values of each of the base's tensors that enter its fi
 
 
 def add_adapter(policy: Policy, name: str, *, rank: int, alpha: float, seed: int = 0) -> Policy:
-    """A policy that is `policy`'s model with a new adapter over it, at first equal to it.
+    """Return a policy that is `policy`'s model with a new adapter over it, at first equal to it.
 
     `policy` stays the base and shares the model, whose own weights are frozen from now on. The same seed gives the same
     bits on every device. The adapter's weights are always float32. Raises PolicyError if peft is not
@@ -105,7 +105,7 @@ def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> Non
 
 
 def _forward(layer: Any, input: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
-    """The layer's forward pass, by `adapted_product` where one adapter is on."""
+    """Return the layer's forward pass, by `adapted_product` where one adapter is on."""
     base, active = layer.base_layer, layer.active_adapters
     is_plain = len(active) == 1 and active[0] in layer.lora_A and not (layer.disable_adapters or layer.merged)
     is_usual = input.dtype == base.weight.dtype and not (layer.training or torch.is_autocast_enabled("cpu"))
@@ -117,7 +117,7 @@ def _forward(layer: Any, input: torch.Tensor, *others: Any, **named: Any) -> tor
 
 
 def adapter_parameters(model: PreTrainedModel, name: str) -> dict[str, nn.Parameter]:
-    """The model's parameters that belong to an adapter, by name."""
+    """Return the model's parameters that belong to an adapter, by name."""
     ending = re.compile(rf"\.lora_[AB]\.{name}\.weight")
     return {key: parameter for key, parameter in model.named_parameters() if ending.search(key)}
 
@@ -195,7 +195,7 @@ def save_adapter(policy: Policy, directory: Path, state_dict: Mapping[str, torch
 
 
 def adapter_name(directory: Path) -> str:
-    """The name that the adapter of a directory had when it was saved; peft's usual name if none was recorded."""
+    """Return the name that the adapter of a directory had when it was saved; peft's usual name if none was recorded."""
     return str(_read_notes(directory).get("adapter", "default"))
 
 
@@ -266,7 +266,7 @@ def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
 
 
 def _read_notes(directory: Path) -> dict[str, object]:
-    """What was recorded besides; nothing for an adapter that another program wrote."""
+    """Return what was recorded besides; nothing for an adapter that another program wrote."""
     path = directory / NOTES
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}

@@ -34,7 +34,7 @@ class Machine:
 
 
 def find_machine(device: str | None = None) -> Machine:
-    """The machine with this device; if none is named, with its CUDA device (ROCm's too), or else the CPU."""
+    """Return the machine with this device; if none is named, with its CUDA device (ROCm's too), or else the CPU."""
     found = device or ("cuda" if torch.cuda.is_available() else "cpu")
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # torchrun's, as is LOCAL_RANK
     if found.startswith("cuda") and torch.cuda.is_available():
@@ -45,19 +45,19 @@ def find_machine(device: str | None = None) -> Machine:
 
 
 def devices() -> list[str]:
-    """The names of the devices that this machine has, as torch finds them."""
+    """Return the names of the devices that this machine has, as torch finds them."""
     kind = torch.accelerator.current_accelerator(check_available=True)
     numbered = (f"{kind}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))
     return ["cpu", *([kind.type, *numbered] if kind else [])]
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def oversubscription(processes: int, device: str) -> str | None:
-    """What is wrong with so many processes that train on a device; None if nothing is."""
+    """Return what is wrong with so many processes that train on a device; None if nothing is."""
     if device != "cpu" or processes <= cores():
         return None
     return f"{processes} processes would train on {cores()} cores, and wait for each other."

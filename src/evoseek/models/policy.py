@@ -148,7 +148,7 @@ def is_spelled(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool
 
 
 def vocabulary_notice(policy: Policy, texts: Iterable[str], *, what: str) -> str | None:
-    """The warning about a tiny policy that cannot read these texts; None for any other policy."""
+    """Return the warning about a tiny policy that cannot read these texts; None for any other policy."""
     if prompts_of(policy, "auto") != "tiny" or not is_spelled(policy.tokenizer, texts):
         return None
     return (
@@ -160,12 +160,12 @@ def vocabulary_notice(policy: Policy, texts: Iterable[str], *, what: str) -> str
 
 
 def has_adapters(model: PreTrainedModel) -> bool:
-    """Whether any adapter was added to the model."""
+    """Return whether any adapter was added to the model."""
     return bool(model._hf_peft_config_loaded)  # pyright: ignore[reportPrivateUsage]
 
 
 def find_adapter_layers(model: PreTrainedModel) -> dict[str, BaseTunerLayer]:
-    """The model's layers that carry adapters, by where they are in it."""
+    """Return the model's layers that carry adapters, by where they are in it."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return {path: module for path, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
@@ -175,7 +175,7 @@ _FOUND: WeakKeyDictionary[PreTrainedModel, tuple[tuple[str, ...], list[BaseTuner
 
 
 def _layers(model: PreTrainedModel) -> list[BaseTunerLayer]:
-    """Those layers, remembered until an adapter is added: to look for them takes longer than to switch them."""
+    """Return those layers, remembered until an adapter is added: to look for them takes longer than to switch them."""
     names = tuple(model.peft_config)
     known = _FOUND.get(model)
     if known is None or known[0] != names:
@@ -184,7 +184,7 @@ def _layers(model: PreTrainedModel) -> list[BaseTunerLayer]:
 
 
 def _current(layers: list[BaseTunerLayer]) -> str | None:
-    """The adapter that is on; all layers are switched together, so the first one is read."""
+    """Return the adapter that is on; all layers are switched together, so the first one is read."""
     active = layers[0]
     return None if active.disable_adapters else active.active_adapters[0]
 

@@ -48,8 +48,8 @@ class ModelShape:
 
 
 def read_config(name_or_dir: str) -> Mapping[str, object]:
-    """The config.json of a policy (for an adapter, of its base; for a GGUF file, what it would be); empty if there is
-    none.
+    """Return the config.json of a policy (for an adapter, of its base; for a GGUF file, what it would be); empty if
+    there is none.
 
     Errors in such a policy are reported when it is loaded.
     """
@@ -75,7 +75,7 @@ def local_config(name_or_dir: str) -> Mapping[str, object]:
 
 
 def is_here(model: str) -> bool:
-    """Whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
+    """Return whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
     try:
         source = find_policy(model)
         if is_gguf(source) or expanded(source).exists():
@@ -86,8 +86,8 @@ def is_here(model: str) -> bool:
 
 
 def instruct_models(folders: Iterable[Path]) -> list[str]:
-    """The models with a chat template that are in these folders or in the cache of the Hugging Face hub, whole and not
-    quantised but for GGUF files; the largest first, of a GGUF file by its bytes."""
+    """Return the models with a chat template that are in these folders or in the cache of the Hugging Face hub, whole
+    and not quantised but for GGUF files; the largest first, of a GGUF file by its bytes."""
     names = [str(path) for folder in folders for path in sorted(folder.glob("*"))]
     with suppress(CacheNotFound, OSError, ValueError):
         names += sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
@@ -141,14 +141,14 @@ def check_hub(source: str) -> None:
 
 
 def prompts_for(name_or_dir: str, setting: str) -> str:
-    """The prompt set that a policy would have: the setting, or for "auto" the one that its config names (`default` if
-    it names none)."""
+    """Return the prompt set that a policy would have: the setting, or for "auto" the one that its config names
+    (`default` if it names none)."""
     return str(read_config(name_or_dir).get("evoseek_prompts", "default")) if setting == "auto" else setting
 
 
 def shape_of(config: Mapping[str, object]) -> ModelShape | None:
-    """The sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes otherwise,
-    or has one that is not above 0.
+    """Return the sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes
+    otherwise, or has one that is not above 0.
 
     The parameters are counted without biases; with experts, all of those are counted.
     """

@@ -32,7 +32,7 @@ _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def tiny_policy_dir(name: str = "tiny") -> Path:
-    """The directory of a policy in the package."""
+    """Return the directory of a policy in the package."""
     return Path(__file__).parents[1] / "tiny" / "weights" / name.replace("-", "_")
 
 
@@ -47,7 +47,7 @@ def find_policy(name_or_dir: str) -> str:
 
 
 def check_policy(name_or_dir: str, *, setting: str) -> None:
-    """Raises PolicyError for a path at which there is no policy, and as `find_policy`; `setting` names what was given.
+    """Raise PolicyError for a path at which there is no policy, and as `find_policy`; `setting` names what was given.
     A Hugging Face name is not looked up."""
     source = find_policy(name_or_dir)
     path = expanded(source)
@@ -75,14 +75,14 @@ def check_policy(name_or_dir: str, *, setting: str) -> None:
 
 
 def saved_policy(directory: Path) -> Path | None:
-    """The policy in the last checkpoint of a run directory; None if there is none."""
+    """Return the policy in the last checkpoint of a run directory; None if there is none."""
     saved = (checkpoint / "policy" for _, checkpoint in list_checkpoints(directory))
     return next((path for path in saved if path.is_dir()), None)
 
 
 def origin(name_or_dir: str) -> str:
-    """What a policy was trained from: of a run directory the model that it began with, and of that the same, until
-    something else than a run is found."""
+    """Return what a policy was trained from: of a run directory the model that it began with, and of that the same,
+    until something else than a run is found."""
     seen: set[str] = set()
     while name_or_dir not in seen and (model := _model_of_run(name_or_dir)):
         seen.add(name_or_dir)
@@ -91,7 +91,7 @@ def origin(name_or_dir: str) -> str:
 
 
 def _model_of_run(directory: str) -> str | None:
-    """The model that a run began with; None if there is no config, or one that says something else."""
+    """Return the model that a run began with; None if there is no config, or one that says something else."""
     if not directory:
         return None
     try:
@@ -114,7 +114,7 @@ def _recorded_model(directory: str, model: str) -> str:
 
 
 def is_gguf(source: str) -> bool:
-    """Whether a source is a GGUF file, which need not exist."""
+    """Return whether a source is a GGUF file, which need not exist."""
     return Path(source).suffix.lower() == ".gguf"
 
 
@@ -127,7 +127,7 @@ def _holds_gguf(file: Path) -> bool:
 
 
 def has_smollm2() -> bool:
-    """Whether `smollm2-135m` and what training it needs (the extra `real`) are installed."""
+    """Return whether `smollm2-135m` and what training it needs (the extra `real`) are installed."""
     return bool(_smollm2_files()) and all(find_spec(name) for name in ("gguf", "peft"))
 
 
@@ -150,12 +150,12 @@ def _smollm2_files() -> list[Path]:
 
 
 def is_adapter(directory: Path) -> bool:
-    """Whether a directory holds an adapter."""
+    """Return whether a directory holds an adapter."""
     return (directory / ADAPTER).is_file()
 
 
 def adapter_rank(name_or_dir: str) -> int:
-    """The rank of the adapter that a policy is; 0 for a whole model, and for what cannot be read."""
+    """Return the rank of the adapter that a policy is; 0 for a whole model, and for what cannot be read."""
     try:
         rank = json.loads((expanded(find_policy(name_or_dir)) / ADAPTER).read_text(encoding="utf-8"))["r"]
     except (EvoseekError, OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -164,7 +164,7 @@ def adapter_rank(name_or_dir: str) -> int:
 
 
 def longest_context(name_or_dir: str) -> int | None:
-    """The most tokens that the config of a policy's directory allows; None if that is not known."""
+    """Return the most tokens that the config of a policy's directory allows; None if that is not known."""
     try:
         config = json.loads((expanded(find_policy(name_or_dir)) / "config.json").read_text(encoding="utf-8"))
         longest = (config.get("text_config") or config)["max_position_embeddings"]
@@ -174,7 +174,7 @@ def longest_context(name_or_dir: str) -> int | None:
 
 
 def base_name(directory: Path) -> str:
-    """The name or directory of the base of an adapter directory's adapter. Raises PolicyError."""
+    """Return the name or directory of the base of an adapter directory's adapter. Raises PolicyError."""
     try:
         name = json.loads((directory / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -189,7 +189,7 @@ def base_name(directory: Path) -> str:
 
 
 def unreadable_adapter(directory: Path, why: str) -> PolicyError:
-    """The error of an adapter that cannot be used."""
+    """Return the error of an adapter that cannot be used."""
     return PolicyError(
         f"the adapter in '{directory}' cannot be used: {why}. Expected a directory written by evoseek or peft with a "
         f"plain LoRA adapter ({ADAPTER}, {ADAPTER_WEIGHTS}). Restore it from a copy, or merge the adapter with "

@@ -102,7 +102,7 @@ def mine_answers(passages: Iterable[Passage]) -> list[str]:
 
 
 def load_answers(path: Path) -> list[str]:
-    """The answers of a file, in order; of answers that differ in letter case and spaces alone the first stays.
+    """Return the answers of a file, in order; of answers that differ in letter case and spaces alone the first stays.
 
     Raises DataError, naming file and line, if the file cannot be read, holds no answer, or a line cannot be used.
     """
@@ -151,8 +151,8 @@ def _is_usable(form: str) -> bool:
 
 
 def _has_word(form: str) -> bool:
-    """Whether anything is left of an answer without punctuation and articles. An empty normal form would match any
-    other."""
+    """Return whether anything is left of an answer without punctuation and articles. An empty normal form would match
+    any other."""
     return any(character.isalnum() for word in form.split(" ") if word not in _ARTICLES for character in word)
 
 
@@ -167,7 +167,7 @@ def _bare_title(title: str) -> str:
 
 
 def split_dates(text: str) -> tuple[set[str], str]:
-    """The dates and years, and the text with a comma instead of each: March in a date is no name.
+    """Return the dates and years, and the text with a comma instead of each: March in a date is no name.
 
     A year is a number from 1000 to 2099 without a separator. Dates with the month in words are found in any language
     if they name the day first, and in English.
@@ -227,7 +227,7 @@ class TitleFinder:
             self._lengths.setdefault(first, []).append(length)
 
     def __call__(self, text: str) -> set[str]:
-        """The keys (`title_key`) of the titles found."""
+        """Return the keys (`title_key`) of the titles found."""
         words: list[str] = _WORD.findall(text.casefold())
         keys, lengths = self._keys, self._lengths
         return {
@@ -240,7 +240,7 @@ class TitleFinder:
 
 
 def title_key(title: str) -> str:
-    """The words of a title, by which it is found."""
+    """Return the words of a title, by which it is found."""
     return " ".join(_WORD.findall(title.casefold()))
 
 

@@ -68,14 +68,14 @@ class ProposerDemonstration:
 
 
 def load_demonstrations(path: Path) -> list[Demonstration | ProposerDemonstration]:
-    """Every demonstration of a file, in order. Raises DataError, naming file and lines, if the file cannot be read,
-    holds no demonstration, or any line cannot be used."""
+    """Return every demonstration of a file, in order. Raises DataError, naming file and lines, if the file cannot be
+    read, holds no demonstration, or any line cannot be used."""
     keys = "`question` (of a proposer: `role`, `passage` and `hops`) and `turns`"
     return read_rows(path, _demonstration, noun="demonstration", keys=keys)
 
 
 def demonstration_row(demonstration: Demonstration | ProposerDemonstration) -> dict[str, object]:
-    """The content of a line, from which `load_demonstrations` makes an equal demonstration."""
+    """Return the content of a line, from which `load_demonstrations` makes an equal demonstration."""
     values = ((turn.thought or None, turn.query, turn.question, turn.answer) for turn in demonstration.turns)
     turns = [{key: value for key, value in zip(_KEYS, turn, strict=True) if value is not None} for turn in values]
     if isinstance(demonstration, ProposerDemonstration):
@@ -142,7 +142,7 @@ def _demonstration(fields: Mapping[str, object], number: int) -> Demonstration |
 
 
 def _turns(row: _DemonstrationLine) -> tuple[DemonstratedTurn, ...]:
-    """The turns; each has what its place asks for. Raises DataError."""
+    """Return the turns; each has what its place asks for. Raises DataError."""
     proposes = row.role == "proposer"
     for place, turn in enumerate(row.turns, start=1):
         ends = place == len(row.turns)

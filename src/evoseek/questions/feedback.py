@@ -139,7 +139,7 @@ class JudgedQuestions:
 
 
 def _question(feedback: Feedback, answer: str, is_corrected: bool = False) -> Question:
-    """The question with this answer; "": the documents do not answer it."""
+    """Return the question with this answer; "": the documents do not answer it."""
     metadata: dict[str, object] = {"source": "feedback"}
     if is_corrected:
         metadata["corrected"] = True
@@ -149,7 +149,7 @@ def _question(feedback: Feedback, answer: str, is_corrected: bool = False) -> Qu
 
 
 def numbered(verdicts: Sequence[Feedback], which: str) -> list[str]:
-    """The ids of those that `which` names: `all`, or the number of one in the list, from 1. Raises DataError."""
+    """Return the ids of those that `which` names: `all`, or the number of one in the list, from 1. Raises DataError."""
     if which == "all":
         return [feedback.id for feedback in verdicts]
     if not which.isdecimal() or not 1 <= int(which) <= len(verdicts):

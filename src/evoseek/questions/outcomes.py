@@ -65,12 +65,12 @@ MEANINGS: Mapping[str, str] = {
 
 
 def failed(reason: str) -> str:
-    """The outcome of a proposal that failed for reasons outside the policies."""
+    """Return the outcome of a proposal that failed for reasons outside the policies."""
     return _FAILED + reason
 
 
 def outcomes_table(counts: Mapping[str, int]) -> Table:
-    """The outcomes of all proposals, the most frequent first."""
+    """Return the outcomes of all proposals, the most frequent first."""
     table = Table("proposals", "", "share", "what it means", title="Outcomes of the proposals")
     total = sum(counts.values())
     for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
@@ -80,6 +80,6 @@ def outcomes_table(counts: Mapping[str, int]) -> Table:
 
 
 def outcomes_text(counts: Mapping[str, int]) -> str:
-    """The number of proposals so far, and the share of valid ones."""
+    """Return the number of proposals so far, and the share of valid ones."""
     total = sum(counts.values())
     return f"{total} proposals, valid {counts.get(VALID, 0) / total:.1%}"

@@ -54,7 +54,7 @@ def _has_mark(text: str) -> bool:
 
 
 def is_question(question: str) -> bool:
-    """Whether a text asks: by an interrogative, by the form of a question for yes or no, or by a request to name
+    """Return whether a text asks: by an interrogative, by the form of a question for yes or no, or by a request to name
     something. In a language without a table of wording a question mark is enough, and where no spaces separate words,
     none is needed."""
     marked, languages = _has_mark(question), languages_of(question)
@@ -89,8 +89,8 @@ def _is_polar_form(question: str, folded: str, language: Language) -> bool:
 
 
 def may_be_polar(question: str) -> bool:
-    """Whether yes or no may be the answer: the question begins so, or has no interrogative. It may in every language
-    without a table of wording."""
+    """Return whether yes or no may be the answer: the question begins so, or has no interrogative. It may in every
+    language without a table of wording."""
     languages, folded = languages_of(question), words_of(question)
     return not languages or any(
         not isinstance(language, WordedLanguage)
@@ -101,8 +101,8 @@ def may_be_polar(question: str) -> bool:
 
 
 def offers_alternatives(question: str) -> bool:
-    """Whether a question names what its answer is to be chosen from: `which is older, A or B`, `is A or B older`,
-    `which of A and B is older`."""
+    """Return whether a question names what its answer is to be chosen from: `which is older, A or B`, `is A or B
+    older`, `which of A and B is older`."""
     folded = words_of(question)
     return any(_offers(question, folded, language) for language in languages_of(question))
 
@@ -126,7 +126,7 @@ def _offers(question: str, folded: str, language: Language) -> bool:
 
 
 def asks_twice(question: str) -> bool:
-    """Whether a text holds two questions: two of them in a row, or two interrogatives joined by `and`."""
+    """Return whether a text holds two questions: two of them in a row, or two interrogatives joined by `and`."""
     plain = _QUOTED.sub(" ", question)
     return _marked_sentences(plain) > 1 or any(_joined_questions(plain, language) for language in _worded(plain))
 
@@ -152,7 +152,7 @@ def _joined_questions(text: str, language: WordedLanguage) -> bool:
 
 
 def _without_names(text: str) -> str:
-    """The text without its capitalised words, but for the first: `How They Grew` is a title."""
+    """Return the text without its capitalised words, but for the first: `How They Grew` is a title."""
     first, *words = text.split() or [""]
     return " ".join((first, *(word for word in words if not word[:1].isupper())))
 
@@ -167,8 +167,8 @@ def _relative(folded: str, second: re.Match[str], language: WordedLanguage) -> b
 
 
 def is_cut_off(question: str) -> bool:
-    """Whether a text ends before its end: within quotes or brackets, after a comma, or without a mark where it begins
-    with a capital."""
+    """Return whether a text ends before its end: within quotes or brackets, after a comma, or without a mark where it
+    begins with a capital."""
     text = question.strip(" ¿¡")
     if any(text.count(opening) != text.count(closing) for opening, closing in _PAIRS if "„" not in text):
         return True
@@ -179,15 +179,15 @@ def is_cut_off(question: str) -> bool:
 
 
 def depends_on_now(question: str) -> bool:
-    """Whether the answer changes with the day on which it is asked, by words that are in no title."""
+    """Return whether the answer changes with the day on which it is asked, by words that are in no title."""
     plain = _QUOTED.sub(" ", question).strip()
     languages = _worded(plain) if languages_of(plain) else WORDED
     return any(_NOW[language.code].search(plain[:1].lower() + plain[1:]) for language in languages)
 
 
 def is_vague(question: str) -> bool:
-    """Whether a question names nothing that could be looked for (`Who wrote the book?`), or begins with a pronoun of
-    something that it has not named (`Which prize did he win for Hamlet?`)."""
+    """Return whether a question names nothing that could be looked for (`Who wrote the book?`), or begins with a
+    pronoun of something that it has not named (`Which prize did he win for Hamlet?`)."""
     languages = _worded(question)
     return bool(languages) and all(map(partial(_is_vague, question), languages))
 
@@ -260,12 +260,12 @@ def is_template(question: str, answer: str) -> bool:
 
 
 def refers_to_passage(question: str) -> bool:
-    """Whether a question refers to a text that the solver cannot see."""
+    """Return whether a question refers to a text that the solver cannot see."""
     return bool(_REFERS.search(unicodedata.normalize("NFKC", question)))
 
 
 def is_noise(question: str) -> bool:
-    """Whether a text is not language: symbols, repetition, letters without a word."""
+    """Return whether a text is not language: symbols, repetition, letters without a word."""
     plain = unicodedata.normalize("NFKC", question)
     if _STRANGE_RUN.search(plain) or _REPEATED_CHARACTER.search(plain) or _MOJIBAKE.search(question):
         return True
@@ -296,8 +296,8 @@ def _without_vowels(words: list[str]) -> bool:
 
 
 def mixes_languages(question: str, passages: Sequence[str]) -> bool:
-    """Whether a question is in another script or language than the passages, or changes it within a sentence. Names of
-    another script or language may stand in it, and all that the passages say so."""
+    """Return whether a question is in another script or language than the passages, or changes it within a sentence.
+    Names of another script or language may stand in it, and all that the passages say so."""
     evidence = words_of(" ".join(passages))
     counts = script_counts(question)
     own, given = family(counts), family(script_counts(evidence))
@@ -337,8 +337,8 @@ def _script_runs(text: str) -> list[str]:
 
 
 def _foreign_grammar(question: str, evidence: str) -> bool:
-    """Whether words of grammar of two languages stand in a question; of a title in capitals they do not count, nor what
-    the evidence says in the same words."""
+    """Return whether words of grammar of two languages stand in a question; of a title in capitals they do not count,
+    nor what the evidence says in the same words."""
     asked, told = words_of(question).split(), evidence.split()
     hits, of_evidence = grammar_hits(asked), grammar_hits(told)
     sure = max(of_evidence.values()) >= _SURE_HITS and max(hits.values()) >= SURE
@@ -351,15 +351,15 @@ def _foreign_grammar(question: str, evidence: str) -> bool:
 
 
 def _leading(*hits: dict[str, int]) -> list[str]:
-    """The languages that have the most words of grammar of several texts together, or nearly so: related languages
-    share many of them."""
+    """Return the languages that have the most words of grammar of several texts together, or nearly so: related
+    languages share many of them."""
     sums = {code: sum(part[code] for part in hits) for code in hits[0]}
     most = max(sums.values())
     return [code for code, count in sums.items() if count > _NEAR * most] if most else list(sums)
 
 
 def _running_words(text: str) -> list[str]:
-    """The words in lower case, and the first one, which do not stand between words with capitals."""
+    """Return the words in lower case, and the first one, which do not stand between words with capitals."""
     words = [word.strip("¿¡.,;:?!()\"“”„«»'’") for word in text.split()]
     kept: list[str] = []
     for place, word in enumerate(words):

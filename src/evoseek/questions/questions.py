@@ -36,7 +36,7 @@ _LISTED = 10  # golden answers that a warning lists one by one
 
 
 def load_questions(path: Path, *, check: Callable[[Question], Question] | None = None) -> list[Question]:
-    """Every question of a file, in order.
+    """Return every question of a file, in order.
 
     `check` returns a usable question, possibly with fewer golden answers, which a warning reports; or it refuses the
     question by raising DataError (a metric refuses golden answers that it could never match). Raises DataError, naming
@@ -77,7 +77,7 @@ def save_questions(path: Path, questions: Iterable[Question]) -> None:
 
 
 def question_row(question: Question) -> dict[str, Any]:
-    """A question as a row of a question file."""
+    """Return a question as a row of a question file."""
     return {
         "id": question.id,
         "question": question.text,
@@ -87,7 +87,7 @@ def question_row(question: Question) -> dict[str, Any]:
 
 
 def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
-    """The question that a line states. Raises DataError."""
+    """Return the question that a line states. Raises DataError."""
     text = fields.get("question")
     if not isinstance(text, str) or not text.strip():
         raise DataError("The key `question` is missing, empty or not a text.", code="question.no_text")
@@ -112,7 +112,7 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
 
 
 def check_hidden(metadata: Mapping[str, object]) -> None:
-    """Raises DataError for hidden documents, or sentences of support, that are no list of texts."""
+    """Raise DataError for hidden documents, or sentences of support, that are no list of texts."""
     for key, what in (("hidden", "the ids of documents"), ("support", "sentences of the documents")):
         given = metadata.get(key, [])
         if not isinstance(given, list) or not all(isinstance(one, str) for one in cast("list[object]", given)):
@@ -120,8 +120,8 @@ def check_hidden(metadata: Mapping[str, object]) -> None:
 
 
 def _titles(facts: object) -> list[str]:
-    """The titles among HotpotQA's supporting facts: pairs of a title and the number of a sentence, or (as the data set
-    of that name has them) a list of titles and one of numbers. Raises DataError."""
+    """Return the titles among HotpotQA's supporting facts: pairs of a title and the number of a sentence, or (as the
+    data set of that name has them) a list of titles and one of numbers. Raises DataError."""
     if isinstance(facts, Mapping):
         titles: object = cast("Mapping[str, object]", facts).get("title")
     else:
@@ -170,8 +170,8 @@ class JudgedAnswer:
 
 
 def load_judged_answers(path: Path) -> list[JudgedAnswer]:
-    """Every answer of a file by which a judge is measured, in order: `question` and `golden_answers` as above, `answer`
-    and `correct`. Raises DataError as `load_questions`."""
+    """Return every answer of a file by which a judge is measured, in order: `question` and `golden_answers` as above,
+    `answer` and `correct`. Raises DataError as `load_questions`."""
     keys = "`question`, `golden_answers`, `answer` and `correct`"
     return read_rows(path, _judged_answer, noun="judged answer", keys=keys)
 
@@ -188,7 +188,7 @@ def _judged_answer(fields: Mapping[str, object], line: int) -> JudgedAnswer:
 
 
 def evidence_of(question: Question) -> tuple[str, ...]:
-    """The titles or ids of the documents, or the ids of the passages, that hold the answer, from the question's
+    """Return the titles or ids of the documents, or the ids of the passages, that hold the answer, from the question's
     metadata; empty if unknown."""
     given = question.metadata.get("evidence")
     texts = cast("list[object]", given) if isinstance(given, list | tuple) else []
@@ -196,20 +196,20 @@ def evidence_of(question: Question) -> tuple[str, ...]:
 
 
 def recall(evidence: Sequence[str], passages: Iterable[Passage]) -> float | None:
-    """The share of the evidence that is among the passages, by `names_of`; None without evidence."""
+    """Return the share of the evidence that is among the passages, by `names_of`; None without evidence."""
     wanted = {folded(text) for text in evidence}
     return len(wanted & names_of(passages)) / len(wanted) if wanted else None
 
 
 def names_of(passages: Iterable[Passage]) -> set[str]:
-    """What evidence may call these passages: their titles, their documents' ids, their files and their own ids,
+    """Return what evidence may call these passages: their titles, their documents' ids, their files and their own ids,
     folded."""
     names = ((p.title, p.document_id, p.file or p.document_id, p.id) for p in passages)
     return {folded(name) for own in names for name in own}
 
 
 def supports(passage: Passage, question: Question) -> bool:
-    """Whether a passage has a sentence of the question's support, or is among its evidence."""
+    """Return whether a passage has a sentence of the question's support, or is among its evidence."""
     evidence = {folded(text) for text in evidence_of(question)}
     text = f" {fold(passage.contents)} "
     has_sentence = any(f" {fold(sentence)} " in text for sentence in question.support if fold(sentence))
@@ -219,8 +219,8 @@ def supports(passage: Passage, question: Question) -> bool:
 def cited_share(
     cited: Iterable[int], passages: Sequence[Passage], question: Question, *, uncited: float = 0.0
 ) -> float | None:
-    """The share of the passages that are cited (n is the n-th of these) that are the question's own, by `supports`;
-    `uncited` if there is no such one. None if those of the question are not known."""
+    """Return the share of the passages that are cited (n is the n-th of these) that are the question's own, by
+    `supports`; `uncited` if there is no such one. None if those of the question are not known."""
     if not question.support and not evidence_of(question):
         return None
     own = [supports(passages[number - 1], question) for number in {*cited} if number <= len(passages)]
@@ -228,10 +228,10 @@ def cited_share(
 
 
 def missing(evidence: Sequence[str], names: set[str]) -> list[str]:
-    """The evidence that is not among these `names_of` passages."""
+    """Return the evidence that is not among these `names_of` passages."""
     return [text for text in evidence if folded(text) not in names]
 
 
 def folded(text: str) -> str:
-    """A text without the differences of upper and lower case and of spaces."""
+    """Return a text without the differences of upper and lower case and of spaces."""
     return " ".join(text.split()).casefold()

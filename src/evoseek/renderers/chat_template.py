@@ -39,26 +39,26 @@ Schema = Mapping[str, object]
 
 
 def tool_name(tool: Schema) -> str:
-    """The name in a tool's schema; "" without one."""
+    """Return the name in a tool's schema; "" without one."""
     function = tool.get("function")
     return str(function.get("name", "")) if isinstance(function, Mapping) else ""
 
 
 def placeholder(index: int) -> str:
-    """The text that stands for the outside text number `index`."""
+    """Return the text that stands for the outside text number `index`."""
     return f"EVOSEEK{index}OUTSIDE"
 
 
 def end_ids(
     tokenizer: PreTrainedTokenizerBase, end_of_turn: int | None, eos_ids: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """The ids at which a turn ends: the chat template's closing token and the end of text, if they exist, and the
-    model's own, `eos_ids`."""
+    """Return the ids at which a turn ends: the chat template's closing token and the end of text, if they exist, and
+    the model's own, `eos_ids`."""
     return tuple(dict.fromkeys(i for i in (end_of_turn, tokenizer.eos_token_id, *eos_ids) if isinstance(i, int)))
 
 
 def dummy_turn(tool: str, *results: str) -> list[dict[str, Any]]:
-    """The messages of a turn that calls a tool with the argument `WRITTEN`, and of the results that it gets."""
+    """Return the messages of a turn that calls a tool with the argument `WRITTEN`, and of the results that it gets."""
     function = {"name": tool, "arguments": {"query": WRITTEN}}
     call = {"type": "function", "id": "evoseek01", "function": function}  # some templates want nine characters
     return [
@@ -74,7 +74,7 @@ def render_chat(
     *,
     generation_prompt: bool = True,
 ) -> str:
-    """The template's text for messages. Raises PolicyError with the template's own complaint."""
+    """Return the template's text for messages. Raises PolicyError with the template's own complaint."""
     roles = tuple(str(message["role"]) for message in messages)
 
     def render() -> str:
@@ -97,7 +97,7 @@ def render_chat(
 
 
 def encode_rendered(encoder: TextEncoder, rendered: str, outside: Sequence[str]) -> tuple[int, ...]:
-    """Ids of a rendered conversation, with `outside[i]` instead of placeholder i."""
+    """Return the ids of a rendered conversation, with `outside[i]` instead of placeholder i."""
     ids: list[int] = []
     for index, piece in enumerate(_PLACEHOLDER.split(rendered)):
         ids += encoder.outside(outside[int(piece)]) if index % 2 else encoder.template(piece)
@@ -107,7 +107,7 @@ def encode_rendered(encoder: TextEncoder, rendered: str, outside: Sequence[str])
 def encode_messages(
     tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, messages: Sequence[Message], tools: Sequence[Schema] = ()
 ) -> tuple[int, ...]:
-    """Ids of a prompt through the chat template, up to where the model begins to write."""
+    """Return the ids of a prompt through the chat template, up to where the model begins to write."""
     outside: list[str] = []
     if any(message.tool_calls for message in messages):
         raise PolicyError(
@@ -167,7 +167,7 @@ def _protect(content: str, outside: list[str]) -> str:
 def observation_text(
     tokenizer: PreTrainedTokenizerBase, tools: Sequence[Schema], tool: str, results: Sequence[str], end_of_turn: int
 ) -> tuple[str, str]:
-    """A dummy conversation with a call and its results, cut in two at the token that closes the model's turn.
+    """Return a dummy conversation with a call and its results, cut in two at the token that closes the model's turn.
 
     The first part ends with what a model would have written; the second, without that token, is what has to follow
     it: the results in the template's clothes and the opening of the next turn.
@@ -185,12 +185,12 @@ _HERMES = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)  # one tha
 
 
 def parse_hermes(text: str) -> Calls:
-    """The calls between tags. Raises ValueError, in words, for one that cannot be read."""
+    """Return the calls between tags. Raises ValueError, in words, for one that cannot be read."""
     return tuple(map(_hermes_call, _HERMES.finditer(text)))
 
 
 def parse_json(text: str) -> Calls:
-    """The call that the text as a whole is. Raises ValueError, in words, for one that cannot be read."""
+    """Return the call that the text as a whole is. Raises ValueError, in words, for one that cannot be read."""
     text = text.strip().removeprefix("<|python_tag|>").strip()
     if not text.startswith("{"):
         return ()
@@ -318,7 +318,7 @@ def _probe(tokenizer: PreTrainedTokenizerBase) -> TemplateReport:
 
 
 def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The first control token after what the model wrote."""
+    """Return the first control token after what the model wrote."""
     answer = {"role": "assistant", "content": WRITTEN}
     try:
         rendered = render_chat(tokenizer, [USER, answer, USER], generation_prompt=False)
@@ -331,7 +331,7 @@ def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def _call_format(tokenizer: PreTrainedTokenizerBase, prompt: str, end: int) -> str | None:
-    """The format whose parser reads the dummy call back from the template's own rendering of it."""
+    """Return the format whose parser reads the dummy call back from the template's own rendering of it."""
     try:
         written, _ = observation_text(tokenizer, [_SCHEMA], _TOOL, [_RESULT], end)
     except ValueError:  # a turn with a call is closed by another token, or by none

@@ -39,12 +39,12 @@ def trusted(text: str) -> str:
 
 
 def outside(value: object) -> str:
-    """A value's text as outside text, to be put into text that will be `trusted`."""
+    """Return a value's text as outside text, to be put into text that will be `trusted`."""
     return f"{_END}{plain(str(value))}{_START}"
 
 
 def plain(text: str) -> str:
-    """The text without marks, for a chat endpoint or a log."""
+    """Return the text without marks, for a chat endpoint or a log."""
     return text.replace(_START, "").replace(_END, "")
 
 
@@ -57,7 +57,7 @@ def harmless(text: str) -> str:
 
 
 def beginning(text: str, most: int) -> str:
-    """The first `most` characters of marked text, without counting its marks."""
+    """Return the first `most` characters of marked text, without counting its marks."""
     if len(text) <= most:
         return text
     kept, left = list[str](), most
@@ -76,7 +76,7 @@ def split_trusted(text: str) -> Iterator[tuple[bool, str]]:
 
 
 def is_control(token: AddedToken) -> bool:
-    """Whether an added token has a meaning for the model that plain text must not be able to express.
+    """Return whether an added token has a meaning for the model that plain text must not be able to express.
 
     All special tokens do, and all others but white space and single characters, which only extend a vocabulary.
     """
@@ -114,11 +114,11 @@ class TextEncoder:
         )
 
     def template(self, text: str) -> tuple[int, ...]:
-        """Ids of template text: control strings become control tokens; nothing is added around it."""
+        """Return the ids of template text: control strings become control tokens; nothing is added around it."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=False)) if text else ()
 
     def outside(self, text: str) -> tuple[int, ...]:
-        """Ids of outside text."""
+        """Return the ids of outside text."""
         text = plain(well_formed(text))
         if self._tag is None:
             return tuple(self._encode_outside(text))
@@ -129,14 +129,14 @@ class TextEncoder:
         return tuple(ids)
 
     def marked(self, text: str) -> tuple[int, ...]:
-        """Ids of text in which template text is marked by `trusted`."""
+        """Return the ids of text in which template text is marked by `trusted`."""
         pieces = split_trusted(text)
         return tuple(
             i for is_template, piece in pieces for i in (self.template if is_template else self.outside)(piece)
         )
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The text of ids, control tokens included."""
+        """Return the text of ids, control tokens included."""
         return str(
             self._tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         )
@@ -163,14 +163,14 @@ class TextEncoder:
         return [i for i, is_one in zip(ids, control, strict=True) if not is_one]
 
     def _spells_unknown(self, text: str) -> bool:
-        """Whether text that yields the unknown token spells it, rather than being what the vocabulary lacks."""
+        """Return whether text that yields the unknown token spells it, rather than being what the vocabulary lacks."""
         return any(form in shown for form in self._unknown for shown in self._forms(text))
 
     def _forms(self, text: str) -> tuple[str, str]:
-        """A text as it is and as the tokenizer normalises it, without the space around it."""
+        """Return a text as it is and as the tokenizer normalises it, without the space around it."""
         normalizer = cast(Any, self._tokenizer).backend_tokenizer.normalizer
         return text.strip(), (normalizer.normalize_str(text) if normalizer else text).strip(" \u2581")
 
     def _shown(self, token_ids: Sequence[int]) -> str:
-        """The text of ids of outside text, without the unknown token (whose text contains "<")."""
+        """Return the text of ids of outside text, without the unknown token (whose text contains "<")."""
         return self.decode([i for i in token_ids if i != self._unknown_id])

@@ -61,7 +61,7 @@ def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
 
 
 def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
-    """What ends a completion: the closing tag of a call or an answer."""
+    """Return what ends a completion: the closing tag of a call or an answer."""
     return (*(f"</{tag}>" for tag in calls), "</answer>")
 
 
@@ -149,7 +149,7 @@ class TagRenderer:
         return self._stop
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the prompt: through the chat template, or the messages' texts a line each."""
+        """Return the ids of the prompt: through the chat template, or the messages' texts a line each."""
         if self._tokenizer.chat_template:
             return encode_messages(self._tokenizer, self._encoder, messages)
         bos = self._tokenizer.bos_token_id
@@ -159,12 +159,12 @@ class TagRenderer:
         return tuple(ids)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The action that ends the turn, after the thought; the text behind it is ignored."""
+        """Return the action that ends the turn, after the thought; the text behind it is ignored."""
         return read_action(self._encoder.decode(token_ids), self._calls)
 
     def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
-        """Ids of the turn up to its answer, in tags or alone, and the tag that opens a search instead; None without a
-        search."""
+        """Return the ids of the turn up to its answer, in tags or alone, and the tag that opens a search instead; None
+        without a search."""
         if "search" not in self._calls:
             return None
         written = self._encoder.decode(token_ids)
@@ -189,7 +189,7 @@ class TagRenderer:
         return ids
 
     def _tagged(self, call: ToolCall) -> tuple[str, str]:
-        """The tag that makes a call, and its content. Raises PolicyError for a tool without a tag."""
+        """Return the tag that makes a call, and its content. Raises PolicyError for a tool without a tag."""
         for tag, own in self._calls.items():
             if own.tool == call.name:
                 value = call.arguments.get(own.argument)
@@ -197,12 +197,12 @@ class TagRenderer:
         raise PolicyError(f"The tag format has no tag for the tool {call.name}. Choose another format or another tool.")
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of <information> with the results' texts; the model continues in the same turn."""
+        """Return the ids of <information> with the results' texts; the model continues in the same turn."""
         return (*self._opening, *self._encoder.outside("\n\n".join(texts)), *self._closing)
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids of <information> with the text if the model continues in the same turn; if it ended the turn, ids of a
-        user message."""
+        """Return the ids of <information> with the text if the model continues in the same turn; if it ended the turn,
+        ids of a user message."""
         if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
             return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
         return (*self._opening, *self._encoder.marked(text), *self._closing)
@@ -220,8 +220,8 @@ class TagMessages:
         return stop_strings(self._calls)
 
     def parse(self, reply: str) -> Action:
-        """The action of a policy that wrote this. Its text is the reply up to where a rollout's completion would end:
-        what follows the first call or answer is dropped."""
+        """Return the action of a policy that wrote this. Its text is the reply up to where a rollout's completion would
+        end: what follows the first call or answer is dropped."""
         _, end = span_of_turn(reply, self._calls)
         return replace(read_action(reply, self._calls), text=reply[:end])
 
@@ -251,7 +251,7 @@ def check_read_back(written: str, ending: ToolCall | str, question: str, action:
 
 
 def _folded(written: ToolCall | str | None) -> str:
-    """The text without what a tokenizer may change."""
+    """Return the text without what a tokenizer may change."""
     is_call = isinstance(written, ToolCall)
     text = json.dumps([written.name, dict(written.arguments)], ensure_ascii=False) if is_call else written
     return fold(text or "").replace(" ", "")

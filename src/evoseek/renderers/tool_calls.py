@@ -66,7 +66,7 @@ class ToolCallRenderer:
         return self._stop
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the prompt with the tools' descriptions, up to where the model begins to write."""
+        """Return the ids of the prompt with the tools' descriptions, up to where the model begins to write."""
         return encode_messages(self._tokenizer, self._encoder, messages, self._tools)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
@@ -133,14 +133,14 @@ class ToolCallRenderer:
         return closing + encode_rendered(self._encoder, self._suffix(len(texts)), texts)
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids of a user message after the turn, which had no call that a tool could answer."""
+        """Return the ids of a user message after the turn, which had no call that a tool could answer."""
         return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn, self._tools)
 
     def put_off(self, token_ids: Sequence[int]) -> None:
         """None: how a call begins is the template's own."""
 
     def _suffix(self, results: int) -> str:
-        """The template's text after a turn with calls, with placeholders for the results."""
+        """Return the template's text after a turn with calls, with placeholders for the results."""
         if results not in self._suffixes:
             marks = [placeholder(index) for index in range(results)]
             _, suffix = observation_text(self._tokenizer, self._tools, self._tool, marks, self._end_of_turn)
@@ -171,5 +171,5 @@ def _closed(tag: re.Pattern[str], text: str) -> list[str]:
 
 
 def _without_reasoning(text: str) -> str:
-    """The text after the reasoning; empty if the reasoning is not closed."""
+    """Return the text after the reasoning; empty if the reasoning is not closed."""
     return text.rpartition("</think>")[2] if "</think>" in text else text.partition("<think>")[0]

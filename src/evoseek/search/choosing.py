@@ -164,7 +164,7 @@ def sections_of(documents: Sequence[Document]) -> list[HeadedText]:
 
 
 def _sections(document: Document) -> Iterator[HeadedText]:
-    """The headings of a document, each with the text down to the next mark."""
+    """Yield the headings of a document, each with the text down to the next mark."""
     end = len(document.text)
     for mark, following in pairwise((*document.marks, None)):
         if mark and mark.heading and 0 < mark.level < TERM:
@@ -204,7 +204,7 @@ def _sample(corpus: Path, plan: IndexPlan, console: Console) -> list[Document]:
 
 
 def _is_there(encoder: str, plan: IndexPlan, console: Console) -> bool:
-    """Whether an encoder is installed. If not, what to install is said."""
+    """Return whether an encoder is installed. If not, what to install is said."""
     try:
         return replace(plan, engine="hybrid", encoder=encoder).make_encoder() is not None
     except ConfigError as error:

@@ -241,7 +241,7 @@ class MiniLM:
 
 
 def check_safe(folder: Path) -> None:
-    """Raises ConfigError if a part of a model has its weights in files that are unpickled, and not as safetensors."""
+    """Raise ConfigError if a part of a model has its weights in files that are unpickled, and not as safetensors."""
     for place in _parts(folder):
         files = [path for path in place.iterdir() if path.is_file()] if place.is_dir() else []
         unsafe = [path.name for path in files if path.suffix in _UNPICKLED]

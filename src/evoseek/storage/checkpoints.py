@@ -38,7 +38,7 @@ class Checkpoint:
     """A digest of everything that was saved, independent of its location."""
 
     def part_directory(self, name: str) -> Path:
-        """A part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
+        """Return a part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
         if name not in self.learner_values:
             raise CheckpointError(
                 f"The checkpoint {self.directory} holds {', '.join(self.learner_values)}, but no {name}: it was made "
@@ -77,7 +77,7 @@ def _refuse_added(directory: Path, known: Collection[str]) -> None:
 
 
 def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
-    """The newest checkpoint of a run that is whole, or None if the run has none.
+    """Return the newest checkpoint of a run that is whole, or None if the run has none.
 
     A damaged one is skipped with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or one
     was made by another version, had files added, or cannot be read: these are not damaged, and training on would
@@ -103,8 +103,8 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
 
 
 def from_lasting(checkpoint: Checkpoint | None, load: Callable[[Checkpoint | None], T]) -> T:
-    """What `load` makes of a checkpoint of a run, or of none. A run that trains deletes old ones: where this one is
-    gone meanwhile, of the newest. Raises what `load` raises, and as `latest_checkpoint`."""
+    """Return what `load` makes of a checkpoint of a run, or of none. A run that trains deletes old ones: where this one
+    is gone meanwhile, of the newest. Raises what `load` raises, and as `latest_checkpoint`."""
     while True:
         try:
             return load(checkpoint)
@@ -117,7 +117,7 @@ def from_lasting(checkpoint: Checkpoint | None, load: Callable[[Checkpoint | Non
 
 
 def read_state(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
-    """What state.json says, itself verified, and the checksums of the other files."""
+    """Return what state.json says, itself verified, and the checksums of the other files."""
     try:
         state = json.loads((directory / STATE).read_text(encoding="utf-8"))
         body, checksum = state["body"], state["sha256"]

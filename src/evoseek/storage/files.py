@@ -27,7 +27,7 @@ _HASHED_WHOLE, _BLOCKS, _BLOCK = 256 * 2**20, 256, 64 * 1024
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's contents. OSError if it cannot be read."""
+    """Return the SHA-256 of a file's contents. OSError if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -58,7 +58,7 @@ def _sampled_digest(path: Path) -> str:
 
 
 def json_digest(value: object) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys."""
+    """Return the SHA-256 of a JSON value, whatever the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
@@ -89,15 +89,15 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
 
 
 def read_regular(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a file. OSError if it cannot be read or is a pipe, a device or the like, which could wait or go on
-    without end; ValueError if it is in another encoding."""
+    """Return the text of a file. OSError if it cannot be read or is a pipe, a device or the like, which could wait or
+    go on without end; ValueError if it is in another encoding."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
     return path.read_text(encoding=encoding)
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with the home folder in the place of ~ or ~user. Raises ConfigError if none is known."""
+    """Return the path with the home folder in the place of ~ or ~user. Raises ConfigError if none is known."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
@@ -109,7 +109,7 @@ def expanded(path: str | Path) -> Path:
 
 
 def nearest(path: Path) -> str:
-    """A hint for a path that does not exist: " Did you mean X?", X being spelt almost so, or ""."""
+    """Return a hint for a path that does not exist: " Did you mean X?", X being spelt almost so, or ""."""
     found = _nearest(Path(os.path.expanduser(path)))
     return f" Did you mean {found}?" if found is not None and found != path else ""
 

@@ -77,8 +77,8 @@ class ResumableJsonl:
         self.reached = reached
 
     def rows(self, make: Callable[[Any], T], noun: str) -> Iterator[T]:
-        """What `make` makes of each row, in order; nothing without a file. A last line without its end, from a process
-        that was killed or is writing, is left out.
+        """Yield what `make` makes of each row, in order; nothing without a file. A last line without its end, from a
+        process that was killed or is writing, is left out.
 
         Raises DataError for a file that cannot be read and, naming the line, for one that is no JSON or that `make`
         refuses by a ValueError, LookupError, TypeError, AttributeError or OverflowError; `noun` says what it should
@@ -126,7 +126,7 @@ class ResumableJsonl:
             return os.fstat(file.fileno()).st_size
 
     def digest(self, length: int | None = None) -> str:
-        """SHA-256 of the first `length` bytes, or of all. Raises DataError if they cannot be read."""
+        """Return the SHA-256 of the first `length` bytes, or of all. Raises DataError if they cannot be read."""
         left, found = self.size if length is None else length, hashlib.sha256()
         if left:
             with self._readable() as file:
@@ -270,7 +270,7 @@ def locked(path: Path, mode: int = 0o666) -> Generator[None]:
 
 
 def made_by(adapter: TypeAdapter[T]) -> Callable[[Any], T]:
-    """What makes a record of a row, strictly, for `ResumableJsonl.rows`."""
+    """Return what makes a record of a row, strictly, for `ResumableJsonl.rows`."""
 
     def make(row: Any) -> T:
         try:
@@ -298,7 +298,7 @@ def _cut_torn_line(file: FileIO) -> int:
 
 
 def is_begun(path: Path) -> bool:
-    """Whether there is a file to resume. Raises ConfigError if there is anything else except an empty file."""
+    """Return whether there is a file to resume. Raises ConfigError if there is anything else except an empty file."""
     if path.exists() and not path.is_file():
         raise ConfigError(
             f"{path} is no file that could be written to. Give the name of a new file.", code="file.not_writable"

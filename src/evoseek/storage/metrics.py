@@ -62,7 +62,7 @@ class ManyMetrics:
 
 
 def read_metrics(path: Path) -> list[dict[str, float | None]]:
-    """The finished rows of a metrics file; none if it is not there. Raises DataError if one is damaged."""
+    """Return the finished rows of a metrics file; none if it is not there. Raises DataError if one is damaged."""
     return list(ResumableJsonl(path).rows(_row, "row of a step and its numbers"))
 
 

@@ -51,7 +51,7 @@ def in_settings_of_today(saved: Mapping[str, Any], *, with_any_value: bool = Fal
 
 
 def _table(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
-    """A table of the tree; an empty one of its own if there is none."""
+    """Return a table of the tree; an empty one of its own if there is none."""
     for part in path:
         below: object = tree.get(part)
         tree = cast("dict[str, Any]", below) if isinstance(below, dict) else {}

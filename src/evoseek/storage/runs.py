@@ -117,7 +117,7 @@ class RunDirectory:
         return None
 
     def check(self) -> None:
-        """Raises RunError if the folder contains anything other than a run. To be called before it is made or
+        """Raise RunError if the folder contains anything other than a run. To be called before it is made or
         locked."""
         if self.path.is_dir():
             self._refuse_foreign()
@@ -207,7 +207,7 @@ class RunDirectory:
             )
 
     def _onwards(self, how: str) -> str:
-        """How training continues where the run cannot be resumed."""
+        """Return how training continues where the run cannot be resumed."""
         return (
             f"To continue {how}, begin a new run with the policy of this one and a new optimizer: `--model {self.path} "
             "--run-dir NEW`."
@@ -231,8 +231,8 @@ class RunDirectory:
             ) from error
 
     def read_project(self) -> dict[str, object] | None:
-        """What the project file gave to the run when it was begun; None if nothing is recorded. Raises RunError if the
-        record is damaged."""
+        """Return what the project file gave to the run when it was begun; None if nothing is recorded. Raises RunError
+        if the record is damaged."""
         try:
             return dict(json.loads(self.project.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -250,7 +250,7 @@ class RunDirectory:
         return tuple(sorted(int(step) for step in found if step.isdecimal()))
 
     def read_config(self) -> dict[str, object]:
-        """The resolved config that was saved here. Raises RunError if there is none or it is damaged."""
+        """Return the resolved config that was saved here. Raises RunError if there is none or it is damaged."""
         try:
             return in_settings_of_today(json.loads(self.config.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
@@ -287,8 +287,8 @@ def changes(
     may_differ: Collection[str] = (),
     defaults: Mapping[str, object] | None = None,
 ) -> str:
-    """The differences between two configs, in words; "" if there are none except in the dotted keys of `may_differ`,
-    which may be patterns. What is missing before has its value of `defaults`."""
+    """Return the differences between two configs, in words; "" if there are none except in the dotted keys of
+    `may_differ`, which may be patterns. What is missing before has its value of `defaults`."""
     given = flatten(now)
     usual = {key: value for key, value in flatten(defaults or {}).items() if key in given}
     saved = usual | flatten(in_settings_of_today(before))
@@ -309,7 +309,7 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _lock(descriptor: int) -> None:
-    """Raises OSError if another process holds it for longer than `RunDirectory.holder` does."""
+    """Raise OSError if another process holds it for longer than `RunDirectory.holder` does."""
     for tries_left in reversed(range(5)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

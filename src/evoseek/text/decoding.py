@@ -48,7 +48,7 @@ _VOWELS = frozenset("аеёиоуыэюяіїєαεηιουωάέήίόύώ")
 
 
 def read_bytes(path: Path, limit: int, within: Path | None = None) -> bytes:
-    """The whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
+    """Return the whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
     try:
         with open_regular(path, within) as file:
             data = file.read(limit + 1)
@@ -60,7 +60,7 @@ def read_bytes(path: Path, limit: int, within: Path | None = None) -> bytes:
 
 
 def too_large(what: str, limit: int) -> DataError:
-    """The error for a file, or a line or message in one, of more than `limit` bytes."""
+    """Return the error for a file, or a line or message in one, of more than `limit` bytes."""
     return DataError(f"{what} is too large: more than {limit:,} bytes: divide it, or raise --max-text for a text")
 
 
@@ -78,7 +78,7 @@ def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | Non
 
 
 def open_regular(path: Path, within: Path | None = None) -> BufferedReader:
-    """The file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
+    """Return the file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
 
     `within` is a folder without links in its path. No link may lead out of it: DataError for a file elsewhere. The
     file is opened by its real path without following any link, so none can take a place on the way meanwhile.
@@ -106,7 +106,7 @@ def _opened_within(path: Path, within: Path) -> int:
 
 
 def check_regular(path: Path) -> None:
-    """Raises DataError for files whose reading would block or never end: pipes, devices, broken links."""
+    """Raise DataError for files whose reading would block or never end: pipes, devices, broken links."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -116,8 +116,8 @@ def check_regular(path: Path) -> None:
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
-    """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the most likely one
-    (`guess_encoding`); and the name of the last one, "" if it was not used.
+    """Return text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the most
+    likely one (`guess_encoding`); and the name of the last one, "" if it was not used.
 
     Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
     """
@@ -142,7 +142,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
 
 
 def _samples(data: bytes) -> Sequence[bytes]:
-    """The beginning, without half a character at its end; without white space there, by trial."""
+    """Return the beginning, without half a character at its end; without white space there, by trial."""
     if len(data) <= _SAMPLE:
         return [data]
     whole = data[:_SAMPLE].rstrip(_LATER_BYTES)
@@ -214,7 +214,7 @@ _LANGUAGES = (
 
 
 def guess_encoding(data: bytes) -> str:
-    """The most likely encoding of bytes that are text but not UTF-8; "" if none is.
+    """Return the most likely encoding of bytes that are text but not UTF-8; "" if none is.
 
     A language decides that has nearly all of the letters, where it can have them. Any other text, also all of Chinese,
     Japanese, Korean and Thai, is left to charset-normalizer.
@@ -240,8 +240,8 @@ def _is_of_text(character: str) -> bool:
 
 
 def _explanations(data: bytes) -> Iterator[tuple[float, str]]:
-    """The share of the characters beyond ASCII that each language explains in each of its encodings, the usual ones
-    first, for those that may be it."""
+    """Yield the share of the characters beyond ASCII that each language explains in each of its encodings, the usual
+    ones first, for those that may be it."""
     texts: dict[str, tuple[str, bool] | None] = {}
     for rank in range(max(len(language.encodings) for language in _LANGUAGES)):
         for language in _LANGUAGES:
@@ -256,7 +256,7 @@ def _explanations(data: bytes) -> Iterator[tuple[float, str]]:
 
 
 def _decoded(data: bytes, encoding: str) -> tuple[str, bool] | None:
-    """The text, and whether of its words with other letters than those of ASCII most letters are these."""
+    """Return the text, and whether of its words with other letters than those of ASCII most letters are these."""
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:

@@ -81,14 +81,14 @@ class NearDuplicates:
 
 
 def shingles(text: str) -> set[str]:
-    """Every three words in a row of the normal form; all of it, if it has fewer."""
+    """Return every three words in a row of the normal form; all of it, if it has fewer."""
     words = comparable(text).split()
     return {" ".join(words[start : start + _WORDS]) for start in range(max(1, len(words) - _WORDS + 1))}
 
 
 @lru_cache(maxsize=100_000)  # self-play compares with all earlier questions in every step
 def signature(text: str) -> array[int]:
-    """The least value of each hash function over the text's shingles. Not to be changed."""
+    """Return the least value of each hash function over the text's shingles. Not to be changed."""
     encoded = [shingle.encode("utf-8", "surrogatepass") for shingle in shingles(text)]
     least = array("I")
     for number in range(PLACES // 16):
@@ -99,7 +99,7 @@ def signature(text: str) -> array[int]:
 
 
 def similarity(one: array[int], other: array[int]) -> float:
-    """The estimated Jaccard index of the texts with these signatures, in [0, 1]."""
+    """Return the estimated Jaccard index of the texts with these signatures, in [0, 1]."""
     return sum(a == b for a, b in zip(one, other, strict=True)) / PLACES
 
 

@@ -61,7 +61,7 @@ class Language:
         return any_of(self.interrogatives)
 
     def opens(self, words: str) -> bool:
-        """Whether a question of this language begins with these words."""
+        """Return whether a question of this language begins with these words."""
         return bool(self.interrogative.match(words) or any_of(self.polar).match(words))
 
 
@@ -118,12 +118,12 @@ def any_of(words: str) -> re.Pattern[str]:
 
 
 def words_in(*texts: str) -> frozenset[str]:
-    """The single words of lists."""
+    """Return the single words of lists."""
     return frozenset(word for text in texts for word in text.split() if "_" not in word)
 
 
 def _choice(text: str) -> str:
-    """The words as alternatives of a pattern, longest first; `_` in one stands for a space."""
+    """Return the words as alternatives of a pattern, longest first; `_` in one stands for a space."""
     words = sorted((unicodedata.normalize("NFC", word) for word in text.split()), key=len, reverse=True)
     return "|".join(re.escape(word.replace("_", " ")) for word in words) or r"(?!)"
 
@@ -175,8 +175,8 @@ NOT_FOUND = "Not found in the documents."
 
 
 def is_refusal(answer: str | None) -> bool:
-    """Whether an answer refuses: its clauses say that the answer is unknown or was not found, beside those that only
-    apologise or name the source (none refuses by itself: "From the Danish coast"), or it is empty. A rollout that
+    """Return whether an answer refuses: its clauses say that the answer is unknown or was not found, beside those that
+    only apologise or name the source (none refuses by itself: "From the Danish coast"), or it is empty. A rollout that
     ended without an answer (None) did not refuse. Citations do not count. This is the only definition of a refusal."""
     if answer is None:
         return False
@@ -198,8 +198,8 @@ def words_of(text: str) -> str:
 
 
 def languages_of(text: str) -> tuple[Language, ...]:
-    """The languages that a text may be in, () if none that is known here: by its script, and in Latin script by the
-    most words of grammar, at least two, or else by how it begins."""
+    """Return the languages that a text may be in, () if none that is known here: by its script, and in Latin script by
+    the most words of grammar, at least two, or else by how it begins."""
     name = family(script_counts(text))
     if name != "LATIN":
         return (_ONLY_ONE[name],) if name in _ONLY_ONE else ()
@@ -212,6 +212,6 @@ def languages_of(text: str) -> tuple[Language, ...]:
 
 
 def grammar_hits(words: Iterable[str]) -> dict[str, int]:
-    """How many of the folded words belong to the grammar of each language in Latin script."""
+    """Return how many of the folded words belong to the grammar of each language in Latin script."""
     listed = list(words)
     return {language.code: sum(word in language.grammar_words for word in listed) for language in LATIN}

@@ -110,7 +110,7 @@ def set_f1(prediction: str, golden_answers: Sequence[str]) -> float:
 
 
 def word_set(text: str) -> list[str]:
-    """The words that `set_f1` compares: lower case, punctuation read as a space, each word once, in order."""
+    """Return the words that `set_f1` compares: lower case, punctuation read as a space, each word once, in order."""
     return list(dict.fromkeys(text.lower().translate(_PUNCTUATION_TO_SPACE).split()))
 
 
@@ -131,14 +131,14 @@ SCORES_REFUSALS = (*METRICS, "cited_f1")
 
 
 def is_right_refusal(trajectory: Trajectory) -> bool:
-    """Whether an answer refuses (`is_refusal`) a question that is marked as unanswerable. That is the only right answer
-    there, as in SQuAD 2.0 (arXiv 1806.03822); a rollout without an answer refuses nothing."""
+    """Return whether an answer refuses (`is_refusal`) a question that is marked as unanswerable. That is the only right
+    answer there, as in SQuAD 2.0 (arXiv 1806.03822); a rollout without an answer refuses nothing."""
     return not trajectory.question.is_answerable and is_refusal(trajectory.answer)
 
 
 def answer_value(metric: str, trajectory: Trajectory) -> float:
-    """The trajectory's answer, without its citations, by a metric of `METRICS`; of an unanswerable question 1 for a
-    refusal and 0 for anything else. 0 without an answer."""
+    """Return the trajectory's answer, without its citations, by a metric of `METRICS`; of an unanswerable question 1
+    for a refusal and 0 for anything else. 0 without an answer."""
     answer, question = trajectory.answer, trajectory.question
     if answer is None or not question.is_answerable:
         return float(is_right_refusal(trajectory))
@@ -146,7 +146,7 @@ def answer_value(metric: str, trajectory: Trajectory) -> float:
 
 
 def usable_question(question: Question) -> Question:
-    """The question without golden answers that normalise to nothing. Raises DataError if no other one is left.
+    """Return the question without golden answers that normalise to nothing. Raises DataError if no other one is left.
 
     Such an answer ("The", "?!") would be contained in, or equal to, answers that say nothing.
     """

@@ -12,8 +12,8 @@ _KEPT = "\n\t\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # the last two: Pe
 
 
 def printable(text: str) -> str:
-    """The text with every control character but newline and tab replaced, and every other white space as a plain space:
-    a document cannot steer the terminal."""
+    """Return the text with every control character but newline and tab replaced, and every other white space as a plain
+    space: a document cannot steer the terminal."""
     return "".join(char if char.isprintable() or char in _KEPT else _replacement(char) for char in text)
 
 
@@ -44,6 +44,6 @@ def say_left_out(console: Console, what: str, reasons: Reasons) -> None:
 
 
 def for_example(reasons: Reasons) -> str:
-    """The most frequent of some reasons."""
+    """Return the most frequent of some reasons."""
     reason, count = Counter(reasons).most_common(1)[0]
     return f"The most frequent reason ({count} times): {reason}" if count > 1 else f"For example: {reason}"

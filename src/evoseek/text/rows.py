@@ -36,8 +36,8 @@ csv.field_size_limit(2**31 - 1)  # files are bounded
 
 
 def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, noun: str, keys: str) -> list[T]:
-    """What `make` returns for every object and its line number (of an array: its place), in order; blank lines are
-    skipped.
+    """Return what `make` returns for every object and its line number (of an array: its place), in order; blank lines
+    are skipped.
 
     `make` may refuse one by raising DataError. `noun` and `keys` (of a line) are for the messages. Raises DataError if
     the file cannot be read or holds no row, or if lines cannot be used: with the reasons for the first ten of them, and
@@ -65,9 +65,9 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
 
 
 def csv_rows(text: str) -> Reader:
-    """The rows of a table whose cells are separated by tabs, semicolons, commas or bars: by what divides the most of
-    its first rows into equally many cells, or as a first line `sep=;` says. A quote that is never closed is no quote,
-    if more rows are divided alike then."""
+    """Return the rows of a table whose cells are separated by tabs, semicolons, commas or bars: by what divides the
+    most of its first rows into equally many cells, or as a first line `sep=;` says. A quote that is never closed is no
+    quote, if more rows are divided alike then."""
     declared = _DECLARED.match(text)
     text = text[declared.end() :] if declared else text
     delimiter = declared[1] if declared else max("\t;,|", key=partial(_regularity, text[:_BEGINNING]))
@@ -78,7 +78,7 @@ def csv_rows(text: str) -> Reader:
 
 
 def _regularity(text: str, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL) -> tuple[int, int]:
-    """The most rows of one width above 1, and that width."""
+    """Return the most rows of one width above 1, and that width."""
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, quoting=quoting, skipinitialspace=True)
     widths = Counter(map(len, reader))
     return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
@@ -151,7 +151,7 @@ def _items(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, str]]:
-    """The rows of a table, with its column headings in lower case as keys; empty cells are left out."""
+    """Yield the rows of a table, with its column headings in lower case as keys; empty cells are left out."""
     table = csv_rows(text)
     names = [name.strip().lower() for name in next(table)]
     try:
@@ -169,7 +169,7 @@ def _table(path: Path, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _value(key: str, cell: str) -> object:
-    """What a cell holds: JSON where a key needs it, an object, a list of anything but numbers, else text."""
+    """Return what a cell holds: JSON where a key needs it, an object, a list of anything but numbers, else text."""
     try:
         value: object = json.loads(cell.lower() if key == "answerable" else cell)
     except (ValueError, RecursionError):
@@ -180,7 +180,7 @@ def _value(key: str, cell: str) -> object:
 
 
 def _object(text: str) -> Mapping[str, object]:
-    """The object of a text. Raises DataError for what is none, or what no file could hold."""
+    """Return the object of a text. Raises DataError for what is none, or what no file could hold."""
     row: object = json.loads(text, object_pairs_hook=_without_repeats)
     if not isinstance(row, Mapping):
         raise DataError(f"Expected a JSON object, got {type(row).__name__}.")

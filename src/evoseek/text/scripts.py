@@ -94,13 +94,13 @@ _PIECE = re.compile(
 
 
 def well_formed(text: str) -> str:
-    """The text with U+FFFD for half a surrogate pair, which UTF-8 and tokenizers refuse."""
+    """Return the text with U+FFFD for half a surrogate pair, which UTF-8 and tokenizers refuse."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @lru_cache(maxsize=1 << 16)
 def script(character: str) -> str:
-    """The script of a letter, such as LATIN, CYRILLIC, HAN, KANA or THAI; "" for what is no letter."""
+    """Return the script of a letter, such as LATIN, CYRILLIC, HAN, KANA or THAI; "" for what is no letter."""
     if unicodedata.category(character)[0] not in "LM":
         return ""
     first = unicodedata.name(character, "").partition(" ")[0]
@@ -108,15 +108,15 @@ def script(character: str) -> str:
 
 
 def script_counts(text: str) -> Counter[str]:
-    """How many letters of each script a text has. Japanese counts as two scripts, KANA and HAN."""
+    """Return how many letters of each script a text has. Japanese counts as two scripts, KANA and HAN."""
     counts = Counter(map(script, text))
     counts.pop("", None)
     return counts
 
 
 def family(counts: Counter[str]) -> str:
-    """The script that a text is written in, by its `script_counts`: where there is kana or hangul, Chinese characters
-    belong to it. "" without letters."""
+    """Return the script that a text is written in, by its `script_counts`: where there is kana or hangul, Chinese
+    characters belong to it. "" without letters."""
     for owner in (_KANA, "HANGUL"):
         if counts[owner] and counts[owner] + counts["HAN"] >= 0.5 * counts.total():
             return owner
@@ -124,8 +124,8 @@ def family(counts: Counter[str]) -> str:
 
 
 def fold_characters(text: str, *, accents: bool = False) -> str:
-    """The text with one character for all forms of one: lower case, no accents (unless kept) and points, plain digits,
-    dashes and quotation marks, of any width, script and encoding."""
+    """Return the text with one character for all forms of one: lower case, no accents (unless kept) and points, plain
+    digits, dashes and quotation marks, of any width, script and encoding."""
     if "\\" in text:
         text = _ESCAPE.sub("", text)
     if text.isascii():
@@ -185,8 +185,8 @@ def _numbers(folded: str, grouped: str) -> str:
 
 
 def fold(text: str, *, accents: bool = False, grouped: str = "") -> str:
-    """The form of a text in which its words are compared: folded, with single spaces between them, and with the signs
-    of numbers and names (`keep_signs`): `2,400` is `2400`, `-40` is not `40`."""
+    """Return the form of a text in which its words are compared: folded, with single spaces between them, and with the
+    signs of numbers and names (`keep_signs`): `2,400` is `2400`, `-40` is not `40`."""
     return " ".join(keep_signs(fold_characters(text, accents=accents), _of_word, grouped).split())
 
 
@@ -196,8 +196,8 @@ def _of_word(character: str, is_between: bool = False) -> str:
 
 
 def fold_places(text: str, grouped: str = "") -> tuple[str, list[tuple[int, int]]]:
-    """The folded characters of a text, with a space for each one that belongs to no word, and the place in the text
-    that each of them comes from."""
+    """Return the folded characters of a text, with a space for each one that belongs to no word, and the place in the
+    text that each of them comes from."""
     characters: list[str] = []
     places: list[tuple[int, int]] = []
     for piece in _PIECE.finditer(_HALF_SPACE.sub(" ", text)):
@@ -211,8 +211,8 @@ def fold_places(text: str, grouped: str = "") -> tuple[str, list[tuple[int, int]
 
 
 def find_citations(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text without its citations, such as `[2]` or `[1, 3]`, and each number with its place in what is left. What
-    follows a word directly is none: `argv[1]`."""
+    """Return the text without its citations, such as `[2]` or `[1, 3]`, and each number with its place in what is left.
+    What follows a word directly is none: `argv[1]`."""
     found, removed = list[tuple[int, int]](), 0
     for match in _CITATION.finditer(text):
         found += [(int(number), match.start() - removed) for number in match[1].split(",")]
@@ -221,13 +221,13 @@ def find_citations(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def without_citations(text: str) -> str:
-    """The text without its citations; of one that is nothing else, all of it."""
+    """Return the text without its citations; of one that is nothing else, all of it."""
     return find_citations(text)[0].strip() or text
 
 
 def length(text: str) -> tuple[float, int]:
-    """Words and characters, comparable between scripts. Two Chinese, Japanese or Korean characters count as a word, or
-    four Thai ones, where spaces separate fewer; Chinese, Japanese and Korean characters count twice."""
+    """Return words and characters, comparable between scripts. Two Chinese, Japanese or Korean characters count as a
+    word, or four Thai ones, where spaces separate fewer; Chinese, Japanese and Korean characters count twice."""
     counts = script_counts(text)
     apart = sum(count / _CHARACTERS_PER_WORD[name] for name, count in counts.items() if name in _CHARACTERS_PER_WORD)
     wide = sum(counts[name] for name in _WIDE)
@@ -235,5 +235,5 @@ def length(text: str) -> tuple[float, int]:
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text has letters of a script that puts no spaces between words."""
+    """Return whether a text has letters of a script that puts no spaces between words."""
     return any(script(character) in UNSPACED for character in text)

@@ -56,8 +56,8 @@ _tried: dict[Hashable, str] = {}  # what is wrong with each ("": nothing)
 
 
 def bounded(template: Hashable, render: Callable[[], str], parts: Hashable = None) -> str:
-    """The text of a template that others have written. `parts` says which of its parts `render` uses; with new ones it
-    is tried first, unless the template was too much before. Raises TemplateError for any failure."""
+    """Return the text of a template that others have written. `parts` says which of its parts `render` uses; with new
+    ones it is tried first, unless the template was too much before. Raises TemplateError for any failure."""
     problem = _tried.get(template, "")
     if not problem and (template, parts) not in _tried:
         _tried[template, parts] = problem = _trial(render)
@@ -76,7 +76,7 @@ def bounded(template: Hashable, render: Callable[[], str], parts: Hashable = Non
 
 
 def _trial(render: Callable[[], str]) -> str:
-    """What is too much when a copy of this process renders; "" if nothing is, also where that fails at once."""
+    """Return what is too much when a copy of this process renders; "" if nothing is, also where that fails at once."""
     with warnings.catch_warnings():  # of other threads: the copy has none, and needs none of their locks
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()

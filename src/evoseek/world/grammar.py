@@ -29,12 +29,12 @@ class ParsedQuestion:
 
 
 def fact_text(subject: str, relation: str, name: str, phrasing: int = 0) -> str:
-    """The fact as a sentence."""
+    """Return the fact as a sentence."""
     return PHRASINGS[phrasing].format(subject=subject, relation=relation, object=name)
 
 
 def chain_text(start: str, relations: Sequence[str], phrasing: int = 0) -> str:
-    """The question for the last object of a chain of relations from `start`."""
+    """Return the question for the last object of a chain of relations from `start`."""
     if phrasing == 0:
         return f"What is {start}'s {possessive(relations)}?"
     if phrasing == 1:
@@ -80,7 +80,7 @@ def sentences(texts: Iterable[str]) -> frozenset[str]:
 
 
 def states(texts: Iterable[str], subject: str, relation: str, objects: Sequence[str] | None = None) -> bool:
-    """Whether a sentence states that the subject's relation is one of these objects (None: any object).
+    """Return whether a sentence states that the subject's relation is one of these objects (None: any object).
 
     Letter case and white space do not matter, so text that a tokenizer has taken apart is still read. A fact is stated
     by a whole sentence only: "Koto Feno's employer is Balo" states nothing about a Feno.

@@ -101,7 +101,7 @@ class SiteApi:
         self.counts, self._one_at_a_time = Counter[str](), Lock()
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """At most k results: their addresses as ids, and snippets that usually do not suffice."""
+        """Return at most k results: their addresses as ids, and snippets that usually do not suffice."""
         return [self._result(found, query) for found in self.index.ranked(query, k)]
 
     def _result(self, found: Passage, query: str) -> Passage:
@@ -137,6 +137,6 @@ class SiteApi:
 
 
 def kind_of(target: str) -> str:
-    """The kind of a request: "search", "robots" or "page"."""
+    """Return the kind of a request: "search", "robots" or "page"."""
     path = target.partition("?")[0]
     return {"/robots.txt": "robots", "/searxng/search": "search"}.get(path, "page")

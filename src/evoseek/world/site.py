@@ -76,11 +76,11 @@ class Site:
     # -- where things are -------------------------------------------------------------------------------------------
 
     def url_path(self, entity: int) -> str:
-        """The path of an entity's article. Entities of the same name have their numbers in it."""
+        """Return the path of an entity's article. Entities of the same name have their numbers in it."""
         return f"/{self._slugs[entity]}"
 
     def pages(self, entity: int) -> list[list[Fact]]:
-        """The entity's facts, by the page of its article on which they stand."""
+        """Return the entity's facts, by the page of its article on which they stand."""
         facts = self.world.facts(entity)
         if len(facts) > 1 and self._draw("second page", entity).random() < self._second_page:
             return [facts[:-1], facts[-1:]]
@@ -92,7 +92,7 @@ class Site:
     # -- searching --------------------------------------------------------------------------------------------------
 
     def passages(self) -> Iterator[Passage]:
-        """The passages that a search engine indexes: one for every page of an article.
+        """Yield the passages that a search engine indexes: one for every page of an article.
 
         Its id is the path under which the engine knows the page, its document the number of the entity.
         """

@@ -73,7 +73,7 @@ Oracle = Callable[[str], Truth | None]
 
 
 def split_of(word: str) -> Split:
-    """The split that a name's word belongs to, by its hash alone."""
+    """Return the split that a name's word belongs to, by its hash alone."""
     return SPLITS[blake2b(word.encode(), digest_size=4).digest()[0] % len(SPLITS)]
 
 
@@ -120,7 +120,7 @@ class World:
         return str(found) if relation == "year" else self.names[found]
 
     def facts(self, entity: int) -> list[Fact]:
-        """All facts with this subject, in the order in which its document states them."""
+        """Return all facts with this subject, in the order in which its document states them."""
         relations = list(TYPES[self.types[entity]][1])
         random.Random(f"order/{self.seed}/{entity}").shuffle(relations)
         found = ((relation, self.object_name(relation, entity)) for relation in relations)
@@ -135,7 +135,7 @@ class World:
         return (self.document(entity) for entity in range(len(self)))
 
     def passages(self) -> Iterator[Passage]:
-        """All articles as passages, one each: they are short."""
+        """Yield all articles as passages, one each: they are short."""
         for document in self.documents():
             yield Passage(f"{document.id}#0", document.id, document.title, document.text, 0, len(document.text))
 
@@ -172,7 +172,7 @@ class World:
         return list(made.values())
 
     def draw_chain(self, rng: random.Random, hops: int) -> tuple[int, list[str]]:
-        """A random walk of `hops` relations that never ends at a number before its last step."""
+        """Return a random walk of `hops` relations that never ends at a number before its last step."""
         while True:
             start = entity = rng.randrange(len(self))
             relations: list[str] = []
@@ -197,7 +197,7 @@ class World:
         return found
 
     def oracle(self, text: str) -> Truth | None:
-        """The truth about a question text in this world's grammar; None if it is none, or has no single answer.
+        """Return the truth about a question text in this world's grammar; None if it is none, or has no single answer.
 
         Letter case and the spaces around punctuation do not matter. The hops of a chain are counted after cutting
         loops (a person's spouse's spouse is that person). Ambiguous names make a question unanswerable.

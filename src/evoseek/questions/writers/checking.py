@@ -118,7 +118,7 @@ def _without_site(titles: Mapping[str, str]) -> dict[str, str]:
 
 
 def _documents(corpus: PassageStore, titles: Mapping[str, str]) -> dict[str, list[Passage]]:
-    """The passages of these documents, in order, with these titles."""
+    """Return the passages of these documents, in order, with these titles."""
     found: dict[str, list[Passage]] = {id: [] for id in titles}
     for passage in corpus.passages():
         if (title := titles.get(passage.document_id)) is not None:
@@ -161,8 +161,8 @@ def _of_one_answer(drafts: Sequence[Draft], titles: Mapping[str, str]) -> list[D
 
 
 def _parts(documents: Collection[str]) -> dict[str, tuple[str, str]]:
-    """The part of the collection that each document is of: its folder, the highest level of which there are several,
-    and its type."""
+    """Return the part of the collection that each document is of: its folder, the highest level of which there are
+    several, and its type."""
     paths = {id: PurePosixPath(id) for id in documents}
     levels = zip(*(path.parent.parts for path in paths.values()), strict=False)
     shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
@@ -170,7 +170,7 @@ def _parts(documents: Collection[str]) -> dict[str, tuple[str, str]]:
 
 
 def _in_turn(made: Iterable[_T], part_of: Callable[[_T], tuple[str, str]]) -> list[_T]:
-    """One of every part of the collection in turn, of each in its order: by size alone, a manual would leave no
+    """Return one of every part of the collection in turn, of each in its order: by size alone, a manual would leave no
     question for the few documents beside it."""
     by_part: dict[tuple[str, str], list[_T]] = {}
     for one in made:
@@ -232,7 +232,7 @@ class _Checker:
         return [*answered, *two, *none, *hidden]
 
     def _spread(self, drafts: Sequence[Draft], rng: random.Random) -> Iterator[Draft]:
-        """Those of every document in turn; first those that name what they are about."""
+        """Yield those of every document in turn; first those that name what they are about."""
         by_document: dict[str, list[Draft]] = {}
         for draft in drafts:
             by_document.setdefault(self._document(draft.hops[0]), []).append(draft)
@@ -335,15 +335,15 @@ class _Checker:
         return self._counted(kept)
 
     def _depth(self, draft: Draft, hop: Hop) -> int:
-        """How many passages that are found for a hop are looked at for its answer. A short question that asks for its
-        subject, or does not name it, has to find it first."""
+        """Return how many passages that are found for a hop are looked at for its answer. A short question that asks
+        for its subject, or does not name it, has to find it first."""
         if draft.support:
             return _FIRST
         return self.k if hop.query and draft.kind != "subject" else 1
 
     async def _queries(self, hops: Sequence[tuple[Hop, int]]) -> list[str]:
-        """For each hop the query that finds the answer in its document: its subject, or else the whole question; "" if
-        neither does. The answer has to be among as many passages as given."""
+        """Return for each hop the query that finds the answer in its document: its subject, or else the whole question;
+        "" if neither does. The answer has to be among as many passages as given."""
         queries = [query for hop, _ in hops for query in (hop.query or hop.question, hop.question)]
         found = await search(self.engine, queries, max([self.k, *(depth for _, depth in hops)]))
         chosen: list[str] = []
@@ -354,8 +354,8 @@ class _Checker:
         return chosen
 
     async def _without(self, hops: Sequence[Hop], others: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether no search, by the subject, by the question or by one of `others`, gives a passage with the answer
-        once the hop's document is taken out, nor finds one farther down that has what is asked about."""
+        """Return whether no search, by the subject, by the question or by one of `others`, gives a passage with the
+        answer once the hop's document is taken out, nor finds one farther down that has what is asked about."""
         searched = [
             [(query, self._document(hop)) for query in (hop.query, hop.question, *more) if query]
             for hop, more in zip(hops, others, strict=True)
@@ -380,8 +380,8 @@ class _Checker:
         return self.passages[hop.evidence[0]].document_id
 
     def _holds(self, passages: Sequence[Passage], hop: Hop) -> bool:
-        """Whether a passage of the hop's document has its answer, or one of a copy, which has what the statement says
-        beside it."""
+        """Return whether a passage of the hop's document has its answer, or one of a copy, which has what the statement
+        says beside it."""
         said = {*words(hop.said)} - STOP_WORDS
         return any(
             _contains(passage, hop.answer)
@@ -433,8 +433,8 @@ def _contains(passage: Passage, answer: str) -> bool:
 
 
 def _is_about(passage: Passage, hop: Hop) -> bool:
-    """Whether a passage has nearly all words of a question, stop words aside, and so may answer it in other words, or
-    half of them, and the answer."""
+    """Return whether a passage has nearly all words of a question, stop words aside, and so may answer it in other
+    words, or half of them, and the answer."""
     beside = _has_most(hop, passage, _UNSAID_BESIDE) and _contains(passage, hop.answer)
     return beside or _has_most(hop, passage, _UNSAID)
 
@@ -444,7 +444,7 @@ def _has_most(hop: Hop, passage: Passage, unsaid: float = _UNSAID_MOST) -> bool:
 
 
 def _unsaid(said: set[str], passage: Passage) -> float:
-    """The share of these words that a passage has not; 1 if there are none."""
+    """Return the share of these words that a passage has not; 1 if there are none."""
     return 1 - len(said & {*words(passage.contents)}) / max(1, len(said))
 
 

@@ -153,13 +153,13 @@ def of_headings(documents: Sequence[Sequence[Passage]], vocabulary: Vocabulary) 
 
 
 def _is_title(title: str) -> bool:
-    """Whether a question can name a document by its title."""
+    """Return whether a question can name a document by its title."""
     return 0 < len(words(title)) <= _WORDS_OF_TITLE and "," not in title
 
 
 def _question(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
-    """The question of a heading without its sign, and its kind. None if the heading asks nothing, or the sentences
-    below it do not answer."""
+    """Return the question of a heading without its sign, and its kind. None if the heading asks nothing, or the
+    sentences below it do not answer."""
     heading, first = section.heading, section.sentences[0]
     if heading.endswith("?"):
         asked, _, rest = heading[:-1].partition(" ")
@@ -178,7 +178,7 @@ def _question(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | No
 
 
 def _how(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
-    """The question of a heading that names an action: `How to merge`, `Merging two branches`."""
+    """Return the question of a heading that names an action: `How to merge`, `Merging two branches`."""
     text = re.sub(r"\byour\b", "my", vocabulary.in_a_sentence(section.heading))
     if not _ACTS.search(section.said) or _NO_STEP.search(section.said):
         return None
@@ -198,7 +198,7 @@ def _how(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
 
 
 def _what(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
-    """The question of a heading that names a thing, if the first sentence says what that is."""
+    """Return the question of a heading that names a thing, if the first sentence says what that is."""
     name = re.escape(section.heading)
     names = rf"{name}(?:e?s)?|{name.removesuffix('s')}|{name.removesuffix('es')}"
     form = rf"(?P<article>(?:An?|The) )?(?P<name>{names}) (?P<is>is|are) (?:an?|the)\b"
@@ -261,7 +261,7 @@ class Vocabulary:
 
 
 def _sections(passages: Sequence[Passage]) -> Iterator[_Chapter]:
-    """The sections of a document that begin with prose. A heading is that of a passage, or a line that asks."""
+    """Yield the sections of a document that begin with prose. A heading is that of a passage, or a line that asks."""
     headings = {_plain(passage.heading) for passage in passages if passage.heading}
     heading, body = "", list[tuple[str, Passage]]()
     for line, passage in [(line, one) for one in passages for line in one.own_text.split("\n")]:
@@ -276,7 +276,7 @@ def _sections(passages: Sequence[Passage]) -> Iterator[_Chapter]:
 
 
 def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_Chapter]:
-    """The section, if the sentences below a heading and within one passage, before the first list, are prose."""
+    """Yield the section, if the sentences below a heading and within one passage, before the first list, are prose."""
     if not body or not 0 < len(words(heading)) <= _WORDS_OF_HEADING:
         return
     lines, passage = list[str](), body[0][1]
@@ -310,6 +310,6 @@ def _is_prose(sentence: str, *, is_first: bool) -> bool:
 
 
 def _plain(heading: str) -> str:
-    """A heading, or a title, without its number and what stands in brackets behind it."""
+    """Return a heading, or a title, without its number and what stands in brackets behind it."""
     text = _NUMBER.sub("", " ".join(heading.split())).strip(" :")
     return BRACKETS.sub("", text) if text.endswith(")") and "()" not in text else text

@@ -14,7 +14,7 @@ _ROWS = 4
 
 
 def turn_uniforms(seed: int, trajectory_id: str, turn: int, count: int) -> list[float]:
-    """The first `count` uniforms in [0, 1) of the stream of (run seed, trajectory, turn), one per sampled token.
+    """Return the first `count` uniforms in [0, 1) of the stream of (run seed, trajectory, turn), one per sampled token.
 
     The counter-based generator Philox is keyed by a BLAKE2b digest of the three, so that streams are independent and
     none depends on the order of arrival. The values have 53 bits, as float64 has: 24 from the stream itself and 29 from
@@ -31,7 +31,7 @@ def turn_uniforms(seed: int, trajectory_id: str, turn: int, count: int) -> list[
 def draw_tokens(
     logits: Tensor, temperatures: Tensor, uniforms: Tensor, given: Sequence[int | None] = ()
 ) -> tuple[Tensor, Tensor]:
-    """One token per row by inverse CDF, and its logprob under the distribution that was drawn from.
+    """Return one token per row by inverse CDF, and its logprob under the distribution that was drawn from.
 
     logits: [B, V]; temperatures: [B], float32; uniforms: [B], float64. Gives ids [B] and logprobs [B] (float32). A
     temperature of 0 takes the most probable token and gives its logprob at temperature 1. `given`, if it is, has a

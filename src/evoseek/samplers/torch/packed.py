@@ -113,12 +113,12 @@ def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span
 
 @functools.cache
 def _cache_argument(model: type[PreTrainedModel]) -> str:
-    """The name of the argument that takes the keys and values, which transformers renamed in 5.24."""
+    """Return the name of the argument that takes the keys and values, which transformers renamed in 5.24."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many tokens two contexts, of the same type of sequence, have in common at their beginnings."""
+    """Return how many tokens two contexts, of the same type of sequence, have in common at their beginnings."""
     limit = min(len(left), len(right))
     if left[:limit] == right[:limit]:
         return limit

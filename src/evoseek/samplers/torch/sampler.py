@@ -272,7 +272,7 @@ class TorchSampler:
         return finished
 
     def _spans(self, busy: list[_BatchRow]) -> list[Span]:
-        """What the next forward pass computes: the last token of rows that decode, and the missing tokens of the
+        """Return what the next forward pass computes: the last token of rows that decode, and the missing tokens of the
         others, in order of slots, up to the budget."""
         decoding = [row for row in busy if _missing(row) == 1]
         if decoding and len(decoding) < _COMPACT_BELOW * (decoding[-1].slot + 1):
@@ -329,7 +329,7 @@ class TorchSampler:
         return True
 
     def _finish_reason(self, turn: _SampledTurn, token: int) -> Literal["stop", "length", "time"] | None:
-        """Why a turn ends with its last token; None if it does not."""
+        """Return why a turn ends with its last token; None if it does not."""
         if token in turn.rule.checked and self._rules.ends(turn.rule, turn.ids):
             return "stop"
         if len(turn.ids) >= turn.request.max_tokens:

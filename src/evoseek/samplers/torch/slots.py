@@ -156,7 +156,7 @@ class _SlotLayer(CacheLayerMixin):
         return 0
 
     def get_max_length(self) -> int:
-        """How many positions a slot has room for now."""
+        """Return how many positions a slot has room for now."""
         return self._capacity
 
 

@@ -44,7 +44,7 @@ class StopRules:
         self._rules: dict[StopConditions, StopRule] = {}
 
     def rule(self, stop: StopConditions) -> StopRule:
-        """The rule for these conditions; the model's end-of-sequence ids always end a completion."""
+        """Return the rule for these conditions; the model's end-of-sequence ids always end a completion."""
         rule = self._rules.get(stop)
         if rule is None:
             token_ids = self._eos_ids | frozenset(stop.token_ids)
@@ -56,15 +56,15 @@ class StopRules:
         return rule
 
     def ends(self, rule: StopRule, completion: Sequence[int]) -> bool:
-        """Whether the completion, which ends with one of `rule.checked`, ends here."""
+        """Return whether the completion, which ends with one of `rule.checked`, ends here."""
         if completion[-1] in rule.token_ids:
             return True
         text = self._decode(completion[-rule.tail :])
         return any(string in text for string in rule.strings)
 
     def cut(self, rule: StopRule, token_ids: Sequence[int], start: int = 0) -> int | None:
-        """The number of tokens up to the first place where a completion that begins with these ids ends; None if it
-        ends nowhere among them. The first `start` of them are known not to end it."""
+        """Return the number of tokens up to the first place where a completion that begins with these ids ends; None if
+        it ends nowhere among them. The first `start` of them are known not to end it."""
         for length in range(start + 1, len(token_ids) + 1):
             if token_ids[length - 1] in rule.checked and self.ends(rule, token_ids[:length]):
                 return length
@@ -100,7 +100,7 @@ class PassTimes:
         return MOST * median_low(self._recent) if self._recent else math.inf
 
     def own(self, seconds: float) -> float:
-        """The seconds of a pass that are the policy's own."""
+        """Return the seconds of a pass that are the policy's own."""
         self._recent.append(seconds)
         return min(seconds, self.most)
 

@@ -166,7 +166,7 @@ def main() -> int:
 
 
 def _is_over() -> bool:
-    """Whether standard input has ended; waits a moment for that."""
+    """Return whether standard input has ended; waits a moment for that."""
     ready, _, _ = select.select([0], [], [], _INPUT_S)
     return bool(ready) and not os.read(0, 4096)
 

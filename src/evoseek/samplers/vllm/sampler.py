@@ -133,8 +133,8 @@ class VLLMSampler:
                 server.publish(written)
 
     def _home(self, trajectory_id: str) -> VLLM:
-        """The server of a trajectory: of those that are up, the one that a hash of both puts first. It stays the same,
-        and a server that comes or goes changes the servers of no other new trajectory."""
+        """Return the server of a trajectory: of those that are up, the one that a hash of both puts first. It stays the
+        same, and a server that comes or goes changes the servers of no other new trajectory."""
         home = self._homes.get(trajectory_id)
         if home is None:
             up = [server for server in self._servers if not server.is_lost] or self._servers
@@ -210,7 +210,7 @@ def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | No
 
 
 def untied(policy: Policy, weights: Mapping[str, Any] | None = None) -> dict[str, torch.Tensor]:
-    """The weights of a policy, or these, by name, with those of a tied output head once more as its own."""
+    """Return the weights of a policy, or these, by name, with those of a tied output head once more as its own."""
     model = policy.model
     state: dict[str, torch.Tensor] = dict(model.state_dict() if weights is None else weights)
     head = cast("nn.Module | None", model.get_output_embeddings())

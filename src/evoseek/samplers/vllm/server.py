@@ -83,8 +83,8 @@ class Link:
         return self._breaker.is_refusing
 
     async def get(self, path: str, read: Callable[[Any], T], body: object = None) -> T:
-        """What `read` makes of the JSON value of the reply to a GET, or with a body to a POST, which is repeated for a
-        value of another shape. Raises SamplerError, which is a RefusedError for a status of 4xx."""
+        """Return what `read` makes of the JSON value of the reply to a GET, or with a body to a POST, which is repeated
+        for a value of another shape. Raises SamplerError, which is a RefusedError for a status of 4xx."""
 
         def checked(reply: bytes) -> T:
             value = json_of(reply, secret=self._api_key)
@@ -156,7 +156,7 @@ class Link:
         return reply
 
     async def _named(self, what: str, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
-        """The result of a call. Raises SamplerError, which names the server and the request."""
+        """Return the result of a call. Raises SamplerError, which names the server and the request."""
         try:
             return await self._server.call(attempt)
         except _Refusal as error:
@@ -166,7 +166,7 @@ class Link:
 
 
 def check_address(url: str) -> None:
-    """Raises ConfigError for what is no server's address."""
+    """Raise ConfigError for what is no server's address."""
     check_url(url, setting="sampler.urls", example="http://127.0.0.1:8000")
 
 
@@ -323,7 +323,7 @@ class VLLM:
         return model
 
     async def _served(self) -> tuple[str, int | None]:
-        """The only model that the server serves, adapters left out, and the longest sequence that it takes."""
+        """Return the only model that the server serves, adapters left out, and the longest sequence that it takes."""
         models = await self.link.get(
             "/v1/models",
             lambda value: [
@@ -374,9 +374,9 @@ class VLLM:
 
 
 def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
-    """The body of the request for a turn, whose reply is a stream of events: one with the first token at once, which
-    separates waiting from writing, then one for every `_INTERVAL` tokens. Where it ends is stated in full: what the
-    server would add is switched off."""
+    """Return the body of the request for a turn, whose reply is a stream of events: one with the first token at once,
+    which separates waiting from writing, then one for every `_INTERVAL` tokens. Where it ends is stated in full: what
+    the server would add is switched off."""
     return {
         "model": _name_of(model, weights),
         "prompt": list(request.token_ids),

@@ -54,15 +54,15 @@ class Turn:
         return len(self._ids) + len(self._request.token_ids) - len(self._rest.token_ids)
 
     def rest(self) -> SampleRequest:
-        """What another reply has to contain."""
+        """Return what another reply has to contain."""
         self._began, self._seconds_before = None, self._seconds
         ids, missing = (*self._request.token_ids, *self._ids), self._request.max_tokens - len(self._ids)
         self._rest = replace(self._request, token_ids=ids, max_tokens=missing)
         return self._rest
 
     def add(self, sampled: Sampled) -> Completion | None:
-        """The turn up to the first place where it ends by the policy's own rule, which an engine may overrun, or by a
-        limit; None if it continues. Raises TransientError, which states what is wrong with these tokens."""
+        """Return the turn up to the first place where it ends by the policy's own rule, which an engine may overrun, or
+        by a limit; None if it continues. Raises TransientError, which states what is wrong with these tokens."""
         check_sampled(sampled, self._rest, self._vocabulary, self.written)
         before = len(self._ids)
         self._ids += sampled.token_ids

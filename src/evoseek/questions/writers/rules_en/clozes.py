@@ -117,9 +117,9 @@ def is_english(passages: Sequence[Passage]) -> bool:
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage, ...]]]:
-    """The first sentences, also those that go over from one passage to the next, each with the passages that hold it.
-    What stood between passages is white space: the end of a line, or a paragraph's, as between those whose places are
-    not known."""
+    """Yield the first sentences, also those that go over from one passage to the next, each with the passages that hold
+    it. What stood between passages is white space: the end of a line, or a paragraph's, as between those whose places
+    are not known."""
     text, places = "", list[tuple[int, int]]()
     for passage in passages:
         gap = passage.start - passages[0].start - len(text)
@@ -140,14 +140,14 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
 
 
 def _with_heading_apart(passage: Passage) -> str:
-    """The text, a form feed for the white space after the heading that it begins with."""
+    """Return the text, a form feed for the white space after the heading that it begins with."""
     heading, text = r"\s+".join(map(re.escape, (passage.heading or "").split())), passage.own_text
     return re.sub(rf"\A(\W{{0,{_SIGNS}}}{heading})\s(?=\s*[A-Z])", "\\1\f", text) if heading else text
 
 
 def _parts(found: list[tuple[str, tuple[Passage, ...]]], name: str, headings: set[str | None]) -> list[_SentencePart]:
-    """The page, and its sections about somebody, whose heading is the name with whose beginning they begin: "### Ada
-    Birk", "Ada studied in Brill."."""
+    """Return the page, and its sections about somebody, whose heading is the name with whose beginning they begin: "###
+    Ada Birk", "Ada studied in Brill."."""
     parts = [_SentencePart(name, [])]
     place = 0
     for number, (sentence, held) in enumerate(found):
@@ -190,8 +190,8 @@ def _of_part(part: _SentencePart) -> Iterator[Cloze]:
 
 
 def _is_of(sentence: str, name: str) -> bool:
-    """Whether a sentence is of the somebody whom a page is about, or a heading, so that the next one may begin with a
-    pronoun."""
+    """Return whether a sentence is of the somebody whom a page is about, or a heading, so that the next one may begin
+    with a pronoun."""
     begins = words(re.split(r"[.(] ", sentence, maxsplit=1)[0])[:_WORDS_OF_INTRODUCTION]
     is_heading = not en.SENTENCE.search(sentence)
     return is_heading or en.PERSON_CONTINUES.match(sentence) is not None or not set(words(name)).isdisjoint(begins)
@@ -214,9 +214,9 @@ def _is_prose(sentence: str, name: str) -> bool:
 
 
 def _with_subject(sentence: str, part: _SentencePart, introduction: str, *, of_person: bool) -> str | None:
-    """The sentence with the subject's name in place of the pronoun that it begins with. None if that is of something
-    else: `it` of a person, `he` where the first sentence does not begin with somebody of that name, or `the film` where
-    it does not say that the subject is one."""
+    """Return the sentence with the subject's name in place of the pronoun that it begins with. None if that is of
+    something else: `it` of a person, `he` where the first sentence does not begin with somebody of that name, or `the
+    film` where it does not say that the subject is one."""
     name = part.name
     found = None if name and sentence.startswith(name) else en.PRONOUN.match(sentence)
     if found is None:
@@ -240,8 +240,8 @@ def _with_subject(sentence: str, part: _SentencePart, introduction: str, *, of_p
 
 
 def _without_brackets(sentence: str, name: str, *, is_first: bool) -> tuple[str, str]:
-    """The sentence without what stands in brackets, and from the bracket on what follows the subject: its name, a part
-    of it or, in the first sentence, another one."""
+    """Return the sentence without what stands in brackets, and from the bracket on what follows the subject: its name,
+    a part of it or, in the first sentence, another one."""
     text = re.sub(r"\s+([,;:?!]|\.(?!\w))", r"\1", BRACKETS.sub("", sentence))
     at = sentence.find("(")
     before = words(sentence[: max(at, 0)])
@@ -261,8 +261,8 @@ def _of_life(brackets: str, statement: _Statement) -> Iterator[Cloze]:
 
 
 def _of_introduction(statement: _Statement) -> Iterator[Cloze]:
-    """The nationality of a person, the year of a work and the whole of a part, from "Ada Birk was a Danish actress",
-    "The Kite is a 1947 film" and "set is a method of the class Tree"."""
+    """Yield the nationality of a person, the year of a work and the whole of a part, from "Ada Birk was a Danish
+    actress", "The Kite is a 1947 film" and "set is a method of the class Tree"."""
     name, text = statement.subject, statement.text
     named = re.match(r"[\w.]+", text)  # of `Tree.set` the `set`
     if not text.startswith(name) and named and set(words(named[0])) <= set(words(name)):
@@ -330,7 +330,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
 
 
 def _continues(rest: str, after: str, cut: re.Match[str] | None) -> bool:
-    """Whether what is cut off `rest` behind `after` is a condition, or the rest of a phrase that began there."""
+    """Return whether what is cut off `rest` behind `after` is a condition, or the rest of a phrase that began there."""
     if cut is None:
         return False
     left = rest[cut.start() :]
@@ -339,7 +339,7 @@ def _continues(rest: str, after: str, cut: re.Match[str] | None) -> bool:
 
 
 def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
-    """Whether a span is a part of something else, or stands where its question would be another one."""
+    """Return whether a span is a part of something else, or stands where its question would be another one."""
     if kind == "name" and (en.MODIFIER.match(rest) or en.LISTED.match(rest)):
         return True
     if en.INITIAL.search(before) or (re.search(r"\b[A-Z]$", answer) and re.match(r"\. [A-Z]", rest)):
@@ -362,7 +362,7 @@ def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
 
 
 def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
-    """The question word, and the words before it without a preposition that it includes."""
+    """Return the question word, and the words before it without a preposition that it includes."""
     if kind == "date" or (kind == "year" and en.BEFORE_YEAR.search(before)):
         return "when", en.BEFORE_DATE.sub("", before)
     if kind == "year":
@@ -380,7 +380,7 @@ def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
 
 
 def _of_subject(statement: _Statement) -> Iterator[Cloze]:
-    """The question for the subject itself, by what is said of it: "Who is the director of the Oro Press?"."""
+    """Yield the question for the subject itself, by what is said of it: "Who is the director of the Oro Press?"."""
     name = statement.subject
     found = re.match(rf"{re.escape(name)} ({en.VERB} (?:an?|the|one)\b.*)", statement.text)
     if found is None or en.POINTS_OUTSIDE.search(found[1]):
