@@ -164,9 +164,7 @@ def name_text(error: BaseException) -> str:
     """Return what is wrong with a file name that made a library raise this error; "" if the name is not the cause."""
     if isinstance(error, UnicodeEncodeError):
         shown = error.object.encode(errors="backslashreplace").decode()
-        return (
-            f"The name {shown!r} is not valid UTF-8. Rename the file, or give another."
-        )
+        return f"The name {shown!r} is not valid UTF-8. Rename the file, or give another."
     if isinstance(error, ValueError) and str(error).endswith((" has an empty name", "embedded null byte")):
         return f"A path that was given names no file ({error}). Expected the name of a file, such as out.jsonl."
     return ""

@@ -1,4 +1,4 @@
-"""Headings of a Markdown text, and what its author struck out or hid in it."""
+"""Finds headings in Markdown, and text that its author struck out or hid."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def markdown_headings(text: str) -> Iterator[Mark]:
 
 
 def without_struck_and_hidden(text: str) -> tuple[str, int]:
-    """Return a Markdown text without what is struck out and without comments, and the number of the latter."""
+    """Return a Markdown text without struck-out text and comments, and the number of comments."""
     if not any(sign in text for sign in ("~~", "<!--", *_CLOSING.values())):
         return text, 0
     starts = _starts(text)
@@ -47,7 +47,7 @@ def without_struck_and_hidden(text: str) -> tuple[str, int]:
 
 
 def _starts(text: str) -> list[int]:
-    """Return where each line begins, and the end of the text behind them."""
+    """Return where each line begins, then the end of the text."""
     return [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
 
 
@@ -57,12 +57,12 @@ def _tokens(text: str) -> list[Token]:
 
 @cache
 def _parser() -> MarkdownIt:
-    """Return a parser of blocks alone. A table is a paragraph to it: its own rule for them can take long."""
+    """Return a parser of blocks only. It reads a table as a paragraph, since its rule for tables can take long."""
     return MarkdownIt("commonmark").disable(["inline", "reference"])
 
 
 def is_rule(line: str) -> bool:
-    """Return whether a line can be the one below the column headings of a table."""
+    """Return whether a line can be the rule below the column headings of a table."""
     return "-" in line and "|" in line and not set(line) - set("|-:+ \t")
 
 
@@ -80,7 +80,7 @@ def _left_out(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
             after = bisect_right(closing, found.start())
             place = closing[after] + len(opening) if after < len(closing) else place
             continue
-        if opening[0] == "~" and len(opening) != 2:  # a line of them, as in a form
+        if opening[0] == "~" and len(opening) != 2:  # a line of underscores, as in a form
             continue
         close = {"<!--": "-->", "~~": "~~"}.get(opening) or _CLOSING.get((found[1] or "").lower(), "")
         if not close or close in missing or (opening == "~~" and text[place : place + 1].isspace()):
