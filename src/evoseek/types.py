@@ -270,8 +270,8 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The sampler's output: token ids and their logprobs under the distribution that was sampled from (temperature
-    applied; for temperature 0 the logprobs are those of temperature 1).
+    """The sampler's output: token ids and their logprobs under the sampled distribution (temperature applied; for
+    temperature 0, logprobs are at temperature 1).
 
     `policy_version` is the version of the weights with which the turn began; weights may change within a turn.
     `seconds` is how long the sampler worked on these tokens. It includes neither the wait for a slot nor the part of a

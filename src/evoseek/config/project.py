@@ -3,7 +3,7 @@
     [project]
     documents = "docs"         # what `evoseek index` reads
     run = "run"                # what `evoseek train` writes, and `eval` and `ask` use
-    recipe = "dr-zero/tiny"    # settings beneath those of the file; may be a list
+    recipe = "dr-zero/tiny"    # settings beneath the file's own; may be a list
     max_words = 100            # longest passage that `evoseek index` cuts, in words
     stemming = "none"          # whether it reduces words to their stems: none or english
     engine = "hybrid"          # the search engine that it builds for: lexical, dense or hybrid

@@ -113,7 +113,7 @@ KINDS: Mapping[str, Kind] = {
             "judge": "evoseek.reward.judge:Judge",
         },
         ("__call__(trajectory)",),
-        optional={"lowest": "the lowest reward, 0 by default: that of an Invalid rollout in an evaluation"},
+        optional={"lowest": "the lowest reward, 0 by default: an Invalid rollout in an evaluation counts as this"},
     ),
     "credit": Kind(
         "from rewards to advantages",

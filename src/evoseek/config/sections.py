@@ -1,7 +1,7 @@
 """Settings: typed tables that the parts own, read from TOML and the command line, saved beside every output.
 
-A `Section` is a table. Where a table belongs to a part that can be chosen (`loss`, `reward`, ...) it has a `name`, and
-the other keys are those of that part's own `Settings`:
+A `Section` is a table. If a table belongs to a part that can be chosen (`loss`, `reward`, ...), it has a `name`, and
+the other keys are the part's own `Settings`:
 
     [loss]
     name = "sequence"          # or "mine.loss:CISPO"

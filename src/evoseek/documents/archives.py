@@ -36,7 +36,7 @@ from evoseek.types import Mark
 MAX_FILES = 10_000
 MAX_BYTES = 512 * 2**20  # unpacked, pictures included
 MAX_TEXT_BYTES = 64 * 2**20  # of text parts
-_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how encrypted office files, and those of old programs, begin
+_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the beginning of encrypted or old office files
 _BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, the zeros of UTF-16, white space
 _TITLE_PARAGRAPH = "//*[local-name()='p'][*/*[local-name()='pStyle'][@*[local-name()='val']='Title']]"
 _ENTITIES = re.compile(rb"<!ENTITY", re.IGNORECASE)

@@ -42,7 +42,7 @@ _TOLD = 500  # lines after which the report gets the position
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
     """A file to read. `id` is its path relative to the corpus, with forward slashes. `within` is the real folder of the
-    corpus, out of which no link may lead (None: links are followed)."""
+    corpus: links must not lead out of it (None: links are followed)."""
 
     path: Path
     id: str

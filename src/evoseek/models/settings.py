@@ -88,7 +88,7 @@ class TorchSamplerSettings(SamplerSettings):
     """Settings of the embedded sampler."""
 
     slots: int = Field(
-        default=160, ge=1, le=10_000, description="Number of rollouts whose keys and values are held at once."
+        default=160, ge=1, le=10_000, description="Number of rollouts whose keys and values are held concurrently."
     )
 
 
@@ -104,7 +104,7 @@ class EngineSettings(SamplerSettings):
     api_key_env: str = Field(
         default="", description="Environment variable with the servers' API key. Default: no key is sent."
     )
-    concurrency: Count = Field(default=64, description="Maximum number of turns that a server works on at once.")
+    concurrency: Count = Field(default=64, description="Maximum number of concurrent turns at a server.")
     timeout_s: float = Field(
         default=300.0,
         gt=0,

@@ -52,8 +52,8 @@ def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
     names = list(map(tool_name, tools))
     if strange := [name for name in names if name not in _TAGS_OF_TOOLS]:
         raise PolicyError(
-            f"The tool {strange[0]!r} cannot be called in the tag format: it only has tags for the tools "
-            f"{', '.join(_TAGS_OF_TOOLS)}, so the model would neither see the tool nor be able to call it. Give "
+            f"The tool {strange[0]!r} cannot be called in the tag format: it has tags for the tools "
+            f"{', '.join(_TAGS_OF_TOOLS)} only, so the model would neither see the tool nor be able to call it. Give "
             "the tool one of these names, with the same argument, or use a model whose chat template has tool calls "
             "(policy.format=tools)."
         )

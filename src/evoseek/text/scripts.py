@@ -58,11 +58,11 @@ _FRACTION = re.compile("(?<=\\d)(?=[¼-¾⅐-⅟↉])")
 _COUNTER = re.compile("(?<=[\\d①-⓿❶-➓])(?=[①-⓿❶-➓])")
 _FIXED_SPACE = re.compile("(?<=\\d)[\u00a0\u2007-\u2009\u202f](?=\\d{3}(?!\\d))")  # within a number
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
-# Normalising a run of marks on one character takes time by the square of its length. So a run (of what is no part of a
-# word, which marks are not) is cut where it is longer than any script has them.
+# Normalising a run of marks on one character takes quadratic time. So a run (of non-word characters, as marks are) that
+# is longer than in any script is cut.
 _RUN = re.compile(r"([^\w\s\x00-\x7f][^\w\s\x00-\x7f]{63})[^\w\s\x00-\x7f]+")
 
-# Numbers with separators. That of thousands is sure where it is a comma or an apostrophe, comes twice, or is a space
+# Numbers with separators. A thousands separator is sure if it is a comma or an apostrophe, comes twice, or is a space
 # before a zero; `12 345` may be two numbers, and `1.250` a decimal.
 _THOUSANDS = re.compile(
     r"(?<![\d.,'])[1-9]\d{0,2}(?:(?:,\d{3})+(?!,?\d)|(?:'\d{3})+(?!'?\d)|(?:\.\d{3}){2,}(?!\.?\d)|(?:,\d\d)+,\d{3}(?!,?\d))"

@@ -76,7 +76,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status, body, and headers besides the body's type and length."""
+    """Status, body, and headers other than the body's type and length."""
 
     status: int
     body: bytes = b""
@@ -93,15 +93,15 @@ class Response:
 
 
 class SiteApi:
-    """The responses of a site at `host` and of its search API. `index` holds the site's passages. `counts` has the
-    number of requests of each kind: "page", "search" and "robots"."""
+    """The responses of a site at `host` and its search API. `index` holds the site's passages. `counts` has the number
+    of requests of each kind: "page", "search" and "robots"."""
 
     def __init__(self, site: Site, index: LexicalIndex, host: str) -> None:
         self.site, self.index, self.host = site, index, host
         self.counts, self._one_at_a_time = Counter[str](), Lock()
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """Return at most k results: their addresses as ids, and snippets that usually do not suffice."""
+        """Return at most k results, with addresses as ids, and snippets that usually do not suffice for an answer."""
         return [self._result(found, query) for found in self.index.ranked(query, k)]
 
     def _result(self, found: Passage, query: str) -> Passage:
