@@ -42,10 +42,10 @@ def token_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask: t
 
 
 def sequence_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
-    """exp(mean over the masked tokens of logprobs - old_logprobs), the geometric mean of the tokens' ratios.
+    """Return exp(mean of logprobs - old_logprobs over the masked tokens), the geometric mean of the tokens' ratios.
 
-    [B, T] -> [B] (GSPO, arXiv 2507.18071, eq. 7). Being a mean, it stays in range however long the sequence is. A
-    sequence without any masked token has the ratio 1, without gradient.
+    [B, T] -> [B] (GSPO, arXiv 2507.18071, eq. 7). As a mean, it stays in range for any length of sequence. A sequence
+    without a masked token has the ratio 1, without gradient.
     """
     difference = (logprobs - old_logprobs).masked_fill(~loss_mask, 0.0)
     return (difference.sum(dim=-1) / loss_mask.sum(dim=-1).clamp(min=1)).exp()

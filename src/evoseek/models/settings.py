@@ -41,9 +41,9 @@ class PolicySettings(Section):
     device: str = Field(default="cpu", description="Device of the model, as torch names it.")
     dtype: Dtype = Field(
         default="float32",
-        description="Data type of the weights; all of them can be trained in float32, or in bfloat16 with float32 "
-        "masters. `auto`, as if it was left out: float32 for the policies of the package; for any other model the one "
-        "that suits the machine on which the run is begun.",
+        description="Data type of the weights. Training all weights works in float32, or in bfloat16 with float32 "
+        "masters. By default (auto), the package's policies use float32, and other models the type that suits the "
+        "machine where the run begins.",
     )
 
     @model_validator(mode="before")

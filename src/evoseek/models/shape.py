@@ -130,7 +130,7 @@ def check_sizes(name_or_dir: str) -> None:
 
 
 def check_hub(source: str) -> None:
-    """If nothing of a model is on this machine, contact the hub once: the libraries would try for over a minute before
+    """Contact the hub once if nothing of a model is on this machine: the libraries would try for over a minute before
     giving up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
     if expanded(source).exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
         return

@@ -163,8 +163,8 @@ class Manifest(_Record):
             )
         if written.get("next_order", manifest.passages) != manifest.passages:
             raise SearchIndexError(
-                f"Documents were deleted from the search index in {directory} by an earlier version, which still "
-                f"counts their words in the scores of all others. {REMEDY}",
+                f"Documents were deleted from the search index in {directory} by an earlier version, but their "
+                f"words still count in the scores of all others. {REMEDY}",
                 code="index.deleted_documents",
             )
         return manifest

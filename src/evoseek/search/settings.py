@@ -22,8 +22,8 @@ class SearchSettings(PartSettings):
     """Whether that index needs vectors."""
     name: str = Field(
         default="auto",
-        description="Name of the engine; auto is the one that the index was built for. `evoseek list search` lists "
-        "all. Or package.module:Name of your own.",
+        description="Search engine: a built-in name (`evoseek list search`), auto for the one for which the index "
+        "was built, or package.module:Name.",
     )
     index: str = Field(
         default="", description="Directory of an index made by `evoseek index`. In self-play it is also the corpus."

@@ -71,7 +71,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are counted, not logged."""
+        """Log nothing: requests are counted."""
 
 
 @dataclass(frozen=True, slots=True)

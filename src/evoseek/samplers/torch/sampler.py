@@ -222,8 +222,8 @@ class TorchSampler:
             self._driver = None
 
     def _admit(self) -> None:
-        """Give requests their trajectory's slot, or a free one in order of arrival; in lockstep, of ids, once all
-        ask."""
+        """Give requests their trajectory's slot, or a free one in order of arrival; in lockstep in order of
+        ids, once all have asked."""
         if self.lockstep:
             if any(row.turn is not None or name not in self._turns for name, row in self._rows.items()):
                 return
