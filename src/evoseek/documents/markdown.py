@@ -80,7 +80,7 @@ def _left_out(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
             after = bisect_right(closing, found.start())
             place = closing[after] + len(opening) if after < len(closing) else place
             continue
-        if opening[0] == "~" and len(opening) != 2:  # a line of underscores, as in a form
+        if opening[0] == "~" and len(opening) != 2:  # a line of tildes, as in a form
             continue
         close = {"<!--": "-->", "~~": "~~"}.get(opening) or _CLOSING.get((found[1] or "").lower(), "")
         if not close or close in missing or (opening == "~~" and text[place : place + 1].isspace()):

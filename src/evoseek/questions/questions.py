@@ -219,8 +219,8 @@ def supports(passage: Passage, question: Question) -> bool:
 def cited_share(
     cited: Iterable[int], passages: Sequence[Passage], question: Question, *, uncited: float = 0.0
 ) -> float | None:
-    """Return the share of cited passages (n is the n-th passage) that `supports` the question; `uncited` if none is
-    cited. None if the question's own passages are unknown."""
+    """Return the share of cited passages (n is the n-th passage) that support the question (`supports`); `uncited` if
+    none is cited. None if the question's own passages are unknown."""
     if not question.support and not evidence_of(question):
         return None
     own = [supports(passages[number - 1], question) for number in {*cited} if number <= len(passages)]

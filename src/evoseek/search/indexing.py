@@ -33,7 +33,7 @@ from evoseek.text.printable import say
 from evoseek.text.progress import CountProgress
 from evoseek.types import Passage
 
-DEBOUNCE_MS = 1_000  # seconds within which consecutive changes are one update
+DEBOUNCE_MS = 1_000  # milliseconds within which consecutive changes are one update
 
 
 @dataclass(frozen=True, slots=True)
