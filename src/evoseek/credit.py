@@ -1,8 +1,8 @@
 """From rewards to advantages: the credit functions of all algorithms, as parts with their settings.
 
-Each is called with rewards and group keys that run in parallel. None among the rewards is an Invalid member, which
-stays None and is in no statistic. Where rewards are equal, advantages relative to them are exactly 0. A credit may
-declare two attributes, which `is_relative` and `needs_critic` read.
+Each takes rewards and group keys, in parallel. A reward of None is an Invalid member, which stays None and enters no
+statistic. If rewards are equal, advantages relative to them are exactly 0. A credit may declare two attributes, which
+`is_relative` and `needs_critic` read.
 
     REINFORCE     r_i                                                        `raw_advantages` (Williams 1992)
     GRPO          (r_i - mean of its group) / (std of its group + eps)       `group_advantages` (arXiv 2402.03300)
@@ -11,10 +11,10 @@ declare two attributes, which `is_relative` and `needs_critic` read.
     REINFORCE++   (r_i - mean of the batch) / std of the batch               `whitened_advantages` (arXiv 2501.03262)
     PPO           delta_t + gamma lam advantage_{t+1}                        `gae`, then `whiten`
 
-The group is the question for GRPO and the requested number of hops for HRPO (Dr. Zero); std is with n - 1. With few
-members it is a noisy estimate, which blows up rare rewards. REINFORCE has no baseline: with rewards in [0, 1] it only
-ever pushes up. REINFORCE++ takes its baseline from the whole batch, so one rollout a question is enough; an easy
-question then gets positive advantages for any answer and a hard one negative ones.
+The group is the question for GRPO and the requested number of hops for HRPO (Dr. Zero); std divides by n - 1. In small
+groups std is a noisy estimate, which inflates rare rewards. REINFORCE has no baseline: rewards in [0, 1] only push up.
+REINFORCE++ takes its baseline from the whole batch, so one rollout a question is enough; an easy question then gets
+positive advantages for any answer, a hard one negative ones.
 """
 
 from __future__ import annotations
@@ -41,31 +41,30 @@ class CreditSettings(PartSettings):
     """From rewards to advantages."""
 
     in_stage = "*"
-    name: str = Field(default="group", description="Name of the credit, or package.module:Name of one of your own.")
+    name: str = Field(default="group", description="Credit: a built-in name, or package.module:Name.")
 
 
 CreditPart = Annotated[SerializeAsAny[CreditSettings], Chosen("credit", CreditSettings)]
 
 
 def is_relative(credit: object) -> bool:
-    """Whether equal rewards in a group give no signal: the attribute `is_relative` of a credit, False by default."""
+    """Return a credit's `is_relative`, False by default: whether equal rewards in a group give no signal."""
     return bool(getattr(credit, "is_relative", False))
 
 
 def needs_critic(credit: object) -> bool:
-    """Whether a credit is called with a critic's values of every token: its attribute `needs_critic`, False by
-    default."""
+    """Return a credit's `needs_critic`, False by default: whether it takes a critic's value of every token."""
     return bool(getattr(credit, "needs_critic", False))
 
 
 def credits_with_critic() -> tuple[str, ...]:
-    """The names of the built-in credits that need a critic."""
+    """Return the names of the built-in credits that need a critic."""
     return tuple(name for name in KINDS["credit"].parts if needs_critic(find("credit", name)))
 
 
 def advantages_of(credit: Callable[..., Any], rewards: Rewards, groups: Groups) -> list[float | None]:
-    """The advantages by a credit, one for each reward; None leaves a rollout out. Raises TrainingError for anything
-    else, and where the credit fails."""
+    """Return a credit's advantages, one for each reward; None leaves a rollout out. Raises TrainingError for anything
+    else, and if the credit fails."""
     given = _called(credit, rewards, groups)
     return _checked(credit, given, len(rewards), "advantages for the rewards", or_none=True)
 
@@ -73,8 +72,8 @@ def advantages_of(credit: Callable[..., Any], rewards: Rewards, groups: Groups) 
 def estimates_of(
     credit: Callable[..., Any], rewards: Sequence[float], values: Sequence[float]
 ) -> tuple[list[float], list[float]]:
-    """The advantages and the returns of a rollout's action tokens by a credit that needs a critic. Raises TrainingError
-    for anything else, and where the credit fails."""
+    """Return the advantages and returns of a rollout's action tokens, by a credit that needs a critic. Raises
+    TrainingError for anything else, and if the credit fails."""
     given = _called(credit, rewards, values)
     if not isinstance(given, tuple | list) or len(pair := cast("Sequence[object]", given)) != 2:
         raise TrainingError(
@@ -184,7 +183,7 @@ class CriticCredit:
         return cls(settings.gamma, settings.lam)
 
     def __call__(self, rewards: Sequence[float], values: Sequence[float]) -> tuple[list[float], list[float]]:
-        """Advantages and returns of one trajectory's action tokens."""
+        """Return the advantages and returns of one trajectory's action tokens."""
         return gae(rewards, values, gamma=self.gamma, lam=self.lam)
 
 
@@ -196,7 +195,7 @@ def group_advantages(
     singleton: Literal["raw", "zero", "drop"] = "zero",
     eps: float = 1e-6,
 ) -> list[float | None]:
-    """Advantage of each reward within its group; `rewards` and `groups` run in parallel.
+    """Return the advantage of each reward within its group; `rewards` and `groups` run in parallel.
 
     `singleton` is the advantage in a group with a single valid member: its own reward, as if mean 0 and std 1 ("raw"),
     0 ("zero") or None ("drop").
@@ -234,11 +233,11 @@ def _centred(values: list[float], scale: str, eps: float) -> list[float]:
 
 
 def leave_one_out_advantages(rewards: Rewards, groups: Groups) -> list[float | None]:
-    """RLOO (arXiv 2402.14740): relative to the mean reward of the group's *other* members.
+    """Return RLOO's advantages (arXiv 2402.14740): relative to the mean reward of the group's *other* members.
 
-    This is Dr. GRPO's advantage times n / (n - 1), which makes the baseline independent of the member it is subtracted
-    from, and the gradient unbiased. Nothing divides by a standard deviation: rewards of different scale weigh as they
-    are. A group's only valid member gets 0.
+    They are Dr. GRPO's times n / (n - 1). So the baseline is independent of the member from which it is subtracted, and
+    the gradient is unbiased. Nothing divides by a standard deviation, so the scale of rewards matters. A group's only
+    valid member gets 0.
     """
     sizes = Counter(group for reward, group in zip(rewards, groups, strict=True) if reward is not None)
     centred = group_advantages(rewards, groups, scale="none", singleton="zero")
@@ -249,11 +248,12 @@ def leave_one_out_advantages(rewards: Rewards, groups: Groups) -> list[float | N
 
 
 def whiten(sequences: Sequence[Sequence[float]], *, eps: float = 1e-8) -> list[list[float]]:
-    """(a - mean) / sqrt(variance + eps) of per-token numbers over all tokens of all sequences; the shape stays.
+    """Return (a - mean) / sqrt(variance + eps) of per-token numbers over all tokens of all sequences, in the same
+    shape.
 
-    PPO whitens the advantages of all tokens of a batch, where every token counts alike and a long trajectory therefore
-    weighs more. The batch is the whole batch of an optimizer step: with rollouts spread over several processes, gather
-    first. It fails where the batch holds few numbers: rare large ones then set the scale of all others.
+    PPO whitens the advantages of all tokens of a batch. Every token counts alike, so a long trajectory weighs more. Use
+    the whole batch of an optimizer step: if rollouts are spread over several processes, gather first. Whitening fails
+    in batches of few numbers: rare large ones then set the scale of all others.
     """
     values = [value for sequence in sequences for value in sequence]
     if not values or min(values) == max(values):  # rounding of the mean must not create a signal
@@ -265,14 +265,14 @@ def whiten(sequences: Sequence[Sequence[float]], *, eps: float = 1e-8) -> list[l
 
 
 def raw_advantages(rewards: Rewards, groups: Groups = ()) -> list[float | None]:
-    """REINFORCE: the reward itself."""
+    """Return the rewards themselves: REINFORCE."""
     return list(rewards)
 
 
 def whitened_advantages(rewards: Rewards, groups: Groups = (), *, eps: float = 1e-8) -> list[float | None]:
-    """REINFORCE++: rewards whitened over all valid members of the batch, each counting once whatever its length.
+    """Return REINFORCE++'s advantages: rewards whitened over all valid members of the batch, each counting once.
 
-    Where REINFORCE++ has a KL penalty per token, subtract it from the tokens' rewards and use `whiten` over tokens.
+    For the KL penalty per token of REINFORCE++, subtract it from the tokens' rewards and use `whiten` over tokens.
     """
     (valid,) = whiten([[reward for reward in rewards if reward is not None]], eps=eps)
     whitened = iter(valid)
@@ -282,17 +282,17 @@ def whitened_advantages(rewards: Rewards, groups: Groups = (), *, eps: float = 1
 def gae(
     rewards: Sequence[float], values: Sequence[float], *, gamma: float, lam: float
 ) -> tuple[list[float], list[float]]:
-    """Generalised advantage estimation (arXiv 1506.02438, eq. 16): (advantages, returns) of one trajectory's action
-    tokens, from their rewards and the values before each of them.
+    """Return (advantages, returns) of one trajectory's action tokens, from their rewards and the values before each:
+    generalised advantage estimation (arXiv 1506.02438, eq. 16).
 
         delta_t     = r_t + gamma V_{t+1} - V_t         V is 0 after the last token
         advantage_t = delta_t + gamma lam advantage_{t+1}
         return_t    = advantage_t + V_t
 
-    The steps are the *action* tokens alone: the token before an observation is followed by the first token after it, so
-    no credit is lost in a tool's output, and a critic need not value it. lam = 1 uses the rewards as observed
-    (unbiased, noisy); lam = 0 trusts the critic one token ahead, which fails as long as it is wrong. An outcome reward
-    stands on the last token, 0.0 on all others. Advantages are not whitened. Raises ValueError if the lengths differ.
+    Only *action* tokens are steps: the first token after an observation follows the token before it. So no credit is
+    lost in a tool's output, and a critic need not value it. lam = 1 uses the rewards as observed (unbiased, noisy);
+    lam = 0 trusts the critic one token ahead, which fails while the critic is wrong. An outcome reward stands on the
+    last token, with 0.0 on all others. Advantages are not whitened. Raises ValueError if the lengths differ.
     """
     advantages: list[float] = []
     advantage = next_value = 0.0

@@ -1,9 +1,9 @@
 """Every error a user can see, as one tree under `EvoseekError`.
 
-A message has what was received, what was expected and what to do, in one paragraph. The command line prints it without
-a traceback and exits with status 2. A code, "index.missing" for example, names the mistake for programs and tests: it
-stays when the text changes. `tests/errors.txt` lists the codes and their texts. `disk_text` makes the text for an error
-of the operating system.
+A message says what was received, what is valid and what to do, in one paragraph. The command line prints the message
+without a traceback and exits with status 2. A code, "index.missing" for example, identifies the mistake for programs
+and tests: it stays when the text changes. `tests/errors.txt` lists the codes and their texts. `disk_text` makes the
+text for an error of the operating system.
 """
 
 import errno
@@ -29,7 +29,7 @@ _REMEDIES: Mapping[int, str] = {
 class EvoseekError(Exception):
     """Root of every error that evoseek raises on purpose.
 
-    `code` is "" where no program has to tell the mistake from others of its class.
+    `code` is "" if no program has to tell the mistake from others of its class.
     """
 
     code = ""
@@ -67,11 +67,11 @@ class ToolError(EvoseekError):
 
 
 class ReplyError(ToolError):
-    """A model's reply is cut, empty or not in the requested form. A retry may help."""
+    """A model's reply is cut off, empty or not in the requested form. A retry may help."""
 
 
 class CutReplyError(ReplyError):
-    """A model's reply was cut at its limit of tokens, after `text`."""
+    """A model's reply was cut off at its token limit, after `text`."""
 
     code = "reply.cut"
 
@@ -87,7 +87,7 @@ class EmptyReplyError(ReplyError):
 
 
 class PageError(EvoseekError):
-    """A page is gone, forbidden, or of a wrong type, so that no client can read it. The model reads the message."""
+    """A page that no client can read: it is gone, forbidden, or of a wrong type. The model reads the message."""
 
 
 class SamplerError(EvoseekError):
@@ -109,19 +109,19 @@ class CheckpointError(EvoseekError):
 
 
 class OtherVersionError(CheckpointError):
-    """A checkpoint is whole, but of a format that this version does not read."""
+    """A checkpoint is complete, but in a format that this version does not read."""
 
     code = "checkpoint.other_version"
 
 
 class AddedFileError(CheckpointError):
-    """A checkpoint is whole, but holds a file that was not saved with it and might be loaded in place of one."""
+    """A checkpoint is complete, but contains an extra file that might be loaded in place of a saved one."""
 
     code = "checkpoint.added_file"
 
 
 class UnreadableFileError(CheckpointError):
-    """A file of a checkpoint is there, but the disk or its owner do not let it be read."""
+    """A file of a checkpoint exists, but the disk or the permissions prevent reading it."""
 
     code = "checkpoint.unreadable"
 
@@ -135,15 +135,15 @@ class EndedElsewhereError(TrainingError):
 
 
 def is_of_disk(error: BaseException) -> bool:
-    """Whether an error is, or stems from, one of a disk that is full, broken or closed to this user.
+    """Return whether an error is caused by a disk that is full, broken or closed to this user.
 
-    Libraries hide such an error in an error of their own, of which it is the cause, or whose text quotes its number.
+    Libraries wrap such an error in their own: as its cause, or by quoting the error number in the text.
     """
     return _of_system(error)[0] in _REMEDIES
 
 
 def disk_text(error: BaseException, what: str = "") -> str:
-    """What cannot be done, what the operating system says about it, and the remedy."""
+    """Return a message: what cannot be done, the operating system's reason, and the remedy."""
     number, place = _of_system(error)
     reason = os.strerror(number) if number else str(error)
     what = what or f"{place or 'A file'} cannot be read or written"
@@ -152,7 +152,7 @@ def disk_text(error: BaseException, what: str = "") -> str:
 
 
 def _of_system(error: BaseException) -> tuple[int, str]:
-    """The number of the system's error behind an error, and its file; 0 and "" if there is none."""
+    """Return the operating system's error number behind an error, and the file; 0 and "" if there is none."""
     if isinstance(error, OSError) and error.errno:
         return error.errno, str(error.filename or "")
     if quoted := _QUOTED.search(str(error)):
@@ -161,25 +161,23 @@ def _of_system(error: BaseException) -> tuple[int, str]:
 
 
 def name_text(error: BaseException) -> str:
-    """What is wrong with the name of a file for which a library raised this error; "" if it was no such name."""
+    """Return what is wrong with a file name that made a library raise this error; "" if the name is not the cause."""
     if isinstance(error, UnicodeEncodeError):
         shown = error.object.encode(errors="backslashreplace").decode()
-        return (
-            f"The name {shown!r} holds bytes that are no UTF-8. Expected a name in UTF-8: rename it, or give another."
-        )
+        return f"The name {shown!r} is not valid UTF-8. Rename the file, or give another."
     if isinstance(error, ValueError) and str(error).endswith((" has an empty name", "embedded null byte")):
         return f"A path that was given names no file ({error}). Expected the name of a file, such as out.jsonl."
     return ""
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """A hint for an unknown name: " Did you mean X?", X being spelt almost so, or ""."""
+    """Return a hint for an unknown name: " Did you mean X?" with the closest known name, or ""."""
     close = get_close_matches(name, list(known), 1)
     return f" Did you mean {close[0]}?" if close else ""
 
 
 def first_problem(error: OSError | ValueError) -> str:
-    """Why a file is not what it should be: of a `ValidationError`, the first problem with its place."""
+    """Return why a file is not valid; for a `ValidationError`, its first problem and where it is."""
     if isinstance(error, OSError):
         return error.strerror or str(error)
     if not isinstance(error, ValidationError):

@@ -1,4 +1,4 @@
-"""What is injected into evoseek, as structural types: implement the methods and pass the object in."""
+"""Structural types for objects that you pass to evoseek: implement the methods and pass the object in."""
 
 from __future__ import annotations
 
@@ -36,16 +36,16 @@ class Sampler(Protocol):
         ...
 
     def release(self, trajectory_id: str) -> None:
-        """Report that a trajectory has ended, so that whatever is kept for it can be freed. Unknown ids are ignored."""
+        """Free everything that is kept for a trajectory that has ended. Unknown ids are ignored."""
         ...
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        """Sample with new weights from now on. The completion of every turn that begins later carries this version.
+        """Sample with new weights from now on. Completions of turns that begin later carry this version.
 
-        `weights` are tensors by their names in the model; None says that the sampler's model itself was changed in
-        place, or not at all. Only with rollout.max_staleness are turns in progress: they end with the old weights or
-        continue with the new ones, and each token's logprob is that of the weights that wrote it. Raises SamplerError
-        if the weights cannot be taken.
+        `weights` are tensors by their names in the model. None means that the sampler's own model was changed in place,
+        or not at all. Turns are in progress only with rollout.max_staleness: they end with the old weights or continue
+        with the new ones. Each token's logprob belongs to the weights that wrote the token. Raises SamplerError if the
+        weights cannot be used.
         """
         ...
 
@@ -59,48 +59,48 @@ class Renderer(Protocol):
         ...
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the prompt, up to where the model begins to write."""
+        """Return the ids of the prompt, up to where the model begins to write."""
         ...
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The action parsed from the model's output. Never raises: if the output cannot be parsed, `problem` is set."""
+        """Parse the model's output into an action. Never raises: if parsing fails, `problem` is set."""
         ...
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids that follow a completion with tool calls: the calls' result texts, up to where the model continues.
+        """Return the ids after a completion with tool calls: the results' texts, up to where the model continues.
 
-        `after` is the completion's ids, for formats that close a turn which was cut before its closing token.
+        `after` is the completion's ids. Some formats use them to close a turn that was cut before its closing token.
         """
         ...
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids that follow a completion without a call: a notice to the model, up to where it continues.
+        """Return the ids after a completion without a call: a notice to the model, up to where it continues.
 
-        Template text in `text` is marked (`policy.encoding.trusted`). `after` is the completion's ids. Needed only if
-        rollouts continue after malformed turns.
+        Template text in `text` is marked (`renderers.encoding.trusted`). `after` is the completion's ids. Needed only
+        if rollouts continue after malformed turns.
         """
         ...
 
     def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
-        """Ids of a turn that ended with an answer, up to the answer, and the beginning of a search in its place; None
-        if the format has none. Needed only for `rollout.put_off`."""
+        """Return the ids of a turn that ended with an answer, up to the answer, and the beginning of a search in its
+        place; None if the format has none. Needed only for `rollout.put_off`."""
         ...
 
     def render_text(self, text: str) -> tuple[int, ...]:
-        """Ids of a turn that is this text. Needed only for `rollout.put_off`."""
+        """Return the ids of a turn that consists of this text. Needed only for `rollout.put_off`."""
         ...
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
-        """Ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a call, or the
-        text of an answer.
+        """Return the ids of a turn as the model would write it: a thought, a proposed question ("" for none), then a
+        call, or the text of an answer.
 
-        Needed only to show demonstrations. Raises PolicyError if `parse` would not read the same from them.
+        Needed only for demonstrations. Raises PolicyError if `parse` would not read the same turn back.
         """
         ...
 
 
 class Chat(Protocol):
-    """Messages to text. Judges, simulators, reading agents and chat models that answer questions use nothing else."""
+    """Messages to text: all that judges, simulators, page readers and answering chat models need."""
 
     @property
     def name(self) -> str:
@@ -120,18 +120,18 @@ class Chat(Protocol):
         form: Mapping[str, object] | None = None,
         stop: Sequence[str] = (),
     ) -> str:
-        """The complete text of the reply. `key` identifies the purpose of the call; random numbers are derived from it.
+        """Return the whole text of the reply. `key` identifies the purpose of the call and seeds its random numbers.
 
-        `form` is a JSON schema that the reply should have, for models that support constrained output; others receive
-        only the messages. `stop` are closing tags at which the reply may end, with the tag; a model that cannot end
-        there writes on. Raises ToolError if there is no reply or only the beginning of one (CutReplyError, with that).
+        `form` is a JSON schema for the reply, for models that support constrained output; others receive only the
+        messages. `stop` are closing tags at which the reply may end, tag included; a model that cannot stop there
+        keeps writing. Raises ToolError if there is no reply, CutReplyError (with the text so far) for a cut one.
         """
         ...
 
 
 @runtime_checkable
 class SearchEngine(Protocol):
-    """The one signature of every engine."""
+    """A search engine; all engines have this signature."""
 
     @property
     def is_local(self) -> bool:
@@ -139,51 +139,51 @@ class SearchEngine(Protocol):
         ...
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """For each query at most k passages, best first. Raises ToolError."""
+        """Return at most k passages for each query, best first. Raises ToolError."""
         ...
 
 
 @runtime_checkable
 class PassageStore(Protocol):
-    """A corpus cut into passages, which can be looked up by id and listed."""
+    """A corpus cut into passages, to look up by id and to list."""
 
     def __len__(self) -> int:
         """Number of passages."""
         ...
 
     def get(self, passage_id: str) -> Passage:
-        """The passage with this id. Raises DataError if there is none."""
+        """Return the passage with this id. Raises DataError if there is none."""
         ...
 
     def passages(self) -> Iterable[Passage]:
-        """All passages, in the order in which they were added."""
+        """Return all passages, in the order in which they were added."""
         ...
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """At most k passages for a query, best first."""
+        """Return at most k passages for a query, best first."""
         ...
 
 
 @runtime_checkable
 class WordCounts(Protocol):
-    """An index that knows how many of its passages hold a word. The check of evidence asks it what is a name."""
+    """An index that knows how many of its passages contain a word. The check of evidence uses it to detect names."""
 
     def __len__(self) -> int:
         """Number of passages."""
         ...
 
     def passages_with(self, word: str) -> int:
-        """The number of passages that hold a word."""
+        """Return the number of passages that contain a word."""
         ...
 
 
 @runtime_checkable
 class QuestionEngine(Protocol):
-    """An engine whose passages depend on the question: it is bound to a question first, and is then a plain engine."""
+    """An engine whose passages depend on the question. Bind it to a question to get a plain engine."""
 
     def for_question(self, question: Question, trajectory_id: str) -> SearchEngine:
-        """The engine of one rollout of a question. Random numbers are derived from the rollout and the number of the
-        query."""
+        """Return the engine for one rollout of a question. Random numbers are derived from the rollout and the number
+        of the query."""
         ...
 
 
@@ -196,21 +196,21 @@ class Fetcher(Protocol):
         ...
 
     async def fetch(self, url: str) -> Page:
-        """The page at an address. Raises PageError for one that no client could read, ToolError if fetching failed."""
+        """Fetch the page at an address. Raises PageError if no client could read it, ToolError if fetching failed."""
         ...
 
 
 class PageReader(Protocol):
-    """Extracts from a page what matters for a task."""
+    """Extracts what matters for a task from a page."""
 
     async def read(self, page: Page, *, task: str, key: str) -> str:
-        """The content of the page that matters for the task; "" if nothing does. `key` identifies the purpose of the
-        call; random numbers are derived from it. Raises ToolError."""
+        """Return the content of the page that matters for the task; "" if nothing does. `key` identifies the purpose of
+        the call; random numbers are derived from it. Raises ToolError."""
         ...
 
 
 class WebAccess(Protocol):
-    """The web as a rollout's tools have it."""
+    """The web, as the tools of a rollout see it."""
 
     @property
     def engine(self) -> SearchEngine:
@@ -242,22 +242,22 @@ class Tool(Protocol):
         ...
 
     def for_question(self, question: Question, trajectory_id: str) -> Tool:
-        """The tool for one rollout of a question: itself, unless its behaviour depends on the question or the
+        """Return the tool for one rollout of a question: itself, unless its behaviour depends on the question or the
         rollout."""
         ...
 
     async def __call__(self, call: ToolCall) -> ToolResult:
-        """Run the call. Raises ToolError when the tool failed. Wrong arguments from the model are no failure: they give
-        a result whose text says so."""
+        """Run the call. Raises ToolError if the tool failed. If the model's arguments are wrong, return a result whose
+        text says so."""
         ...
 
 
 @runtime_checkable
 class ReasonedTool(Protocol):
-    """A tool whose results depend on what the model wrote before it called: it is bound to that first."""
+    """A tool whose results depend on what the model wrote before the call. Bind it to that text first."""
 
     def after(self, reasoning: str) -> Tool:
-        """The tool for the next call of a model that has written this so far, the turn with the call included."""
+        """Return the tool for the model's next call. `reasoning` is all it wrote so far, this turn included."""
         ...
 
 
@@ -266,7 +266,7 @@ class NumberedTool(Protocol):
     """A tool that numbers the passages of a result."""
 
     def numbered(self, result: ToolResult, first: int) -> ToolResult:
-        """The result with a text in which its passages have the numbers from `first` on."""
+        """Return the result with its passages numbered from `first` in the text."""
         ...
 
 
@@ -284,46 +284,45 @@ class Environment(Protocol):
         ...
 
     def messages(self, question: Question) -> list[Message]:
-        """The prompt's messages."""
+        """Return the prompt's messages."""
         ...
 
     def malformed(self, problem: str) -> str:
-        """The notice to the model after a turn with neither a call nor an answer: a text in which template text is
-        marked. `problem` says what is wrong with the turn. Needed only if rollouts continue after such turns.
-        """
+        """Return the notice to the model after a turn with neither a call nor an answer: a text in which template text
+        is marked. `problem` says what is wrong with the turn. Needed only if rollouts continue after such turns."""
         ...
 
 
 @runtime_checkable
 class OpeningEnvironment(Environment, Protocol):
-    """An environment in which calls are made before the first turn, and whose prompt has their results. A turn without
-    a call is the answer. `messages` gives the prompt without any results, which is the shortest."""
+    """An environment that makes calls before the first turn and puts their results in the prompt. A turn without a call
+    is the answer. `messages` gives the prompt without any results, which is the shortest."""
 
     def opening(self, question: Question) -> Sequence[ToolCall]:
-        """The calls of its tools to make first. They count as none of the policy's."""
+        """Return the calls to make before the first turn. They do not count as the policy's."""
         ...
 
     def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
-        """The prompt's messages with the results of these calls."""
+        """Return the prompt's messages with the results of these calls."""
         ...
 
 
 class RewardFn(Protocol):
-    """Scores a finished trajectory: 1 if the answer is right, 0 if it is wrong, or between (from 0.7 on it counts as
-    right). Whatever goes below 0 has an attribute `lowest`, the lowest value that it gives. An Invalid rollout of an
-    evaluation counts as that; self-play trains on rewards from 0 to 1 alone."""
+    """Scores a finished trajectory: 1 if the answer is right, 0 if it is wrong, or a value between (from 0.7 on it
+    counts as right). A reward that can be negative has an attribute `lowest`, its lowest value. In an evaluation, an
+    Invalid rollout counts as `lowest`. Self-play trains only on rewards from 0 to 1."""
 
     async def __call__(self, trajectory: Trajectory) -> Outcome:
-        """Scored, or Invalid if the reward could not be computed. It is never called for trajectories that ended with a
-        failure."""
+        """Return Scored, or Invalid if the reward could not be computed. Never called for trajectories that ended with
+        a failure."""
         ...
 
 
 class GroupLabel(Protocol):
-    """Scores a complete group against another answer than its question's."""
+    """Scores a complete group against an answer other than its question's."""
 
     async def __call__(self, group: TrajectoryGroup, reward: RewardFn) -> TrajectoryGroup:
-        """The group with other outcomes, which `reward` gave."""
+        """Return the group with new outcomes, computed by `reward`."""
         ...
 
 

@@ -23,9 +23,9 @@ from textwrap import shorten
 from typing import Literal, cast
 
 SHORT_ANSWER = 10
-"""Words of a short answer at most."""
+"""Maximum number of words in a short answer."""
 TERM = 7
-"""The level of a heading that is a term of a list of definitions: lower than those of sections, 1 to 6."""
+"""The level of a heading that is a term in a list of definitions: below the levels of sections, 1 to 6."""
 _LONGEST_HEADING, _SIGNS = 100, 4  # characters of it in a label, and of signs before it in a text
 
 
@@ -47,7 +47,7 @@ class Question:
 
     @property
     def hidden(self) -> frozenset[str]:
-        """Ids of the documents that no search for this question finds, as if they were not in the index."""
+        """Ids of documents that searches for this question never return, as if they were not in the index."""
         return frozenset(cast("Iterable[str]", self.metadata.get("hidden", ())))
 
     @property
@@ -57,8 +57,8 @@ class Question:
 
     @property
     def is_long(self) -> bool:
-        """Whether its answer is one or more sentences: it has support, or every golden answer has more than ten
-        words."""
+        """Whether the answer is one or more sentences: the question has support, or every golden answer has more than
+        ten words."""
         lengths = [len(answer.split()) for answer in self.golden_answers]
         return bool(self.support) or min(lengths, default=0) > SHORT_ANSWER
 
@@ -67,8 +67,8 @@ class Question:
 class Mark:
     """The page (from 1; of slides the slide) and the heading that a document's text is under from `start` on.
 
-    `level` is that of a heading whose line begins at `start` (1: the highest). 0: no heading line, but a new page, or a
-    new row of a table (`heading` then names the row).
+    `level` is the level of a heading whose line begins at `start` (1: the highest). 0: no heading line, but a new page,
+    or a new row of a table (`heading` then names the row).
     """
 
     start: int
@@ -81,8 +81,8 @@ class Mark:
 class Document:
     """A source text as read from the user's corpus.
 
-    `file` is the path within the corpus of the file that it was read from, `marks` (in the order of their starts) its
-    pages and headings, where the format has them.
+    `file` is the path, within the corpus, of the file that was read. `marks` are its pages and headings in the order of
+    their starts, if the format has them.
     """
 
     id: str
@@ -95,13 +95,13 @@ class Document:
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A piece of a document: `text` ends with the document's text[start:end], and has nothing before that but the
-    column headings of a table that it begins within. `score` is set by a search engine.
+    """A piece of a document. `text` ends with the document's text[start:end]. If the passage begins within a table, the
+    table's column headings come before that. `score` is set by a search engine.
 
-    `file`, `page` and `heading` say where all of it stands, so that a reader finds it again: the path within the
-    corpus, the page of a PDF or slide of a presentation (from 1), and the nearest heading, or the row of a table. None
-    if the source has none. Of the three a policy sees the heading (`label`). `copies` are other passages with
-    the same text that the same search found.
+    `file`, `page` and `heading` say where the passage stands, so that a reader can find it: the path within the corpus,
+    the page of a PDF or slide of a presentation (from 1), and the nearest heading, or the row of a table. None if the
+    source has none. A policy sees only the heading (`label`). `copies` are other passages with the same text that the
+    same search found.
     """
 
     id: str
@@ -118,8 +118,8 @@ class Passage:
 
     @property
     def label(self) -> str:
-        """What it is under: the title and the heading, at most 100 characters of it, without one that names a row or
-        that the title or the beginning of the text says."""
+        """Title and heading, the heading cut at 100 characters. The heading is left out if it names a row of a table,
+        or if the title or the beginning of the text repeats it."""
         heading = self.heading or ""
         is_said = heading in self.title or heading in self.text[: len(heading) + _SIGNS]
         shown = "" if is_said or self.is_row else shorten(heading, _LONGEST_HEADING, placeholder=" ...")
@@ -142,7 +142,7 @@ class Passage:
 
     @staticmethod
     def parse_contents(contents: str) -> tuple[str, str]:
-        """Title and text of this shape. One line alone is a text without a title."""
+        """Split `contents` into title and text. A single line is a text without a title."""
         title, _, text = contents.partition("\n")
         title = title.strip()
         if not text:
@@ -152,8 +152,8 @@ class Passage:
 
     @property
     def place(self) -> dict[str, object]:
-        """Where to find it, as JSON values: the file, with page and heading if there are any. Empty for a passage that
-        was not read from a file."""
+        """Where to find the passage, as JSON values: the file, with page and heading if there are any. Empty for a
+        passage that was not read from a file."""
         if self.file is None:
             return {}
         fields = {"file": self.file, "page": self.page, "heading": self.heading}
@@ -161,27 +161,27 @@ class Passage:
 
     @property
     def citation(self) -> str:
-        """Where to find it, as in `setup.pdf, page 3` or `setup.md, "Installing"`; its document without a file."""
+        """Where to find the passage: `setup.pdf, page 3` or `setup.md, "Installing"`; without a file, its document."""
         heading = f'"{self.heading}"' if self.heading else ""
         return ", ".join(filter(None, (self.file or self.document_id, self.page_name, heading)))
 
     @property
     def documents(self) -> frozenset[str]:
-        """The ids of the documents in which the text stands."""
+        """The ids of the documents that contain the text."""
         return frozenset((self.document_id, *(copy.document_id for copy in self.copies)))
 
     @property
     def page_name(self) -> str:
-        """As in `page 3`; empty without a page."""
+        """The page, as in `page 3`; empty without a page."""
         return "" if self.page is None else f"page {self.page}"
 
 
 @dataclass(frozen=True, slots=True)
 class ProposerTask:
-    """What a proposer makes its question from: a passage, or without one the answer that is the task's text.
+    """What a proposer writes its question from: a passage, or, without one, the answer in the task's text.
 
-    `requested` is the number of hops or searches (0: the proposer's choice). A passage that is not `shown` is not part
-    of what the proposer saw. `id` is the same for all copies of a task ("": it was not copied from any).
+    `requested` is the number of hops or searches (0: the proposer's choice). If `shown` is False, the proposer did not
+    see the passage. `id` is the same for all copies of a task ("": it was not copied from any).
     """
 
     requested: int
@@ -217,7 +217,7 @@ class Message:
 
 
 class CountedText(str):
-    """The text of a reply, with the numbers of tokens of prompt and reply that its server counted."""
+    """The text of a reply, with the numbers of prompt and reply tokens that the server counted."""
 
     tokens: tuple[int, int]
 
@@ -232,7 +232,7 @@ class CountedText(str):
 class Action:
     """A parsed completion: tool calls, an answer, or neither (`problem` then says why, in words).
 
-    `question` is set if a proposer stated the question that it wrote.
+    `question` is set if a proposer stated its question.
     """
 
     text: str
@@ -244,7 +244,7 @@ class Action:
 
 @dataclass(frozen=True, slots=True)
 class StopConditions:
-    """Where a completion ends: after a string or after a token id. Either is kept in the completion."""
+    """Where a completion ends: after a string or after a token id. The completion keeps either."""
 
     strings: tuple[str, ...] = ()
     token_ids: tuple[int, ...] = ()
@@ -253,10 +253,9 @@ class StopConditions:
 @dataclass(frozen=True, slots=True)
 class SampleRequest:
     """One turn to sample. `token_ids` is the whole context so far; a sampler may reuse the keys and values that it
-    already holds for `trajectory_id`. The random stream is a function of (`seed`, `trajectory_id`, `turn`) and of
-    whether `begins` is given, alone. The turn ends after the token with which the sampler has worked on it for
-    `max_seconds`. It begins with the ids of `begins`, whatever the policy would have drawn; their logprobs are the
-    policy's own."""
+    already holds for `trajectory_id`. The random stream depends only on (`seed`, `trajectory_id`, `turn`) and on
+    whether `begins` is given. The turn ends after the first token that completes `max_seconds` of the sampler's work.
+    It is forced to begin with the ids of `begins`; their logprobs are the policy's own."""
 
     trajectory_id: str
     turn: int
@@ -271,14 +270,14 @@ class SampleRequest:
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """The sampler's output: token ids and their logprobs under the distribution that was sampled from (temperature
-    applied; for temperature 0 the logprobs are those of temperature 1).
+    """The sampler's output: token ids and their logprobs under the sampled distribution (temperature applied; for
+    temperature 0, logprobs are at temperature 1).
 
-    `policy_version` is that of the weights with which the turn began; a sampler's weights may change within a turn.
+    `policy_version` is the version of the weights with which the turn began; weights may change within a turn.
     `seconds` is how long the sampler worked on these tokens. It includes neither the wait for a slot nor the part of a
-    forward pass beyond a few times the usual duration (`policy.stops`): a stall is not the policy's own time.
-    None: the sampler cannot tell writing from waiting, so a limit on the policy's own time is refused. `waited` is how
-    long the turn waited before the sampler began, if known.
+    forward pass beyond a few times the usual duration (`samplers.torch.stops`): a stall is not the policy's own time.
+    If `seconds` is None, the sampler cannot tell writing from waiting, and a limit on the policy's own time is refused.
+    `waited` is how long the turn waited before the sampler began, if known.
     """
 
     token_ids: tuple[int, ...]
@@ -293,7 +292,7 @@ class Completion:
 class Segment:
     """A run of tokens with one origin. Only action segments carry logprobs (one per token) and are trained.
 
-    `policy_version` is set for a turn that was begun with newer weights than the trajectory (None: with the same).
+    `policy_version` is set if the turn began with newer weights than the trajectory (None: with the same).
     """
 
     kind: Literal["prompt", "action", "observation"]
@@ -303,7 +302,7 @@ class Segment:
 
 
 class StopReason(StrEnum):
-    """Why a rollout ended. The first group is scored, the second is Invalid."""
+    """Why a rollout ended. Reasons of the first group are scored, those in the second make the rollout Invalid."""
 
     ANSWERED = "answered"  # the model gave an answer
     MALFORMED = "malformed"  # the model wrote neither a call nor an answer
@@ -312,7 +311,7 @@ class StopReason(StrEnum):
     MAX_TOOL_CALLS = "max_tool_calls"  # the model asked for more tool calls than allowed
     MAX_TIME = "max_time"  # the model wrote for longer than allowed; waiting is not counted
 
-    DEADLINE = "deadline"  # the rollout waited for too long; this says nothing about the policy
+    DEADLINE = "deadline"  # the rollout waited too long; this says nothing about the policy
     TOOL_FAILED = "tool_failed"  # a tool or engine failed
     SAMPLER_FAILED = "sampler_failed"  # the sampler failed, or the chat model used instead of it
     REWARD_FAILED = "reward_failed"  # the reward function or judge failed
@@ -330,8 +329,8 @@ _FAILURES = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class ToolResult:
-    """The result of one tool call: the text shown to the model and the passages behind it. `queries` are those that a
-    search engine was asked; a call that asked none has none. They are not in a run's record."""
+    """The result of one tool call: the text shown to the model and the passages behind it. `queries` are the queries
+    that a search engine received, if any. They are not in a run's record."""
 
     call: ToolCall
     text: str
@@ -345,8 +344,8 @@ class Trajectory:
     """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
     that prompts the model several times has a prompt each time); it is empty if the model was called with messages.
     `opening` holds the results that stand in the prompt (`OpeningEnvironment`): the policy made none of their calls.
-    `policy_version` is that of the first turn, which is the oldest. `chat_tokens` are those that an endpoint says it
-    was given and wrote, in all turns; None if they are unknown."""
+    `policy_version` is the first turn's, which is the oldest. `chat_tokens` are the numbers of prompt and reply tokens
+    that an endpoint reported, over all turns; None if they are unknown."""
 
     id: str
     question: Question
@@ -363,12 +362,12 @@ class Trajectory:
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
-        """All results in the order in which they were shown: the prompt's, then the results of the policy's calls."""
+        """All results in the order they were shown: first the prompt's, then the results of the policy's calls."""
         return (*self.opening, *self.tool_results)
 
     @property
     def passages(self) -> tuple[Passage, ...]:
-        """The passages of all results as they were shown. An answer cites them by their place, from 1 on: `[2]`."""
+        """The passages of all results in the order they were shown. An answer cites them by number, from 1: `[2]`."""
         return tuple(passage for result in self.results for passage in result.passages)
 
     @property
@@ -406,7 +405,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Invalid:
-    """No outcome: something outside the policy failed. The rollout is left out of the loss, the baseline and the
+    """No outcome, since something outside the policy failed. The rollout is left out of the loss, the baseline and the
     proposer's reward."""
 
     reason: StopReason
@@ -420,7 +419,7 @@ Outcome = Scored | Invalid
 class TrajectoryGroup:
     """Trajectories that share a baseline; `outcomes[i]` belongs to `trajectories[i]`.
 
-    `replaced` holds the failed attempts at members that were then rolled out again; they are not members of the group.
+    `replaced` holds failed attempts that were rolled out again; they are not members of the group.
     """
 
     key: str
@@ -438,11 +437,11 @@ class TrajectoryGroup:
 class Episode:
     """One round of self-play: a proposal and everything that resulted from it.
 
-    `proposer.question` is the task: the passage or answer from which a question was to be made. `outcome` is the
-    proposer's: Invalid if a failure outside the policies prevented the proposal from being scored. `question` is the
-    accepted question, or None if the proposal was rejected; `rejected` then names the reason. `checks` are the readings
-    that verified it, each with its outcome, `solvers` the attempts to answer it, `replaced` failed attempts at the
-    proposal itself.
+    `proposer.question` is the task: the passage or answer from which to write a question. `outcome` is the proposer's:
+    Invalid if a failure outside the policies prevented the proposal from being scored. `question` is the accepted
+    question. It is None if the proposal was rejected; `rejected` then names the reason. `checks` are the rollouts that
+    verified the question, each with its outcome; `solvers` the attempts to answer it; `replaced` failed attempts at
+    the proposal itself.
     """
 
     proposer: Trajectory
@@ -458,11 +457,11 @@ class Episode:
 class TrainingSample:
     """Everything that a learner sees of a trajectory. Every list has length T; `advantages` is 0.0 off the mask.
 
-    The four before `id` are optional; those that are there are 0.0 off the mask. `old_logprobs` are those of the policy
-    that sampled, as the learner computes it, to which ratios are taken; None: those of the optimizer step's own forward
-    pass, held constant. All samples of a batch have them, or none. `ref_logprobs` are a frozen reference policy's,
-    `values` a critic's predictions before the batch's first step, `returns` the targets that it learns to predict. `id`
-    is the trajectory's, "" for a sample that is made of none.
+    The four fields before `id` are optional; if present, they are 0.0 off the mask. `old_logprobs` are the denominators
+    of ratios: logprobs of the policy that sampled, recomputed by the learner. If they are None, the optimizer step's
+    own forward pass takes their place, held constant. All samples of a batch have them, or none. `ref_logprobs` are a
+    frozen reference policy's, `values` a critic's predictions before the batch's first step, `returns` the targets that
+    the critic learns. `id` is the trajectory's, "" for a sample without one.
     """
 
     token_ids: tuple[int, ...]

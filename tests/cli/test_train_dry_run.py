@@ -169,7 +169,7 @@ ONE, TWO = "sampler.urls=['http://127.0.0.1:1']", "sampler.urls=['http://127.0.0
         ("search-r1", 1, ["questions.per_step=21"], "draws 21 different questions, but there are only 20"),
         ("search-r1", 1, ["questions.where={hops=9}"], "selects none of the 20 questions"),
         ("search-r1", 1, ["reward.name=judge"], "judge.model is empty"),
-        ("dr-zero", 1, ["sampler.name=vllm", ONE], "can hold those of one"),
+        ("dr-zero", 1, ["sampler.name=vllm", ONE], "can hold only one"),
         ("dr-zero", 2, ["sampler.name=vllm", TWO, "lora.rank=4"], "trains two policies in 2 processes"),
         ("dr-zero", 1, ["dr_zero.one_policy=true", "sampler.name=vllm", ONE], ""),
         ("search-r1", 2, ["sampler.name=vllm", TWO], ""),

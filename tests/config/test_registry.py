@@ -204,7 +204,7 @@ def test_an_unknown_name_is_refused_with_the_nearest(kind, name, words):
 
 @pytest.mark.parametrize("path", ["evoseek.loss clipped:Loss", ":Loss", "a.b:", "a..b:C", "a:b:c", "a/b.py:C"])
 def test_what_is_no_import_path_is_refused(path):
-    with pytest.raises(ConfigError, match=r"is no import path\. Expected package\.module:Name"):
+    with pytest.raises(ConfigError, match=r"is not an import path\. Expected package\.module:Name"):
         find("loss", path)
 
 
@@ -251,7 +251,7 @@ def test_a_part_of_another_kind_is_refused_with_what_it_lacks(mine, kind, name, 
             "Narrow",
             "its search(self, query) cannot be called as async search(queries, k) (too many",
         ),
-        ("search", "Waits", "its search(self, queries, k) is no coroutine function (async def)"),
+        ("search", "Waits", "its search(self, queries, k) is not a coroutine function (async def)"),
         (
             "reward",
             "pair",

@@ -192,7 +192,7 @@ def test_an_alias_of_which_nothing_is_left_is_dropped_with_a_notice(tmp_path):
         questions = load_questions(path, check=usable_question)
     assert [question.golden_answers for question in questions] == [("Paris",), ("x",)]
     path = write(tmp_path / "q.jsonl", row, {"question": "where?", "answer": "the"}, {"question": "", "answer": "x"})
-    with pytest.raises(DataError, match=r"(?s)2 lines .*:2: .*nothing is left.*:3: .*`question`"):
+    with pytest.raises(DataError, match=r"(?s)2 lines .*:2: .*empty without.*:3: .*`question`"):
         load_questions(path, check=usable_question)
 
 

@@ -83,7 +83,7 @@ def test_without_a_golden_answer_nothing_matches(metric) -> None:
 @pytest.mark.parametrize("golden", ["the", "", "  ", "?!", "A.", "an the"])
 def test_trap_a_golden_answer_that_normalises_to_nothing_is_refused(golden: str) -> None:
     assert substring_match("whatever", [golden]) == 1.0  # why it must be refused
-    with pytest.raises(DataError, match=r"'q7'.*nothing is left.*Correct or remove"):
+    with pytest.raises(DataError, match=r"'q7'.*is empty without .*Correct or remove"):
         usable_question(Question("q7", "who ?", (golden, golden)))
     assert usable_question(Question("q7", "who ?", (golden, "Paris"))) == Question("q7", "who ?", ("Paris",))
 

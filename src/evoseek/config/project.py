@@ -1,20 +1,20 @@
-"""A project: a folder with `evoseek.toml`, which says what the commands that run there, or below it, work on.
+"""A project: a folder with `evoseek.toml`, which names the inputs and outputs of commands that run in or below it.
 
     [project]
     documents = "docs"         # what `evoseek index` reads
     run = "run"                # what `evoseek train` writes, and `eval` and `ask` use
-    recipe = "dr-zero/tiny"    # settings beneath those of the file; may be a list
+    recipe = "dr-zero/tiny"    # settings beneath the file's own; may be a list
     max_words = 100            # longest passage that `evoseek index` cuts, in words
     stemming = "none"          # whether it reduces words to their stems: none or english
-    engine = "hybrid"          # what it builds for: lexical, dense or hybrid
-    encoder = "static"         # what makes the vectors of the last two
+    engine = "hybrid"          # the search engine that it builds for: lexical, dense or hybrid
+    encoder = "static"         # the encoder for vectors (dense and hybrid)
 
-    [run]                      # everything else are settings as in any config file
+    [run]                      # all other tables are settings, as in any config file
     system = "dr-zero"
 
-Relative paths are relative to the file's folder, so the project can be moved and used from folders below it. Beside the
-file may lie what people have said, which the commands find by its name: `reviewed.jsonl`, the questions that were
-judged right (`evoseek review`), and `feedback.jsonl`, conversations with a verdict (`evoseek serve agent --feedback`).
+Paths are relative to the file's folder, so the project can be moved and used from folders below it. Commands also find
+two files beside it by name: `reviewed.jsonl`, questions that a person judged right (`evoseek review`), and
+`feedback.jsonl`, conversations with a verdict (`evoseek serve agent --feedback`).
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ _MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model",
 
 @dataclass(frozen=True, slots=True)
 class Project:
-    """A project file, read. `settings` are those of the file alone, with absolute paths; `recipes` lie beneath them."""
+    """The contents of a project file. `settings` are the file's own, with absolute paths; `recipes` lie beneath
+    them."""
 
     file: Path
     documents: Path | None = None
@@ -78,15 +79,15 @@ class Project:
         return Path(index) if isinstance(index, str) and index else None
 
     def lookup(self, dotted: str) -> object:
-        """A setting of the file by its dotted name; None if the file does not have it."""
+        """Return a setting of the file by its dotted name; None if the file lacks it."""
         table, _, key = dotted.partition(".")
         found = cast("object", self.settings.get(table))
         return cast(Tree, found).get(key) if isinstance(found, dict) else None
 
 
 def find_project(start: Path) -> Project | None:
-    """The project of a folder: its own, or the nearest one above. Raises ConfigError for a file that cannot be used, or
-    is another user's."""
+    """Find the project of a folder: its own, or the nearest one above. Raises ConfigError for a file that cannot be
+    used, or belongs to another user."""
     start = start.absolute()
     for folder in (start, *start.parents):
         if (folder / NAME).is_file():
@@ -96,7 +97,7 @@ def find_project(start: Path) -> Project | None:
 
 
 def open_project(file: Path) -> Project:
-    """Read a project file, or that of a folder. Raises ConfigError."""
+    """Read a project file, or the one in a folder. Raises ConfigError."""
     file = file / NAME if file.is_dir() else file
     if not file.is_file():
         raise ConfigError(
@@ -107,15 +108,14 @@ def open_project(file: Path) -> Project:
 
 
 def how_to_name(project: Project | None, line: str, *, table: str = TABLE) -> str:
-    """How to name what a command misses, as the end of an error: by this line in the file of the project, or in that of
-    a new project if there is none."""
+    """Return the end of an error about a missing input: add this line to the project file, or make a project first."""
     if project is None:
         return f"make a project with `evoseek init`, whose {NAME} names it"
     return f"add the line `{line}` to [{table}] in {project.file}"
 
 
 def read_project(tree: Mapping[str, Any], file: Path) -> Project:
-    """The project that a file holds, whose tables are given. Raises ConfigError for an unknown key or a wrong value."""
+    """Make a project from the tables of its file. Raises ConfigError for an unknown key or a wrong value."""
     settings = dict(tree)
     table = settings.pop(TABLE, {})
     own = cast(Tree, table) if isinstance(table, dict) else {"": table}
@@ -147,8 +147,8 @@ def read_project(tree: Mapping[str, Any], file: Path) -> Project:
 
 
 def keep_settings(file: Path, tables: Mapping[str, Mapping[str, str | int]]) -> None:
-    """Set keys of tables in a project file; all else, comments included, stays. Raises ConfigError if the file is
-    written in a way that this does not know."""
+    """Set keys of tables in a project file; everything else stays, comments included. Raises ConfigError if the file's
+    layout is not understood."""
     lines = file.read_text(encoding="utf-8").splitlines()
     for table, values in tables.items():
         if (begin := next((n for n, line in enumerate(lines) if line.split("#")[0].strip() == f"[{table}]"), -1)) < 0:
@@ -165,12 +165,12 @@ def keep_settings(file: Path, tables: Mapping[str, Mapping[str, str | int]]) -> 
     except tomllib.TOMLDecodeError:
         kept = dict[str, Any]()
     if any(kept.get(table, {}).get(key) != value for table, own in tables.items() for key, value in own.items()):
-        raise ConfigError(f"{file} cannot be changed. Set these keys of its tables by hand: {tables}.")
+        raise ConfigError(f"{file} cannot be edited automatically. Set these keys of its tables by hand: {tables}.")
     write_atomic(file, text)
 
 
 def _located(settings: Tree, folder: Path) -> Tree:
-    """The settings with absolute paths; a model or a prompt set is a path if it is there."""
+    """Return the settings with absolute paths; a model or a prompt set is a path if that path exists."""
     located = {key: dict(cast(Tree, value)) if isinstance(value, dict) else value for key, value in settings.items()}
     for dotted in (*_PATHS, *_MAYBE_PATHS):
         section, _, key = dotted.partition(".")

@@ -1,7 +1,7 @@
 """The registry of parts that can be chosen by name: the kinds of parts, and the class or function behind each name.
 
-A part that comes with evoseek has one line here. Wherever a name is accepted, `package.module:Name` is accepted too, so
-a part of your own needs no line. Nothing is imported before it is needed.
+A part that comes with evoseek has one line here. `package.module:Name` is accepted in place of any name, so your own
+parts need no line. Nothing is imported before it is needed.
 """
 
 from __future__ import annotations
@@ -32,11 +32,11 @@ _beside: set[str] = set()  # working folders that were added to where modules ar
 class Kind:
     """A kind of part: what it is, the built-in ones by name, and what a part of this kind must have.
 
-    `needs` are methods as they are called, attributes, and (capitalised) what the class itself has. If it is just
-    `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` stands in their
-    place for a part that is bound to a question first. `settings` are those of parts that import torch: they are read
-    without it. `packaged` are the parts of distributions of their own, which need not be installed. `optional` are
-    methods and attributes that a part may have, each with its effect.
+    `needs` are methods as they are called, attributes, and (capitalised) attributes of the class itself. If the only
+    one is `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` replaces
+    them for a part that is bound to a question first. `settings` are the settings of parts that import torch, readable
+    without torch. `packaged` are parts in separate distributions, which need not be installed. `optional` are methods
+    and attributes that a part may have, each with its effect.
     """
 
     what: str
@@ -113,7 +113,7 @@ KINDS: Mapping[str, Kind] = {
             "judge": "evoseek.reward.judge:Judge",
         },
         ("__call__(trajectory)",),
-        optional={"lowest": "the lowest reward, 0 by default: that of an Invalid rollout in an evaluation"},
+        optional={"lowest": "the lowest reward, 0 by default: an Invalid rollout in an evaluation counts as this"},
     ),
     "credit": Kind(
         "from rewards to advantages",
@@ -207,8 +207,8 @@ KINDS: Mapping[str, Kind] = {
 
 
 def find(kind: str, name: str) -> Any:
-    """The class or function of a name, or of `package.module:Name`. Raises ConfigError if it does not exist or is of
-    another kind."""
+    """Return the class or function of a name, or of `package.module:Name`. Raises ConfigError if it does not exist or
+    is of another kind."""
     check_name(kind, name)
     path = {**KINDS[kind].parts, **KINDS[kind].packaged}.get(name, name)
     part = _load(kind, path)
@@ -218,15 +218,15 @@ def find(kind: str, name: str) -> Any:
 
 
 def settings_class(kind: str, name: str) -> Any:
-    """The `Settings` of a part; None if it has none of its own. Raises ConfigError as `find` does."""
+    """Return the `Settings` of a part; None if it has no own ones. Raises ConfigError as `find` does."""
     check_name(kind, name)
     path = KINDS[kind].settings.get(name)
     return _load(kind, path) if path else getattr(find(kind, name), "Settings", None)
 
 
 def build(kind: str, settings: Any, context: object) -> Any:
-    """Make a part: the result of its `build(settings, context)`; else an instance of the class, made from its settings
-    if it has its own `Settings`; else the function itself. `settings.name` names it."""
+    """Make the part `settings.name`: the result of its `build(settings, context)`; else an instance of the class, made
+    from its settings if it has its own `Settings`; else the function itself."""
     part = find(kind, settings.name)
     if settings.name in KINDS[kind].parts:
         return _make(part, settings, context)
@@ -251,7 +251,7 @@ def _make(part: Any, settings: Any, context: object) -> Any:
 
 
 def check_name(kind: str, name: str) -> None:
-    """Raises ConfigError for a name that is neither known nor an import path. Nothing is imported."""
+    """Raise ConfigError for a name that is neither known nor an import path. Nothing is imported."""
     known = {**KINDS[kind].parts, **KINDS[kind].packaged}
     if name in known or ":" in name:
         return
@@ -266,7 +266,7 @@ def _load(kind: str, path: str) -> Any:
     module, _, name = path.partition(":")
     if not is_import_path(path):
         raise ConfigError(
-            f"The {kind} {path!r} is no import path. Expected package.module:Name, as in mine.loss:CISPO."
+            f"The {kind} {path!r} is not an import path. Expected package.module:Name, as in mine.loss:CISPO."
         )
     _look_beside(module)
     try:
@@ -287,7 +287,7 @@ def _load(kind: str, path: str) -> Any:
             f"`python -c 'import {module}'` finds: install its package, or start in its folder."
         ) from error
     except AttributeError as error:
-        if module not in sys.modules:  # it failed within
+        if module not in sys.modules:  # the import failed inside the module
             raise ConfigError(f"Importing the {kind} {path!r} failed (AttributeError: {error}).") from error
         names = [name for name in dir(sys.modules[module]) if not name.startswith("_")]
         hint = did_you_mean(name, names)
@@ -303,8 +303,8 @@ def moved() -> Mapping[str, str]:
 
 
 def moved_words(error: BaseException | None, module: str = "") -> str:
-    """What of evoseek a failed import asked for, and where it is now; "" if it asked for something else. The statement
-    is read, since an error names but the first part that is missing."""
+    """Return which module of evoseek a failed import asked for, and where it is now; "" if it asked for something else.
+    The statement itself is read, since an error names only the first missing part."""
     if not isinstance(error, ImportError):
         return ""
     frame = [frame for frame in traceback.extract_tb(error.__traceback__) if "importlib" not in frame.filename][-1]
@@ -327,7 +327,7 @@ def moved_words(error: BaseException | None, module: str = "") -> str:
 
 
 def _look_beside(module: str) -> None:
-    """Add the working folder to where modules are found, as `python -m` does, if a module's package is there alone.
+    """Add the working folder to the import path, as `python -m` does, if a module's package is found only there.
     Raises ConfigError if a file or folder on the module's path is another user's."""
     folder, package = os.getcwd(), module.partition(".")[0]
     if folder in sys.path and folder not in _beside:
@@ -335,7 +335,7 @@ def _look_beside(module: str) -> None:
     specs = list(_specs(module, folder))
     is_imported = package in sys.modules
     known = getattr(sys.modules[package], "__spec__", None) if is_imported else find_spec(package)
-    if not specs or ((is_imported or known) and _places(known) != _places(specs[0])):  # it is found elsewhere
+    if not specs or ((is_imported or known) and _places(known) != _places(specs[0])):  # found elsewhere
         return
     for place in (folder, *(place for spec in specs for place in _places(spec))):
         check_owner(Path(place), f"where {module} is found", f"start with PYTHONPATH={folder}")
@@ -345,7 +345,7 @@ def _look_beside(module: str) -> None:
 
 
 def _specs(module: str, folder: str) -> Iterator[ModuleSpec]:
-    """The packages on a module's dotted path and the module, as found in a folder. Nothing is imported."""
+    """Yield the packages on a module's dotted path, then the module, as found in a folder. Nothing is imported."""
     places = [folder]
     for name in module.split("."):
         if (spec := PathFinder.find_spec(name, places)) is None:
@@ -360,7 +360,7 @@ def _places(spec: ModuleSpec | None) -> list[str]:
 
 
 def check_part(kind: str, name: str, part: Any) -> None:
-    """Raises ConfigError for a class, function or object that is no part of a kind. `name` is what it is called."""
+    """Raise ConfigError if a class, function or object is not a part of this kind. `name` is its name in the error."""
     about = KINDS[kind]
     needs = about.or_needs if about.or_needs and hasattr(part, "for_question") else about.needs
     wanted = needs
@@ -371,12 +371,12 @@ def check_part(kind: str, name: str, part: Any) -> None:
     if fault := next(filter(None, (_fault(part, need) for need in wanted)), ""):
         raise ConfigError(
             f"{name} is given as {kind}, but {fault}. {'An' if kind[0] in 'aeiou' else 'A'} {kind} ({about.what}) "
-            f"needs {', '.join(needs)}; `evoseek list {kind}` lists those that come with evoseek, to compare it with."
+            f"needs {', '.join(needs)}; `evoseek list {kind}` lists the built-in ones for comparison."
         )
 
 
 def _fault(part: Any, need: str) -> str:
-    """What is wrong with a part that needs this, in words; "" if nothing is, or if only an instance can tell."""
+    """Describe why a part does not meet this need; "" if it does, or if only an instance can tell."""
     name, is_method, arguments = need.removeprefix("async ").partition("(")
     is_class = isinstance(part, type)
     if is_class and name == part.__name__:
@@ -407,4 +407,4 @@ def _fault(part: Any, need: str) -> str:
     body = inspect.unwrap(found)
     body = getattr(body, "__func__", body)
     is_wrong = need.startswith("async ") and inspect.isfunction(body) and not inspect.iscoroutinefunction(body)
-    return f"its {name}{signature} is no coroutine function (async def)" if is_wrong else ""
+    return f"its {name}{signature} is not a coroutine function (async def)" if is_wrong else ""

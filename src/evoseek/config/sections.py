@@ -1,14 +1,14 @@
 """Settings: typed tables that the parts own, read from TOML and the command line, saved beside every output.
 
-A `Section` is a table. Where a table belongs to a part that can be chosen (`loss`, `reward`, ...) it has a `name`, and
-the other keys are those of that part's own `Settings`:
+A `Section` is a table. If a table belongs to a part that can be chosen (`loss`, `reward`, ...), it has a `name`, and
+the other keys are the part's own `Settings`:
 
     [loss]
     name = "sequence"          # or "mine.loss:CISPO"
     clip_low = 3e-4
 
-`read_settings` puts given values over the defaults of a model of settings, table by table; `check_effect` refuses
-settings that were changed but have no effect.
+`read_settings` merges given values over a model's defaults, table by table. `check_effect` refuses settings that were
+changed but have no effect.
 """
 
 from __future__ import annotations
@@ -51,8 +51,8 @@ class Needs:
     """Settings (names of this table, or patterns) that have an effect only if another one, the `switch`, has certain
     values.
 
-    `switch` is a name of the same table or, with a dot, of the whole settings. `wanted` are these values; (True,)
-    stands for any value that is not empty, 0 or false, (False,) for any that is. `instead` may name what is used
+    `switch` is a name in the same table or, with a dot, in the whole settings. `wanted` are these values. (True,)
+    stands for any value that is not empty, 0 or false; (False,) for any that is. `instead` may name what is used
     otherwise.
     """
 
@@ -62,7 +62,7 @@ class Needs:
     instead: str = ""
 
     def holds(self, value: object) -> bool:
-        """Whether the switch has one of the wanted values; a part of a user's own may need any setting."""
+        """Return whether the switch has one of the wanted values; a user's own part may need any setting."""
         if isinstance(value, str) and ":" in value and self.wanted not in ((True,), (False,)):
             return True
         return bool(value) is self.wanted[0] if self.wanted in ((True,), (False,)) else value in self.wanted
@@ -77,8 +77,8 @@ class Needs:
 class Section(BaseModel):
     """A table of settings. Unknown keys and numbers that are not finite are errors.
 
-    `effects` declares which of them need others; `problems` reports contradictions, with the remedy. `in_stage` and
-    `on_resume` name those ("*": all) that may change during a run: with a stage, or when it is resumed.
+    `effects` declares which settings need others; `problems` reports contradictions, with the remedy. `in_stage` and
+    `on_resume` name settings ("*": all) that may change during a run: in a stage, or on resuming.
     """
 
     in_stage: ClassVar[str] = ""
@@ -87,27 +87,27 @@ class Section(BaseModel):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        """The settings that have an effect only if another one is set."""
+        """Return the settings that have an effect only if another one is set."""
         return ()
 
     def problems(self) -> Iterator[str]:
-        """Contradictions within this table, in words, with the remedy."""
+        """Describe contradictions within this table, each with its remedy."""
         yield from ()
 
     def resolved(self) -> dict[str, object]:
-        """Every setting, defaults included, as plain JSON values."""
+        """Return every setting, defaults included, as plain JSON values."""
         return self.model_dump(mode="json")
 
 
 class PartSettings(Section):
     """The table of a part that is chosen by `name`."""
 
-    name: str = Field(default="", description="Name of the part, or package.module:Name of one of your own.")
+    name: str = Field(default="", description="Part: a built-in name, or package.module:Name.")
 
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
-    """Marks the table of a part of a kind. `base` holds the settings that all parts of the kind have in common."""
+    """Marks the table of a part of a kind. `base` holds the settings common to all parts of the kind."""
 
     kind: str
     base: type[PartSettings]
@@ -122,7 +122,7 @@ class Chosen:
         return found
 
     def __get_pydantic_core_schema__(self, source: Any, handler: Any) -> Any:
-        """A text or a mapping becomes the settings of the part that it names."""
+        """Turn a text or a mapping into the settings of the part that it names."""
         return core_schema.no_info_before_validator_function(self._validated, handler(source))
 
     def _validated(self, value: Any) -> Any:
@@ -136,26 +136,26 @@ class Chosen:
 
 
 def part(name: str, **settings: object) -> Any:
-    """A field whose default is this part, with some of its settings."""
+    """Return a field whose default is this part, with some of its settings."""
     return Field(default={"name": name, **settings}, validate_default=True)
 
 
 def parts(*names: str) -> Any:
-    """A field whose default is a list of parts, given by name."""
+    """Return a field whose default is a list of parts, given by name."""
     return Field(default=tuple({"name": name} for name in names), validate_default=True)
 
 
 def table(**settings: object) -> Any:
-    """A field whose default is another table, in which some settings differ from that table's own defaults."""
+    """Return a field whose default is another table, in which some settings differ from that table's own defaults."""
     return Field(default=settings, validate_default=True)
 
 
 def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = "") -> _Model:
-    """Settings of the model: its defaults, and over these the trees of given values, the later before the earlier.
+    """Merge trees of given values over a model's defaults; a later tree wins over an earlier one.
 
-    A part's table that names another part than the default starts from that part's own defaults. A setting that is
-    itself a table, such as questions.where, is replaced as a whole. `source` names the files in errors. Raises
-    ConfigError with all mistakes.
+    If a table names a part other than the default, it starts from that part's own defaults. A setting that is itself a
+    table, such as questions.where, is replaced as a whole. `source` names the files in errors. Raises ConfigError with
+    all mistakes.
     """
     given: Tree = {}
     mappings = list(_mappings(model))
@@ -175,7 +175,7 @@ def read_settings(model: type[_Model], *trees: Mapping[str, Any], source: str = 
 
 
 def _mappings(model: type[Section]) -> Iterator[tuple[str, ...]]:
-    """The settings that are tables themselves, as paths; not those of parts."""
+    """Yield the settings that are tables themselves, as paths; not the tables of parts."""
     for key, info in model.model_fields.items():
         if get_origin(info.annotation) is dict:
             yield (key,)
@@ -194,14 +194,14 @@ def _without(tree: Tree, over: Mapping[str, Any], path: Sequence[str]) -> Tree:
 
 
 def check_settings(settings: Section) -> None:
-    """Raises ConfigError for settings that are valid by themselves, but not together."""
+    """Raise ConfigError for settings that are valid separately, but not together."""
     for _, table in tables(settings):
         for problem in table.problems():
             raise ConfigError(problem)
 
 
 def tables(settings: Section, prefix: str = "") -> Iterator[tuple[str, Section]]:
-    """Every table with its dotted name; the whole has the name ""."""
+    """Yield every table with its dotted name; the whole has the name ""."""
     yield prefix, settings
     for key in type(settings).model_fields:
         value: object = getattr(settings, key)
@@ -212,7 +212,7 @@ def tables(settings: Section, prefix: str = "") -> Iterator[tuple[str, Section]]
 
 
 def each_setting(settings: Section, prefix: str = "") -> Iterator[tuple[str, Section, str]]:
-    """Every setting by its dotted name, with its table and its name there. A list of parts is a single setting."""
+    """Yield every setting: dotted name, table, and name in the table. A list of parts is a single setting."""
     below: dict[str, Section] = {}
     for key in type(settings).model_fields:
         if isinstance(value := getattr(settings, key), Section):
@@ -224,7 +224,7 @@ def each_setting(settings: Section, prefix: str = "") -> Iterator[tuple[str, Sec
 
 
 def lookup(settings: Section, dotted: str) -> Any:
-    """The value of a setting by its dotted name; None where a table on the way does not have it."""
+    """Return the value of a setting by its dotted name; None if a table on the way lacks it."""
     value: Any = settings
     for key in dotted.split("."):
         value = getattr(value, key, None)
@@ -232,20 +232,20 @@ def lookup(settings: Section, dotted: str) -> Any:
 
 
 def is_given(settings: Section, dotted: str) -> bool:
-    """Whether a setting was given, by a user or by the defaults of its system."""
+    """Return whether a setting was given by the user or by the defaults of its system."""
     table, _, key = dotted.rpartition(".")
     owner = lookup(settings, table) if table else settings
     return isinstance(owner, Section) and key in owner.model_fields_set
 
 
 def defaults_of(settings: _Model) -> _Model:
-    """The same parts, with nothing else given."""
+    """Return the defaults of the same parts, with nothing else given."""
     return read_settings(type(settings), _named(settings))
 
 
 def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
-    """The settings with one of them changed; it counts as given. The value is taken as it is; another part than before
-    has its own defaults."""
+    """Return the settings with one changed, which then counts as given. The value is not validated; a new part has its
+    own defaults."""
     key, _, rest = dotted.partition(".")
     inner = with_setting(getattr(settings, key), rest, value) if rest else value
     if rest == "name" and (choice := _choice(type(settings).model_fields[key].metadata)) and isinstance(value, str):
@@ -254,7 +254,7 @@ def with_setting(settings: _Model, dotted: str, value: object) -> _Model:
 
 
 def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[str] = ()) -> None:
-    """Raises ConfigError if one of these settings (dotted names) has no effect. Switches in `ignored` are not
+    """Raise ConfigError if one of these settings (dotted names) has no effect. Switches in `ignored` are not
     checked."""
     rows = [row for row in _effects(settings) if row[1] not in ignored]
     for key in keys:
@@ -264,14 +264,14 @@ def check_effect(settings: Section, keys: Iterable[str], *, ignored: Iterable[st
 
 
 def changeable(settings: Section, when: Literal["in_stage", "on_resume"]) -> list[str]:
-    """The settings that may change during a run, as patterns of dotted names."""
+    """Return the settings that may change during a run, as patterns of dotted names."""
     rows = ((at, name) for at, table in tables(settings) for name in str(getattr(table, when)).split())
     return [f"{at}.{name}" if at else name for at, name in rows]
 
 
 def changed(settings: Section) -> list[str]:
-    """The settings that differ from their system's defaults; those of another part than the default one, from its own.
-    A table that is a single setting and a list of parts are kept whole."""
+    """Return the settings that differ from the defaults of their system, or of their part if that is not the default
+    one. A table that is a single setting and a list of parts are kept whole."""
     defaults = read_settings(type(settings), {"run": {"system": lookup(settings, "run.system")}})
     before = {name: getattr(table, key) for name, table, key in each_setting(defaults)}
     return [
@@ -305,7 +305,7 @@ def _no_effect(settings: Section, key: str, switch: str, needs: Needs) -> str:
 
 @dataclass(slots=True)
 class _Reader:
-    """Makes tables from given values, and collects the problems."""
+    """Makes tables from given values and collects the problems."""
 
     root: type[Section]
     problems: list[str] = field(default_factory=list[str])
@@ -325,7 +325,7 @@ class _Reader:
         return self._validated(model, values, at)
 
     def part(self, choice: Chosen, table: Tree, at: str) -> Any:
-        """The settings of the part that a table names; None where that cannot be."""
+        """Return the settings of the part that a table names; None if they cannot be made."""
         name = table.get("name")
         if not isinstance(name, str) or not name:
             self.problems.append(
@@ -335,7 +335,7 @@ class _Reader:
         return self.section(choice.of(name), None, table, at)
 
     def _table(self, info: FieldInfo, below: object, given: object, at: str) -> Any:
-        """What a field that holds a table, a part or parts becomes."""
+        """Return the value for a field that holds a table, a part or a list of parts."""
         if choice := _choice(info.metadata):
             over = self._over(below, given, at)
             return None if over is None else self.part(choice, over, at)
@@ -346,7 +346,7 @@ class _Reader:
         return self.section(cast("type[Section]", info.annotation), below, {} if given is None else given, at)
 
     def _parts(self, choice: Chosen, given: object, at: str) -> Any:
-        """A list of parts, each a name or a table. A single one may stand for itself."""
+        """Return a list of parts, each given as a name or a table. A single one needs no list."""
         items = cast("Sequence[object]", given) if isinstance(given, list | tuple) else [given]
         parts = [(number, self._over({}, item, at)) for number, item in enumerate(items)]
         made = [self.part(choice, table, f"{at}.{number}") for number, table in parts if table is not None]
@@ -378,8 +378,8 @@ class _Reader:
         return f"{key} is {problem['input']!r}: {problem['msg'][:1].lower()}{problem['msg'][1:]}"
 
     def _hints(self, model: type[Section], values: Tree, at: str, key: str) -> Iterator[str]:
-        """Suggestions for an unknown setting: the systems that have it, the same name in other tables, a similar name,
-        or the settings that the part has."""
+        """Yield hints for an unknown setting: systems that have it, the same name in other tables, a similar name, or
+        the settings of the part."""
         if systems := _systems_with(key):
             yield f"it is for {' or '.join(systems)}"
         own = [f"{at}.{name}" if at else name for name in model.model_fields]
@@ -437,7 +437,7 @@ def _is_table(info: FieldInfo) -> bool:
 
 
 def setting_names(model: type[Section], prefix: str = "") -> Iterator[str]:
-    """Every setting by its dotted name, and every table; of a part the settings that all of its kind have."""
+    """Yield the dotted name of every setting and table; of a part, only settings common to its kind."""
     for key, info in model.model_fields.items():
         yield f"{prefix}{key}"
         if isinstance(info.annotation, type) and issubclass(info.annotation, Section):

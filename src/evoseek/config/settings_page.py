@@ -36,19 +36,19 @@ class Setting:
 
 
 def sentence_of(part: Any) -> str:
-    """The first paragraph of a docstring, on one line."""
+    """Return the first paragraph of a docstring, on one line."""
     return " ".join((inspect.getdoc(part) or "").split("\n\n")[0].split())
 
 
 def parts_of(kind: str) -> dict[str, str]:
-    """The built-in parts of a kind, each with the summary of its own docstring; of a class that has several names, with
-    that of what its `by_name` says."""
+    """Return the built-in parts of a kind, each with the first paragraph of its docstring. If a class has several
+    names, its `by_name` tells what to describe."""
     parts = {name: find(kind, name) for name in KINDS[kind].parts}
     return {name: sentence_of(getattr(part, "by_name", {}).get(name, part)) for name, part in parts.items()}
 
 
 def settings_of(kind: str, name: str) -> list[Setting]:
-    """The settings of a part: of a system all of its tables, of another part its own table. Raises ConfigError."""
+    """Return the settings of a part: all tables of a system, else the part's own table. Raises ConfigError."""
     model = settings_class(kind, name) or PartSettings
     if kind == "system":
         return list(_described(read_settings(model, {"run": {"system": name}})))

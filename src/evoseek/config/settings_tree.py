@@ -1,6 +1,6 @@
-"""Settings as nested mappings: TOML files, recipes by name and `--set key=value`, merged one over another.
+"""Settings as nested mappings: TOML files, recipes by name and `--set key=value`, merged in order.
 
-A recipe is a file of the package: `dr-zero/3b` is the TOML file of that name below `FOLDER`, which `--config` takes.
+A recipe is a file of the package: `--config dr-zero/3b` reads the TOML file of that name below `FOLDER`.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from evoseek.storage.files import nearest, read_regular
 Tree = dict[str, Any]
 FOLDER = Path(__file__).parents[1] / "recipes"
 ABLATIONS = "ablations/"
-"""Begins the names of recipes that repeat an experiment: what a paper compares its own settings with."""
+"""Prefix of the names of recipes that repeat a paper's ablations."""
 
 
 def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
-    """`over` on top of `tree`, table by table. A text instead of a table is a part's name."""
+    """Merge `over` over `tree`, table by table. A text instead of a table is a part's name."""
     merged = dict(tree)
     for key, value in over.items():
         below = merged.get(key)
@@ -44,7 +44,7 @@ def merge(tree: Tree, over: Mapping[str, Any]) -> Tree:
 
 
 def read_tree(file: Path) -> Tree:
-    """A TOML file, or the config.json of a run, as nested mappings. Raises ConfigError."""
+    """Read a TOML file, or the config.json of a run, as nested mappings. Raises ConfigError."""
     try:
         text = read_regular(file, "utf-8-sig")  # some editors begin a file with a byte-order mark
         tree = json.loads(text) if file.suffix == ".json" else tomllib.loads(text)
@@ -59,7 +59,7 @@ def read_tree(file: Path) -> Tree:
 
 
 def tree_of(options: Mapping[str, object], sets: Iterable[str] = ()) -> Tree:
-    """Settings by dotted names (None: not given), and `key=value` texts over them, as nested mappings."""
+    """Nest settings by dotted names (None: not given), with `key=value` texts merged over them."""
     tree = nested({key: value for key, value in options.items() if value is not None})
     for text in sets:
         key, equals, value = text.partition("=")
@@ -70,7 +70,7 @@ def tree_of(options: Mapping[str, object], sets: Iterable[str] = ()) -> Tree:
 
 
 def nested(settings: Mapping[str, object]) -> Tree:
-    """Settings by dotted names as nested mappings."""
+    """Nest settings that are given by dotted names."""
     tree: Tree = {}
     for dotted, value in settings.items():
         tree = merge(tree, _setting(dotted, value))
@@ -78,12 +78,12 @@ def nested(settings: Mapping[str, object]) -> Tree:
 
 
 def words_of(settings: Mapping[str, object]) -> str:
-    """Settings by dotted names as a command line gives them: " --set key=value ...", quoted for a shell."""
+    """Return settings by dotted names as command-line options, " --set key=value ...", quoted for a shell."""
     return "".join(f" --set {shlex.quote(f'{key}={_worded(value)}')}" for key, value in settings.items())
 
 
 def _worded(value: object, *, inner: bool = False) -> str:
-    """A value as `_parse_value` reads it; a text that is not `inner` needs no quotes."""
+    """Return a value in the form that `_parse_value` reads; a text that is not `inner` needs no quotes."""
     if isinstance(value, Mapping):
         items = cast("Mapping[str, object]", value).items()
         return f"{{{', '.join(f'{key} = {_worded(one, inner=True)}' for key, one in items if one is not None)}}}"
@@ -101,7 +101,7 @@ def _setting(dotted: str, value: object) -> Tree:
 
 
 def _parse_value(text: str) -> object:
-    """A TOML value; anything else is a text, so that paths need no quotes."""
+    """Parse a TOML value; anything else is a text, so that paths need no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except (ValueError, RecursionError):
@@ -109,12 +109,12 @@ def _parse_value(text: str) -> object:
 
 
 def recipes() -> dict[str, Path]:
-    """Every recipe by its name, in alphabetical order."""
+    """Return every recipe by its name, in alphabetical order."""
     return {path.relative_to(FOLDER).with_suffix("").as_posix(): path for path in sorted(FOLDER.rglob("*.toml"))}
 
 
 def find_recipe(name: str) -> Path:
-    """The file of a recipe. Raises ConfigError if there is none of that name."""
+    """Return the file of a recipe. Raises ConfigError for an unknown name."""
     known = recipes()
     if name not in known:
         if f"{ABLATIONS}{name}" in known:
@@ -127,8 +127,8 @@ def find_recipe(name: str) -> Path:
 
 
 def find_config(file: Path) -> Path:
-    """The path of a config file, or of the recipe with this name if there is no such file. Raises ConfigError, also for
-    another user's file that has the name of a recipe."""
+    """Return the path of a config file or, if there is none, of the recipe with this name. Raises ConfigError, also for
+    another user's file with the name of a recipe."""
     if not file.exists() or file.is_dir():
         return find_recipe(file.as_posix())
     if file.as_posix() in recipes():
@@ -137,6 +137,6 @@ def find_config(file: Path) -> Path:
 
 
 def purpose(recipe: Path) -> str:
-    """The purpose of a recipe: its first line, which is a comment."""
+    """Return the purpose of a recipe: its first line, which is a comment."""
     with recipe.open(encoding="utf-8") as lines:
         return lines.readline().strip("# \n")

@@ -1,7 +1,7 @@
 """Documents that are zip archives of XML, by markitdown (an extra): docx, pptx and epub.
 
-Before anything is unpacked, the archive's own table must keep within bounds: they bound what it unpacks to.
-Parts with declarations of entities, which can grow without bound, are refused.
+Before unpacking, the sizes in the archive's own table are checked: they bound the unpacked bytes. Parts that declare
+entities, which can grow without bound, are refused.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from evoseek.errors import DataError
 from evoseek.types import Mark
 
 MAX_FILES = 10_000
-MAX_BYTES = 512 * 2**20  # unpacked, pictures too
-MAX_TEXT_BYTES = 64 * 2**20  # of the parts that are text
-_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # how encrypted office files, and those of old programs, begin
+MAX_BYTES = 512 * 2**20  # unpacked, pictures included
+MAX_TEXT_BYTES = 64 * 2**20  # of text parts
+_COMPOUND = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"  # the beginning of encrypted or old office files
 _BEFORE_MARKUP = b"\xef\xbb\xbf\xff\xfe\0 \t\r\n"  # byte order marks, the zeros of UTF-16, white space
 _TITLE_PARAGRAPH = "//*[local-name()='p'][*/*[local-name()='pStyle'][@*[local-name()='val']='Title']]"
 _ENTITIES = re.compile(rb"<!ENTITY", re.IGNORECASE)
@@ -51,8 +51,8 @@ _PICTURE = re.compile(r"!\[([^\]\n]*)\]\([^()\n]*\)")
 
 
 def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
-    """A Word document as Markdown, titled by its properties, its paragraph of the style Title or its heading of level
-    1."""
+    """Convert a Word document to Markdown, titled by its properties, its paragraph of style Title or its level-1
+    heading."""
     with checked_archive(data) as archive:
         _warn_of_what_is_in_it(archive)
         styles = style_properties(_xml(archive, _STYLES)) if _STYLES in archive.namelist() else {}
@@ -66,8 +66,8 @@ def parse_docx(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def parse_pptx(data: bytes, encoding: str | None = None) -> Parsed:
-    """The text of a presentation, slide after slide, with its notes; titled by its properties or by its
-    first slide."""
+    """Extract the text of a presentation, slide after slide, with its notes; titled by its properties or its first
+    slide."""
     with checked_archive(data) as archive:
         _warn_of_what_is_in_it(archive)
         named, hidden = _named(archive), set(_hidden_slides(archive))
@@ -97,8 +97,8 @@ def _hidden_slides(archive: zipfile.ZipFile) -> Iterator[int]:
 
 
 def _simplified(archive: zipfile.ZipFile, parts: Sequence[str], styles: Mapping[str, set[str]]) -> tuple[bytes, int]:
-    """The archive with some of its parts without what is hidden or struck out, titles of slides with the sign of a
-    heading, and the number of hidden parts."""
+    """Return the archive with `parts` simplified, and the number of hidden parts: hidden and struck-out text is
+    removed, and slide titles get a heading sign."""
     made, hidden = io.BytesIO(), 0
     with zipfile.ZipFile(made, "w") as copy:
         for entry in archive.infolist():
@@ -116,7 +116,7 @@ def _simplified(archive: zipfile.ZipFile, parts: Sequence[str], styles: Mapping[
 
 
 def simplified_strings(archive: zipfile.ZipFile, data: bytes) -> bytes:
-    """A workbook whose texts are without words that are struck out, and have raised and lowered ones in their line."""
+    """Return a workbook without struck-out words, and with raised and lowered words written in their line."""
     texts = [name for name in archive.namelist() if _TEXTS_OF_WORKBOOK.fullmatch(name)]
     parts = [name for name in texts if any(sign in archive.read(name) for sign in (b"strike", b"vertAlign"))]
     return _simplified(archive, parts, {})[0] if parts else data
@@ -127,13 +127,13 @@ def _named(archive: zipfile.ZipFile) -> str:
 
 
 def _text_of(archive: zipfile.ZipFile, part: str, path: str) -> str:
-    """The text of the first element of a part that there is at a path; "" if there is none."""
+    """Return the text of a part's first element at a path; "" if there is none."""
     found = _xml(archive, part).xpath(path) if part in archive.namelist() else []
     return "".join(found[0].itertext()) if found else ""
 
 
 def _converted(data: bytes, converter: str, suffix: str) -> Any:
-    """The result of markitdown, with `markdown`, in which headings have a sign, and `title`."""
+    """Convert with markitdown; the result has `markdown`, in which headings have a sign, and `title`."""
     try:
         import markitdown
         from markitdown import converters
@@ -155,8 +155,8 @@ def _converted(data: bytes, converter: str, suffix: str) -> Any:
 
 
 def _headed(signed: str) -> tuple[str, tuple[Mark, ...]]:
-    """A text without signs of headings, with the description of each picture in its place (what is in pictures is not
-    read), and its headings."""
+    """Return a text without heading signs, and its headings. Descriptions replace pictures, whose contents are not
+    read."""
     lines, marks, start = list[str](), list[Mark](), 0
     for line in without_soft_hyphens(_PICTURE.sub(r"\1", signed)).split("\n"):
         plain = HEADING_SIGN.sub("", line)
@@ -168,22 +168,22 @@ def _headed(signed: str) -> tuple[str, tuple[Mark, ...]]:
 
 
 def _warn_of_what_is_in_it(archive: zipfile.ZipFile) -> None:
-    """Warn of the pictures and the embedded files of an office document, which are not read."""
+    """Warn of the pictures and embedded files of an office document, which are not read."""
     for folder, what in (("media", "pictures"), ("embeddings", "embedded files")):
         if count := sum(PurePath(name).parent.name == folder for name in archive.namelist()):
             warnings.warn(f"{what} not read: {count:,}", stacklevel=1)
 
 
 def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
-    """The chapters of a book in their order, as Markdown."""
+    """Convert the chapters of a book to Markdown, in order."""
     with checked_archive(data):
         book = _converted(data, "EpubConverter", ".epub")
-    text, marks = _headed(book.markdown.partition("\n\n")[2])  # what it says of itself stands before
+    text, marks = _headed(book.markdown.partition("\n\n")[2])  # metadata stand before
     return Parsed(title_of(book.title), text, marks=marks)
 
 
 def checked_archive(data: bytes) -> zipfile.ZipFile:
-    """The archive. DataError if it is damaged, or would unpack to too much."""
+    """Open the archive. DataError if it is damaged, or too large when unpacked."""
     if data.startswith(_COMPOUND):
         raise DataError("encrypted, or of an office program before 2007: save it without a password, in today's format")
     try:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 
-_LOOKED_AT = 100  # rows below one that may be the column headings
+_LOOKED_AT = 100  # rows below a possible row of column headings
 LONGEST_NAME = 100  # characters of a column heading, or of a value that names a row
-MOST = 0.9  # share of the rows that what is said of a column must hold for
+MOST = 0.9  # share of rows for which a statement about a column must hold
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _AS_VALUE = re.compile(r"\W*\d|\S+@\S+\.|\w+://|.{40,}[.!?]$")  # 24 months, an address, a sentence
 
@@ -14,9 +14,9 @@ Cells = list[str]
 
 
 def is_heading(rows: list[Cells], *, surely: bool = False) -> bool:
-    """Whether the first of these rows names the columns of the others. It does not if it holds numbers (but for years
-    and the like), or, unless numbers stand below its texts, what looks like a value or occurs below; `surely`: only if
-    numbers do."""
+    """Return whether the first row names the columns of the others. It does not if it has numbers (except years and
+    similar), or, unless numbers stand below its texts, a cell that looks like a value or occurs below. With `surely`,
+    numbers must stand below."""
     first, below = rows[0], [row for row in rows[1 : _LOOKED_AT + 1] if row != rows[0]]
     numbers = _numbers(first)
     if not below or (numbers and not _is_series(numbers)):
@@ -37,12 +37,12 @@ def _numbers(cells: Cells) -> Cells:
 
 
 def is_number(cell: str) -> bool:
-    """Whether it is an amount, a date or the like: digits without letters."""
+    """Return whether a cell is an amount, a date or similar: digits without letters."""
     return any(map(str.isdigit, cell)) and not any(map(str.isalpha, cell))
 
 
 def _is_series(cells: Cells) -> bool:
-    """Whether these numbers can be headings: a year, or years, months or days in their order."""
+    """Return whether these numbers can be headings: a year, or years, months or days in order."""
     is_year = len(cells) == 1 and _YEAR.fullmatch(cells[0]) is not None
     is_ordered = cells in (sorted(cells), sorted(cells, reverse=True)) and len(set(map(len, cells))) == 1
     return is_year or (len(cells) > 1 and is_ordered)

@@ -1,9 +1,9 @@
-"""Reading a corpus: a folder, a single file or JSON lines, to documents with stable ids in a stable order.
+"""Reads a corpus (a folder, a single file or JSON lines) to documents with stable ids in a stable order.
 
-Read are files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub and .xlsx need an extra). A document's id is its
-path inside the folder (with the place of a table's row), or the `id` of a JSON line; of equal ids the first is read.
-Files that cannot be read are skipped and recorded in a `ReadReport`. At most one file (or line) is held at a time,
-beside digests of the ids read so far.
+It reads files of the types in `SUFFIXES` (.pdf, .docx, .pptx, .epub and .xlsx need an extra). A document's id is its
+path inside the folder (with the place of a table's row), or the `id` of a JSON line; if ids are equal, the first one is
+read. Files that cannot be read are skipped and recorded in a `ReadReport`. At most one file (or line) is held at a
+time, plus digests of the ids read so far.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LEFTOVER = re.compile(
     r"~\$.+|\.~lock\..+#|\.#.+|#.+#|.+~|\.(?:.+\.)?sw[a-p]|\._.+|\.DS_Store|Thumbs\.db|desktop\.ini",
     re.IGNORECASE | re.DOTALL,
 )
-"""What office programs, editors and systems leave in a folder."""
+"""Files that office programs, editors and systems leave in a folder."""
 
 _MAX_ID_CHARACTERS = 1_000
 _TOLD = 500  # lines after which the report gets the position
@@ -41,8 +41,8 @@ _TOLD = 500  # lines after which the report gets the position
 
 @dataclass(frozen=True, slots=True)
 class CorpusFile:
-    """A file to read. `id` is its path relative to the corpus, with forward slashes; `within` is the real folder of the
-    corpus: no link may lead out of it (None: links are followed)."""
+    """A file to read. `id` is its path relative to the corpus, with forward slashes. `within` is the real folder of the
+    corpus: links must not lead out of it (None: links are followed)."""
 
     path: Path
     id: str
@@ -50,14 +50,13 @@ class CorpusFile:
 
     @property
     def suffix(self) -> str:
-        """The suffix that says how the file is read."""
+        """The suffix that determines how to read the file."""
         return self.path.suffix.lower()
 
 
 def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[CorpusFile]:
-    """The files that there is a reader for, in order; the others are counted in `report`, but for what programs leave
-    behind while they edit a file. Raises ConfigError for an unknown encoding, DataError if there is nothing at `path`.
-    """
+    """Yield the files that have a reader, in order. `report` counts the others, except leftovers of programs that edit
+    a file. Raises ConfigError for an unknown encoding, DataError if there is nothing at `path`."""
     if how.encoding is not None:
         check_encoding(how.encoding)
     try:
@@ -80,11 +79,11 @@ def find_readable(path: Path, report: ReadReport, how: Reading) -> Iterator[Corp
 
 
 def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) -> Iterator[CorpusFile]:
-    """Every file under `root` (or `root` itself if it is a file), sorted by name within each folder.
+    """Yield every file under `root` (or `root` itself if it is a file), sorted by name within each folder.
 
-    What programs leave there (locks, backups, thumbnails) is passed over.
-    Skipped are hidden folders, folders that cannot be listed, links out of the corpus, and links to a folder in it or
-    around it. With `follow_links` those out of it are followed, each real folder being read once.
+    Leftovers of programs (locks, backups, thumbnails) are ignored. Hidden folders, folders that cannot be listed, links
+    out of the corpus, and links to a folder in or around it are skipped. With `follow_links`, links out of the corpus
+    are followed, and each real folder is read once.
     """
     if not root.is_dir():
         yield CorpusFile(root, _text(root.name))
@@ -122,7 +121,7 @@ def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) ->
 
 
 def _why_not_entered(name: str, real: Path, root: Path, entered: Set[Path], *, is_link: bool) -> str:
-    """ "" for a folder that is entered."""
+    """Return why a folder is skipped; "" for a folder that is entered."""
     if name.startswith("."):
         return "hidden folder"
     if is_link and (real.is_relative_to(root) or root.is_relative_to(real)):
@@ -133,12 +132,12 @@ def _why_not_entered(name: str, real: Path, root: Path, entered: Set[Path], *, i
 
 
 def _text(path: str) -> str:
-    """The path as proper Unicode: bytes of a name that are not UTF-8 become the replacement character."""
+    """Return the path as valid Unicode: bytes that are not UTF-8 become the replacement character."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
 def read_documents(file: CorpusFile, seen: TextSet, report: ReadReport, how: Reading) -> Iterator[Document]:
-    """The documents of one file whose ids are not among `seen`, to which they are added."""
+    """Yield the documents of one file whose ids are not in `seen`, and add their ids."""
     for document, line in _read_file(file, report, how):
         if not document.text.strip():
             report.skipped.add(file.path, "empty", line)
@@ -153,7 +152,7 @@ def read_documents(file: CorpusFile, seen: TextSet, report: ReadReport, how: Rea
 
 
 def check_read(path: Path, report: ReadReport) -> None:
-    """Raises EmptyCorpusError if nothing was read."""
+    """Raise EmptyCorpusError if nothing was read."""
     if not report.read:
         skipped = "\n".join(filter(None, (report.table(5), report.missed_table())))
         raise EmptyCorpusError(
@@ -163,7 +162,7 @@ def check_read(path: Path, report: ReadReport) -> None:
 
 
 def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[tuple[Document, int | None]]:
-    """The documents of a file, each with its line where there are several."""
+    """Yield the documents of a file, each with its line if there are several."""
     limit = how.max_bytes(file.suffix)
     try:
         if file.suffix == _LINES:
@@ -180,11 +179,11 @@ def _read_file(file: CorpusFile, report: ReadReport, how: Reading) -> Iterator[t
 
 def _skip(file: CorpusFile, error: DataError, report: ReadReport, line: int | None = None) -> None:
     report.skipped.add(file.path, str(error), line)
-    report.is_passing |= isinstance(error.__cause__, ToolError | OSError)  # ToolError: of the process that parses
+    report.is_passing |= isinstance(error.__cause__, ToolError | OSError)  # ToolError: from the parsing process
 
 
 def _read_lines(file: CorpusFile, limit: int, report: ReadReport) -> Iterator[tuple[Document, int]]:
-    """The documents of a JSON-lines file, each with its line. No more than `limit` bytes are held at a time."""
+    """Yield the documents of a JSON-lines file, each with its line. At most `limit` bytes are held at a time."""
     with open_regular(file.path, file.within) as data:
         for number, line in bounded_lines(data, limit):
             if number % _TOLD == 0:
@@ -199,7 +198,7 @@ def _read_lines(file: CorpusFile, limit: int, report: ReadReport) -> Iterator[tu
 
 
 def _parsed(file: CorpusFile, data: bytes, report: ReadReport, how: Reading) -> Iterator[Document]:
-    """The document of a file, titled by itself or else by the file; of a table each row."""
+    """Yield the document of a file, titled by its contents or else by the file's name; of a table, each row."""
     parsed = how.parse(file.suffix, data)
     if parsed.guessed:
         report.guessed.add(file.path, parsed.guessed)
@@ -214,7 +213,7 @@ def _parsed(file: CorpusFile, data: bytes, report: ReadReport, how: Reading) -> 
 
 
 def _tidy(document: Document, file: str) -> Document:
-    """Without white space around the text and the pieces of the title."""
+    """Strip white space around the text and the pieces of the title."""
     start = len(document.text) - len(document.text.lstrip())
     return replace(
         document,
@@ -229,7 +228,7 @@ def _tidy(document: Document, file: str) -> Document:
 
 
 def _parse_line(line: bytes) -> Document:
-    """The document of a line of JSON, in one of two shapes that retrieval corpora have:
+    """Parse a document from a line of JSON, in one of the two shapes of retrieval corpora:
 
     {"id": "7", "contents": "\\"Kalo\\"\\nKalo is a city ..."}      title, newline, text (Search-R1, FlashRAG, Pyserini)
     {"id": "7", "title": "Kalo", "text": "Kalo is a city ..."}     (BEIR, DPR)

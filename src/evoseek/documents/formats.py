@@ -1,4 +1,4 @@
-"""Text formats, mail and PDF: the bytes of one file to its title, its text, and the pages and headings of that."""
+"""Text formats, mail and PDF: parse the bytes of one file to its title, its text, and the text's pages and headings."""
 
 from __future__ import annotations
 
@@ -46,17 +46,16 @@ _BOLD = (
     " and not(contains('.:;!?,', substring(normalize-space(), string-length(normalize-space()))))]"
 )
 _HTML_HEADINGS = f"//h1|//h2|//h3|//h4|//h5|//h6|//dt|{_BOLD}"
-"""Terms of lists are headings of what is said of them, and so are paragraphs of a few words in
-bold."""
+"""Headings in a page. Terms of definition lists, and paragraphs of a few bold words, are headings, too."""
 _MAIN = "//main|//article|//*[@role='main']"
-HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while a library turns a page into text
+HEADING_SIGN = re.compile("\u2e0e([1-7]) ?")  # before a heading's text while a library converts a page to text
 _HEADING_LINKS = "//a[normalize-space()='\u00b6' or contains(concat(' ', @class, ' '), ' headerlink ')]"
 _VISIBLE_TEXT = "//body//text()[not(ancestor::script or ancestor::style or ancestor::template or ancestor::noscript)]"
 
 
 class FileRow(NamedTuple):
-    """A row of a table, a document of its own: its place in the file, as in `row 5`, its title (empty if no value names
-    it) and text."""
+    """A row of a table, which becomes a document: its place in the file, as in `row 5`, its title (empty if no value
+    names it) and text."""
 
     place: str
     title: str
@@ -64,8 +63,8 @@ class FileRow(NamedTuple):
 
 
 class Parsed(NamedTuple):
-    """Title (empty if the file names none) and text, the name of the file's encoding if that was guessed, the pages and
-    headings of the text, what the library that read it warns of, and of a table its rows in place of a text."""
+    """A parsed file: title (empty if the file names none) and text, the file's encoding if it was guessed, pages and
+    headings of the text, and the reading library's warnings. A table has rows in place of a text."""
 
     title: str
     text: str
@@ -76,7 +75,7 @@ class Parsed(NamedTuple):
 
 
 def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
-    """Texts with an empty line between them, and the marks of each."""
+    """Join texts with an empty line between them, and their marks."""
     texts, marks, start = list[str](), list[Mark](), 0
     for text, own in pieces:
         marks += [replace(mark, start=start + mark.start) for mark in own]
@@ -86,14 +85,14 @@ def joined(title: str, pieces: Iterable[tuple[str, Iterable[Mark]]]) -> Parsed:
 
 
 def parse_plain(data: bytes, encoding: str | None = None) -> Parsed:
-    """Plain text: it has no title of its own. `encoding` is that of files that are not UTF-8; None: it is guessed."""
+    """Parse plain text, which has no title. `encoding` is for files that are not UTF-8; None: guess it."""
     text, guessed = decode(data, encoding)
     return Parsed("", join_cut_words([text])[0], guessed)
 
 
 def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
-    """Markdown as it is written, titled by its front matter or else by its heading of level 1. Front matter (settings
-    in YAML between two lines `---` at the top), what is struck out and comments are left out of the text."""
+    """Keep Markdown as written, titled by its front matter or else by its level-1 heading. Front matter (YAML settings
+    between two lines `---` at the top), struck-out text and comments are left out."""
     text, guessed = decode(data, encoding)
     front, text = _split_front_matter(text)
     named = next((value for key, value in front.items() if key.lower() == "title"), "")
@@ -105,15 +104,15 @@ def parse_markdown(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def warn_of_hidden(counts: Mapping[str, int]) -> None:
-    """Report the number of hidden parts of each kind that were left out of a file, if there are any."""
+    """Warn of the number of hidden parts of each kind that were left out of a file, if there are any."""
     found = [f"{count:,} {kind}{'s' if count > 1 else ''}" for kind, count in counts.items() if count]
     if found:
         warnings.warn(f"hidden parts left out: {', '.join(found)}", stacklevel=1)
 
 
 def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
-    """The title that a document has: the one that it names, unless a program put it there as a placeholder, else its
-    heading of level 1 if there is only one (several are those of sections). Empty without either."""
+    """Return a document's title: the one it names, unless a program put it there as a placeholder; else its level-1
+    heading if there is only one (several are headings of sections). Empty without either."""
     named = " ".join((named or "").split())
     if named.casefold() not in _NO_TITLES and not named.startswith("Microsoft Word - "):
         return named
@@ -122,8 +121,8 @@ def title_of(named: str | None, marks: Sequence[Mark] = ()) -> str:
 
 
 def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
-    """The front matter (empty if there is none) and what follows it: settings whose names are single words. Prose,
-    lists or slides between two lines `---` are text."""
+    """Split off the front matter (empty if there is none): settings whose names are single words. Prose, lists or
+    slides between two lines `---` are text."""
     first, *lines = text.split("\n")
     end = next((number for number, line in enumerate(lines) if line.rstrip() in ("---", "...")), None)
     if first.strip("\ufeff \t\r") != "---" or end is None or end > _LONGEST_FRONT:
@@ -144,9 +143,9 @@ def _split_front_matter(text: str) -> tuple[Mapping[str, object], str]:
 
 
 def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
-    """The main text of a page, by trafilatura; of a page in which that finds nothing, all text that is shown.
+    """Extract the main text of a page with trafilatura, or, if it finds nothing, all visible text.
 
-    A page that is not UTF-8 is in the encoding that it declares.
+    A page that is not UTF-8 is read in the encoding that it declares.
     """
     source, guessed = _decode_page(data, encoding)
     tree = trafilatura.load_html(source)
@@ -171,13 +170,13 @@ def parse_html(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def heading_sign(level: int) -> str:
-    """What stands before a heading's text while a library turns a page into text."""
+    """Return the sign that marks a heading while a library converts a page to text."""
     return f"\u2e0e{level}"
 
 
 def simplified_page(data: bytes, *, is_book: bool) -> bytes:
-    """A page, as a book has it or a program makes it of an office document, whose elements are simplified, with signs
-    before its headings."""
+    """Simplify the elements of a page (from a book, or converted from an office document), and put signs before its
+    headings."""
     tree = _book_page(data) if is_book else lxml.html.document_fromstring(data, parser=_page_parser())
     warn_of_hidden({"element": simplify(tree, are_first_rows_headings=not is_book)})
     for piece in tree.xpath("//*[self::td or self::th]//text()[contains(., '|')]"):
@@ -192,7 +191,7 @@ def _page_parser() -> Any:
 
 
 def _book_page(data: bytes) -> Any:
-    """The tree of a chapter: of XHTML, which has elements that end themselves, if it is that."""
+    """Return the tree of a chapter, parsed as XHTML (with self-closing elements) if it is XHTML."""
     try:
         tree = lxml.html.fromstring(data, parser=lxml.html.XHTMLParser(resolve_entities=False, no_network=True))
     except (etree.XMLSyntaxError, ValueError):
@@ -203,14 +202,14 @@ def _book_page(data: bytes) -> Any:
 
 
 def _prepare(tree: Any) -> None:
-    """Change a page so that trafilatura keeps its headings: it leaves out those with links, and all of them where the
-    page does not say which part is its main text."""
+    """Change a page so that trafilatura keeps its headings. It drops headings with links, and all headings if the page
+    does not mark its main text."""
     for link in tree.xpath(_HEADING_LINKS):
         link.drop_tree()
     for link in tree.xpath(f"({_HTML_HEADINGS})//a"):
         link.drop_tag()
     for items in tree.xpath("//*[(self::ol or self::ul) and li[count(p) > 1]]"):
-        items.tag = "div"  # a list would make one line of an item's paragraphs
+        items.tag = "div"  # a list would join an item's paragraphs in one line
         for item in items.xpath("li"):
             item.tag = "div"
     for line_end in tree.xpath("//dt//br"):
@@ -228,8 +227,8 @@ def _level(heading: Any) -> int:
 
 
 def _sign_headings(tree: Any) -> None:
-    """Put a sign with the level before the text of each heading (a paragraph may have the same text), and before the
-    text that follows a list of definitions."""
+    """Put a sign with the level before each heading (a paragraph may have the same text), and before the text after a
+    list of definitions."""
     for heading in tree.xpath(_HTML_HEADINGS):
         _sign(heading.xpath(".//text()[normalize-space()]"), _level(heading))
     pieces = tree.xpath("//text()[normalize-space()]")
@@ -245,9 +244,9 @@ def _sign(pieces: list[Any], level: int) -> None:
 
 
 def _signed_headings(text: str, headings: Container[str]) -> Iterator[Mark]:
-    """The lines that are a heading and nothing else, by their places in the text without signs.
+    """Yield a mark for each line that is only a heading, at its place in the text without signs.
 
-    The line after a list of definitions has a mark, too, of no heading: its last term ends there.
+    The line after a list of definitions has a mark without a heading, too: the list's last term ends there.
     """
     start = 0
     for line in text.split("\n"):
@@ -264,14 +263,14 @@ def _decode_page(data: bytes, encoding: str | None) -> tuple[str, str]:
             name = declared[1].decode("ascii")
             check_encoding(name)
             return decode(data, name)
-        except (ConfigError, DataError):  # a wrong declaration is as none
+        except (ConfigError, DataError):  # a wrong declaration counts as none
             pass
     return decode(data, encoding)
 
 
 def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
-    """The text layer of a PDF, pages apart by an empty line. Scanned pages without one have no text: nothing is
-    recognised in pictures. A PDF says itself how its text is encoded."""
+    """Extract the text layer of a PDF, with an empty line between pages. Scanned pages have no text: there is no OCR. A
+    PDF itself says how its text is encoded."""
     if pypdf is None:
         raise DataError("PDF needs an extra: pip install 'evoseek[pdf]'")
     try:
@@ -300,10 +299,10 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def _layout(page: Any) -> str:
-    """The text of a page with its words spaced as on paper; "" if that cannot be made."""
+    """Return the text of a page with its words spaced as on paper; "" if that fails."""
     try:
         return page.extract_text(extraction_mode="layout", layout_mode_strip_rotated=False)
-    except Exception:  # of fonts and the like; the text itself was read
+    except Exception:  # about fonts and similar; the text itself was read
         return ""
 
 
@@ -314,7 +313,7 @@ _HEADER_CHARACTERS = 10_000
 
 
 class _Bounded(EmailPolicy):
-    """Parses the beginning of each header, since the time for one grows with the square of its length."""
+    """Parses only the beginning of each header, since the time grows with the square of its length."""
 
     def header_fetch_parse(self, name: str, value: str) -> str:
         return super().header_fetch_parse(name, value[:_HEADER_CHARACTERS])
@@ -323,8 +322,9 @@ class _Bounded(EmailPolicy):
 def parse_message(
     data: bytes, encoding: str | None = None, read: Callable[[str, bytes], Parsed | None] = lambda name, data: None
 ) -> Parsed:
-    """A message, titled by its subject: who wrote to whom and when, its text, and what is attached. `read` gives what
-    an attachment of a name holds, or None, or raises DataError: the attachment is then named, and warned of."""
+    """Parse a message, titled by its subject: sender, recipients, date, text and attachments. `read` returns the
+    contents of a named attachment. If it returns None or raises DataError, the attachment is only named, with a
+    warning."""
     message = cast(EmailMessage, message_from_bytes(data, EmailMessage, policy=_Bounded()))
     if not any(message[name] for name in ("From", "Subject", "Date", "Received")):
         raise DataError("no mail: it has none of the lines From, Subject and Date")
@@ -357,8 +357,8 @@ def parse_message(
 
 
 def _attachments(message: MIMEPart, body: MIMEPart | None) -> Iterator[tuple[str, MIMEPart]]:
-    """The parts of a message beside its body, with their names, "" for further text; without other forms of the body
-    and signatures."""
+    """Yield the parts of a message beside its body, with their names ("" for further text). Other forms of the body and
+    signatures are left out."""
     pending: list[tuple[MIMEPart, bool]] = [(message, False)]
     while pending:
         part, is_form = pending.pop()
@@ -381,13 +381,13 @@ def _payload(part: MIMEPart) -> bytes:
         if part.get_content_type() == "message/rfc822":
             return b"".join(one.as_bytes() for one in cast("list[MIMEPart]", part.get_payload()))
         payload = part.get_payload(decode=True)
-    except Exception as error:  # the library does not say what it raises for a damaged mail
+    except Exception as error:  # the library's errors for a damaged mail are not documented
         raise DataError(f"damaged: {error}") from error
     return payload if isinstance(payload, bytes) else b""
 
 
 def _under(name: str, found: Parsed) -> tuple[str, Iterable[Mark]]:
-    """What an attachment holds, under its name as a heading; of a table its rows."""
+    """Return the contents of an attachment under its name as a heading; of a table, its rows."""
     text = "\n\n".join(row.text for row in found.rows) or found.text
     if not name:
         return text, ()
@@ -401,14 +401,14 @@ def _under(name: str, found: Parsed) -> tuple[str, Iterable[Mark]]:
 
 
 def _text(body: MIMEPart, encoding: str | None) -> tuple[str, str]:
-    """The text of a part, and its encoding if that was guessed."""
+    """Return the text of a part, and its encoding if it was guessed."""
     payload = body.get_payload(decode=True)
     if not isinstance(payload, bytes):
         return "", ""
     declared = body.get_content_charset() or encoding
     try:
         payload.decode(declared or "utf-8")
-    except (LookupError, UnicodeDecodeError):  # declared wrongly: as a file without a declaration
+    except (LookupError, UnicodeDecodeError):  # declared wrongly: treat it as a file without a declaration
         declared = encoding
     parsed = (parse_html if body.get_content_subtype() == "html" else parse_plain)(
         payload if declared is None else well_formed(payload.decode(declared)).encode(), encoding

@@ -1,4 +1,4 @@
-"""Words that the end of a line cut in two."""
+"""Joins words that are hyphenated at the end of a line."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ _FIRST = (
     "an any be every for here him how in into it no on out over some them there to under up what when where who with"
 )
 _NO_COMPOUND = frozenset(_FIRST.split(" "))  # inside, without, another
-_HANGING = 8  # characters that a line of a list or a definition may begin further in
-_WITH_COMPOUNDS = ("English", "French", "Portuguese")  # languages in which common words make compounds with hyphens
+_HANGING = 8  # maximum indentation of a line in a list or a definition
+_WITH_COMPOUNDS = ("English", "French", "Portuguese")  # languages that join common words with hyphens
 
 
 def without_soft_hyphens(text: str) -> str:
-    """A text without the signs of where a word may be cut, and whole where it was."""
+    """Remove soft hyphens from a text, and join the words that were cut at them."""
     return _SOFT.sub("", text)
 
 
 def join_cut_words(texts: Sequence[str]) -> list[str]:
-    """The pages of a text, with the words whole that were cut at the ends of lines.
+    """Join words that were hyphenated at line ends in the pages of a text.
 
-    A word is joined if the joined one occurs elsewhere in the text, or one of its parts does not and is no common word;
-    a compound (`well-known`) keeps its hyphen. What begins with a capital, after small letters, is left as it is.
+    A word is joined if the whole word occurs elsewhere in the text, or if one of its parts does not and is not a common
+    word; a compound (`well-known`) keeps its hyphen. A capital after small letters is never joined.
     """
     texts = list(map(without_soft_hyphens, texts))
     if not any(map(_CUT.search, texts)):
@@ -57,7 +57,7 @@ def join_cut_words(texts: Sequence[str]) -> list[str]:
 
 
 def _indent(text: str, place: int) -> int:
-    """The white space that the line of a place begins with."""
+    """Return the width of the white space at the beginning of a place's line."""
     start = text.rfind("\n", 0, place) + 1
     return len(text[start:place]) - len(text[start:place].lstrip())
 

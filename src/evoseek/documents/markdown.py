@@ -1,4 +1,4 @@
-"""Headings of a Markdown text, and what its author struck out or hid in it."""
+"""Finds headings in Markdown, and text that its author struck out or hid."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _CLOSING = {"del": "</del>", "s": "</s>", "strike": "</strike>"}
 
 
 def markdown_headings(text: str) -> Iterator[Mark]:
-    """The headings of a Markdown text, without those in code, lists and quotations."""
+    """Yield the headings of a Markdown text, without those in code, lists and quotations."""
     starts = _starts(text)
     tokens = _tokens(text)
     for token, content in pairwise(tokens):
@@ -31,7 +31,7 @@ def markdown_headings(text: str) -> Iterator[Mark]:
 
 
 def without_struck_and_hidden(text: str) -> tuple[str, int]:
-    """A Markdown text without what is struck out and without comments, and the number of the latter."""
+    """Return a Markdown text without struck-out text and comments, and the number of comments."""
     if not any(sign in text for sign in ("~~", "<!--", *_CLOSING.values())):
         return text, 0
     starts = _starts(text)
@@ -47,7 +47,7 @@ def without_struck_and_hidden(text: str) -> tuple[str, int]:
 
 
 def _starts(text: str) -> list[int]:
-    """Where each line begins, and the end of the text behind them."""
+    """Return where each line begins, then the end of the text."""
     return [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
 
 
@@ -57,17 +57,17 @@ def _tokens(text: str) -> list[Token]:
 
 @cache
 def _parser() -> MarkdownIt:
-    """A parser of blocks alone. A table is a paragraph to it: its own rule for them can take long."""
+    """Return a parser of blocks only. It reads a table as a paragraph, since its rule for tables can take long."""
     return MarkdownIt("commonmark").disable(["inline", "reference"])
 
 
 def is_rule(line: str) -> bool:
-    """Whether a line can be the one below the column headings of a table."""
+    """Return whether a line can be the rule below the column headings of a table."""
     return "-" in line and "|" in line and not set(line) - set("|-:+ \t")
 
 
 def _left_out(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
-    """The ranges of a block that are struck out or comments, outside of code."""
+    """Yield the ranges of a block that are struck out or comments, outside of code."""
     ticks = defaultdict[int, list[int]](list)
     for run in re.compile("`+").finditer(text, begin, end):
         ticks[len(run[0])].append(run.start())
@@ -80,7 +80,7 @@ def _left_out(text: str, begin: int, end: int) -> Iterator[tuple[int, int]]:
             after = bisect_right(closing, found.start())
             place = closing[after] + len(opening) if after < len(closing) else place
             continue
-        if opening[0] == "~" and len(opening) != 2:  # a line of them, as in a form
+        if opening[0] == "~" and len(opening) != 2:  # a line of tildes, as in a form
             continue
         close = {"<!--": "-->", "~~": "~~"}.get(opening) or _CLOSING.get((found[1] or "").lower(), "")
         if not close or close in missing or (opening == "~~" and text[place : place + 1].isspace()):

@@ -1,5 +1,5 @@
-"""Elements of a page whose bare text would say something else: raised and struck out words, formulas, hidden parts and
-cells that span. They are changed in the tree, for pages, books, and what becomes a page on its way to text."""
+"""Rewrites elements of a page whose bare text would be misleading: raised and struck-out words, formulas, hidden parts
+and spanning cells. It changes the tree of pages, books, and documents that are converted through pages."""
 
 from __future__ import annotations
 
@@ -35,12 +35,11 @@ _MOST_CELLS = 100_000  # of a table; further ones that span are not repeated
 
 
 def simplify(tree: Any, *, are_first_rows_headings: bool = False) -> int:
-    """Change a page so that its bare text says what the page shows, and return the number of hidden parts that were
-    left out.
+    """Change a page so that its bare text says what the page shows, and return the number of hidden parts left out.
 
-    What is struck out is left out, too. The first row of a table is marked as its headings if it looks like them; in
-    tables of two columns, only if that is sure or `are_first_rows_headings`, as in programs whose users rarely mark
-    them.
+    Struck-out text is left out, too. The first row of a table is marked as headings if it looks like headings. In
+    tables of two columns this must be certain, or `are_first_rows_headings`, for programs whose users rarely mark
+    headings.
     """
     if has_formulas := bool(tree.xpath("boolean(//math)")):
         for drawn in tree.xpath(_DRAWN_FORMULA):
@@ -68,8 +67,8 @@ def simplify(tree: Any, *, are_first_rows_headings: bool = False) -> int:
 
 
 def _drop_hidden(tree: Any) -> int:
-    """Drop what the author of a page hid, and return how many parts with text that were, outside of menus and the like.
-    Panels of tabs are not hidden: a click shows each."""
+    """Drop the hidden parts of a page, and return the number of those with text, outside menus and similar elements.
+    Tab panels are not hidden: a click shows each."""
     gone: dict[Any, bool] = {}  # and whether it counts
     for element in tree.xpath(_CAN_BE_HIDDEN):
         is_hidden = element.tag in ("template", "dialog") or element.get("hidden") is not None
@@ -89,7 +88,7 @@ def _drop_hidden(tree: Any) -> int:
 
 
 def _is_aside(element: Any) -> bool:
-    """Whether an element is a menu, a search field or the like, which is left out of a page's text anyway."""
+    """Return whether an element is a menu, a search field or similar, which is never part of a page's text."""
     return element.tag in _NOT_READ or element.get("role") in _ASIDE_ROLES
 
 
@@ -111,7 +110,7 @@ def _become(element: Any, text: str) -> None:
 
 
 def formula_text(element: Any) -> str:
-    """A formula of MathML in one line, as in `x^2/(y+1)`."""
+    """Write a MathML formula in one line, as in `x^2/(y+1)`."""
     name = str(element.tag).rpartition("}")[2]
     if not isinstance(element.tag, str) or name in ("annotation", "annotation-xml"):
         return ""
@@ -136,8 +135,8 @@ def formula_text(element: Any) -> str:
 
 
 def _simplify_readings(tree: Any) -> None:
-    """Put quotation marks around quotations within a sentence, and the reading of a word (ruby) in brackets
-    behind all of it."""
+    """Put quotation marks around quotations within a sentence, and the reading of a word (ruby) in brackets after
+    it."""
     for quotation in tree.xpath("//q"):
         _enclose(quotation, "“", "”")
     for bracket in tree.xpath("//rp"):
@@ -159,7 +158,7 @@ def _enclose(element: Any, opening: str, closing: str) -> None:
 
 
 def _write_in_line(element: Any) -> None:
-    """Write a raised or lowered element into its line, if its text says something else there."""
+    """Write a raised or lowered element into its line, if its plain text would be misleading."""
     text = "".join(element.itertext())
     before, after = _text_before(element), element.tail or ""
     is_link = bool(element.xpath("boolean(.//a | ancestor::a)"))
@@ -170,7 +169,7 @@ def _write_in_line(element: Any) -> None:
 
 
 def _text_before(element: Any) -> str:
-    """The last piece of text before an element in its line."""
+    """Return the last piece of text before an element in its line."""
     while True:
         previous, parent = element.getprevious(), element.getparent()
         if previous is not None:
@@ -182,8 +181,8 @@ def _text_before(element: Any) -> str:
 
 
 def raised(before: str, text: str, after: str = "", *, is_note: bool = False) -> str:
-    """What a raised text between two others becomes in a line: `^6` after `10`, `[1]` for the sign of a note; itself
-    after white space, and if it is the end of a word (`1st`) or no letter or digit."""
+    """Write a raised text between two others in a line: `^6` after `10`, `[1]` for the sign of a note. It stays
+    unchanged after white space, at the end of a word (`1st`), or without a letter or digit."""
     bare = " ".join(text.split())
     word = _LAST_WORD.search(before[-20:])
     if not before or before[-1].isspace() or before[-1] in "([" or not bare.strip("*†‡§®™").strip():
@@ -198,19 +197,19 @@ def raised(before: str, text: str, after: str = "", *, is_note: bool = False) ->
 
 
 def lowered(before: str, text: str, after: str = "", *, is_note: bool = False) -> str:
-    """What a lowered text between two others becomes in a line: `_2` between digits, else itself, as in `H2O`."""
+    """Write a lowered text between two others in a line: `_2` between digits, else unchanged, as in `H2O`."""
     bare = " ".join(text.split())
     is_between = (before[-1:].isdigit() and bare[:1].isdigit()) or (after[:1].isdigit() and bare[-1:].isdigit())
     return f"_{_grouped(bare, after)}" if is_between and before and not before[-1].isspace() else text
 
 
 def _grouped(text: str, after: str) -> str:
-    """A text that ends where it did before what follows it."""
+    """Return the text, grouped so that it stays separate from what follows."""
     return text if _SIMPLE.fullmatch(text) and not after[:1].isalnum() else f"({text})"
 
 
 def _even_out(table: Any, *, are_first_rows_headings: bool) -> None:
-    """Give each row of a table a cell in each column, and the table one row of headings, if it has any."""
+    """Give each row of a table a cell in each column, and join several rows of headings to one."""
     for caption in table.xpath("./caption"):
         _move_before(table, caption)
     rows = _spread([row for row in table.iter("tr") if len(row)])
@@ -256,12 +255,12 @@ def _is_marked(row: Sequence[Any]) -> bool:
 
 
 def _names_columns(row: Sequence[Any]) -> bool:
-    """Whether a row below headings holds more of them, and not just the name of a row or of a group of rows."""
+    """Return whether a row below headings has more headings, and not just the name of a row or group of rows."""
     return _is_marked(row) and (not _text(row[0]) or any(map(_text, row[1:])))
 
 
 def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely: bool) -> bool:
-    """Whether the first row looks like headings: it alone is bold, has a cell that is marked, or reads so."""
+    """Return whether the first row looks like headings: it alone is bold, has a marked cell, or reads like headings."""
     is_bare = 2 * sum(map(bool, texts[0])) < len(texts[0])
     if len(texts[0]) < 2 or is_bare or any(text.endswith(":") for text in texts[0]):
         return False
@@ -274,13 +273,13 @@ def _is_first_row_heading(rows: Sequence[Any], texts: list[list[str]], *, surely
 
 
 def _are_alike(values: Sequence[str]) -> bool:
-    """Whether nearly all values have digits, or nearly none, as in a column; in a form below one another both do."""
+    """Return whether nearly all or nearly no values have digits, as in a column; in a form they are mixed."""
     share = sum(any(map(str.isdigit, value)) for value in values) / max(len(values), 1)
     return share >= MOST or share <= 1 - MOST
 
 
 def _join(rows: Sequence[Sequence[Any]]) -> None:
-    """Put the headings of several rows into the last of these, with the groups of columns before their names."""
+    """Join several rows of headings in the last one, with the groups of columns before their names."""
     for place, cell in enumerate(rows[-1]):
         names = [_text(row[place]) for row in rows if place < len(row)]
         for child in list(cell):
@@ -291,7 +290,7 @@ def _join(rows: Sequence[Sequence[Any]]) -> None:
 
 
 def _spread(rows: Sequence[Any]) -> list[list[Any]]:
-    """The cells of each row, with a copy of a cell that spans in each place, but for one that is alone in its row."""
+    """Return the cells of each row. Copy a spanning cell into each place, unless it is alone in its row."""
     own = [[cell for cell in row if cell.tag in ("td", "th")] for row in rows]
     width = max(map(len, own), default=0)
     room = _MOST_CELLS
@@ -315,7 +314,7 @@ def _spread(rows: Sequence[Any]) -> list[list[Any]]:
 
 
 def _span(cell: Any, name: str, most: int) -> int:
-    """The number of rows or columns of a cell; 0 rows are all that follow."""
+    """Return the number of rows or columns that a cell spans; 0 rows means all following ones."""
     value = str(cell.get(name, "1")).strip()
     number = int(value) if value.isdecimal() and len(value) < 6 else 1
     cell.attrib.pop(name, None)

@@ -1,7 +1,7 @@
-"""Parts of office documents without what is hidden or struck out, and with raised and lowered words in their line.
+"""Simplifies parts of office documents: no hidden or struck-out text, raised and lowered words in their line.
 
-Word, PowerPoint and Excel write a run of words with its properties in the same way: an element `r` with `rPr` in it,
-each in a namespace of its own.
+Word, PowerPoint and Excel write a run of words and its properties alike: an element `r` with `rPr` in it, each in a
+separate namespace.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ _WRITERS = {"superscript": raised, "subscript": lowered}
 
 
 def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
-    """Remove the runs, shapes and rows of a part that are hidden or struck out, and write raised and lowered runs into
-    their line. Return the number of hidden parts: runs that follow one another are one.
+    """Remove hidden or struck-out runs, shapes and rows of a part, and write raised and lowered runs into their line.
+    Return the number of hidden parts; consecutive runs count as one.
 
     `styles` are the properties that each style of the document switches on.
     """
@@ -34,7 +34,7 @@ def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
         hidden += is_hidden and not (was_hidden and before is paragraph)
         was_hidden = is_hidden
         for switch in [each for name in _FLAGS for each in run.iterfind(f"{{*}}rPr/{{*}}{name}")]:
-            switch.getparent().remove(switch)  # one that is off is on to some programs
+            switch.getparent().remove(switch)  # some programs read a property that is off as on
         if on:
             _remove(run)
         elif write := _WRITERS.get(_position(run, styles)):
@@ -45,7 +45,7 @@ def simplify_runs(root: Any, styles: Mapping[str, Container[str]]) -> int:
 
 
 def style_properties(styles: Any) -> dict[str, set[str]]:
-    """The properties of hidden, struck out, raised and lowered words that each style of a Word document switches on."""
+    """Return which properties each style of a Word document turns on: hidden, struck out, raised, lowered."""
     own: dict[str, dict[str, bool]] = {}
     based: dict[str, str] = {}
     for style in styles.iterfind("{*}style"):
@@ -65,7 +65,7 @@ def style_properties(styles: Any) -> dict[str, set[str]]:
 
 
 def _switched_on(run: Any, styles: Mapping[str, Container[str]]) -> set[str]:
-    """Which of the properties of hidden and struck out words a run has, by itself or by its styles."""
+    """Return which of the properties hidden and struck out apply to a run, by itself or by its styles."""
     properties = run.find("{*}rPr")
     own = {} if properties is None else _flags(properties)
     if properties is not None and properties.get("strike") in ("sngStrike", "dblStrike"):
@@ -99,8 +99,8 @@ def _remove(element: Any) -> int:
 
 
 def _repeat_merged(root: Any) -> None:
-    """Say what merged cells of a slide's table hold in each of their rows and columns; but in a row of one cell alone,
-    as a title is, once."""
+    """Repeat the text of merged cells of a slide's table in each of their rows and columns. In a row with a single
+    cell, such as a title, the text stays once."""
     for table in root.iter("{*}tbl"):
         above = list[Any]()
         for row in table.iterfind("{*}tr"):
@@ -116,7 +116,7 @@ def _repeat_merged(root: Any) -> None:
 
 
 def _position(run: Any, styles: Mapping[str, Container[str]]) -> str:
-    """Whether a run is `superscript` or `subscript`, by itself or by its style, else ""."""
+    """Return `superscript` or `subscript` if a run has this position, by itself or by its style; else ""."""
     properties = run.find("{*}rPr")
     if properties is None:
         return ""
@@ -134,7 +134,7 @@ def _positions(properties: Any) -> dict[str, bool]:
 
 
 def _join_alike(run: Any, styles: Mapping[str, Container[str]]) -> None:
-    """Give a run the words of those behind it in the same position: a program may divide `-3` into two."""
+    """Merge a run with following runs in the same position: a program may divide `-3` into two."""
     texts, position = list(run.iterfind("{*}t")), _position(run, styles)
     for other in list(run.itersiblings("{*}r", "{*}fld")) if texts else ():
         if _position(other, styles) != position or other.find("{*}t") is None or _switched_on(other, styles):
@@ -144,7 +144,7 @@ def _join_alike(run: Any, styles: Mapping[str, Container[str]]) -> None:
 
 
 def _write_in_line(run: Any, write: Callable[[str, str, str], str]) -> None:
-    """Write a raised or lowered run into its line. It is no longer in another position."""
+    """Write a raised or lowered run into its line, at normal position."""
     properties = run.find("{*}rPr")
     properties.attrib.pop("baseline", None)
     for align in properties.findall("{*}vertAlign"):

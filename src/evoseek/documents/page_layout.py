@@ -1,9 +1,9 @@
 """Tables and columns on the pages of a PDF.
 
-Its text has them as lines: a row of a table as the words of its cells, and columns of prose as lines across them, if
-the file was written so.
+The page's text has a line for each row of a table, with the words of its cells. Columns of prose may appear as lines
+across all columns.
 
-Where words stand is seen in a second text of the page, whose lines are spaced as on paper.
+The position of words follows from a second text of the page, whose lines are spaced as on paper.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ from evoseek.documents.hyphens import join_cut_words
 
 _CELL = re.compile(r"\S+(?: \S+)*")
 _AMOUNT = re.compile(r"[^\w\s]{0,2} ?\d[\d.,' ]*(?: ?(?:%|[^\w\s]|[A-Z]{3}))?")  # 115.00, € 115, -4 %, 40 EUR
-_LEAST_ROWS, _LEAST_LINES = 3, 4  # of a table, and of columns of prose
+_LEAST_ROWS, _LEAST_LINES = 3, 4  # rows of a table, and lines of columns of prose
 _WORDS_OF_PROSE = 4  # in a line of a column
 _NEAR = 2  # characters between the same column on two pages
 
 
 class _Block(NamedTuple):
-    """Lines of a text, from `first` on, that stand in the same columns, each with its cells."""
+    """Lines of a text, from `first` on, in the same columns, each with its cells."""
 
     first: int
     end: int
@@ -35,14 +35,14 @@ class _Block(NamedTuple):
 
     @property
     def is_prose(self) -> bool:
-        """Whether every column is one of lines of prose."""
+        """Whether every column is prose."""
         columns = [[len(cell.split()) for cell in column if cell] for column in zip(*self.rows, strict=True)]
         return len(self.rows) >= _LEAST_LINES and all(sum(words) >= _WORDS_OF_PROSE * len(words) for words in columns)
 
 
 def with_tables(texts: Sequence[str], layouts: Sequence[str]) -> tuple[list[str], list[int]]:
-    """The texts of pages with each table in Markdown below its column headings, also where it continues on the next
-    page, and columns of prose one after the other. And the numbers of the pages that have such columns."""
+    """Return the texts of pages with tables in Markdown and columns of prose one after the other, and the numbers of
+    the pages with such columns. A table that continues on the next page has its column headings there, too."""
     found, in_columns = list[str](), list[int]()
     open_table: tuple[list[str], _Block] | None = None
     for number, (text, layout) in enumerate(zip(texts, layouts, strict=True), start=1):
@@ -65,14 +65,14 @@ def with_tables(texts: Sequence[str], layouts: Sequence[str]) -> tuple[list[str]
             else:
                 written += lines[block.first : block.end]
                 open_table = None
-        is_last = bool(blocks) and len(lines) - end <= _LEAST_ROWS  # but for a footer
+        is_last = bool(blocks) and len(lines) - end <= _LEAST_ROWS  # except for a footer
         open_table = open_table if is_last else None
         found.append("\n".join([*written, *lines[end:]]).strip("\n") if blocks else text)
     return found, in_columns
 
 
 def _names(block: _Block, before: tuple[list[str], _Block] | None) -> list[str]:
-    """The column headings of a table: its own, or those of the table at the end of the page before."""
+    """Return the column headings of a table: its own, or the ones of a table at the end of the previous page."""
     if before and len(before[1].columns) == len(block.columns):
         starts = zip(before[1].columns, block.columns, strict=True)
         if all(abs(one[0] - other[0]) <= _NEAR for one, other in starts):
@@ -90,7 +90,7 @@ def _row(cells: Sequence[str]) -> str:
 
 
 def _blocks(lines: Sequence[str], layout: Sequence[str]) -> Iterator[_Block]:
-    """The runs of lines that stand in the same two columns or more."""
+    """Yield runs of lines that share two or more columns."""
     places = _places(lines, layout)
     columns, rows, first, last = list[tuple[int, int]](), list[list[str]](), 0, -1
     for line, place in [*places, ("", -1)]:
@@ -110,24 +110,24 @@ def _blocks(lines: Sequence[str], layout: Sequence[str]) -> Iterator[_Block]:
 
 
 def _continues(row: Sequence[str]) -> bool:
-    """Whether a line holds further words of the cells above, and is no row that has its first cell from above."""
+    """Return whether a line continues the cells above, rather than being a row whose first cell is above."""
     return not row[0] and sum(map(bool, row)) < max(2, len(row) - 1)
 
 
 def _are_amounts(above: str, below: str) -> bool:
-    """Whether a cell and what stands below it are two numbers, as in a row of sums, and no cell of two lines."""
+    """Return whether a cell and the text below are two numbers, as in a row of sums, not one cell of two lines."""
     return _AMOUNT.fullmatch(above) is not None and _AMOUNT.fullmatch(below) is not None
 
 
 def _joined(above: str, below: str) -> str:
-    """A cell of two lines as one, with the word whole that their end cut."""
+    """Join the two lines of a cell, and a word hyphenated between them."""
     if above.endswith(("-", "\u2010")) and below:
         return " ".join(join_cut_words([f"{above}\n{below}"])[0].split())
     return " ".join(filter(None, (above, below)))
 
 
 def _assigned(columns: list[tuple[int, int]], cells: Sequence[tuple[int, int, str]]) -> list[str] | None:
-    """The cells by columns, which then reach over them; None unless each stands in a column of its own."""
+    """Assign cells to columns, which are widened to fit them; None unless each has a column of its own."""
     row, reach = [""] * len(columns), list(columns)
     for start, end, text in cells:
         over = [n for n, (left, right) in enumerate(columns) if start < right and left < end]
@@ -142,7 +142,7 @@ def _assigned(columns: list[tuple[int, int]], cells: Sequence[tuple[int, int, st
 
 
 def _places(lines: Sequence[str], layout: Sequence[str]) -> list[tuple[str, int]]:
-    """The lines of the second text with the places of the same lines in the first, without those that it has not."""
+    """Return the lines of the second text that the first has too, each with its place in the first."""
     places = defaultdict[str, list[int]](list)
     for number, line in enumerate(lines):
         places["".join(line.split())].append(number)

@@ -1,9 +1,9 @@
-"""Parsing in a disposable process: what crashes, exhausts or blocks a parser harms nothing else.
+"""Parses in a disposable process: an input that crashes, exhausts or blocks a parser harms nothing else.
 
-The process is `python -m evoseek.documents.parse_process MODULE:FUNCTION CPU_SECONDS MEMORY_BYTES`. A request comes in
-on its standard input as two frames, a JSON object and the bytes of an input; the function's answer to both goes out as
-one frame, a JSON object. A frame is a length N in 4 bytes, then N bytes. The process ends with its standard
-input, when an input needs more processor time than it may (by SIGXCPU), and when it runs out of memory.
+The process is `python -m evoseek.documents.parse_process MODULE:FUNCTION CPU_SECONDS MEMORY_BYTES`. A request arrives
+on its standard input as two frames, a JSON object and the bytes of an input. The function's answer leaves as one frame,
+a JSON object. A frame is a length N in 4 bytes, then N bytes. The process ends when its standard input ends, when an
+input exceeds its processor time (by SIGXCPU), or when memory runs out.
 """
 
 from __future__ import annotations
@@ -29,25 +29,25 @@ _END_S = 5.0
 
 
 class ParseProcess:
-    """A process that calls a function of a module, started when it is first needed and replaced when it is lost. One
-    input is parsed at a time.
+    """A process that calls a function of a module. It starts when first needed and is replaced when it dies. It parses
+    one input at a time.
 
-    Each may take `cpu_s` seconds of processor time, `wall_s` seconds in all and the process `memory_bytes` of address
-    space. An input with which the process dies is retried once; if it dies again, the input is to blame. The process
-    gets an empty environment, so it has no keys, and it ends with this process, however that ends.
+    Each input may take `cpu_s` seconds of processor time and `wall_s` seconds in total; the process may take
+    `memory_bytes` of address space. If the process dies, the input is retried once; if it dies again, the input is to
+    blame. The process has an empty environment, so it has no keys, and it always ends with this process.
     """
 
     def __init__(self, function: str, *, cpu_s: int, wall_s: float, memory_bytes: int) -> None:
         self._command = [sys.executable, "-P", "-m", __name__, function, str(cpu_s), str(memory_bytes)]
         self._cpu_s, self._wall_s = cpu_s, wall_s
         self._lock = threading.Lock()
-        self._running: list[subprocess.Popen[bytes]] = []  # one at most
+        self._running: list[subprocess.Popen[bytes]] = []  # at most one
         self._end = weakref.finalize(self, _kill_all, self._running)
         _OPEN.add(self)
 
     def parse(self, header: Mapping[str, object], body: bytes) -> Mapping[str, object]:
-        """The answer; one with `problem` if the input cannot be parsed within the limits, and with `is_slow` if it
-        took too long. Raises ToolError if the process fails for another reason, or was closed."""
+        """Return the answer. It has `problem` if the input cannot be parsed within the limits, and `is_slow` if it took
+        too long. Raises ToolError if the process fails for another reason, or was closed."""
         with self._lock:
             return self._tried_twice(json.dumps(header).encode(), body)
 
@@ -56,11 +56,11 @@ class ParseProcess:
         return tuple(process.pid for process in self._running)
 
     def close(self) -> None:
-        """End the process. What is being parsed fails with ToolError."""
+        """End the process. An input in progress fails with ToolError."""
         self._end()
 
     def forget(self) -> None:
-        """In a forked child: what runs is its parent's, and so are the answers in its pipes."""
+        """Forget the process in a forked child: it belongs to the parent, and so do the answers in its pipes."""
         self._lock = threading.Lock()
         self._running.clear()
 
@@ -73,7 +73,7 @@ class ParseProcess:
                 reply, is_late = _exchange(process, self._wall_s, header, body)
             finally:
                 if reply is None:
-                    with suppress(ValueError):  # `close` took it out
+                    with suppress(ValueError):  # `close` removed it
                         self._running.remove(process)
             if reply is not None:
                 return json.loads(reply)
@@ -81,21 +81,21 @@ class ParseProcess:
             self._check_open()
             if is_late:
                 raise ToolError(
-                    f"An input was not parsed within {self._wall_s:g} seconds, though it may not use so much processor "
-                    "time: the machine is busy. Run less at once."
+                    f"An input was not parsed within {self._wall_s:g} seconds, and did not exceed its processor time: "
+                    "the machine is busy. Reduce parallelism."
                 )
             if status == -signal.SIGXCPU:
                 problem = f"reading it takes more than {self._cpu_s} seconds of processor time"
                 return {"problem": problem, "is_slow": True}
         if status == -signal.SIGKILL:
             raise ToolError(
-                "The process that parses was killed twice, with one input. If the machine is short of memory, run "
-                "less at once."
+                "The parser process was killed twice by one input. If the machine is short of memory, reduce "
+                "parallelism."
             )
         return {"problem": "reading it takes too much memory, or breaks the reader"}
 
     def _started(self) -> subprocess.Popen[bytes]:
-        """The process, after it has loaded all it needs. Raises ToolError."""
+        """Start the process and wait until it has loaded everything. Raises ToolError."""
         if not self._running:
             environment = {"PYTHONPATH": os.pathsep.join(filter(None, sys.path)), "PYTHONDONTWRITEBYTECODE": "1"}
             pipe = subprocess.PIPE
@@ -104,7 +104,7 @@ class ParseProcess:
             )
             if _exchange(process, _START_S)[0] is None:
                 raise ToolError(
-                    "The process that parses does not start. See why: "
+                    "The parser process does not start. See why: "
                     f"{' '.join(self._command)} < /dev/null (its output should be a few bytes)."
                 )
             self._running.append(process)
@@ -130,8 +130,8 @@ os.register_at_fork(after_in_child=_forget_all)
 
 
 def _exchange(process: subprocess.Popen[bytes], wall_s: float, *frames: bytes) -> tuple[bytes | None, bool]:
-    """The next frame from a process, after these were sent; None, and the process is gone, if there is none in time.
-    And whether it was killed for taking too long."""
+    """Send frames to a process; return its next frame, and whether it was killed for taking too long. If no frame comes
+    in time, return None: the process is then gone."""
     late = threading.Event()
 
     def kill() -> None:
@@ -148,7 +148,7 @@ def _exchange(process: subprocess.Popen[bytes], wall_s: float, *frames: bytes) -
         reply = _read_frame(process.stdout, _MAX_REPLY)
     except (OSError, ValueError):  # its pipe is broken, or was closed
         reply = None
-    except BaseException:  # Ctrl-C: its answer would be taken for that to the next request
+    except BaseException:  # Ctrl-C: its answer would be taken for the answer to the next request
         _kill_all([process])
         raise
     finally:
@@ -175,7 +175,7 @@ def _write_frame(pipe: IO[bytes], data: bytes) -> None:
 
 
 def _read_frame(pipe: IO[bytes], limit: int) -> bytes | None:
-    """The next one; None if the other side is gone, in the middle of one too, or says more than `limit` bytes."""
+    """Read the next frame; None if the other side ends, even within a frame, or announces more than `limit` bytes."""
     size = int.from_bytes(head, "big") if len(head := pipe.read(4)) == 4 else limit + 1
     if size > limit:
         return None
@@ -186,7 +186,7 @@ def _read_frame(pipe: IO[bytes], limit: int) -> bytes | None:
 def _serve(answer: Callable[[Any, bytes], Mapping[str, object]], cpu_s: int, memory: int) -> None:
     """Answer until there are no more requests."""
     requests, replies = sys.stdin.buffer, os.fdopen(os.dup(1), "wb")
-    os.dup2(2, 1)  # the output of a parser is no answer
+    os.dup2(2, 1)  # the output of a parser is not an answer
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_FSIZE, (0, 0))
     resource.setrlimit(resource.RLIMIT_AS, (memory, memory))

@@ -1,5 +1,5 @@
-"""Every format that a reader is for, and how a file of one is parsed: within bounds, and most in a process that hostile
-files can only kill."""
+"""Every format with a reader, and how to parse a file of it: within bounds, and usually in a process that hostile files
+can only kill."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from evoseek.errors import DataError, ToolError
 
 MAX_TEXT = 16_000_000  # characters
 MAX_SECONDS = 60  # of processor time, for one file or message
-_DEEPEST = 5  # messages within each other whose attachments are read
+_DEEPEST = 5  # depth of nested messages whose attachments are read
 _MAX_MEMORY = 2 * 2**30
-_MAX_BYTES = 512 * 2**20  # of a file that is more than its text, as one with pictures is
+_MAX_BYTES = 512 * 2**20  # of a file that is more than its text, for example pictures
 _TEXTS = (".txt", ".md", ".csv", ".tsv", ".jsonl")
 _PLAIN = (".txt", ".md")
 _PARSED = TypeAdapter(Parsed)
@@ -52,7 +52,7 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
 
 
 def _attached(encoding: str | None, depth: int, name: str, data: bytes) -> Parsed | None:
-    """What an attachment holds; None where there is no reader for it. DataError if that cannot read it."""
+    """Parse an attachment; None if there is no reader for it. DataError if the reader fails."""
     suffix = PurePath(name.lower()).suffix
     if suffix not in PARSERS or (suffix == ".eml" and depth == _DEEPEST):
         return None
@@ -68,9 +68,9 @@ def _attached(encoding: str | None, depth: int, name: str, data: bytes) -> Parse
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How files are read: the longest text, the most processor time for a file, the encoding of text that is not UTF-8,
-    whether links out of the corpus are followed, and the process (None: a shared one) that parses all formats but plain
-    text and Markdown, whose parsers cannot take long."""
+    """How to read files: the maximum text length and processor time for a file, the encoding of text that is not UTF-8,
+    whether to follow links out of the corpus, and the process (None: a shared one) that parses all formats except plain
+    text and Markdown, whose parsers are fast."""
 
     max_text: int = MAX_TEXT
     max_seconds: int = MAX_SECONDS
@@ -79,11 +79,11 @@ class Reading:
     process: ParseProcess | None = None
 
     def max_bytes(self, suffix: str) -> int:
-        """The most bytes of a file or line that are read: a text has four for a character at most."""
+        """Return the maximum bytes of a file or line; a character of text has at most four."""
         return 4 * self.max_text if suffix in _TEXTS else _MAX_BYTES
 
     def parse(self, suffix: str, data: bytes) -> Parsed:
-        """What a file of this type holds. Raises DataError, whose text is only the reason, if it cannot be read."""
+        """Parse a file of this type. Raises DataError, whose text is only the reason, if it cannot be read."""
         if suffix in _PLAIN:
             return parse_document(suffix, data, self.encoding)
         try:
@@ -98,12 +98,12 @@ class Reading:
 
 @cache
 def _shared_process(cpu_s: int) -> ParseProcess:
-    """One for all corpora, since it takes a second to start."""
+    """Return one process for all corpora, since starting one takes a second."""
     return ParseProcess(f"{__name__}:answer", cpu_s=cpu_s, wall_s=5 * cpu_s, memory_bytes=_MAX_MEMORY)
 
 
 def answer(header: Mapping[str, Any], body: bytes) -> Mapping[str, object]:
-    """The answer to a request of a `ParseProcess`: what a file holds, or the `problem` with it."""
+    """Answer a request of a `ParseProcess`: return the contents of a file, or the `problem` with it."""
     try:
         parsed = parse_document(header["suffix"], body, header["encoding"])
     except DataError as error:
@@ -112,8 +112,8 @@ def answer(header: Mapping[str, Any], body: bytes) -> Mapping[str, object]:
 
 
 def parse_document(suffix: str, data: bytes, encoding: str | None) -> Parsed:
-    """What a file of this type holds, parsed in this process, with what its library warned of: through logging or
-    `warnings`, which would show it without the name of the file. Raises DataError, whose text is only the reason."""
+    """Parse a file of this type in this process, and collect the library's warnings (from logging or `warnings`), which
+    lack the name of the file. Raises DataError, whose text is only the reason."""
     log, found = logging.getLogger(), _Records()
     log.addHandler(found)
     try:
@@ -123,7 +123,7 @@ def parse_document(suffix: str, data: bytes, encoding: str | None) -> Parsed:
         raise
     except RecursionError as error:
         raise DataError("cannot be parsed: it is nested too deeply") from error
-    except Exception as error:  # parsers of other people's formats fail in ways that they do not document
+    except Exception as error:  # parsers fail in undocumented ways
         raise DataError(f"cannot be parsed: {type(error).__name__}: {error}") from error
     finally:
         log.removeHandler(found)
@@ -131,7 +131,7 @@ def parse_document(suffix: str, data: bytes, encoding: str | None) -> Parsed:
 
 
 class _Records(logging.Handler):
-    """Keeps warnings, without trafilatura's: where that finds nothing in a page, all of its text is read."""
+    """Keeps warnings except trafilatura's: if it finds nothing in a page, all of the page's text is read."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)

@@ -1,4 +1,4 @@
-"""Cutting documents into passages of at most N words, at paragraph and sentence ends where possible."""
+"""Cuts documents into passages of at most N words, at paragraph and sentence ends where possible."""
 
 from __future__ import annotations
 
@@ -45,17 +45,16 @@ _NO_BORDER, _WITHIN_ROW, _PHRASE, _SENTENCE, _PARAGRAPH, _HEADING, _SECTION = ra
 
 
 def split_document(document: Document, *, max_words: int = 100) -> list[Passage]:
-    """Passages `<document id>#<n>`, n from 0, in order and without overlap; together they hold every word.
+    """Return passages `<document id>#<n>`, n from 0, in order and without overlap; together they hold every word.
 
-    One that begins within the rows of a table has its column headings before its own text. A row that fits is whole,
-    and only then may the headings come on top of `max_words`.
+    If a passage begins within the rows of a table, the column headings come before its own text. A row that fits is
+    whole, and only then may the headings exceed `max_words`.
 
-    None goes beyond a page, a row of a table, or a heading of the highest level that occurs several times (or of
-    a higher one). Within these each is cut before the last heading in the second half of the words that fit, else at
-    the last paragraph end (an empty line) there, else at the last sentence or line end there, else at the last space
-    between phrases (Thai), else at the last border of any kind that fits, else after `max_words` words; never between a
-    heading and its text if that can be avoided. The heading of a passage is the nearest one that all of its text is
-    under.
+    No passage extends beyond a page, a row of a table, or a heading of the highest level that occurs several times (or
+    of a higher level). Within these limits, it is cut before the last heading in the second half of the words that fit,
+    else at the last paragraph end (an empty line) there, else at the last sentence or line end there, else at the last
+    space between phrases (Thai), else at the last border of any kind that fits, else after `max_words` words. Cuts
+    between a heading and its text are avoided. The heading of a passage is the nearest one above all of its text.
     """
     if max_words < 1:
         raise ConfigError(f"Passages need at least one word each, got max_words={max_words}. A usual value is 100.")
@@ -78,12 +77,12 @@ def split_document(document: Document, *, max_words: int = 100) -> list[Passage]
 
 
 def count_words(text: str) -> int:
-    """The number of words, as the length of a passage counts them."""
+    """Count words as for the length of a passage."""
     return len(_WORD.findall(text))
 
 
 def sentences(text: str) -> list[tuple[int, int]]:
-    """Where the sentences of a text begin and end. The end of a line ends one."""
+    """Return where the sentences of a text begin and end. The end of a line ends a sentence."""
     words = [match.span() for match in _WORD.finditer(text)]
     borders = _borders(text, words, _Outline(Document("", "", text)))
     ends = [number for number, border in enumerate(borders, start=1) if border >= _SENTENCE]
@@ -92,7 +91,7 @@ def sentences(text: str) -> list[tuple[int, int]]:
 
 
 class Table(NamedTuple):
-    """A table of a text: where its headings begin, and where each of its rows does; the last number is its end."""
+    """A table of a text: where its headings begin, and where each row begins; the last number is the table's end."""
 
     headings: str
     start: int
@@ -100,7 +99,7 @@ class Table(NamedTuple):
 
 
 def find_tables(text: str) -> Iterator[Table]:
-    """The tables of Markdown that have a row of headings, most of them not empty, and a rule below it."""
+    """Yield Markdown tables with a row of headings, most of them not empty, and a rule below it."""
     if "|" not in text:
         return
     starts = [0, *accumulate(len(line) + 1 for line in text.split("\n"))]
@@ -119,13 +118,13 @@ def find_tables(text: str) -> Iterator[Table]:
 
 
 def _table_at(tables: Sequence[Table], place: int) -> Table | None:
-    """The table with a row at a place of the text."""
+    """Return the table with a row at a place of the text."""
     number = bisect_right(tables, place, key=lambda table: table.rows[0]) - 1
     return tables[number] if number >= 0 and place < tables[number].rows[-1] else None
 
 
 def _headings_at(tables: Sequence[Table], place: int) -> str:
-    """The lines of column headings that the text from a place on needs before it."""
+    """Return the column headings that must precede the text from a place on."""
     table = _table_at(tables, place)
     return f"{table.headings}\n" if table else ""
 
@@ -141,7 +140,7 @@ class _Outline:
         self._paths = list(self._headings())
 
     def _headings(self) -> Iterator[tuple[str, ...]]:
-        """For each mark the headings that the text from it on is under, the highest first."""
+        """Yield, for each mark, the headings above the text after it, highest first."""
         above: list[tuple[int, str]] = []
         for mark in self.marks:
             above = [(level, heading) for level, heading in above if 0 < level < mark.level]
@@ -149,13 +148,13 @@ class _Outline:
             yield tuple(heading for _, heading in above)
 
     def text_from(self, number: int) -> int:
-        """Where the text under a mark begins: behind the lines of its heading."""
+        """Return where the text under a mark begins: after the lines of its heading."""
         mark = self.marks[number]
         found = _HEADING_LINES.match(self._text, mark.start) if mark.level and mark.heading else None
         return found.end() if found else mark.start
 
     def border(self, number: int) -> int:
-        """The kind of border before a mark; none before a heading directly below another one."""
+        """Return the kind of border before a mark; none before a heading directly below another one."""
         mark = self.marks[number]
         follows_heading = mark.level and number and self.marks[number - 1].heading and self.marks[number - 1].level
         if follows_heading and not self._text[self.text_from(number - 1) : mark.start].strip():
@@ -167,7 +166,7 @@ class _Outline:
         return self.marks[before - 1].page if before else None
 
     def heading(self, start: int, end: int) -> str | None:
-        """The lowest heading that all text of a range is under; of a range of headings alone, the last of them."""
+        """Return the lowest heading above all text of a range; if the range has only headings, the last of them."""
         first, last = bisect_right(self._starts, start) - 1, bisect_left(self._starts, end)
         if first < 0 and self._text[start : min([end, *self._starts[:1]])].strip():
             return None
@@ -179,7 +178,7 @@ class _Outline:
         return shared[-1][0] if shared else None
 
     def _has_text(self, number: int, start: int, end: int) -> bool:
-        """Whether there is text within a range under a mark, besides the lines of its heading."""
+        """Return whether a range has text under a mark, besides the lines of its heading."""
         end = min([end, *self._starts[number + 1 : number + 2]])
         return bool(self._text[max(start, self.text_from(number)) : end].strip())
 
@@ -222,8 +221,8 @@ def _borders(text: str, words: list[tuple[int, int]], outline: _Outline) -> list
 
 
 def _keep_rows(borders: list[int], starts: list[int], tables: Sequence[Table], max_words: int) -> None:
-    """Make a cut within a row of a table the last choice, and so one between its headings and the first row, if these
-    fit together."""
+    """Make a cut within a row of a table the last choice; also a cut between headings and first row, if these fit
+    together."""
     for table in tables:
         ends = table.rows[1:]
         if bisect_left(starts, ends[0]) - bisect_left(starts, table.start) > max_words:
@@ -234,7 +233,7 @@ def _keep_rows(borders: list[int], starts: list[int], tables: Sequence[Table], m
 
 
 def _room(starts: list[int], first: int, table: Table | None, max_words: int) -> int:
-    """How many words may follow the column headings, if it is within a table: all of its row if that fits at all."""
+    """Return how many words may follow the column headings within a table: the whole row if it fits at all."""
     if table is None:
         return max_words
     place = bisect_right(table.rows, starts[first])
@@ -254,8 +253,8 @@ def _border(word: str, gap: str, following: str, *, opens: bool) -> int:
 
 
 def _is_within(word: str, following: str, *, opens: bool) -> bool:
-    """Whether a sentence does not end with a word that has the sign of an end: an abbreviation, an initial, an ordinal
-    number, or the number of an item, which opens the sentence; or a Japanese quotation whose speaker follows."""
+    """Return whether a sentence continues after a word with a full stop: an abbreviation, an initial, an ordinal
+    number, the number of an item, which opens the sentence; or a Japanese quotation whose speaker follows."""
     if following[:1] == "と":
         return word[-1] in "」』"
     pointed, after = word.rstrip(_AFTER_WORD), following.lstrip(_OPENERS)
@@ -274,7 +273,7 @@ def _is_within(word: str, following: str, *, opens: bool) -> bool:
 
 
 def _best_cut(borders: list[int], first: int, last: int) -> int:
-    """Where to end a passage of the words first..last-1: an index in (first, last]."""
+    """Return where to end a passage of the words first..last-1: an index in (first, last]."""
     middle = first + (last - first + 1) // 2 - 1
     for low, least in (
         (middle, _HEADING),

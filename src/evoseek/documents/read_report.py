@@ -1,4 +1,4 @@
-"""What happened to every file and line while a corpus was read."""
+"""Reports what happened to every file and line while a corpus was read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _REMEDIES = {
 }
 
 MAX_KEPT = 1_000  # a corpus of ten million broken lines must not fill the memory with their names
-MAX_ALIKE = 100  # of one kind, so that those that come later are kept, too
+MAX_ALIKE = 100  # of one kind, to leave room for other kinds
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Notes(list[Note]):
         self.counts.update(other.counts)
 
     def lines(self, rows: int) -> Iterator[str]:
-        """Yield about `rows` of them: the first ones of each kind, the most frequent kind first, and the number of
+        """Yield about `rows` notes: the first ones of each kind, the most frequent kind first, and the number of
         others."""
         kinds = sorted(self.counts, key=lambda kind: (-self.counts[kind], kind))[:rows]
         for kind in kinds:
@@ -80,10 +80,10 @@ class Notes(list[Note]):
 
 @dataclass(slots=True)
 class ReadReport:
-    """Filled while a corpus is read: how many documents were read, what was skipped and why, the encodings that were
-    guessed, the warnings of the libraries that read files, and how many files no reader is for, by suffix, and which
-    of these may be missed: documents and archives, not pictures and programs. What was
-    skipped for a reason that may pass (`is_passing`), such as a busy machine, is worth another try."""
+    """A report that is filled while a corpus is read: the number of documents, skipped files with reasons, guessed
+    encodings, warnings of libraries, and the number of files without a reader, by suffix. Documents and archives among
+    these may be missed; pictures and programs are not. If the reason for skipping is temporary (`is_passing`), such as
+    a busy machine, try again."""
 
     read: int = 0
     skipped: Notes = field(default_factory=Notes)
@@ -92,7 +92,7 @@ class ReadReport:
     other_types: Counter[str] = field(default_factory=Counter[str])
     missed: Notes = field(default_factory=Notes)
     is_passing: bool = False
-    position: int = 0  # bytes that were read of the file of lines that is being read
+    position: int = 0  # bytes read so far of the current file of lines
 
     @property
     def skipped_count(self) -> int:
@@ -107,7 +107,7 @@ class ReadReport:
         self.missed.merge(other.missed)
 
     def add_other(self, path: Path, suffix: str) -> None:
-        """A file that there is no reader for."""
+        """Count a file without a reader."""
         kind = suffix or "no suffix"
         self.other_types[kind] += 1
         if suffix not in _MINOR:
@@ -115,19 +115,19 @@ class ReadReport:
             self.missed.add(path, f"{kind}: there is no reader for this type{remedy}")
 
     def missed_table(self) -> str:
-        """The first files of other types that may be missed, one a line; "" without any."""
+        """Return the first files of other types that may be missed, one a line; "" if there are none."""
         count = self.missed.counts.total()
         what = f"{counted(count, 'file')} of other types {'was' if count == 1 else 'were'} not read:"
         return "\n".join([what, *self.missed.lines(10)]) if count else ""
 
     def warnings_table(self) -> str:
-        """The first warnings with their files, one a line; "" without any."""
+        """Return the first warnings with their files, one a line; "" if there are none."""
         count = self.warnings.counts.total()
         what = f"{counted(count, 'warning')} about files that were read:"
         return "\n".join([what, *self.warnings.lines(10)]) if count else ""
 
     def guessed_table(self) -> str:
-        """What was guessed, the first files one a line, and what to do about it; "" if nothing was."""
+        """Return the guessed encodings, the first files one a line, and what to do about them; "" if there are none."""
         count = self.guessed.counts.total()
         files = "1 file that is" if count == 1 else f"{count:,} files that are"
         lines = [
@@ -145,17 +145,17 @@ class ReadReport:
         return text
 
     def table(self, rows: int = 20) -> str:
-        """The first skipped places, one a line, with the reason."""
+        """Return the first skipped files and lines, one a line, with the reason."""
         return "\n".join(self.skipped.lines(rows))
 
 
 def counted(count: int, noun: str) -> str:
-    """As in `1 file` and `2 files`."""
+    """Return a count with its noun: `1 file`, `2 files`."""
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
 def _counts(counter: Counter[str], last: Set[str] = frozenset()) -> str:
-    """` (3 empty, 1 binary)`, most frequent first, but for the `last` ones; nothing for an empty counter."""
+    """Return ` (3 empty, 1 binary)`, most frequent first, the `last` ones at the end; "" for an empty counter."""
     ordered = sorted(counter.items(), key=lambda item: (item[0] in last, -item[1], item[0]))
     shown = [f"{count:,} {name}" for name, count in ordered[:6]]
     if len(ordered) > len(shown):

@@ -1,4 +1,4 @@
-"""Tables (CSV, TSV; with an extra xlsx): a row becomes a document, a line `column heading: value` for each cell."""
+"""Tables (CSV, TSV; with an extra xlsx): each row becomes a document, each cell a line `column heading: value`."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ _CURRENCY = re.compile(r"\[\$([^\]-]*)[^\]]*\]")
 _FILLING = re.compile(r'_.|\*.|\[[^\]]*\]|["\\]')  # white space, colours, quotes
 _DIGITS = re.compile(r"[#0?,]*[#0?](?:\.[#0?]{1,10})?")
 _LITERAL = re.compile(r'"[^"]*"|\\.')
-_MORE_DIGITS = re.compile(r"[#0?]|(?<=[#0?]),")  # further groups, as of a telephone number; thousands that are left out
+_MORE_DIGITS = re.compile(r"[#0?]|(?<=[#0?]),")  # further groups, as of a telephone number; omitted thousands
 _EXACT = 1e12  # above it not every decimal is kept
 
 _Cells = list[str]
 
 
 def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
-    """A table of texts with separators; lines that no separator divides alike are a table of one column."""
+    """Parse a table with separators; if no separator divides the lines alike, it has one column."""
     text, guessed = decode(data, encoding)
     reader = csv_rows(text)
     rows = list(reader)
@@ -47,8 +47,8 @@ def parse_csv(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
-    """The sheets of a workbook one after the other, with the values as they are shown. Of formulas, the results that
-    were saved with it are read."""
+    """Parse the sheets of a workbook one after the other, with the values as shown. Of formulas, the saved results are
+    read."""
     try:
         import openpyxl  # pyright: ignore[reportMissingImports,reportMissingModuleSource]
         from openpyxl.utils.cell import range_boundaries  # pyright: ignore[reportMissingImports]
@@ -79,7 +79,7 @@ def parse_xlsx(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def _cells(sheet: Any, has_struck: bool) -> list[_Cells]:
-    """The values of all cells, without those that are struck out, if the workbook has such."""
+    """Return the values of all cells, without struck-out ones if the workbook has any."""
     sheet.reset_dimensions()  # the file may claim more rows and columns than it has
     return [
         ["" if has_struck and cell.value is not None and cell.font.strike else _shown(cell) for cell in row]
@@ -88,7 +88,7 @@ def _cells(sheet: Any, has_struck: bool) -> list[_Cells]:
 
 
 def _hide(rows: list[_Cells], source: bytes) -> Counter[str]:
-    """Empty the hidden rows and columns of a sheet, and count those that held something."""
+    """Empty the hidden rows and columns of a sheet, and count the ones that were not empty."""
     hidden = Counter[str]()
     for row in filter(_is_hidden, _ROW.findall(source)):
         number = _number(row, b"r")
@@ -115,7 +115,7 @@ def _number(element: bytes, name: bytes) -> int:
 
 
 def _shown(cell: Any) -> str:
-    """A cell's value as text; of a day without its midnight, of an error nothing."""
+    """Return a cell's value as text: a day without midnight, "" for an error."""
     value = cell.value
     if value is None or cell.data_type == "e":
         return ""
@@ -131,8 +131,8 @@ def _shown(cell: Any) -> str:
 
 
 def number_text(value: float, form: str) -> str:
-    """A number in a spreadsheet's format: its decimals, leading zeros, per cent and unit. Nothing separates thousands,
-    so that a search for the number finds it, and what else a format may ask for is left out."""
+    """Write a number in a spreadsheet's format: decimals, leading zeros, per cent and unit. Thousands are not
+    separated, so that a search for the number finds it. The rest of the format is ignored."""
     plain = format(value, ".15g") if isinstance(value, float) else str(value)
     form = form.partition(";")[0]
     bare = _FILLING.sub("", _LITERAL.sub("", form))
@@ -152,8 +152,8 @@ def number_text(value: float, form: str) -> str:
 
 
 def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> list[_Cells]:
-    """The rows, with the value of merged cells (first column and row, last column and row) in each of them, but for
-    rows of nothing else, such as a title."""
+    """Copy the value of merged cells (first column and row, last column and row) into each of them, except in rows of
+    nothing else, such as a title."""
     width = max(map(len, rows), default=0)
     for left, top, right, bottom in merges:
         value = rows[top - 1][left - 1] if top <= len(rows) and left <= len(rows[top - 1]) else ""
@@ -165,8 +165,8 @@ def _merged(rows: list[_Cells], merges: Sequence[tuple[int, int, int, int]]) -> 
 
 
 def table_rows(sheet: str, table: Sequence[_Cells]) -> Iterator[FileRow]:
-    """The rows that are not empty, each by itself and with its number from 1: a line `column heading: value` for each
-    cell, and for a title the value that names it, "" where none does."""
+    """Yield the rows that are not empty, with their numbers from 1: a line `column heading: value` for each cell. The
+    title is the value that names the row, "" if none does."""
     texts = ([" ".join(without_soft_hyphens(cell).split()) for cell in row] for row in table)
     rows = list(enumerate(texts, start=1))
     for block in _tables([_Numbered(number, cells) for number, cells in rows if any(cells)]):
@@ -184,17 +184,17 @@ class _Numbered(NamedTuple):
 
 
 class _CellTable(NamedTuple):
-    """Rows with the headings of their columns; no headings where none are to be seen."""
+    """Rows with their column headings, if any were found."""
 
     names: _Cells
     rows: list[_Numbered]
 
 
 def _tables(rows: list[_Numbered]) -> Iterator[_CellTable]:
-    """The rows above the column headings, those below, and further tables below an empty row, if numbers in them show
-    where their headings are.
+    """Yield the rows above the column headings, the rows below, and further tables below an empty row, if numbers in
+    them show where their headings are.
 
-    The headings are the first row with more than half of its columns filled, unless it looks like the others.
+    The headings are the first row with more than half of its columns filled, unless it looks like the other rows.
     """
     filled = [sum(map(bool, row.cells)) for row in rows]
     place = next((place for place, count in enumerate(filled) if 2 * count > max(filled)), 0)
@@ -211,8 +211,8 @@ def _tables(rows: list[_Numbered]) -> Iterator[_CellTable]:
 
 
 def _headings(rows: list[_Numbered], place: int) -> tuple[_Cells, int]:
-    """The headings that begin at a place, and where the rows below them do; none if that row looks like those below. A
-    row of groups of columns gives each of its columns its name, too."""
+    """Return the headings at a place, and where the rows below begin; no headings if the row looks like the rows below.
+    A row of groups of columns adds its names to its columns."""
     cells = [row.cells for row in rows[place:]]
     if len(cells) > 2 and _has_groups(cells[0]) and is_heading(cells[1:], surely=True):
         names, end = _joined(cells[0], cells[1]), place + 2
@@ -224,19 +224,19 @@ def _headings(rows: list[_Numbered], place: int) -> tuple[_Cells, int]:
 
 
 def _is_group(rows: list[_Numbered], place: int) -> bool:
-    """Whether the row above the column headings names groups of them: it is not a title, which stands in the first."""
+    """Return whether the row above the column headings names groups. A title stands only in the first column."""
     if not place or rows[place - 1].number + 1 < rows[place].number:
         return False
     return sum(map(bool, rows[place - 1].cells[1:])) > 1
 
 
 def _has_groups(cells: _Cells) -> bool:
-    """Whether a name stands over several columns: it is repeated, as merged cells are, or gaps follow it."""
+    """Return whether a name spans several columns: it is repeated, as merged cells are, or gaps follow."""
     return any(left and right in ("", left) for left, right in pairwise(cells))
 
 
 def _joined(groups: _Cells, names: _Cells) -> _Cells:
-    """The name of each column behind the name of its group. A group extends to the next one, unless it is repeated."""
+    """Return the columns' names, each after its group's. A group extends to the next one unless it is repeated."""
     is_repeated = any(left and left == right for left, right in pairwise(groups))
     above, found = "", list[str]()
     for group, name in zip([*groups, *[""] * len(names)], [*names, *[""] * (len(groups) - len(names))], strict=False):
@@ -246,7 +246,7 @@ def _joined(groups: _Cells, names: _Cells) -> _Cells:
 
 
 def _naming_column(rows: list[_Cells]) -> int | None:
-    """The first column whose values are names that tell the rows apart, else the first such column of codes."""
+    """Return the first column of names that distinguish the rows, else the first such column of codes."""
     least = MOST * len(rows)
     for is_name in (_is_name, _is_code):
         for column in range(max(map(len, rows), default=0)):
@@ -257,7 +257,7 @@ def _naming_column(rows: list[_Cells]) -> int | None:
 
 
 def _is_name(cell: str) -> bool:
-    """Whether a value is mostly letters, and no sentence, amount or address."""
+    """Return whether a value is mostly letters, and no sentence, amount or address."""
     is_mostly_letters = 2 * sum(map(str.isalpha, cell)) >= len(cell.replace(" ", ""))
     return _is_code(cell) and is_mostly_letters and "://" not in cell and "@" not in cell
 

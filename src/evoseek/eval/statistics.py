@@ -1,4 +1,4 @@
-"""The uncertainty of scores and of shares of failures: intervals and paired tests, all by scipy."""
+"""The uncertainty of scores and of failure rates: intervals and paired tests, all by scipy."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from scipy import stats
 
 CONFIDENCE = 0.95
 RESAMPLES = 9999
-BATCH = 200  # of them at once: each is as large as the scores
+BATCH = 200  # in one batch: each is as large as the scores
 EQUAL = 1e-9  # scores that differ by less differ by rounding
 
 
@@ -41,8 +41,8 @@ def wilson_interval(successes: int, n: int) -> Interval:
 
 
 def surely_more(failed: int, n: int, share: float) -> bool:
-    """Say whether more than this share of n attempts failed, beyond chance: the lower end of Wilson's interval is above
-    the share. (Of 8 attempts that each fail with probability 0.15, more than 0.2 fail in every third step.)"""
+    """Return whether more than this share of n attempts failed, beyond chance: the lower end of Wilson's interval is
+    above the share. (If each of 8 attempts fails with probability 0.15, more than 0.2 fail in every third step.)"""
     return wilson_interval(failed, n).low > share
 
 
@@ -50,10 +50,10 @@ def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1
     """Return the interval of the mean of graded scores from `low` to `high`, such as F1: Wilson's with the dispersion
     of these scores. A score of mean m has a variance of phi m (1 - m), where phi is 1 for scores of 0 and 1 and is
     estimated for others (quasi-likelihood: McCullagh and Nelder 1989, chapter 9); the critical value is Student's.
-    Scores beyond the bounds, as a reward of one's own may have, widen them.
+    Scores beyond the bounds, possible with your own reward, widen the bounds.
 
-    Equal scores do not imply that the next one is equal, too. As many may be anywhere as could be successes where n
-    tries had none, by Wilson's interval; so for scores of 1 alone, or 0 alone, it is Wilson's own.
+    Equal scores do not imply that the next one is equal, too. The share of other scores may be as large as Wilson's
+    upper bound for no success in n tries. So for scores of only 1, or only 0, the interval is Wilson's own.
     """
     if not values:
         raise ValueError("an interval needs at least one value")
@@ -74,8 +74,8 @@ def score_interval(values: Sequence[float], *, low: float = 0.0, high: float = 1
 def paired_test(before: Sequence[float], after: Sequence[float]) -> PairedTest:
     """Test the differences by sign flips; `before[i]` and `after[i]` belong to one question.
 
-    Exact for few pairs (one alone shows nothing: p = 1), by 9999 random flips otherwise. For 0/1 scores it tests what
-    McNemar's test does.
+    Exact for few pairs (a single one shows nothing: p = 1), otherwise by 9999 random flips. For 0/1 scores it tests
+    the hypothesis of McNemar's test.
     """
     if len(before) != len(after) or not before:
         raise ValueError(f"paired scores must be as many and at least one, got {len(before)} and {len(after)}")

@@ -1,5 +1,5 @@
-"""The body of a response, read piece by piece, so that a small one cannot become a huge one, nor tiny pieces stop the
-event loop."""
+"""Reads the body of a response piece by piece, so that a small body cannot unpack to a huge one, nor tiny pieces stop
+the event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _GZIP, _MEMBER = 16 + zlib.MAX_WBITS, b"\x1f"
 
 
 class BodyError(Exception):
-    """A body that is refused, and always will be; the error's text is a predicate that follows "it" or "the page"."""
+    """A body that is refused, on every attempt. The error's text is a predicate that follows "it" or "the page"."""
 
 
 class CutBodyError(Exception):
@@ -27,11 +27,11 @@ class CutBodyError(Exception):
 
 
 async def read_body(pieces: AsyncIterable[bytes], coding: str, max_bytes: int, *, cut: bool = False) -> bytes:
-    """The body, unpacked as its Content-Encoding says: gzip (the one that is to be asked for) or none.
+    """Read a body and unpack it by its Content-Encoding: gzip (the one to request) or none.
 
-    Raises BodyError for another coding, for more than `max_bytes` before or after unpacking (with `cut`, only the first
-    `max_bytes` are given instead), where each piece counts as at least 64 bytes, and for a body that unpacks to more
-    than `MAX_RATIO` times its length; CutBodyError. However tiny the pieces are, other tasks get to run in between.
+    Raises BodyError for another coding, for more than `max_bytes` before or after unpacking (with `cut`, the first
+    `max_bytes` are returned instead), and for a body that unpacks to more than `MAX_RATIO` times its length. Each piece
+    counts as at least 64 bytes. Raises CutBodyError. Other tasks run in between, even if the pieces are tiny.
     """
     if coding not in ("", "identity", "gzip", "x-gzip"):
         raise BodyError(f"is packed as {coding[:40]!r}, which was not asked for")
@@ -54,7 +54,7 @@ async def read_body(pieces: AsyncIterable[bytes], coding: str, max_bytes: int, *
 
 
 class _Members:
-    """Unpacks gzip: members, one after the other (RFC 1952, 2.2). Anything after them is ignored, as in browsers."""
+    """Unpacks the members of a gzip stream in order (RFC 1952, 2.2). As in browsers, anything after them is ignored."""
 
     def __init__(self) -> None:
         self._member, self._is_over = zlib.decompressobj(_GZIP), False
@@ -64,7 +64,7 @@ class _Members:
         return self._member.eof
 
     def unpacked(self, data: bytes, most: int) -> bytes:
-        """At most `most` bytes (1 or more); the rest is discarded. Raises CutBodyError."""
+        """Unpack at most `most` bytes (1 or more) and discard the rest. Raises CutBodyError."""
         found = bytearray()
         while data and len(found) < most and not self._is_over:
             if self._member.eof and data.startswith(_MEMBER):

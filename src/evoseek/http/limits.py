@@ -31,7 +31,7 @@ _POLL_S = 0.02
 
 
 class TransientError(Exception):
-    """A transient failure; the server asks for no request for `wait_s` seconds."""
+    """A transient failure; the server asks for `wait_s` seconds without a request."""
 
     def __init__(self, what: str, wait_s: float = 0.0) -> None:
         super().__init__(what)
@@ -39,16 +39,16 @@ class TransientError(Exception):
 
 
 class RateLimitError(TransientError):
-    """The server is up, but is called too often."""
+    """The server is up, but receives too many calls."""
 
 
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Makes a call up to `attempts` times, while it fails with one of `errors`.
 
-    The wait before the n-th retry is drawn evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter), or is exactly
-    that long without `jitter`; the wait that the server asks for (`TransientError.wait_s`) is added. Neither part
-    exceeds `max_wait_s`, so the time of all attempts is bounded where that of each one is.
+    The wait before the n-th retry is drawn evenly from 0 to wait_s * 2**(n - 1) seconds (full jitter). Without `jitter`
+    it is exactly wait_s * 2**(n - 1) seconds. The wait that the server asks for (`TransientError.wait_s`) is added.
+    Neither part exceeds `max_wait_s`, so if each attempt is bounded in time, all of them are.
     """
 
     attempts: int
@@ -58,8 +58,8 @@ class Retry:
     jitter: bool = True
 
     async def run(self, call: Callable[[], Awaitable[T]]) -> T:
-        """The result of the call. Raises the last attempt's error, and at once any error that is not among
-        `errors`."""
+        """Return the result of the call. Raises the last attempt's error; an error that is not among `errors` ends the
+        attempts immediately."""
 
         async def attempt() -> T:  # tenacity awaits what such a function returns, but not what others do
             return await call()
@@ -82,7 +82,7 @@ class Retry:
 
 
 def seconds_of(retry_after: str) -> float:
-    """The seconds that a Retry-After header means (RFC 9110, 10.2.3: a number, or a date); 0 if it cannot be parsed."""
+    """Parse a Retry-After header into seconds (RFC 9110, 10.2.3: a number, or a date); 0 if it is not valid."""
     if re.fullmatch(r"[0-9]+(\.[0-9]+)?", retry_after.strip()):
         return float(retry_after)
     try:
@@ -94,12 +94,12 @@ def seconds_of(retry_after: str) -> float:
 
 
 class CircuitBreaker:
-    """Opens after `failures` calls in a row have failed; while it is open, every call is refused at once, except one
+    """Opens after `failures` consecutive failed calls. While it is open, every call is refused immediately, except one
     trial call every `pause_s` seconds. Calls that arrive during a trial may wait for its end (`ready`), so that they
     are not refused if the server is back. Any call that reaches the server closes it.
 
-    A call fails by TransientError: no connection, no reply in time, 5xx, what cannot be read. A server that is busy
-    (429) or refuses a call (401) is up. Cancelled calls do not count.
+    A call fails by TransientError: no connection, no reply in time, status 5xx, an unreadable reply. A server that is
+    busy (429) or refuses a call (401) is up. Cancelled calls do not count.
     """
 
     def __init__(self, failures: int, pause_s: float, clock: Callable[[], float] = time.monotonic) -> None:
@@ -114,11 +114,11 @@ class CircuitBreaker:
 
     @property
     def is_refusing(self) -> bool:
-        """Whether a call would be refused now: it is open, and no trial is due."""
+        """Whether a call would be refused now: the breaker is open and no trial is due."""
         return self._wait_s() > 0
 
     def check(self) -> None:
-        """Raises ToolError, with the last cause, if a call would be refused now."""
+        """Raise ToolError, with the last cause, if a call would be refused now."""
         wait_s = self._wait_s()
         if wait_s > 0:
             raise ToolError(
@@ -135,7 +135,7 @@ class CircuitBreaker:
 
     @contextmanager
     def call(self) -> Generator[None]:
-        """One call, to be made in the block. Raises ToolError if it is refused."""
+        """Make one call within the block. Raises ToolError if it is refused."""
         self.check()
         is_trial = self.is_open
         if is_trial:

@@ -1,4 +1,4 @@
-"""A server that is called over HTTP, with retries after transient failures; its replies, which are not trusted."""
+"""Calls of a server over HTTP, with retries after transient failures. Its replies are not trusted."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from evoseek.http.limits import RateLimitError, Retry, TransientError, seconds_o
 T = TypeVar("T")
 
 MAX_BODY = 4 * 2**20
-"""Bytes of a reply's body at most, before and after unpacking, as `read_body` counts them."""
+"""Maximum bytes of a reply's body, before and after unpacking, as `read_body` counts them."""
 
 _SHOWN = 300  # characters of a reply
-_READ = 16 * 1024  # characters in which these, without white space, are looked for
-_LONGEST = 6  # characters that stand for one of a secret, at most: &quot;
+_READ = 16 * 1024  # characters in which these, without white space, are searched
+_LONGEST = 6  # maximum number of characters that encode one of a secret: &quot;
 _CONNECT_S = 10.0
 _RETRIED = frozenset({408, 409, 429})  # and every 5xx
-_KEY = re.compile(r"[!-~]*")  # what a header can hold, without spaces
+_KEY = re.compile(r"[!-~]*")  # characters that a header can hold, without spaces
 _HOST = re.compile(rb"[\w.:-]+")  # a name (international ones are encoded), an IPv4 or an IPv6 address
 
 
@@ -48,21 +48,20 @@ class Reply:
 
 
 class Server:
-    """Calls of one server, at most `concurrency` at once, in the order in which they came. Each is retried as `retry`
-    says, an attempt within `timeout_s` seconds from connecting to the last byte (of a stream of events: from one to the
-    next).
+    """Calls of one server, at most `concurrency` concurrently, in order of arrival. Each is retried according to
+    `retry`. An attempt may take `timeout_s` seconds from connecting to the last byte (in a stream of events: from one
+    event to the next).
 
     Transient failures are retried: no or a broken connection, no reply in time, the status 408, 409, 429 or 5xx, and
-    whatever else the caller reports as TransientError. Retry-After is respected. Redirects are not followed, and at
+    anything that the caller reports as TransientError. Retry-After is respected. Redirects are not followed, and at
     most `MAX_BODY` bytes are read.
 
-    A call keeps its place while it waits to be retried. Connections are shared by overlapping calls, queued ones
-    included, and closed with the last of these, so the object itself needs no closing. It can be used in one event loop
-    at a time. Proxies that the environment names are not used. The api_key is in no error's text, even if the server
-    repeats it.
+    A call keeps its place while it waits to be retried. Overlapping calls, queued ones included, share connections; the
+    last of them closes these, so the object itself needs no closing. Use it in one event loop at a time. Proxies in the
+    environment are not used. No error's text contains the api_key, even if the server repeats it.
 
-    `setting` is the name of the setting with the server's address, for errors. Raises ConfigError for an api_key that
-    no header can hold.
+    `setting` is the name of the setting with the server's address, for errors. Raises ConfigError if no header can hold
+    the api_key.
     """
 
     def __init__(
@@ -81,8 +80,8 @@ class Server:
         self._session: _Session | None = None
 
     async def call(self, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
-        """The result of an attempt, made when it is this call's turn. Raises ToolError, whose text says why but does
-        not name the server."""
+        """Make the call when its turn comes, and return the result. Raises ToolError, whose text says why but does not
+        name the server."""
         try:
             async with self._connections() as session, session.places:
                 return await self._retry.run(lambda: attempt(session.client))
@@ -94,22 +93,22 @@ class Server:
             ) from error
         except ToolError:
             raise
-        except Exception as error:  # what a platform raises for an address or a certificate is not documented
+        except Exception as error:  # errors of a platform for an address or a certificate are not documented
             what = f"the call failed: {self.shown(_named(error))}. Check {self._setting} and the installation."
             raise ToolError(what) from error
 
     async def send(self, client: httpx2.AsyncClient, method: str, url: str, **request: Any) -> Reply:
-        """One request. Raises TransientError (or RateLimitError) for a transient failure, and ToolError."""
+        """Send one request. Raises TransientError (or RateLimitError) for a transient failure, and ToolError."""
         async with self._response(client, method, url, request) as (response, _):
             return await self._read(response)
 
     async def stream(
         self, client: httpx2.AsyncClient, method: str, url: str, each: Callable[[str], T | None], **request: Any
     ) -> T | Reply:
-        """One request whose reply is a stream of events, each within `timeout_s` of the last. Calls `each` with the
-        data of every event, returns its first result that is not None, and closes the connection; an unsuccessful
-        reply is returned as it is. Raises as `send`, TransientError if the stream ends without a result, and what
-        `each` raises."""
+        """Send one request whose reply is a stream of events, each within `timeout_s` of the last. Call `each` with the
+        data of every event, return its first result that is not None, and close the connection. An unsuccessful reply
+        is returned unchanged. Raises as `send`, TransientError if the stream ends without a result, and what `each`
+        raises."""
         time, headers = asyncio.get_running_loop().time, {"Accept-Encoding": "identity"}
         async with self._response(client, method, url, {"headers": headers, **request}) as (response, timer):
             if not response.is_success:
@@ -124,7 +123,7 @@ class Server:
     async def _response(
         self, client: httpx2.AsyncClient, method: str, url: str, request: Mapping[str, Any]
     ) -> AsyncGenerator[tuple[httpx2.Response, asyncio.Timeout]]:
-        """A response whose body is read in the block, and the timer of `timeout_s` seconds that ends it."""
+        """Open a response, to read its body in the block, with the timer of `timeout_s` seconds that ends it."""
         try:
             async with asyncio.timeout(self._timeout_s) as timer, client.stream(method, url, **request) as response:
                 yield response, timer
@@ -133,14 +132,14 @@ class Server:
         except CutBodyError as error:
             raise TransientError(f"its reply was cut: {error}") from error
         except httpx2.ConnectTimeout as error:
-            raise TransientError("it could not be connected to in time") from error
+            raise TransientError("the connection was not made in time") from error
         except (TimeoutError, httpx2.TimeoutException) as error:
             raise TransientError(f"it had not replied in {self._timeout_s:g} seconds") from error
         except httpx2.RequestError as error:
             raise TransientError(f"the connection failed: {type(error).__name__} {self.shown(error)}") from error
 
     async def _read(self, response: httpx2.Response) -> Reply:
-        """A reply whole. Raises TransientError, ToolError, and the errors of `read_body`."""
+        """Read a whole reply. Raises TransientError, ToolError, and the errors of `read_body`."""
         coding = response.headers.get("content-encoding", "").strip().lower()
         reply = Reply(response.status_code, await read_body(response.aiter_raw(), coding, MAX_BODY))
         if reply.status in _RETRIED or response.is_server_error:
@@ -159,7 +158,7 @@ class Server:
 
     @asynccontextmanager
     async def _connections(self) -> AsyncGenerator[_Session]:
-        """The connections shared with the calls that overlap with this one."""
+        """Share connections with the calls that overlap with this one."""
         session = self._session = self._session or self._opened()
         session.calls += 1
         try:
@@ -183,13 +182,13 @@ class Server:
 
 @cache
 def certificates() -> ssl.SSLContext:
-    """The authorities that are trusted, read once: that takes longer than most calls."""
+    """Load the trusted authorities, once: loading takes longer than most calls."""
     return httpx2.create_ssl_context(trust_env=False)
 
 
 @dataclass(slots=True)
 class _Session:
-    """The connections and the places that overlapping calls share, and the number of these calls."""
+    """The connections and places that overlapping calls share, and the number of these calls."""
 
     client: httpx2.AsyncClient
     places: asyncio.Semaphore
@@ -197,7 +196,7 @@ class _Session:
 
 
 def check_url(url: str, *, setting: str, example: str) -> None:
-    """Raises ConfigError for what is no server's address, or holds a query or a password; `setting` is its name."""
+    """Raise ConfigError for an invalid server address, or one with a query or a password; `setting` is its name."""
     try:
         parsed = httpx2.URL(url)
         usable = (
@@ -210,20 +209,20 @@ def check_url(url: str, *, setting: str, example: str) -> None:
         usable = False
     if not usable:
         raise ConfigError(
-            f"Got {_without_secrets(url)!r} as the {setting} of a server. Expected http:// or https://, a host, maybe "
-            f"a port from 1 to 65535, and a path, as in {example}; but no user, password, query or fragment (which are "
-            "not shown here): a key goes into the environment variable that api_key_env names.",
+            f"Got {_without_secrets(url)!r} as the {setting} of a server. Expected http:// or https://, a host, "
+            f"maybe a port from 1 to 65535, and a path, as in {example}; but no user, password, query or fragment "
+            "(they are not shown here). Put a key into the environment variable that api_key_env names.",
             code="server.url",
         )
 
 
 def key_of(variable: str, *, setting: str) -> str:
-    """The API key in an environment variable, "" without a variable. Raises ConfigError if it is not set; `setting` is
-    the name of the setting with the variable's name."""
+    """Return the API key in an environment variable, "" without a variable. Raises ConfigError if it is not set;
+    `setting` is the name of the setting with the variable's name."""
     key = os.environ.get(variable, "") if variable else ""
     if variable and not key:
         raise ConfigError(
-            f"{setting} is {variable}, but there is no environment variable of that name, or it is empty. Set it "
+            f"{setting} is {variable}, but that environment variable is missing or empty. Set it "
             f"(export {variable}=...), or leave {setting} empty.",
             code="server.no_variable",
         )
@@ -237,7 +236,7 @@ def _named(error: Exception) -> str:
 
 
 def _without_secrets(url: str) -> str:
-    """The part of a URL that may be shown in an error."""
+    """Return the part of a URL that may be shown in an error."""
     return "***" if "@" in url else re.split(r"[?#]", url)[0]
 
 
@@ -251,15 +250,15 @@ def _check(api_key: str) -> None:
 
 
 def json_of(body: bytes, *, secret: str) -> Any:
-    """The JSON value of a body. Raises TransientError if it is not JSON: the reply may have been cut on its way."""
+    """Parse a body as JSON. Raises TransientError if it is not JSON: the reply may have been cut off."""
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise TransientError(f"it replied with what is not JSON: {redacted(body, secret)}") from error
+        raise TransientError(f"its reply is not JSON: {redacted(body, secret)}") from error
 
 
 def error_message(body: bytes) -> object:
-    """A server's error message, if it is in one of the usual places; else the whole body."""
+    """Return a server's error message from one of the usual places; else the whole body."""
     try:
         match json.loads(body):
             case {"error": {"message": str(message)}} | {"error": str(message)} | {"message": str(message)}:
@@ -271,13 +270,13 @@ def error_message(body: bytes) -> object:
 
 
 def redacted(reply: object, secret: str) -> str:
-    """A server's text for use in an error: its beginning, in quotation marks, without the secret as it is, or encoded
-    as in a URL, in JSON or in HTML."""
+    """Return a server's text for use in an error: its beginning, in quotation marks, without the secret, plain or
+    encoded as in a URL, in JSON or in HTML."""
     text = reply[: 4 * _READ].decode(errors="replace") if isinstance(reply, bytes) else str(reply)
     if secret:
         is_cut, text = len(text) > _READ, text[:_READ]
         for spelling in (secret, quote(secret, safe=""), json.dumps(secret)[1:-1], html.escape(secret)):
             text = text.replace(spelling, "***")
-        text = text[: -_LONGEST * len(secret)] if is_cut else text  # where a part of it may stand
+        text = text[: -_LONGEST * len(secret)] if is_cut else text  # may contain a part of the secret
     text = " ".join(text[:_READ].split())
     return repr(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}...")

@@ -17,8 +17,8 @@ from evoseek.types import TrainingSample
 class Totals:
     """Action tokens and sequences of the *whole* batch of an optimizer step, over all its micro-batches.
 
-    Dividing by these instead of by a micro-batch's own counts makes the gradient independent of how the batch was
-    split, and lets samples without any gradient be left out of the forward pass while still being counted.
+    Dividing by these counts instead of a micro-batch's own makes the gradient independent of how the batch was split.
+    Samples without any gradient can then be left out of the forward pass and still be counted.
     """
 
     tokens: int
@@ -29,9 +29,9 @@ class Totals:
 class LossInputs:
     """The inputs of a policy's loss: one micro-batch, B samples of T tokens. Off `loss_mask` every float is 0.
 
-    `logprobs` (and `entropies`, where the learner was asked for it) carry the gradient, under the sampling
-    temperature. `rollout_logprobs` are the sampler's record, `old_logprobs` those of the policy that the ratio is
-    taken to (`TrainingSample`), `ref_logprobs` a reference policy's, if there is one. `weights` is [B].
+    `logprobs` (and `entropies`, on request) carry the gradient, under the sampling temperature. `rollout_logprobs` are
+    the sampler's record, `old_logprobs` the denominators of ratios (`TrainingSample`), `ref_logprobs` a reference
+    policy's, if there is one. `weights` is [B].
     """
 
     logprobs: torch.Tensor
@@ -65,7 +65,7 @@ class ValueInputs:
 class Loss:
     """A scalar to differentiate and its metrics (detached scalars).
 
-    Both are shares of the whole batch (divided by `Totals`): added up over micro-batches they give the batch's value.
+    Both are shares of the whole batch (divided by `Totals`): their sums over micro-batches are the batch's values.
     """
 
     loss: torch.Tensor
@@ -76,10 +76,10 @@ Inputs = TypeVar("Inputs", contravariant=True)
 
 
 class LossFn(Protocol[Inputs]):
-    """An algorithm's loss, as the learner calls it for each micro-batch: of LossInputs, a critic's of ValueInputs."""
+    """An algorithm's loss, called for each micro-batch: a policy's with LossInputs, a critic's with ValueInputs."""
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False if the sample's gradient is zero whatever the model: it is then counted but not computed."""
+        """Return False if the sample's gradient is zero for any model: it is then counted but not computed."""
         ...
 
     def __call__(self, inputs: Inputs, totals: Totals) -> Loss: ...
@@ -88,8 +88,8 @@ class LossFn(Protocol[Inputs]):
 class PolicyLoss:
     """What a policy's loss declares besides its value. Derive from it, or define both yourself.
 
-    `level` is that of the loss's ratios, at which importance weights are taken too. `Settings` are its settings: the
-    fields of the table [loss] beside `name`.
+    `level` is the level of the loss's ratios, and of importance weights. `Settings` are its settings: the fields of the
+    table [loss] beside `name`.
     """
 
     __slots__ = ()
@@ -97,12 +97,12 @@ class PolicyLoss:
     Settings: ClassVar[type[LossSettings]] = LossSettings
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False if every advantage is 0, as in a group whose rewards are all equal, or the weight is."""
+        """Return False if every advantage is 0, as in a group whose rewards are all equal, or the weight is."""
         return sample.weight != 0.0 and any(sample.advantages)
 
 
 Aggregate = Literal["token-mean", "sequence-mean-token-mean", "sequence-sum"] | int
-"""From per-token values [B, T] to one number, the main difference between the GRPO variants:
+"""How per-token values [B, T] become one number, the main difference between the GRPO variants:
 
 token-mean                sum over all tokens / number of tokens (DAPO, arXiv 2503.14476): long answers weigh more
 sequence-mean-token-mean  mean over sequences of each one's token mean (GRPO, arXiv 2402.03300)
@@ -131,7 +131,7 @@ def aggregate_tokens(values: torch.Tensor, loss_mask: torch.Tensor, mode: Aggreg
 
 def check_loss(loss: LossFn[LossInputs]) -> None:
     """Call a loss on two made-up samples, since a step may have none with a gradient. Raises ConfigError if it fails,
-    or gives anything but a finite scalar with a gradient, and metrics that are scalars."""
+    or returns anything but a finite scalar with a gradient and scalar metrics."""
     name = getattr(loss, "__name__", type(loss).__name__)
     try:
         given: object = loss(*_made_up())
@@ -150,7 +150,7 @@ def check_loss(loss: LossFn[LossInputs]) -> None:
 
 
 def _fault_of(given: object) -> str:
-    """What is wrong with what a loss gave, in words; "" for nothing."""
+    """Describe what is wrong with a loss's result; "" if it is valid."""
     if not isinstance(given, Loss):
         return f"an object of the type {type(given).__name__}, not Loss"
     loss, metrics = cast("object", given.loss), cast("object", given.metrics)
@@ -171,7 +171,7 @@ def _fault_of(given: object) -> str:
 
 
 def _made_up() -> tuple[LossInputs, Totals]:
-    """A right and a wrong rollout of a prompt's token and up to three of their own."""
+    """Make a right and a wrong rollout, each of one prompt token and up to three action tokens."""
     loss_mask = torch.tensor([[False, True, True, True], [False, True, True, False]])
 
     def filled(value: float) -> torch.Tensor:

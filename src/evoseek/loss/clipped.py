@@ -7,16 +7,16 @@
     loss = - mean over sequences of min(s_i A_i,                             eq. 5-7), DSPO (arXiv 2510.09255, eq. 6
              clip(s_i, 1 - clip_low, 1 + clip_high) A_i)                     and 11)
 
-With clip_low = clip_high the first is PPO's and GRPO's; clip_high > clip_low is DAPO's "clip higher". There is no dual
-clip: a token with a very large ratio and a negative advantage keeps its full gradient, which is where it can fail when
-the sampler's policy is far from the learner's.
+With clip_low = clip_high, `ClippedLoss` is PPO's and GRPO's; clip_high > clip_low is DAPO's "clip higher". There is no
+dual clip: a token with a very large ratio and a negative advantage keeps its full gradient. This can fail if the
+sampler's policy is far from the learner's.
 
-The reward belongs to the whole sequence, so the second's ratio and clip do too: a sequence is in or out as one.
-Observation tokens are in neither the mean nor the gradient. Means of many tokens lie near 1, so the clip is far tighter
-than for token ratios (3e-4 and 4e-4 in the papers). It fails when learner and sampler disagree by more than that
-already before the first step: nearly every sequence is then clipped, which `clip_ratio/region_mean` shows.
+The reward belongs to the whole sequence, so `SequenceLoss` computes ratio and clip for whole sequences. Observation
+tokens are in neither the mean nor the gradient. Means of many tokens are near 1, so the clip is far tighter than for
+token ratios (3e-4 and 4e-4 in the papers). It fails if learner and sampler differ by more than that before the first
+step: nearly every sequence is then clipped, which `clip_ratio/region_mean` shows.
 
-The metrics, named as in TRL, are shares of tokens (or sequences) whose gradient the clip cut off:
+The metrics, named as in TRL, are shares of tokens (or sequences) whose gradient was cut off by the clip:
 `clip_ratio/low_mean`, `/high_mean` and `/region_mean` (either). A sample's weight multiplies its advantages.
 """
 
@@ -29,11 +29,11 @@ import torch
 from evoseek.loss.base import Aggregate, Loss, LossInputs, PolicyLoss, Totals, aggregate_tokens
 from evoseek.loss.settings import ClippedSettings, SequenceSettings
 
-_EPS = 1e-8  # in every mean over tokens of the reference implementation (verl); kept, to give its numbers to 1e-9
+_EPS = 1e-8  # in every mean over tokens of the reference implementation (verl); kept, to reproduce it to 1e-9
 
 
 def token_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
-    """exp(logprobs - old_logprobs) on the mask, exactly 1 (without gradient) off it: [B, T] -> [B, T].
+    """Return exp(logprobs - old_logprobs) on the mask, exactly 1 (no gradient) off it: [B, T] -> [B, T].
 
     The difference is masked before the exponential, so that arbitrary values off the mask can neither overflow nor
     send a NaN back through the gradient.
@@ -42,10 +42,10 @@ def token_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask: t
 
 
 def sequence_ratio(logprobs: torch.Tensor, old_logprobs: torch.Tensor, loss_mask: torch.Tensor) -> torch.Tensor:
-    """exp(mean over the masked tokens of logprobs - old_logprobs), the geometric mean of the tokens' ratios.
+    """Return exp(mean of logprobs - old_logprobs over the masked tokens), the geometric mean of the tokens' ratios.
 
-    [B, T] -> [B] (GSPO, arXiv 2507.18071, eq. 7). Being a mean, it stays in range however long the sequence is. A
-    sequence without any masked token has the ratio 1, without gradient.
+    [B, T] -> [B] (GSPO, arXiv 2507.18071, eq. 7). As a mean, it stays in range for any length of sequence. A sequence
+    without a masked token has the ratio 1, without gradient.
     """
     difference = (logprobs - old_logprobs).masked_fill(~loss_mask, 0.0)
     return (difference.sum(dim=-1) / loss_mask.sum(dim=-1).clamp(min=1)).exp()
@@ -101,7 +101,7 @@ class SequenceLoss(PolicyLoss):
 def _clipped(
     ratio: torch.Tensor, advantage: torch.Tensor, low: float, high: float
 ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-    """The objective, and where its gradient is cut off below and above."""
+    """Return the objective, and masks of where its gradient is cut off below and above."""
     objective = torch.minimum(ratio * advantage, ratio.clamp(1.0 - low, 1.0 + high) * advantage)
     return objective, (ratio < 1.0 - low) & (advantage < 0), (ratio > 1.0 + high) & (advantage > 0)
 

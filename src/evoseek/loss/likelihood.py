@@ -1,4 +1,4 @@
-"""Losses without a ratio: REINFORCE and cross-entropy, of log-probabilities, and the squared error of PPO's critic."""
+"""Losses without a ratio: REINFORCE, cross-entropy, and the squared error of PPO's critic."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ class ReinforceLoss(PolicyLoss):
 
     There is no ratio, so its gradient is right only for tokens of the current policy: one optimizer step per batch (for
     a sampler that differs from the learner, see `terms.importance_weights`). In that case the clipped loss has the same
-    gradient, but uses a ratio to the sampler's record, whose rounding does not affect this loss. The default sums over
-    a sequence's tokens, which is the gradient of the expected reward. The value of the loss says nothing about
-    progress; look at the reward.
+    gradient, but its ratio is affected by the rounding of the sampler's record. The default sums over a sequence's
+    tokens, which gives the gradient of the expected reward. The value of the loss does not measure progress; watch the
+    reward.
     """
 
     Settings = ReinforceSettings
@@ -58,20 +58,20 @@ class ValueLoss:
         clipped_t = V_t + clamp(v_t - V_t, -clip, clip)
         loss      = aggregate of 0.5 max((v_t - R_t)^2, (clipped_t - R_t)^2)
 
-    v is the critic's prediction now, V its prediction when the batch was rolled out, R the return. The maximum takes
-    away the gradient of a token that has already moved by `clip` towards its return (the policy's clip, arXiv
-    1707.06347, carried over to the critic, as in OpenAI baselines). Where returns are large beside `clip`, the critic
-    learns slowly; `clip` = inf leaves the plain squared error. A sample's weight multiplies its error.
+    v is the critic's prediction now, V its prediction when the batch was rolled out, R the return. The maximum removes
+    the gradient of a token that has already moved by `clip` towards its return (the policy's clip, arXiv 1707.06347,
+    applied to the critic, as in OpenAI baselines). If returns are large relative to `clip`, the critic learns slowly;
+    `clip` = inf gives the plain squared error. A sample's weight multiplies its error.
 
     The metrics are means over tokens: `value/mean` of the predictions, `returns/mean`, `value/squared_error`
-    (unclipped), and `value/clip_frac`, the share of tokens whose gradient the clip took away.
+    (unclipped), and `value/clip_frac`, the share of tokens whose gradient the clip removed.
     """
 
     clip: float = 0.2
     aggregate: Aggregate = "token-mean"
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """False for a sample without returns, which has nothing to predict, and for weight 0."""
+        """Return False for a sample without returns, which has nothing to predict, and for weight 0."""
         return sample.weight != 0.0 and sample.returns is not None
 
     def __call__(self, inputs: ValueInputs, totals: Totals) -> Loss:

@@ -1,4 +1,4 @@
-"""Settings that every loss has, and those of the terms added to any loss."""
+"""Settings that every loss has, and settings of the terms added to any loss."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class LossSettings(PartSettings):
     """The loss that the learner differentiates."""
 
     in_stage = "*"
-    name: str = Field(default="clipped", description="Name of the loss, or package.module:Name of one of your own.")
+    name: str = Field(default="clipped", description="Loss: a built-in name, or package.module:Name.")
 
 
 class ClippedSettings(LossSettings):
@@ -28,8 +28,7 @@ class ClippedSettings(LossSettings):
     )
     aggregate: AggregateSetting = Field(
         default="token-mean",
-        description="How token values are aggregated to one number; a number is a constant length that divides "
-        "the sums (Dr. GRPO).",
+        description="How token values are aggregated; a number is a constant length that divides the sums (Dr. GRPO).",
     )
 
 
@@ -49,13 +48,12 @@ class ReinforceSettings(LossSettings):
 
     aggregate: AggregateSetting = Field(
         default="sequence-sum",
-        description="How token values are aggregated to one number; a number is a constant length that divides "
-        "the sums (Dr. GRPO).",
+        description="How token values are aggregated; a number is a constant length that divides the sums (Dr. GRPO).",
     )
 
 
 class AlgorithmSettings(Section):
-    """How training uses a batch of rollouts, whatever the loss: optimizer steps, KL, entropy, importance weights."""
+    """How training uses a batch of rollouts with any loss: optimizer steps, KL, entropy, importance weights."""
 
     in_stage = "*"
     mini_batches: int = Field(

@@ -1,4 +1,4 @@
-"""What is added to any loss: importance weights inside, a KL term and an entropy bonus outside."""
+"""Additions to any loss: importance weights inside, a KL term and an entropy bonus outside."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ def importance_weights(
     level: Literal["token", "sequence"],
     outside: Literal["truncate", "mask"],
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """Correction for a sampler whose probabilities differ from the learner's at the same weights.
+    """Return weights that correct for a sampler whose probabilities differ from the learner's at the same weights.
 
         w_t = exp(old_logprob_t - rollout_logprob_t)            level "token"
         w   = exp(sum over the action tokens of the same)       level "sequence"
 
     Fast samplers round differently, so training is off-policy even without a step in between. `old_logprobs` are the
-    learner's own before the batch's first step, and the weights multiply the advantages. Unbounded they have no useful
-    variance, so what lies outside the bounds is
+    learner's own before the batch's first step, and the weights multiply the advantages. The variance of unbounded
+    weights is too large, so weights outside the bounds are
 
         "truncate"  clamped to 2: truncated importance sampling (Yao et al., "Your Efficient RL Framework Secretly
                     Brings You Off-Policy RL Training", https://fengyao.notion.site/off-policy-rl)
         "mask"      given weight 0, above 2 and below 1/2: IcePop (arXiv 2510.18855) for tokens; masked importance
                     sampling for sequences
 
-    Token weights are biased but have a low variance. The sequence weight is exact, but fails for long sequences, where
-    hardly any product of ratios is near 1. Loss terms that are no multiple of an advantage (KL, entropy) are not
+    Token weights are biased but have a low variance. The sequence weight is exact, but fails for long sequences, whose
+    products of ratios are rarely near 1. Loss terms that are not multiples of an advantage (KL, entropy) are not
     corrected.
 
-    Returns detached weights [B, T], the same all along a sequence for level "sequence", and which ones were out of
+    Returns detached weights [B, T], constant along a sequence for level "sequence", and a mask of the ones out of
     bounds. Equal logprobs give exactly 1. The bounds are applied to the logarithm, so nothing overflows.
     """
     log_ratio = (old_logprobs - rollout_logprobs).detach().masked_fill(~loss_mask, 0.0)
@@ -56,13 +56,13 @@ def importance_weights(
 
 
 def kl_k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
-    """The estimate k3 of KL(policy || reference) at each token of the policy, [B, T]: exp(d) - d - 1, d = ref_logprob -
-    logprob (J. Schulman, http://joschu.net/blog/kl-approx.html; GRPO's penalty, arXiv 2402.03300, eq. 4).
+    """Return the estimate k3 of KL(policy || reference) at each token of the policy, [B, T]: exp(d) - d - 1, d =
+    ref_logprob - logprob (J. Schulman, http://joschu.net/blog/kl-approx.html; GRPO's penalty, arXiv 2402.03300, eq. 4).
 
     It is unbiased and never negative. As a loss it pulls the policy back, though not exactly along the gradient of the
-    KL; where the reference gives a token a far higher probability than the policy, exp(d) makes one token outweigh all
-    others. (k1, logprob - ref_logprob, is for a reward, `training.update.kl_penalties`: as a loss it is useless, since
-    its gradient is that of the logprobs, whose expectation is 0.)
+    KL. If the reference gives a token a far higher probability than the policy, exp(d) makes this token outweigh all
+    others. (k1, logprob - ref_logprob, is for a reward, `training.update.kl_penalties`. As a loss it is useless: its
+    gradient is the logprobs' gradient, whose expectation is 0.)
     """
     difference = ref_logprobs - logprobs
     return difference.exp() - difference - 1.0
@@ -70,20 +70,20 @@ def kl_k3(logprobs: torch.Tensor, ref_logprobs: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True, slots=True)
 class WithTerms:
-    """Another LossFn with the terms that are switched on, which aggregate tokens as that loss does.
+    """A LossFn plus the terms that are switched on, which aggregate tokens as that loss does.
 
-    `importance` multiplies its advantages by `importance_weights` at the level of its ratios. Their metrics are means
-    over all tokens of the batch, where samples without a gradient count as uncorrected:
+    `importance` multiplies the loss's advantages by `importance_weights` at the level of its ratios. Their metrics are
+    means over all tokens of the batch; samples without a gradient count as uncorrected. They are
     `sampling/importance_sampling_ratio/deviation` of |weight - 1|, and `.../outside_frac`, the share out of bounds.
 
     `kl` is the coefficient of the KL to the reference policy, whose mean over tokens is the metric `kl`.
 
     `entropy` is the coefficient of the policy's entropy on the action tokens (A3C, arXiv 1602.01783, section 4), which
-    is subtracted: it rewards exploration, and counters a policy that collapses before it has found rewarding actions.
-    Too large a coefficient makes the policy random; in long answers it rewards tokens that do not matter.
+    is subtracted. It rewards exploration and counters a collapse before the policy finds rewarding actions. Too large a
+    coefficient makes the policy random; in long answers it rewards irrelevant tokens.
 
-    A sample's weight multiplies its KL and its entropy. Raises TrainingError if the samples have no reference logprobs
-    or the entropies no gradient that their term needs.
+    A sample's weight multiplies its KL and its entropy. Raises TrainingError if the KL term lacks reference logprobs,
+    or the entropy term a gradient.
     """
 
     loss: LossFn[LossInputs]
@@ -92,7 +92,7 @@ class WithTerms:
     entropy: float = 0.0
 
     def contributes(self, sample: TrainingSample) -> bool:
-        """As the other loss has it; but any sample with a weight has a KL and an entropy, whatever its advantages."""
+        """Return whether the weight is not 0, if there is a KL or entropy term; else the wrapped loss's answer."""
         return sample.weight != 0.0 if self.kl or self.entropy else self.loss.contributes(sample)
 
     def __call__(self, inputs: LossInputs, totals: Totals) -> Loss:
@@ -122,7 +122,7 @@ class WithTerms:
 
 
 def wrapped(loss: LossFn[LossInputs], settings: AlgorithmSettings) -> LossFn[LossInputs]:
-    """The loss with the terms of the settings; the loss itself where they have none."""
+    """Return the loss with the terms of the settings; the loss itself if there are none."""
     kl = settings.kl_coefficient if settings.kl_in == "loss" else 0.0
     if settings.importance == "none" and kl == settings.entropy_coefficient == 0:
         return loss

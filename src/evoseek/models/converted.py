@@ -1,10 +1,10 @@
-"""Policies that are converted before they are computed with: GGUF files, the format of llama.cpp, and directories with
-larger numbers than are asked for. Weights that are quantised in a GGUF file become ordinary numbers, so that they can
-be trained and saved as safetensors.
+"""Policies that are converted before use: GGUF files, the format of llama.cpp, and directories whose numbers are larger
+than requested. Quantised weights in a GGUF file become ordinary numbers, so that they can be trained and saved as
+safetensors.
 
-Each is converted once, into a cache of model directories, and from then on mapped: pages of its file are its memory.
-An entry's name says its source, the state of that (size and time of each file) and the type of its numbers. Weights
-begin at multiples of 64 bytes, as where torch allocates them: the last bits of a product follow from that.
+Each is converted once, into a cache of model directories, and then mapped: pages of the file serve as memory. The name
+of an entry says its source, the source's state (size and time of each file) and the type of numbers. Weights begin at
+multiples of 64 bytes, as in torch's own allocations: the last bits of a product depend on this.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from evoseek.errors import EvoseekError, PolicyError
 from evoseek.models.source import is_gguf
 from evoseek.storage.files import expanded, json_digest, remove_directory, replace_directory
 
-_SOURCE = "source.txt"  # of an entry: the path of what it was converted from
+_SOURCE = "source.txt"  # of an entry: the path of its source
 _FORMAT = 1  # of an entry
 BOUNDARY, _BLOCK = 64, 1 << 24  # bytes
 
 
 def entry_of(source: str, dtype: str) -> Path | None:
-    """Return the cache's folder for a model with numbers of this type, whether or not it is there yet; None for a model
-    that is loaded as it is."""
+    """Return the cache's folder for a model with numbers of this type, which need not exist; None for a model that is
+    not converted."""
     try:
         place = place_of(source)
         if place is None or not (is_gguf(source) or (dtype != "float32" and _dtype_of(place) == "float32")):
@@ -60,14 +60,14 @@ def entry_of(source: str, dtype: str) -> Path | None:
 
 
 def find_entry(source: str) -> Path | None:
-    """Return an entry of a GGUF file, with numbers of any type, in which its config and tokenizer are read quickly."""
+    """Return an entry of a GGUF file, with numbers of any type, to read its config and tokenizer quickly."""
     entry = entry_of(source, "*") if is_gguf(source) else None
     return next(entry.parent.glob(f"{escape(entry.name[:-1])}*"), None) if entry else None
 
 
 def write_entry(entry: Path, source: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> None:
-    """Write an entry, whole or not at all, and remove those of sources that are gone or changed. Raises OSError, and
-    what the libraries raise for a full disk."""
+    """Write an entry, whole or not at all, and remove entries whose source is gone or changed. Raises OSError, and the
+    libraries' errors for a full disk."""
     place = str(place_of(source))
     with replace_directory(entry) as partial:
         model.save_pretrained(partial)
@@ -84,7 +84,7 @@ def write_entry(entry: Path, source: str, model: PreTrainedModel, tokenizer: Pre
 
 
 def place_of(source: str) -> Path | None:
-    """Return the file or folder of a source, without links: of a name on the hub that in the hub's cache, or None."""
+    """Return the file or folder of a source, without links; for a name on the hub, its place in the cache, or None."""
     path = expanded(source).resolve()
     found = None if path.exists() else try_to_load_from_cache(source, "config.json")
     return path if path.exists() else Path(found).parent if isinstance(found, str) else None
@@ -96,7 +96,7 @@ def _dtype_of(directory: Path) -> object:
 
 
 def _align(file: Path) -> None:
-    """Lengthen the header of a safetensors file such that what follows begins on a boundary."""
+    """Lengthen the header of a safetensors file so that its data begin on a boundary."""
     with file.open("r+b") as opened:
         begin = 8 + int.from_bytes(opened.read(8), "little")
         room = -begin % BOUNDARY
@@ -113,10 +113,10 @@ def _align(file: Path) -> None:
 
 
 def load_gguf(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> Any:
-    """What `kind.from_pretrained` gives with `output_loading_info`: a model of the file's weights, and the report.
+    """Load as `kind.from_pretrained` with `output_loading_info`: a model with the file's weights, and the report.
 
-    The model is rebuilt as an ordinary one: what transformers reads refers to the quantised file, and can be neither
-    trained nor saved. `changes` are to the model's configuration. Raises PolicyError without gguf.
+    The model is rebuilt as an ordinary one, since transformers' own refers to the quantised file and can be neither
+    trained nor saved. `changes` apply to the model's configuration. Raises PolicyError without gguf.
     """
     with redirect_stderr(StringIO()):  # a progress bar that no setting of transformers turns off
         loaded: Any = AutoModelForCausalLM.from_pretrained(
@@ -140,7 +140,7 @@ def load_gguf(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> 
 
 
 def load_gguf_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a GGUF file, with its chat template. Raises PolicyError without gguf."""
+    """Load the tokenizer of a GGUF file, with its chat template. Raises PolicyError without gguf."""
     return AutoTokenizer.from_pretrained(**_place(source))
 
 
@@ -153,13 +153,13 @@ def gguf_config(source: str) -> Mapping[str, object]:
         return cast("Mapping[str, object]", _config(source).to_dict())
     except PolicyError:
         raise
-    except Exception:  # the errors for a damaged file are not documented; they are reported when it is loaded
+    except Exception:  # errors for a damaged file are not documented; loading reports them
         return {}
 
 
 @cache
 def _config(source: str) -> PreTrainedConfig:
-    """Kept, since to read the header takes seconds: it holds the vocabulary."""
+    """Read the config, and keep it: reading the header takes seconds, since it holds the vocabulary."""
     config = AutoConfig.from_pretrained(**_place(source))
     config.__dict__.pop("quantization_config", None)
     return config

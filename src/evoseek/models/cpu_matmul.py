@@ -1,10 +1,10 @@
-"""Products of linear layers on a CPU: which library and which type of number multiplies, and low-rank adapters in the
+"""Products of linear layers on a CPU: the library and the type of number that multiply, and low-rank adapters in the
 same pass.
 
-A product of bfloat16 numbers is summed in float32 in any case. Without instructions for it (AMX or AVX-512 BF16), an
-x86 processor multiplies bfloat16 numbers at half the rate of float32 ones or less, so products with many rows run in
-float32 there: both ways give the same but for the order of the sum. A product of float32 numbers runs in oneDNN where
-MKL, which torch calls for it, is slow: on AMD's processors with AVX-512 MKL uses half of each vector.
+A product of bfloat16 numbers is always summed in float32. Without instructions for it (AMX or AVX-512 BF16), an x86
+processor multiplies bfloat16 numbers at most half as fast as float32 ones. So products with many rows run in float32
+there; the results differ only by the order of the sum. A product of float32 numbers runs in oneDNN where MKL, torch's
+default, is slow: on AMD's processors with AVX-512 MKL uses half of each vector.
 """
 
 from __future__ import annotations
@@ -21,20 +21,20 @@ from torch.autograd import Function
 from torch.nn.functional import linear
 
 FEWEST_ROWS = 64  # of a product in float32; with fewer, converting the weights takes longer than the arithmetic
-_FEWEST_ROWS = 8  # of one whose weights are in float32; with fewer, MKL is the quicker library
+_FEWEST_ROWS = 8  # of a product with float32 weights; with fewer, MKL is faster
 _SMALL = 10_000_000  # parameters
 
 
 def is_small(model: nn.Module) -> bool:
-    """Whether this is a model of so few parameters that its passes are left as they are, to the bit."""
+    """Return whether a model has so few parameters that its passes are not changed, to the bit."""
     return sum(parameter.numel() for parameter in model.parameters()) < _SMALL
 
 
 class QuickLinear(nn.Linear):
     """A linear layer of a real model on a CPU, whose products run in float32 by the quicker library.
 
-    With float32 weights from `_FEWEST_ROWS` rows on; with bfloat16 weights from `FEWEST_ROWS` rows on, where inputs,
-    outputs, gradients and what is kept for the backward pass are bfloat16, as in `nn.Linear`.
+    This applies to float32 weights from `_FEWEST_ROWS` rows on, and to bfloat16 weights from `FEWEST_ROWS` rows on.
+    For bfloat16, inputs, outputs, gradients and saved activations are bfloat16, as in `nn.Linear`.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -47,7 +47,7 @@ class QuickLinear(nn.Linear):
 
 
 def quicken_products(model: nn.Module) -> None:
-    """Make those of the model's linear layers on the CPU `QuickLinear` that this processor multiplies faster so."""
+    """Make the model's linear layers on the CPU `QuickLinear` where this processor then multiplies faster."""
     types = {torch.bfloat16: is_slow_with_bfloat16(), torch.float32: _is_slow_with_float32()}
     for module in model.modules():
         if type(module) is nn.Linear and module.weight.device.type == "cpu" and types.get(module.weight.dtype):
@@ -55,12 +55,12 @@ def quicken_products(model: nn.Module) -> None:
 
 
 def multiplies_adapters(weight: Tensor) -> bool:
-    """Whether `adapted_product` is for weights such as these: on a CPU, in a type that it multiplies directly."""
+    """Return whether `adapted_product` applies: weights on a CPU, in a type that it multiplies directly."""
     return is_quick_bfloat16(weight) or (weight.dtype == torch.float32 and weight.device.type == "cpu")
 
 
 def has_bfloat16_products() -> bool:
-    """Whether this is an x86 processor with instructions that multiply bfloat16 numbers."""
+    """Return whether this is an x86 processor with instructions that multiply bfloat16 numbers."""
     return (
         torch.cpu._is_amx_tile_supported()  # pyright: ignore[reportPrivateUsage]
         or torch.cpu._is_avx512_bf16_supported()  # pyright: ignore[reportPrivateUsage]
@@ -68,14 +68,14 @@ def has_bfloat16_products() -> bool:
 
 
 def is_slow_with_bfloat16() -> bool:
-    """Whether this is an x86 processor without them."""
+    """Return whether this is an x86 processor without instructions that multiply bfloat16 numbers."""
     return platform.machine() in ("x86_64", "AMD64") and not has_bfloat16_products()
 
 
 @cache
 def _is_slow_with_float32() -> bool:
-    """Whether MKL, torch's library for products in float32, leaves half of this processor's vectors unused, and oneDNN,
-    which torch has for its compiler, can be called instead."""
+    """Return whether MKL, torch's library for products in float32, leaves half of this processor's vectors unused, and
+    oneDNN, which torch has for its compiler, can be called instead."""
     try:
         maker = re.search(r"vendor_id\s*: (\w+)", Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     except OSError:  # another system than Linux
@@ -91,7 +91,7 @@ def _float32_product(input: Tensor, weight: Tensor, bias: Tensor | None = None) 
 
 
 def is_quick_bfloat16(values: Tensor) -> bool:
-    """Whether these are bfloat16 numbers on a CPU that has instructions to multiply them."""
+    """Return whether these are bfloat16 numbers on a CPU with instructions to multiply them."""
     return values.dtype == torch.bfloat16 and values.device.type == "cpu" and not is_slow_with_bfloat16()
 
 
@@ -117,10 +117,10 @@ class _Product(Function):
 def adapted_product(
     input: Tensor, weight: Tensor, bias: Tensor | None, down: Tensor, up: Tensor, scaling: float
 ) -> Tensor:
-    """x W^T + b + scaling x A^T B^T, with A = `down` [rank, in] and B = `up` [out, rank], in the type of the weights.
+    """Return x W^T + b + scaling x A^T B^T, A = `down` [rank, in], B = `up` [out, rank], in the type of the weights.
 
-    One pass, so that what the adapter adds is never in memory by itself, forward or backward, and an adapter in
-    float32 over weights in bfloat16 is multiplied in bfloat16, too. The adapter's gradients have its own type.
+    It takes one pass, so the adapter's contribution is never in memory separately, forward or backward. An adapter in
+    float32 over bfloat16 weights is multiplied in bfloat16, too. The adapter's gradients have its own type.
     """
     result: Tensor = _AdaptedProduct.apply(  # pyright: ignore[reportUnknownMemberType]
         input, weight, bias, down.to(weight.dtype), up.to(weight.dtype), scaling
@@ -157,5 +157,5 @@ class _AdaptedProduct(Function):
 
 
 def _times(rows: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """rows W^T + b, in the type of both."""
+    """Return rows W^T + b, in the type of both."""
     return _float32_product(rows, weight, bias) if rows.dtype == torch.float32 else linear(rows, weight, bias)

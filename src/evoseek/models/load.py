@@ -37,7 +37,7 @@ from evoseek.models.source import ADAPTER, REMOTE, SMOLLM2, base_name, check_pol
 from evoseek.storage.files import expanded, nearest, replace_directory
 from evoseek.types import StopConditions
 
-_HEADS = ("score.", "classifier.")  # what transformers calls the head of a token classifier
+_HEADS = ("score.", "classifier.")  # the name of a token classifier's head in transformers
 _PLAIN_TOKENIZERS = ("PreTrainedTokenizerFast", "TokenizersBackend")
 _LOADING = RLock()
 _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torch.float16}
@@ -46,9 +46,9 @@ _DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16, "float16": torc
 def load_policy(name_or_dir: str, *, device: str = "cpu", dtype: str = "float32", adapter: str | None = None) -> Policy:
     """Load a policy by directory, GGUF file, Hugging Face name, or a name such as `tiny` (see models.source).
 
-    A run's directory gives the policy of its last checkpoint, an adapter's (models.lora) also its base; `adapter`
-    renames it. Only safetensors are read (nothing is unpickled, no code of the model's is run), or a GGUF file, which
-    is unpacked. The model is in evaluation mode. Raises PolicyError.
+    A run's directory gives the policy of its last checkpoint; an adapter's directory (models.lora) also loads its base,
+    and `adapter` renames it. Only safetensors are read (nothing is unpickled, no code of the model runs), or a GGUF
+    file, which is unpacked. The model is in evaluation mode. Raises PolicyError.
     """
     if dtype not in _DTYPES:
         raise PolicyError(
@@ -67,7 +67,7 @@ def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter:
     check_device(device)
     path = expanded(source)
     if path.exists():
-        source = str(path.absolute())  # an adapter notes it, and may be loaded from elsewhere
+        source = str(path.absolute())  # an adapter records it, and may be loaded from elsewhere
     if (path / REMOTE).is_file():
         raise PolicyError(
             f"got '{source}' as the policy, but its weights are at a service; {path / REMOTE} says where. Use the "
@@ -83,11 +83,11 @@ def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter:
             check_hub(source)
             model, tokenizer, is_mapped = _load_parts(source, dtype)
         if is_gguf(source) or is_mapped:
-            model.name_or_path = SMOLLM2 if name_or_dir == SMOLLM2 else source  # what an adapter notes as its base
+            model.name_or_path = SMOLLM2 if name_or_dir == SMOLLM2 else source  # what an adapter records as its base
         place(model, device, is_mapped=is_mapped)
     except PolicyError:
         raise
-    except Exception as error:  # the errors for a damaged directory or a full device are not documented
+    except Exception as error:  # errors for a damaged directory or a full device are not documented
         absent = "" if path.exists() else f"There is no such directory here.{nearest(path)} The hub was tried, too. "
         raise PolicyError(
             f"the policy '{name_or_dir}' could not be loaded on '{device}': {first_line(error)} {absent}Expected a "
@@ -100,7 +100,7 @@ def _load_found(name_or_dir: str, source: str, device: str, dtype: str, adapter:
 
 
 def check_device(name: str) -> torch.device:
-    """The device of that name. Raises PolicyError, naming those there are, if this machine has none such."""
+    """Return the device of that name. If this machine lacks it, raise PolicyError, which names the existing ones."""
     if name not in (found := devices()):
         raise PolicyError(
             f"got the device '{name}', but this machine, with this installation of torch, has {', '.join(found)}. Set "
@@ -114,9 +114,9 @@ def check_device(name: str) -> torch.device:
 def place(model: PreTrainedModel, device: str, *, is_mapped: bool = False) -> None:
     """Put a model that was read from files on a device, in evaluation mode, with each weight in its own memory.
 
-    As they are read, weights lie in the mapped file, at addresses that follow from the length of its header; and on a
-    CPU the last bits of a matrix product follow from where its operands begin. One that `is_mapped` from the cache
-    stays there, where it begins as one that is allocated; what is then written to it is this process's alone.
+    Weights are read into a mapped file, at addresses that depend on the length of its header. On a CPU, the last bits
+    of a matrix product depend on the addresses of its operands. A model that `is_mapped` from the cache stays there,
+    with weights aligned as in allocated memory; writes to them are private to this process.
     """
     model.to(device)  # pyright: ignore[reportArgumentType]
     for parameter in model.parameters():
@@ -131,7 +131,7 @@ def prepare_process(policy: Policy) -> None:
     """Prepare this whole process for a model on a CPU; for one elsewhere do nothing.
 
     Freed memory is kept for the next pass. A small model computes with one thread: its operations are too small for a
-    second one to help, and with one the bits are the same on machines of any number of cores.
+    second one to help, and the bits are then the same on machines with any number of cores.
     """
     if policy.model.device.type != "cpu":
         return
@@ -155,7 +155,7 @@ def save_policy(policy: Policy, directory: Path, state_dict: dict[str, torch.Ten
 
 
 def merged(policy: Policy) -> Policy:
-    """The policy as a plain model, its adapter merged into a copy of the weights; without adapters, itself."""
+    """Return the policy as a plain model, its adapter merged into a copy of the weights; without adapters, itself."""
     return replace(policy, model=plain_model(policy), adapter=None)
 
 
@@ -182,7 +182,7 @@ def load_critic(name_or_dir: str, *, device: str = "cpu") -> PreTrainedModel:
         if foreign := [name for name in missing if not name.startswith(_HEADS)]:
             raise ValueError(f"{len(foreign)} of the body's weights are not in the files, {foreign[0]} for one")
         place(model, device)
-    except Exception as error:  # what a damaged directory or an unsupported model raises is not documented
+    except Exception as error:  # errors for a damaged directory or an unsupported model are not documented
         raise PolicyError(
             f"a critic could not be made of '{name_or_dir}': {first_line(error)} Expected a model that "
             "transformers can load for token classification, such as Llama, Qwen2 or Qwen3. Choose another model, or "
@@ -202,7 +202,7 @@ def save_critic(model: PreTrainedModel, directory: Path, state_dict: dict[str, t
 
 
 def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
-    """The tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
+    """Load the tokenizer of a policy, named as in `load_policy`, without its weights. Raises PolicyError."""
     source = find_policy(name_or_dir)
     path = expanded(source)
     check_policy(name_or_dir, setting="the policy")
@@ -223,7 +223,7 @@ def load_tokenizer(name_or_dir: str) -> PreTrainedTokenizerBase:
 
 
 def generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:
-    """A model's generation settings: as they were saved beside its config, or else as they follow from that."""
+    """Return a model's generation settings: as saved beside its config, or else derived from the config."""
     try:
         return GenerationConfig.from_pretrained(source)
     except OSError:
@@ -231,7 +231,7 @@ def generation_config(source: str, model: PreTrainedModel) -> GenerationConfig:
 
 
 def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: str) -> Policy:
-    """The adapter of a directory over its base, under this name."""
+    """Load the adapter of a directory over its base, under this name."""
     base = base_name(directory)
     try:
         policy = load_policy(base, device=device, dtype=dtype)
@@ -247,8 +247,8 @@ def _load_adapted(name: str, directory: Path, device: str, dtype: str, adapter: 
 
 
 def _load_parts(source: str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTokenizerBase, bool]:
-    """The model and its tokenizer, and whether it is mapped from the cache: so is what has to be converted, which is
-    written there if need be. Without a cache that can be read and written it is loaded as it is, with a warning."""
+    """Load the model and its tokenizer; return also whether the model is mapped from the cache. Converted models are,
+    and are written there if needed. If the cache cannot be read and written, the model is not mapped; this warns."""
     entry = entry_of(source, dtype)
     if entry is None:
         return _load_model(source, dtype), _load_tokenizer(source), False
@@ -265,7 +265,7 @@ def _load_parts(source: str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
         return model, tokenizer, True
     except Exception as error:  # nor are those for a full disk
         warnings.warn(
-            f"{source} is converted at each start, since what became of it could not be kept: {first_line(error)} Set "
+            f"{source} is converted at each start, since the result could not be stored: {first_line(error)} Set "
             f"EVOSEEK_CACHE to a folder that can be written, with {model.get_memory_footprint() / 1e9:.1f} GB free.",
             stacklevel=2,
         )
@@ -273,7 +273,7 @@ def _load_parts(source: str, dtype: str) -> tuple[PreTrainedModel, PreTrainedTok
 
 
 def _load_model(source: str, dtype: str) -> PreTrainedModel:
-    """The model. ValueError if the files lack some of its weights, or for an adapter."""
+    """Load the model. ValueError if the files lack some of its weights, or for an adapter."""
     model, missing = _read_model(source, _DTYPES[dtype], AutoModelForCausalLM)
     if missing:
         raise ValueError(f"{len(missing)} of the model's weights are not in the files, {missing[0]} for one")
@@ -285,7 +285,7 @@ def _load_model(source: str, dtype: str) -> PreTrainedModel:
 
 
 def _read_model(source: str, dtype: torch.dtype, kind: Any, **changes: object) -> tuple[PreTrainedModel, list[str]]:
-    """A model, with changes to its configuration, and the names of the weights that the files lack: random numbers."""
+    """Load a model, with changes to its configuration; return it and the names of missing (random) weights."""
     if is_gguf(source):
         loaded = load_gguf(source, dtype, kind, **changes)
     else:
@@ -303,9 +303,9 @@ def _read_model(source: str, dtype: torch.dtype, kind: Any, **changes: object) -
 
 
 def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer; one without a padding token pads with the end of the text."""
+    """Load the tokenizer; if it has no padding token, it pads with the end of the text."""
     if (entry := find_entry(source)) is not None:
-        with suppress(Exception):  # of damaged files; the source is read then
+        with suppress(Exception):  # for damaged files; then the source is read
             return _load_tokenizer(str(entry))
     tokenizer = load_gguf_tokenizer(source) if is_gguf(source) else _load_saved_tokenizer(source)
     if tokenizer.pad_token_id is None:
@@ -314,11 +314,11 @@ def _load_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 
 def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
-    """The tokenizer as it was saved.
+    """Load the tokenizer as it was saved.
 
-    A tokenizer.json that declares no class of its own is taken as it is: for some model types (qwen2) the automatic
-    class would silently replace the saved rules by those of that type's usual tokenizer. Without tokenizer files some
-    classes make an empty tokenizer: that is an error.
+    A tokenizer.json that declares no class is used unchanged: for some model types (qwen2) the automatic class would
+    silently replace the saved rules by the rules of that type's usual tokenizer. Without tokenizer files some classes
+    make an empty tokenizer, which is an error here.
     """
     declared = get_tokenizer_config(source).get("tokenizer_class")
     kind = PreTrainedTokenizerFast if declared in _PLAIN_TOKENIZERS else AutoTokenizer
@@ -332,9 +332,9 @@ def _load_saved_tokenizer(source: str) -> PreTrainedTokenizerBase:
 
 @contextmanager
 def quietly() -> Generator[None]:
-    """Keep the bars and reports of the libraries off the terminal, where a run's own progress is shown. One thread at a
-    time: while a model is loaded, transformers replaces methods of its own classes, and two that load at once would
-    leave them replaced."""
+    """Keep the libraries' bars and reports off the terminal, which shows a run's own progress. One thread at a time:
+    transformers replaces methods of its classes while it loads a model, and two concurrent loads would leave them
+    replaced."""
     with _LOADING:
         bars, level, hub_level = logging.is_progress_bar_enabled(), logging.get_verbosity(), hub_logging.get_verbosity()
         logging.disable_progress_bar()
@@ -350,6 +350,6 @@ def quietly() -> Generator[None]:
 
 
 def first_line(error: Exception) -> str:
-    """The kind of an error and the first line of what it says, as a sentence."""
+    """Return the kind of an error and the first line of its text, as a sentence."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[0].rstrip('.') if lines else 'no message'}."

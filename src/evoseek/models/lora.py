@@ -3,12 +3,12 @@
     W x  becomes  W x + (alpha / rank) B A x        A: [rank, in], random;  B: [out, rank], zero at first
 
 for the linear layers of a model's body. The output head and the embeddings are never adapted: the learner and the
-sampler use them on their own. On disk an adapter has peft's own layout, so that transformers and peft load it too:
+sampler use them separately. On disk an adapter has peft's own layout, so that transformers and peft load it too:
 
 adapter_config.json          rank, alpha, targets, and the name or place of the base
 adapter_model.safetensors    A and B of every layer
 evoseek.json                 the adapter's name, and the base's fingerprint, which detects another base, with the
-                             type of number that it was taken of
+                             type of number in which it was computed
 """
 
 from __future__ import annotations
@@ -47,11 +47,11 @@ _PROBED = 64  # number of values of each of the base's tensors that enter its fi
 
 
 def add_adapter(policy: Policy, name: str, *, rank: int, alpha: float, seed: int = 0) -> Policy:
-    """A policy that is `policy`'s model with a new adapter over it, at first equal to it.
+    """Return a policy that is `policy`'s model with a new adapter over it, at first equal to it.
 
     `policy` stays the base and shares the model, whose own weights are frozen from now on. The same seed gives the same
     bits on every device. The adapter's weights are always float32. Raises PolicyError if peft is not
-    installed, the name is taken or no name, or the model's body has no linear layers.
+    installed, the name is taken or invalid, or the model's body has no linear layers.
     """
     check_free(policy.model, name)
     from peft import LoraConfig
@@ -65,7 +65,7 @@ def add_adapter(policy: Policy, name: str, *, rank: int, alpha: float, seed: int
 
 
 def plain_model(policy: Policy) -> PreTrainedModel:
-    """Return a copy of the model with the policy's adapter merged; a model without adapters as it is. Raises
+    """Return a copy of the model with the policy's adapter merged, or the model itself without adapters. Raises
     PolicyError if the merged weights are not finite."""
     if not has_adapters(policy.model):
         return policy.model
@@ -84,8 +84,8 @@ def plain_model(policy: Policy) -> PreTrainedModel:
 
 
 def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> None:
-    """Add an adapter to a model and turn it on, with float32 weights to train. peft's own function does it: that of
-    transformers refuses releases of peft that do this as well."""
+    """Add an adapter to a model and turn it on, with float32 weights to train. It uses peft's function: the one of
+    transformers refuses releases of peft that can do this."""
     from peft import inject_adapter_in_model
 
     config.base_model_name_or_path = str(model.name_or_path)
@@ -105,7 +105,7 @@ def inject_adapter(model: PreTrainedModel, name: str, config: LoraConfig) -> Non
 
 
 def _forward(layer: Any, input: torch.Tensor, *others: Any, **named: Any) -> torch.Tensor:
-    """The layer's forward pass, by `adapted_product` where one adapter is on."""
+    """Return the layer's forward pass, by `adapted_product` where one adapter is on."""
     base, active = layer.base_layer, layer.active_adapters
     is_plain = len(active) == 1 and active[0] in layer.lora_A and not (layer.disable_adapters or layer.merged)
     is_usual = input.dtype == base.weight.dtype and not (layer.training or torch.is_autocast_enabled("cpu"))
@@ -117,7 +117,7 @@ def _forward(layer: Any, input: torch.Tensor, *others: Any, **named: Any) -> tor
 
 
 def adapter_parameters(model: PreTrainedModel, name: str) -> dict[str, nn.Parameter]:
-    """The model's parameters that belong to an adapter, by name."""
+    """Return the parameters of an adapter by name."""
     ending = re.compile(rf"\.lora_[AB]\.{name}\.weight")
     return {key: parameter for key, parameter in model.named_parameters() if ending.search(key)}
 
@@ -145,8 +145,8 @@ def check_peft() -> None:
 
 
 def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
-    """Put the adapter of a directory over the policy's model; see `add_adapter`. Raises PolicyError also if it cannot
-    be read, is more than plain LoRA, or was made for another base; the model must then not be used any more."""
+    """Load an adapter's directory over the policy's model; see `add_adapter`. Raises PolicyError also if it cannot be
+    read, is more than plain LoRA, or was made for another base. Do not use the model after such an error."""
     check_free(policy.model, name)
     config, tensors = _read(directory)
     notes = _read_notes(directory)
@@ -167,7 +167,7 @@ def load_adapter(policy: Policy, name: str, directory: Path) -> Policy:
         with torch.no_grad():
             for key, parameter in parameters.items():
                 parameter.copy_(tensors[key])
-    except (ValueError, RuntimeError) as error:  # of peft, that finds no such layers; of torch, for a wrong shape
+    except (ValueError, RuntimeError) as error:  # of peft, if it finds no such layers; of torch, for a wrong shape
         raise _does_not_fit(directory, policy, str(error)) from error
     return replace(policy, adapter=name)
 
@@ -195,13 +195,13 @@ def save_adapter(policy: Policy, directory: Path, state_dict: Mapping[str, torch
 
 
 def adapter_name(directory: Path) -> str:
-    """The name that the adapter of a directory had when it was saved; peft's usual name if none was recorded."""
+    """Return the recorded name of the adapter in a directory; peft's usual name if none was recorded."""
     return str(_read_notes(directory).get("adapter", "default"))
 
 
 def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> str:
-    """Return a short text that distinguishes bases: a digest of names, shapes and some values of all weights.
-    Values are rounded to bfloat16, so that a base in float32 and in bfloat16 is the same one."""
+    """Return a short text that distinguishes bases: a digest of names, shapes and some values of all weights. Values
+    are rounded to bfloat16, so that a base has the same fingerprint in float32 and in bfloat16."""
     digest = hashlib.sha256()
     for name in sorted(name for name, _ in model.named_parameters() if ".lora_" not in name):
         values = state[name].detach().flatten()
@@ -212,7 +212,7 @@ def fingerprint(model: PreTrainedModel, state: Mapping[str, torch.Tensor]) -> st
 
 
 def _linear_layers(model: PreTrainedModel) -> list[str]:
-    """The names of the linear layers of a model's body: of all but the output head. Raises PolicyError for none."""
+    """Return the names of a model's linear layers except the output head. Raises PolicyError if there are none."""
     head = model.get_output_embeddings()
     found = {
         path.rpartition(".")[2]
@@ -239,7 +239,7 @@ def _strip(model: PreTrainedModel) -> None:
 
 
 def _comparable(one: str, other: str) -> bool:
-    """Whether a base has one fingerprint in both types of number. One in float16 was rounded twice, and may differ."""
+    """Return whether a base has one fingerprint in both types. In float16 it was rounded twice and may differ."""
     return one == other or {one, other} == {"float32", "bfloat16"}
 
 
@@ -256,7 +256,7 @@ def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
             warnings.simplefilter("ignore")
             config = PeftConfig.from_pretrained(str(directory))
         tensors = load_file(directory / ADAPTER_WEIGHTS)
-    except Exception as error:  # the errors for damaged files are not documented
+    except Exception as error:  # errors for damaged files are not documented
         raise unreadable_adapter(directory, f"{type(error).__name__}: {error}") from error
     foreign = [key for key in tensors if not _PLAIN.fullmatch(key)]
     if not isinstance(config, LoraConfig) or foreign or not isinstance(config.init_lora_weights, bool):
@@ -266,7 +266,7 @@ def _read(directory: Path) -> tuple[LoraConfig, dict[str, torch.Tensor]]:
 
 
 def _read_notes(directory: Path) -> dict[str, object]:
-    """What was recorded besides; nothing for an adapter that another program wrote."""
+    """Read the notes beside an adapter; empty for an adapter that another program wrote."""
     path = directory / NOTES
     try:
         return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}

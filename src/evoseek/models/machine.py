@@ -17,9 +17,9 @@ _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # parameters of mallopt(3)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """A device, and the bytes of its memory that are free; of one that `is_here` denies, those of the CPU's memory.
+    """A device and its free memory in bytes; if the device is not `is_here`, the CPU's free memory.
 
-    It may not multiply bfloat16 numbers (`has_bfloat16`). `processes` share the training.
+    `has_bfloat16` says whether it multiplies bfloat16 numbers. `processes` share the training.
     """
 
     device: str
@@ -34,7 +34,7 @@ class Machine:
 
 
 def find_machine(device: str | None = None) -> Machine:
-    """The machine with this device; if none is named, with its CUDA device (ROCm's too), or else the CPU."""
+    """Return the machine with this device; by default with the CUDA (or ROCm) device if there is one, else the CPU."""
     found = device or ("cuda" if torch.cuda.is_available() else "cpu")
     processes = int(os.environ.get("WORLD_SIZE", "1"))  # torchrun's, as is LOCAL_RANK
     if found.startswith("cuda") and torch.cuda.is_available():
@@ -45,45 +45,45 @@ def find_machine(device: str | None = None) -> Machine:
 
 
 def devices() -> list[str]:
-    """The names of the devices that this machine has, as torch finds them."""
+    """Return the names of this machine's devices, as torch finds them."""
     kind = torch.accelerator.current_accelerator(check_available=True)
     numbered = (f"{kind}:{number}" for number in range(torch.accelerator.device_count() if kind else 0))
     return ["cpu", *([kind.type, *numbered] if kind else [])]
 
 
 def cores() -> int:
-    """The cores that this process may use."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def oversubscription(processes: int, device: str) -> str | None:
-    """What is wrong with so many processes that train on a device; None if nothing is."""
+    """Describe what is wrong with training in this number of processes on a device; None if nothing is."""
     if device != "cpu" or processes <= cores():
         return None
     return f"{processes} processes would train on {cores()} cores, and wait for each other."
 
 
 def keep_freed_memory() -> None:
-    """Let glibc keep blocks of up to 32 MiB that this process frees, for its next ones; elsewhere do nothing.
+    """Let glibc keep freed blocks of up to 32 MiB for the next allocations; without glibc do nothing.
 
-    By default larger blocks than 128 KiB go back to the system at once, and the next activations of the same size are
-    new pages again, which the system has to clear: a tenth to a half of the time of a pass on a CPU.
+    By default blocks larger than 128 KiB return to the system immediately, and the next activations of this size need
+    new pages, which the system must clear: a tenth to a half of the time of a pass on a CPU.
     """
     set_option = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "mallopt", None)
     if set_option is not None:
-        set_option(_MMAP_THRESHOLD, 1 << 25)  # the greatest that glibc takes
+        set_option(_MMAP_THRESHOLD, 1 << 25)  # the maximum in glibc
         set_option(_TRIM_THRESHOLD, (1 << 31) - 1)
 
 
 def release_freed_memory() -> None:
-    """Give blocks that this process has freed back to the system, where it has glibc; elsewhere do nothing."""
+    """Return blocks that this process has freed to the system; without glibc do nothing."""
     trim = getattr(ctypes.CDLL(None) if os.name == "posix" else None, "malloc_trim", None)
     if trim is not None:
         trim(0)
 
 
 def _free_memory() -> int:
-    """Bytes that processes can still allocate, within the limit of a container."""
+    """Return the bytes that processes can still allocate, within the limit of a container."""
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         free = next(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:"))
@@ -92,7 +92,7 @@ def _free_memory() -> int:
     try:
         limit, used = (int((_CGROUP / name).read_text()) for name in ("memory.max", "memory.current"))
         lines = (_CGROUP / "memory.stat").read_text(encoding="ascii").splitlines()
-        cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))  # given back at once
+        cached = sum(int(line.split()[1]) for line in lines if line.startswith("inactive_file "))  # reclaimable
     except (OSError, ValueError, IndexError):  # no limit ("max"), or no such container
         return free
     return min(free, max(0, limit - used + cached))

@@ -1,7 +1,7 @@
 """A policy: a causal language model, its tokenizer, and which of the model's adapters is the policy's own.
 
 Several policies may share one model object (a proposer, a solver and their frozen reference: two adapters over one
-base, and the base itself). Which of them the model computes is a state of the model, so run it inside
+base, and the base itself). The model's state decides which policy it computes, so run it inside
 `Policy.active()`, and do not await anything in that block.
 """
 
@@ -41,11 +41,11 @@ class Policy:
 
     @contextmanager
     def active(self) -> Generator[None]:
-        """While the block runs, the model computes this policy: its adapter is on and every other is off.
+        """Make the model compute this policy while the block runs: its adapter is on and every other is off.
 
-        Where gradients are recorded, this policy's parameters are then the only ones of all adapters that require
-        them. Afterwards everything is as before. A model without adapters is left alone. Raises PolicyError if the
-        model does not have the adapter.
+        If gradients are recorded, only this policy's parameters, among all adapters, require them. Afterwards the
+        earlier state is restored. A model without adapters is not changed. Raises PolicyError if the model lacks the
+        adapter.
         """
         if not has_adapters(self.model):
             if self.adapter is not None:
@@ -70,24 +70,24 @@ class Policy:
 
 
 class RemotePolicy(Policy):
-    """A policy that a service trains: its `model` has a config, but no weights. Its `str` says what is trained, and
+    """A policy that a service trains: its `model` has a config, but no weights. `str` names what is trained, and
     where."""
 
     __slots__ = ()
 
     def save(self, directory: Path) -> None:
-        """Write the tokenizer and where the service saved the weights (`models.source.REMOTE`); whole or not at all."""
+        """Write the tokenizer and the address of the weights at the service (`models.source.REMOTE`), atomically."""
         raise NotImplementedError
 
 
 @dataclass(frozen=True, slots=True)
 class SamplerRun:
-    """The run that samplers belong to: a directory for what they write (None: a temporary one), what is closed at the
-    run's end, and the number of processes that train together; this is number `rank`. `broadcast` gives every
-    one of them the text of the first, once all have called it.
+    """The run that samplers belong to: a directory for their files (None: a temporary one), what to close at the run's
+    end, and the number of processes that train together; this is number `rank`. `broadcast` gives all processes the
+    text of the first, once all have called it.
 
-    `launched` are the addresses of servers that the first sampler has started and the others share; `policies` are
-    those that servers are given the weights of.
+    `launched` are the addresses of servers that the first sampler started and the others share. `policies` are the
+    policies whose weights the servers receive.
     """
 
     directory: Path | None = None
@@ -101,9 +101,8 @@ class SamplerRun:
 
 @dataclass(frozen=True, slots=True)
 class SamplerContext:
-    """The context that a sampler is built from: the policy, the longest trajectory in tokens, whether trajectories take
-    their turns in lockstep (see TorchSampler), the run that it belongs to, and the type of number in which servers
-    compute."""
+    """The context for building a sampler: the policy, the longest trajectory in tokens, whether trajectories take their
+    turns in lockstep (see TorchSampler), the sampler's run, and the type of number in which servers compute."""
 
     policy: Policy
     max_length: int
@@ -113,24 +112,22 @@ class SamplerContext:
 
 
 def base_of(policy: Policy) -> Policy:
-    """Return the frozen base of a policy's adapter, over the same model. Raises PolicyError for a policy without
-    one."""
+    """Return the frozen base of a policy's adapter, over the same model. Raises PolicyError if it has no adapter."""
     if policy.adapter is None:
         raise PolicyError(
-            f"the policy '{policy.name}' has no adapter, so there is no frozen base below what is trained. Train with "
+            f"the policy '{policy.name}' has no adapter, so it has no frozen base. Train with "
             "an adapter (lora.rank above 0), or load the policy a second time to have a frozen copy."
         )
     return replace(policy, adapter=None)
 
 
 def prompts_of(policy: Policy, setting: str) -> str:
-    """Return a policy's prompt set: the setting, or for "auto" the one that the model's config names, else
-    `default`."""
+    """Return a policy's prompt set: the setting, or for "auto" the one in the model's config, else `default`."""
     return str(getattr(policy.model.config, "evoseek_prompts", "default")) if setting == "auto" else setting
 
 
 def eos_ids(policy: Policy) -> list[int]:
-    """End-of-sequence ids of the model's generation settings, or else of its tokenizer."""
+    """Return the end-of-sequence ids of the model's generation settings, or else of its tokenizer."""
     generation: Any = policy.model.generation_config
     ids: Any = getattr(generation, "eos_token_id", None)
     ids = policy.tokenizer.eos_token_id if ids is None else ids
@@ -138,7 +135,7 @@ def eos_ids(policy: Policy) -> list[int]:
 
 
 def is_spelled(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool:
-    """Whether a tokenizer would spell these texts: by the share of single letters among tokens of the first of them."""
+    """Return whether a tokenizer would spell these texts: its tokens of the first ones are often single letters."""
     spelled, count = 0, 0
     for text in islice(texts, _TEXTS):
         tokens = tokenizer.convert_ids_to_tokens(tokenizer.encode(text, add_special_tokens=False))
@@ -148,11 +145,11 @@ def is_spelled(tokenizer: PreTrainedTokenizerBase, texts: Iterable[str]) -> bool
 
 
 def vocabulary_notice(policy: Policy, texts: Iterable[str], *, what: str) -> str | None:
-    """The warning about a tiny policy that cannot read these texts; None for any other policy."""
+    """Return the warning about a tiny policy that cannot read these texts; None for any other policy."""
     if prompts_of(policy, "auto") != "tiny" or not is_spelled(policy.tokenizer, texts):
         return None
     return (
-        f"Warning: the policy {policy.name} knows the words of the generated world alone and would have to spell "
+        f"Warning: the policy {policy.name} knows only the words of the generated world and would have to spell "
         f"{what} letter by letter: it can neither read nor answer them, and training will not change that. Give a "
         "language model with --model (a directory or a Hugging Face name, such as Qwen/Qwen2.5-0.5B-Instruct), or try "
         "this policy on a generated world (evoseek demo; evoseek world serve --questions FILE)."
@@ -160,12 +157,12 @@ def vocabulary_notice(policy: Policy, texts: Iterable[str], *, what: str) -> str
 
 
 def has_adapters(model: PreTrainedModel) -> bool:
-    """Whether any adapter was added to the model."""
+    """Return whether any adapter was added to the model."""
     return bool(model._hf_peft_config_loaded)  # pyright: ignore[reportPrivateUsage]
 
 
 def find_adapter_layers(model: PreTrainedModel) -> dict[str, BaseTunerLayer]:
-    """The model's layers that carry adapters, by where they are in it."""
+    """Return the model's layers that carry adapters, by their names in it."""
     from peft.tuners.tuners_utils import BaseTunerLayer
 
     return {path: module for path, module in model.named_modules() if isinstance(module, BaseTunerLayer)}
@@ -175,7 +172,7 @@ _FOUND: WeakKeyDictionary[PreTrainedModel, tuple[tuple[str, ...], list[BaseTuner
 
 
 def _layers(model: PreTrainedModel) -> list[BaseTunerLayer]:
-    """Those layers, remembered until an adapter is added: to look for them takes longer than to switch them."""
+    """Return the layers with adapters, cached until an adapter is added: finding takes longer than switching."""
     names = tuple(model.peft_config)
     known = _FOUND.get(model)
     if known is None or known[0] != names:
@@ -184,7 +181,7 @@ def _layers(model: PreTrainedModel) -> list[BaseTunerLayer]:
 
 
 def _current(layers: list[BaseTunerLayer]) -> str | None:
-    """The adapter that is on; all layers are switched together, so the first one is read."""
+    """Return the active adapter; all layers are switched together, so the first one tells."""
     active = layers[0]
     return None if active.disable_adapters else active.active_adapters[0]
 

@@ -10,12 +10,12 @@ from pydantic import BeforeValidator, Field, SerializeAsAny, model_validator
 from evoseek.config.sections import MANY, Chosen, Count, Needs, PartSettings, Section, lookup
 
 Dtype = Literal["float32", "bfloat16", "float16"]
-# The most tokens prefilled in one pass by default: a CPU is fully busy with a small batch, a GPU needs a large one.
+# Default maximum of tokens prefilled in one pass: a small batch keeps a CPU busy, a GPU needs a large one.
 CPU_PREFILL_TOKENS = 2048
 GPU_PREFILL_TOKENS = 16384
 
 ONE_POLICY = (
-    "The run trains all weights of two policies, but its servers can hold those of one. Train adapters (lora.rank "
+    "The run trains all weights of two policies, but its servers can hold only one. Train adapters (lora.rank "
     "above 0), which share a base on the same servers, or set sampler.name to torch."
 )
 
@@ -41,15 +41,15 @@ class PolicySettings(Section):
     device: str = Field(default="cpu", description="Device of the model, as torch names it.")
     dtype: Dtype = Field(
         default="float32",
-        description="Data type of the weights; all of them can be trained in float32, or in bfloat16 with float32 "
-        "masters. `auto`, as if it was left out: float32 for the policies of the package; for any other model the one "
-        "that suits the machine on which the run is begun.",
+        description="Data type of the weights. Training all weights works in float32, or in bfloat16 with float32 "
+        "masters. By default (auto), the package's policies use float32, and other models the type that suits the "
+        "machine where the run begins.",
     )
 
     @model_validator(mode="before")
     @classmethod
     def _leave_out_auto(cls, given: Any) -> Any:
-        """What is chosen for a model is what was not given, so nothing else has to know `auto`."""
+        """Drop `auto`: a value that is not given is chosen for the model, so nothing else needs to know `auto`."""
         if isinstance(given, dict) and given.get("dtype") == "auto":
             return {key: value for key, value in given.items() if key != "dtype"}
         return given
@@ -70,7 +70,7 @@ class SamplerSettings(PartSettings):
     """How completions are sampled."""
 
     on_resume = "probe_every"
-    name: str = Field(default="torch", description="Name of the sampler, or package.module:Name of one of your own.")
+    name: str = Field(default="torch", description="Sampler: a built-in name, or package.module:Name.")
     probe_every: int = Field(
         default=0,
         ge=0,
@@ -80,7 +80,7 @@ class SamplerSettings(PartSettings):
     )
 
     def problems_with(self, settings: Section, processes: int) -> Iterator[str]:
-        """Give what this sampler cannot do in `processes` processes, each with the remedy."""
+        """Describe what this sampler cannot do in `processes` processes, each with the remedy."""
         yield from ()
 
 
@@ -88,7 +88,7 @@ class TorchSamplerSettings(SamplerSettings):
     """Settings of the embedded sampler."""
 
     slots: int = Field(
-        default=160, ge=1, le=10_000, description="Number of rollouts whose keys and values are held at once."
+        default=160, ge=1, le=10_000, description="Number of rollouts whose keys and values are held concurrently."
     )
 
 
@@ -104,7 +104,7 @@ class EngineSettings(SamplerSettings):
     api_key_env: str = Field(
         default="", description="Environment variable with the servers' API key. Default: no key is sent."
     )
-    concurrency: Count = Field(default=64, description="Maximum number of turns that a server works on at once.")
+    concurrency: Count = Field(default=64, description="Maximum number of concurrent turns at a server.")
     timeout_s: float = Field(
         default=300.0,
         gt=0,
@@ -137,7 +137,7 @@ class EngineSettings(SamplerSettings):
             yield "sampler.urls names a server twice. Give each address once."
 
     def problems_with(self, settings: Section, processes: int) -> Iterator[str]:
-        """Servers hold one policy, and each process needs one of its own."""
+        """Describe problems: servers hold one policy, and each process needs its own server."""
         if lookup(settings, "policies") > 1 and not lookup(settings, "adapter_rank"):
             yield ONE_POLICY
         if processes > 1 and not self.urls:

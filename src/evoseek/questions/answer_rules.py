@@ -22,14 +22,14 @@ _SPACED_DIGITS = re.compile(r"(?<!\d)\d{1,3}(?: \d{3})+(?!\d)")
 _HYPHEN = re.compile(r"(?<=\w)[-‐‑](?=\w)")
 _CHOICES = words_in(*(language.choices for language in WORDED))
 _ENDINGS = words_in("s es n en e er em ns u iu a y ie owi ego im i ow ach")
-_AFFIXED = ("HANGUL", "ARABIC")  # scripts whose words carry particles, so that an answer is found within a word
+_AFFIXED = ("HANGUL", "ARABIC")  # scripts whose words carry particles, so an answer may be within a word
 NUMBER_WORDS = {
     word: str(value)
     for language in LANGUAGES.values()
     for value, words in enumerate(language.numbers.split())
     for word in fold(words.replace("/", " ")).split()
 }
-"""The digits of numbers that are written as words."""
+"""The digits of numbers written as words."""
 
 
 class AnswerSentence(NamedTuple):
@@ -41,7 +41,7 @@ class AnswerSentence(NamedTuple):
 
 
 def sentences_of(answer: str, *, cites: bool = True) -> list[AnswerSentence]:
-    """The sentences and lines of an answer, or of a text that cites nothing."""
+    """Split an answer, or a text that cites nothing, into sentences and lines."""
     plain, cited = find_citations(answer) if cites else (answer, [])
     places = sentences(plain)
     befores = [plain[end:start] for (_, end), (start, _) in pairwise([(0, 0), *places])]
@@ -54,14 +54,14 @@ def sentences_of(answer: str, *, cites: bool = True) -> list[AnswerSentence]:
 
 
 def is_long(answer: str) -> bool:
-    """Whether an answer has more words or characters than a name or a date. This bounds the input of the other
+    """Return whether an answer has more words or characters than a name or a date. This bounds the input of the other
     rules."""
     return len(answer) > MAX_CHARACTERS or length(answer)[0] > MAX_WORDS
 
 
 def is_sentence(answer: str, question: str) -> bool:
-    """Whether an answer is a statement: it ends with a full stop, has a finite verb in lower case, or repeats much of
-    the question. Titles that the question offers to choose from may look so."""
+    """Return whether an answer is a statement: it ends with a full stop, has a finite verb in lower case, or repeats
+    much of the question. Titles among the question's alternatives may look like this."""
     words = answer.split()
     if len(words) < _SENTENCE_WORDS:
         return False
@@ -76,8 +76,8 @@ def _restates(answer: str, question: str) -> bool:
 
 
 def stands_in_question(answer: str, question: str) -> bool:
-    """Whether a question contains its own answer, as whole words (`Tunis` is not in `Tunisia`), or as characters where
-    no spaces separate words. The alternatives that a question offers, and yes and no, are allowed."""
+    """Return whether a question contains its own answer, as whole words (`Tunis` is not in `Tunisia`), or as characters
+    in scripts without spaces. The question's alternatives, and yes and no, are allowed."""
     folded, asked = (fold(_HYPHEN.sub("", text)) for text in (answer, question))
     if not folded or folded in YES_NO or offers_alternatives(question):
         return False
@@ -91,8 +91,8 @@ def _is_joined(text: str) -> bool:
 
 
 def misfits(answer: str, question: str) -> bool:
-    """Whether an answer is of another kind than the question asks for: yes or no to an open question, anything else to
-    a yes-or-no question, or none of the alternatives."""
+    """Return whether an answer is of the wrong kind for the question: yes or no to an open question, anything else to a
+    yes-or-no question, or none of the alternatives."""
     folded, asked = fold(answer), fold(question)
     if folded in YES_NO:
         return not may_be_polar(question)
@@ -100,8 +100,8 @@ def misfits(answer: str, question: str) -> bool:
 
 
 def _is_choice(question: str) -> bool:
-    """Whether the answer must be one of the alternatives: after `which` and its like, or where a question for yes or no
-    begins."""
+    """Return whether the answer must be one of the alternatives: after `which` and similar words, or if the question
+    begins like a yes-or-no question."""
     if not offers_alternatives(question) or not set(WORDED).issuperset(languages_of(question)):
         return False
     return bool(_CHOICES & set(words_of(question).split()[:4])) or may_be_polar(question)
@@ -113,9 +113,9 @@ def _is_offered(answer: str, question: str) -> bool:
 
 
 def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
-    """Whether a passage contains the answer: its words in a row, or all its significant words in any order and form
-    (dates, inflected names; `6 000` is also `6000`). Yes, no and the question's alternatives need no passage, nor does
-    any answer if there are no passages."""
+    """Return whether a passage contains the answer: its words consecutively, or all its significant words in any order
+    and form (dates, inflected names; `6 000` is also `6000`). Yes, no and the question's alternatives need no passage,
+    nor does any answer if there are no passages."""
     folded, joined = fold(answer), _is_joined(answer)
     if not passages or folded in YES_NO or offers_alternatives(question):
         return True
@@ -126,7 +126,7 @@ def is_supported(answer: str, question: str, passages: Sequence[str]) -> bool:
 
 
 def _closed(text: str) -> str:
-    """A folded text without the spaces that may group digits. They need not: `on May 12 200 people` has two."""
+    """Remove spaces that may group digits from a folded text. Some do not: `on May 12 200 people` has two numbers."""
     return _SPACED_DIGITS.sub(lambda number: number.group().replace(" ", ""), text)
 
 
@@ -140,7 +140,7 @@ def _contains(passage: str, answer: str, joined: bool) -> bool:
 
 
 def _digits_bounded(answer: str, passage: str) -> bool:
-    """Whether characters occur, with no digit before or after them where they begin or end with one."""
+    """Return whether characters occur in a passage without adjoining digits where they begin or end with a digit."""
     before, after = r"(?<!\d)" if answer[:1].isdigit() else "", r"(?!\d)" if answer[-1:].isdigit() else ""
     return re.search(before + re.escape(answer) + after, passage) is not None
 
@@ -150,7 +150,7 @@ def _significant(words: list[str]) -> list[str]:
 
 
 def _same(word: str, other: str) -> bool:
-    """Whether two words are equal, are forms of one (by their endings alone), or name one number."""
+    """Return whether two words are equal, are forms of one word (by their endings alone), or mean the same number."""
     if word == other or NUMBER_WORDS.get(word, word) == NUMBER_WORDS.get(other, other):
         return True
     short, long = sorted((word, other), key=len)

@@ -1,8 +1,8 @@
 """Answer sets: the answers for which questions are written, mined from a corpus or given as a file.
 
-A file is JSON lines, one answer each: {"answer": "Lake Geneva"}. What is mined are the titles, names, dates, numbers
-and phrases that passages mention, found by their looks alone: no model and no dictionary of names is behind this, so
-it works in any language, and errs. Texts in scripts without capitals give no names.
+A file is JSON lines, one answer each: {"answer": "Lake Geneva"}. Mined answers are titles, names, dates, numbers and
+phrases that passages mention, recognised only by their form, without a model or a dictionary of names. So this works in
+any language, with errors. Texts in scripts without capitals yield no names.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from evoseek.types import Passage
 
 MAX_WORDS, MAX_CHARACTERS = 5, 80
 MOST_OF_A_KIND = 10_000
-MIN_REPEATS = 2  # passages that a phrase occurs in
+MIN_REPEATS = 2  # passages in which a phrase occurs
 _ARTICLES = frozenset({"a", "an", "the"})
 _DISAMBIGUATION = re.compile(r"(?<!\s)\s*+\([^()]*+\)\s*+$")  # Mercury (planet)
 _Tally = dict[str, tuple[str, int]]
@@ -29,7 +29,7 @@ _Tally = dict[str, tuple[str, int]]
 
 _UPPER = "".join(chr(code) for code in range(0x10000) if chr(code).isupper())
 _HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
-# What is no part of a word. (`\w` would leave out the vowels that Indic scripts write as marks.)
+# Characters outside words. (`\w` would exclude the vowels that Indic scripts write as marks.)
 _BREAKS = (
     r"\s!-/:-@\[-`{-~\u00a1-\u00bf\u00d7\u00f7\u2010-\u206f\u3000-\u303f\uff01-\uff0f\uff1a-\uff20"
     r"\u060c\u061b\u061f\u0964\u0965"
@@ -71,15 +71,15 @@ _HAN_RUN = re.compile(f"[{_HAN}]{{2,}}")
 
 
 def mine_answers(passages: Iterable[Passage]) -> list[str]:
-    """Titles, named entities, dates, numbers with units and frequent phrases that can serve as answers.
+    """Mine titles, named entities, dates, numbers with units and frequent phrases that can serve as answers.
 
-    The way back from an answer begins with a passage that tells something else's relation to it. So only the text (not
-    the title) of passages with another title counts, and there must be at least one such passage. An answer has at most
-    5 words and 80 characters, and a letter or digit in a word that is no stop word.
+    The path back from an answer begins with a passage that states something else's relation to it. So only the text
+    (not the title) of passages with another title counts, and there must be at least one such passage. An answer has at
+    most 5 words and 80 characters, and a letter or digit in a word that is not a stop word.
 
-    Kinds come in this order, and in each the answers that most passages mention come first: there are more ways back
-    from them. At most 10,000 are kept of each kind. Of answers that differ in letter case and white space alone the
-    first is kept. All passages are held in memory.
+    Kinds come in this order. Within a kind, the answers that most passages mention come first, since they have more
+    paths back. At most 10,000 are kept of each kind. If answers differ only in letter case and white space, the first
+    is kept. All passages are held in memory.
     """
     kept = list(passages)
     titles = _usable_titles(kept)
@@ -102,9 +102,9 @@ def mine_answers(passages: Iterable[Passage]) -> list[str]:
 
 
 def load_answers(path: Path) -> list[str]:
-    """The answers of a file, in order; of answers that differ in letter case and spaces alone the first stays.
+    """Read the answers of a file, in order. If answers differ only in letter case and spaces, the first is kept.
 
-    Raises DataError, naming file and line, if the file cannot be read, holds no answer, or a line cannot be used.
+    Raises DataError, naming file and line, if the file cannot be read, has no answer, or a line cannot be used.
     """
     answers: dict[str, str] = {}
     for answer in read_rows(path, _answer, noun="answer", keys='"answer"'):
@@ -122,8 +122,8 @@ def _answer(row: Mapping[str, object], _number: int) -> str:
 
 
 def _count(tally: _Tally, texts: Iterable[str], own: str) -> None:
-    """Count what a passage mentions, except its own subject. Sorted, so that the first spelling does not depend on the
-    order of a set."""
+    """Count the mentions in a passage, except its own subject. They are sorted, so that the first spelling does not
+    depend on the order of a set."""
     for form, text in {folded(text): text for text in sorted(texts, reverse=True)}.items():
         if form != own:
             first, count = tally.get(form, (text, 0))
@@ -151,13 +151,13 @@ def _is_usable(form: str) -> bool:
 
 
 def _has_word(form: str) -> bool:
-    """Whether anything is left of an answer without punctuation and articles. An empty normal form would match any
+    """Return whether an answer has a word besides punctuation and articles. An empty normal form would match any
     other."""
     return any(character.isalnum() for word in form.split(" ") if word not in _ARTICLES for character in word)
 
 
 def _usable_titles(passages: Sequence[Passage]) -> dict[str, str]:
-    """Titles by the key that they are found by; of equal keys the first."""
+    """Return titles by their search keys; if keys are equal, the first title."""
     bare = (_bare_title(passage.title) for passage in reversed(passages))
     return {title_key(title): title for title in bare if _is_usable(folded(title))}
 
@@ -167,17 +167,17 @@ def _bare_title(title: str) -> str:
 
 
 def split_dates(text: str) -> tuple[set[str], str]:
-    """The dates and years, and the text with a comma instead of each: March in a date is no name.
+    """Return the dates and years, and the text with a comma in place of each: March in a date is not a name.
 
-    A year is a number from 1000 to 2099 without a separator. Dates with the month in words are found in any language
-    if they name the day first, and in English.
+    A year is a number from 1000 to 2099 without a separator. Dates with the month in words are found in English, and in
+    any language if they name the day first.
     """
     dates = set(_DATE.findall(text))
     return dates, _DATE.sub(",", text) if dates else text
 
 
 def numbers(text: str) -> set[str]:
-    """Numbers with what they count or measure: `120 km`, `3.5 million inhabitants`, `42 %`."""
+    """Find numbers with units or counted things: `120 km`, `3.5 million inhabitants`, `42 %`."""
     return {
         match.group()
         for match in _NUMBER.finditer(text)
@@ -186,11 +186,11 @@ def numbers(text: str) -> set[str]:
 
 
 def names(text: str) -> tuple[set[str], set[str]]:
-    """Runs of capitalised words, with connectors between them (`University of the Arts`), and beside them what may be
-    names: runs that stand at the start of a sentence alone, where any word has a capital, and the parts on both sides
-    of a connector (`Neil Armstrong of NASA`).
+    """Find names: runs of capitalised words, with connectors between them (`University of the Arts`). Return also
+    possible names: runs that occur only at the start of a sentence, where any word has a capital, and the parts on both
+    sides of a connector (`Neil Armstrong of NASA`).
 
-    A stop word that opens a sentence is left out of the run, so what follows it is a name.
+    A stop word that opens a sentence is left out of the run, so the words after it are a name.
     """
     sure: set[str] = set()
     unsure: set[str] = set()
@@ -207,7 +207,7 @@ def names(text: str) -> tuple[set[str], set[str]]:
 
 
 def phrases(text: str) -> set[str]:
-    """Two or three words in a row, in lower case and none of them a stop word; in Chinese and the like, characters."""
+    """Find two or three consecutive lower-case words without stop words; in Chinese and similar scripts, characters."""
     found: set[str] = set()
     for chunk in _LOWER_WORDS.findall(text):
         for has_content, run in groupby(chunk.split(" "), lambda word: len(word) > 1 and word not in STOP_WORDS):
@@ -218,7 +218,7 @@ def phrases(text: str) -> set[str]:
 
 
 class TitleFinder:
-    """Finds which of the given titles a text mentions, as whole words in any letter case."""
+    """Finds the titles that a text mentions, as whole words in any letter case."""
 
     def __init__(self, titles: Iterable[str]) -> None:
         self._keys = {key for title in titles if (key := title_key(title))}
@@ -227,7 +227,7 @@ class TitleFinder:
             self._lengths.setdefault(first, []).append(length)
 
     def __call__(self, text: str) -> set[str]:
-        """The keys (`title_key`) of the titles found."""
+        """Return the keys (`title_key`) of titles in a text."""
         words: list[str] = _WORD.findall(text.casefold())
         keys, lengths = self._keys, self._lengths
         return {
@@ -240,7 +240,7 @@ class TitleFinder:
 
 
 def title_key(title: str) -> str:
-    """The words of a title, by which it is found."""
+    """Return the words of a title, which serve as its search key."""
     return " ".join(_WORD.findall(title.casefold()))
 
 

@@ -1,23 +1,23 @@
-"""Demonstrations: JSON lines, each with the turns in which a solver should answer a question by searching, or those in
-which a proposer should write one.
+"""Demonstrations: JSON lines, each with the turns in which a solver should answer a question by searching, or in which
+a proposer should write one.
 
     {"id": "q1", "question": "When was the director of Alien born?", "golden_answers": ["30 November 1937"],
      "turns": [{"think": "Who directed it?", "query": "Alien film director"},
                {"think": "Ridley Scott did.", "query": "Ridley Scott"},
                {"answer": "30 November 1937"}]}
 
-Every turn but the last has a `query`, the last one an `answer`, which may be wrong; `think` is optional. So are `id`
-(default: the line number), `golden_answers` and `metadata`, whose `hidden` is the same as a question's. What the
-queries find is not in the file: it is looked up when the demonstration is shown.
+Every turn except the last has a `query`, the last one an `answer`, which may be wrong; `think` is optional. So are `id`
+(default: the line number), `golden_answers` and `metadata`, whose `hidden` is the same as a question's. Search results
+are not in the file: the queries are run when the demonstration is shown.
 
-A proposer's line has a passage, the requested number of hops (0: it chooses), and turns, the last one with
-a `question`, too:
+A proposer's line has a passage, the requested number of hops (0: it chooses), and turns, the last of them with a
+`question`, too:
 
     {"role": "proposer", "passage": {"title": "Alien", "text": "Alien is a 1979 film directed by Ridley Scott."},
      "hops": 2, "turns": [{"think": "Ridley Scott directed it.", "query": "Ridley Scott"},
                           {"question": "When was the director of Alien born?", "answer": "30 November 1937"}]}
 
-The passage is shown as it stands here: write it as the index has it. A file may hold lines of both roles.
+The passage is shown unchanged: write it as the index has it. A file may contain lines of both roles.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _KEYS = ("think", "query", "question", "answer")
 
 @dataclass(frozen=True, slots=True)
 class DemonstratedTurn:
-    """A thought ("" for none), followed by a search or, in the last turn, by the answer; a proposer's last turn has the
-    question before it."""
+    """A thought ("" for none), followed by a search or, in the last turn, by the answer. A proposer's last turn has the
+    question before the answer."""
 
     thought: str = ""
     query: str | None = None
@@ -58,8 +58,8 @@ class Demonstration:
 
 @dataclass(frozen=True, slots=True)
 class ProposerDemonstration:
-    """A passage, the number of hops that are requested (0: the proposer chooses), and the turns that lead to a question
-    with its answer."""
+    """A passage, the requested number of hops (0: the proposer chooses), and the turns that lead to a question and its
+    answer."""
 
     id: str
     passage: Passage
@@ -68,14 +68,14 @@ class ProposerDemonstration:
 
 
 def load_demonstrations(path: Path) -> list[Demonstration | ProposerDemonstration]:
-    """Every demonstration of a file, in order. Raises DataError, naming file and lines, if the file cannot be read,
-    holds no demonstration, or any line cannot be used."""
+    """Read every demonstration of a file, in order. Raises DataError, naming file and lines, if the file cannot be
+    read, has no demonstration, or has an unusable line."""
     keys = "`question` (of a proposer: `role`, `passage` and `hops`) and `turns`"
     return read_rows(path, _demonstration, noun="demonstration", keys=keys)
 
 
 def demonstration_row(demonstration: Demonstration | ProposerDemonstration) -> dict[str, object]:
-    """The content of a line, from which `load_demonstrations` makes an equal demonstration."""
+    """Return the contents of a line from which `load_demonstrations` makes an equal demonstration."""
     values = ((turn.thought or None, turn.query, turn.question, turn.answer) for turn in demonstration.turns)
     turns = [{key: value for key, value in zip(_KEYS, turn, strict=True) if value is not None} for turn in values]
     if isinstance(demonstration, ProposerDemonstration):
@@ -142,7 +142,7 @@ def _demonstration(fields: Mapping[str, object], number: int) -> Demonstration |
 
 
 def _turns(row: _DemonstrationLine) -> tuple[DemonstratedTurn, ...]:
-    """The turns; each has what its place asks for. Raises DataError."""
+    """Return the turns, each with the keys required at its place. Raises DataError."""
     proposes = row.role == "proposer"
     for place, turn in enumerate(row.turns, start=1):
         ends = place == len(row.turns)

@@ -1,14 +1,14 @@
-"""What people say of answers: `feedback.jsonl`, a line for each answer that was judged, which only its owner may read.
+"""People's verdicts on answers: `feedback.jsonl`, a line for each judged answer, readable only by the file's owner.
 
     {"id": "chatcmpl-...", "time": "...", "question": "...", "answer": "...", "verdict": "wrong", "right_answer": "...",
      "note": "...", "earlier": 0, "searches": [{"tool": "search", "arguments": {...}, "found": ["id", ...]}],
      "citations": ["id", ...], "unsupported": null}
 
-`answer` is null where there was none, or the documents were said not to hold it; `unsupported` is then the model's
-answer that no passage supports, if there was one. `earlier` is the number of messages before the question that the
-model was given. A second verdict on an answer is a second line, which replaces the first
-one. The file takes at most 10,000 lines and 50 MB; beyond that new ones are refused until some are deleted. Servers and
-commands may write it at the same time.
+`answer` is null if there was none, or if the reply said that the documents lack it. `unsupported` is then the model's
+answer without a supporting passage, if any. `earlier` is the number of messages that the model received before the
+question. A second verdict on an answer is a second line, which replaces the first one. The file holds at most 10,000
+lines and 50 MB; beyond that, new verdicts are refused until some are deleted. Servers and commands may write it
+concurrently.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ _UNICODE = json.JSONEncoder(ensure_ascii=False)
 
 
 class FullError(RunError):
-    """The file has as much as it takes."""
+    """The file is full."""
 
 
 @with_config(ConfigDict(extra="forbid"))
 @dataclass(frozen=True, slots=True)
 class Feedback:
-    """A verdict on an answer; see the page."""
+    """A verdict on an answer; the module's docstring describes the fields."""
 
     id: str
     time: str
@@ -58,7 +58,7 @@ class Feedback:
 
     @property
     def known_answer(self) -> str | None:
-        """The right answer; "" where the documents do not hold one, None where it is unknown."""
+        """The right answer; "" if the documents have none, None if it is unknown."""
         if self.verdict == "wrong":
             is_none = bool(fold(self.right_answer)) and is_refusal(self.right_answer)
             return "" if is_none else self.right_answer or None
@@ -69,13 +69,13 @@ _ROW = TypeAdapter(Feedback)
 
 
 class FeedbackFile:
-    """The file at `path`, which need not be there yet. It may be used by several threads and processes."""
+    """The file at `path`, which need not exist yet. Several threads and processes may use it."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def add(self, feedback: Feedback) -> None:
-        """Append a verdict. Raises FullError if the file is full, RunError when the disk does not take it."""
+        """Append a verdict. Raises FullError if the file is full, RunError if the disk refuses it."""
         log = ResumableJsonl(self.path, _UNICODE)
         with locked(self.path, _PRIVATE):
             size = len(_UNICODE.encode(asdict(feedback)).encode()) + 1
@@ -89,12 +89,12 @@ class FeedbackFile:
             log.append([asdict(feedback)])
 
     def read(self) -> list[Feedback]:
-        """One verdict for each answer, the last one, in the order of the first. Raises DataError, naming the line."""
+        """Read the last verdict on each answer, in the order of the first ones. Raises DataError, naming the line."""
         rows = ResumableJsonl(self.path).rows(made_by(_ROW), "verdict on an answer")
         return list({feedback.id: feedback for feedback in rows}.values())
 
     def delete(self, ids: Collection[str]) -> int:
-        """Remove every line about these answers; the number of answers removed. Raises as `read`, and RunError."""
+        """Remove every line about these answers; return the number of answers. Raises as `read`, and RunError."""
         if not self.path.exists():
             return 0
         with locked(self.path, _PRIVATE):
@@ -107,9 +107,9 @@ class FeedbackFile:
 
 @dataclass(frozen=True, slots=True)
 class JudgedQuestions:
-    """The questions of verdicts: those whose right answer is `known` (or that the documents are known not to answer);
-    those with only a `wrong` answer known, which stands in the place of the golden one; and the number of those that
-    were `not_alone`: asked within a conversation, without which they mean something else."""
+    """The questions of verdicts: in `known`, the right answer is known (or known to be missing from the documents). In
+    `wrong`, only a wrong answer is known, which takes the place of the golden one. `not_alone` is the number of
+    questions asked within a conversation, without which they mean something else."""
 
     known: tuple[Question, ...]
     wrong: tuple[Question, ...]
@@ -117,8 +117,8 @@ class JudgedQuestions:
 
     @classmethod
     def of(cls, verdicts: Iterable[Feedback]) -> JudgedQuestions:
-        """Each question once, however often it was asked; the last verdict with a right answer counts, and without
-        one the last answer that was judged wrong. The metadata of those that a verdict has named the right answer of
+        """Collect each question once, even if it was asked repeatedly. The last verdict with a right answer counts;
+        without one, the last answer that was judged wrong. If a verdict named the right answer, the question's metadata
         have `corrected`."""
         alone, answers, wrong, not_alone = dict[str, Feedback](), dict[str, str](), dict[str, str](), 0
         corrected = set[str]()
@@ -139,7 +139,7 @@ class JudgedQuestions:
 
 
 def _question(feedback: Feedback, answer: str, is_corrected: bool = False) -> Question:
-    """The question with this answer; "": the documents do not answer it."""
+    """Make the question with this answer; "": the documents do not answer it."""
     metadata: dict[str, object] = {"source": "feedback"}
     if is_corrected:
         metadata["corrected"] = True
@@ -149,7 +149,7 @@ def _question(feedback: Feedback, answer: str, is_corrected: bool = False) -> Qu
 
 
 def numbered(verdicts: Sequence[Feedback], which: str) -> list[str]:
-    """The ids of those that `which` names: `all`, or the number of one in the list, from 1. Raises DataError."""
+    """Return the ids of the verdicts named by `which`: `all`, or a number in the list, from 1. Raises DataError."""
     if which == "all":
         return [feedback.id for feedback in verdicts]
     if not which.isdecimal() or not 1 <= int(which) <= len(verdicts):

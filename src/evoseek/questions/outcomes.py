@@ -9,17 +9,17 @@ from typing import Self
 from rich.table import Table
 
 REJECTED = "rejected/"
-"""How the part of a proposer's reward begins that names the rule by which a proposal was rejected."""
+"""Prefix of the part of a proposer's reward that names the rule by which a proposal was rejected."""
 
 
 class Rejection(StrEnum):
-    """Why a proposal gives no question, and what that means. Those up to OTHER_ANSWER are the basic rules, those up to
-    UNSUPPORTED the full ones, in the order of their checking."""
+    """Why a proposal yields no question, with the meaning. The rules up to OTHER_ANSWER are the basic ones, the rules
+    up to UNSUPPORTED the full ones, in the order of checking."""
 
     meaning: str
 
     def __new__(cls, value: str, meaning: str) -> Self:
-        """A member with its value in records, and its meaning for people."""
+        """Make a member from its value in records and its meaning for people."""
         member = str.__new__(cls, value)
         member._value_, member.meaning = value, meaning
         return member
@@ -43,7 +43,7 @@ class Rejection(StrEnum):
     NOT_A_QUESTION = "not_a_question", "nothing is asked"
     TWO_QUESTIONS = "two_questions", "more than one thing is asked"
     CUT_OFF = "cut_off", "the question is cut off"
-    VAGUE = "vague", "the question names nothing that could be looked for"
+    VAGUE = "vague", "the question names nothing that could be searched for"
     TIME_DEPENDENT = "time_dependent", "the answer changes with the day on which it is asked"
     SENTENCE = "answer_is_sentence", "the answer is a statement"
     MISFIT = "answer_misfits", "the answer does not fit: yes or no to an open question, or not one of the choices"
@@ -61,16 +61,16 @@ MEANINGS: Mapping[str, str] = {
     VALID: "a question; those beyond the requested number are kept for later",
     **{rejection: rejection.meaning for rejection in Rejection},
 }
-"""What each outcome of a proposal means."""
+"""The meaning of each outcome of a proposal."""
 
 
 def failed(reason: str) -> str:
-    """The outcome of a proposal that failed for reasons outside the policies."""
+    """Return the outcome of a proposal that failed for reasons outside the policies."""
     return _FAILED + reason
 
 
 def outcomes_table(counts: Mapping[str, int]) -> Table:
-    """The outcomes of all proposals, the most frequent first."""
+    """Make a table of the outcomes of all proposals, most frequent first."""
     table = Table("proposals", "", "share", "what it means", title="Outcomes of the proposals")
     total = sum(counts.values())
     for outcome, count in sorted(counts.items(), key=lambda item: (item[0] != VALID, -item[1], item[0])):
@@ -80,6 +80,6 @@ def outcomes_table(counts: Mapping[str, int]) -> Table:
 
 
 def outcomes_text(counts: Mapping[str, int]) -> str:
-    """The number of proposals so far, and the share of valid ones."""
+    """Describe the number of proposals so far, and the share of valid ones."""
     total = sum(counts.values())
     return f"{total} proposals, valid {counts.get(VALID, 0) / total:.1%}"

@@ -1,4 +1,4 @@
-"""Rules about the wording of a question: whether it asks one thing, in one language, and holds nothing else.
+"""Rules about the wording of a question: whether it asks one thing, in one language, and contains nothing else.
 
 Marks, brackets, scripts and symbols are judged in any language; words by the tables `wording` of `text/languages`.
 """
@@ -33,7 +33,7 @@ _QUOTED = re.compile(
     '"[^"]{0,200}"|“[^”]{0,200}”|«[^»]{0,200}»|《[^》]{0,200}》|『[^』]{0,200}』|「[^」]{0,200}」|„[^“”]{0,200}[“”]|'
     r"(?<!\w)'(?:[^']|\b'\b){0,200}'(?!\w)|(?<!\w)‘(?:[^’]|\b’\b){0,200}’(?!\w)"  # an apostrophe stands in a word
 )
-_OPENING_WORDS = 5  # one of them is an interrogative if that opens the question: `in the year of which`
+_OPENING_WORDS = 5  # one of them is an interrogative if it opens the question: `in the year of which`
 _SHORT_OPENING = 3
 _PAIRS = ("()", "[]", "“”", "«»", "《》", "『』", "「」", "（）")
 _OPEN = tuple(",;:–—-(«„“，、；：")
@@ -54,9 +54,9 @@ def _has_mark(text: str) -> bool:
 
 
 def is_question(question: str) -> bool:
-    """Whether a text asks: by an interrogative, by the form of a question for yes or no, or by a request to name
-    something. In a language without a table of wording a question mark is enough, and where no spaces separate words,
-    none is needed."""
+    """Return whether a text asks: by an interrogative, by the form of a yes-or-no question, or by a request to name
+    something. In a language without a table of wording, a question mark is enough; in scripts without spaces, none is
+    needed."""
     marked, languages = _has_mark(question), languages_of(question)
     if not languages or not all(isinstance(language, WordedLanguage) for language in languages):
         return marked or is_unspaced(question) or any(_asks(question, language, marked) for language in WORDED)
@@ -89,8 +89,8 @@ def _is_polar_form(question: str, folded: str, language: Language) -> bool:
 
 
 def may_be_polar(question: str) -> bool:
-    """Whether yes or no may be the answer: the question begins so, or has no interrogative. It may in every language
-    without a table of wording."""
+    """Return whether the answer may be yes or no: the question begins like it, or has no interrogative. Always True in
+    a language without a table of wording."""
     languages, folded = languages_of(question), words_of(question)
     return not languages or any(
         not isinstance(language, WordedLanguage)
@@ -101,8 +101,8 @@ def may_be_polar(question: str) -> bool:
 
 
 def offers_alternatives(question: str) -> bool:
-    """Whether a question names what its answer is to be chosen from: `which is older, A or B`, `is A or B older`,
-    `which of A and B is older`."""
+    """Return whether a question names alternatives for its answer: `which is older, A or B`, `is A or B older`, `which
+    of A and B is older`."""
     folded = words_of(question)
     return any(_offers(question, folded, language) for language in languages_of(question))
 
@@ -126,14 +126,14 @@ def _offers(question: str, folded: str, language: Language) -> bool:
 
 
 def asks_twice(question: str) -> bool:
-    """Whether a text holds two questions: two of them in a row, or two interrogatives joined by `and`."""
+    """Return whether a text has two questions: one after the other, or two interrogatives joined by `and`."""
     plain = _QUOTED.sub(" ", question)
     return _marked_sentences(plain) > 1 or any(_joined_questions(plain, language) for language in _worded(plain))
 
 
 def _marked_sentences(text: str) -> int:
-    """Count the pieces that end with a question mark and are followed by a new sentence or nothing: in titles (`Where
-    Are You? or Kalo`) the sentence continues after the mark."""
+    """Count the pieces that end with a question mark, followed by a new sentence or nothing. In titles (`Where Are You?
+    or Kalo`) the sentence continues after the mark."""
     count, start = 0, 0
     for mark in _MARK.finditer(text):
         piece, after = text[start : mark.start()], text[mark.end() : mark.end() + 4].lstrip('"”» ')
@@ -152,13 +152,13 @@ def _joined_questions(text: str, language: WordedLanguage) -> bool:
 
 
 def _without_names(text: str) -> str:
-    """The text without its capitalised words, but for the first: `How They Grew` is a title."""
+    """Return the text without its capitalised words, except the first: `How They Grew` is a title."""
     first, *words = text.split() or [""]
     return " ".join((first, *(word for word in words if not word[:1].isupper())))
 
 
 def _relative(folded: str, second: re.Match[str], language: WordedLanguage) -> bool:
-    """Whether what looks like a second question is a relative clause: `a river which rises in A and which is long`."""
+    """Return whether a seeming second question is a relative clause: `a river which rises in A and which is long`."""
     if language.code != "en":
         return False
     pronoun, following = second.group().rsplit(" ", 1)[-1], folded[second.end() :].split()[:1]
@@ -167,7 +167,7 @@ def _relative(folded: str, second: re.Match[str], language: WordedLanguage) -> b
 
 
 def is_cut_off(question: str) -> bool:
-    """Whether a text ends before its end: within quotes or brackets, after a comma, or without a mark where it begins
+    """Return whether a text is cut off: within quotes or brackets, after a comma, or without a final mark if it begins
     with a capital."""
     text = question.strip(" ¿¡")
     if any(text.count(opening) != text.count(closing) for opening, closing in _PAIRS if "„" not in text):
@@ -179,14 +179,14 @@ def is_cut_off(question: str) -> bool:
 
 
 def depends_on_now(question: str) -> bool:
-    """Whether the answer changes with the day on which it is asked, by words that are in no title."""
+    """Return whether the answer depends on the day of the question, by words outside titles."""
     plain = _QUOTED.sub(" ", question).strip()
     languages = _worded(plain) if languages_of(plain) else WORDED
     return any(_NOW[language.code].search(plain[:1].lower() + plain[1:]) for language in languages)
 
 
 def is_vague(question: str) -> bool:
-    """Whether a question names nothing that could be looked for (`Who wrote the book?`), or begins with a pronoun of
+    """Return whether a question names nothing that could be searched for (`Who wrote the book?`), or has a pronoun for
     something that it has not named (`Which prize did he win for Hamlet?`)."""
     languages = _worded(question)
     return bool(languages) and all(map(partial(_is_vague, question), languages))
@@ -244,14 +244,14 @@ _STRONG = frozenset(
 
 
 def instructs(text: str) -> bool:
-    """Whether a text addresses a model instead of asking: instructions, tags of roles or tools, addresses to open."""
+    """Return whether a text addresses a model instead of asking: instructions, role or tool tags, addresses to open."""
     if _TAG.search(text) or _ADDRESS.search(text) or _ORDER.search(text):
         return True
     return any(verb.search(text) and noun.search(text) for verb, noun in _OVERRIDES)
 
 
 def is_template(question: str, answer: str) -> bool:
-    """Whether a text contains leftovers: unfilled fields, blanks, labels, small talk, or an answer that states none."""
+    """Return whether a text has leftovers: unfilled fields, blanks, labels, small talk, or an empty answer."""
     return (
         bool(_TEMPLATE.search(question) or _TEMPLATE.search(answer))
         or fold(answer) in _NO_ANSWERS
@@ -260,12 +260,12 @@ def is_template(question: str, answer: str) -> bool:
 
 
 def refers_to_passage(question: str) -> bool:
-    """Whether a question refers to a text that the solver cannot see."""
+    """Return whether a question refers to a text that the solver cannot see."""
     return bool(_REFERS.search(unicodedata.normalize("NFKC", question)))
 
 
 def is_noise(question: str) -> bool:
-    """Whether a text is not language: symbols, repetition, letters without a word."""
+    """Return whether a text is not language: symbols, repetition, letters without a word."""
     plain = unicodedata.normalize("NFKC", question)
     if _STRANGE_RUN.search(plain) or _REPEATED_CHARACTER.search(plain) or _MOJIBAKE.search(question):
         return True
@@ -296,8 +296,8 @@ def _without_vowels(words: list[str]) -> bool:
 
 
 def mixes_languages(question: str, passages: Sequence[str]) -> bool:
-    """Whether a question is in another script or language than the passages, or changes it within a sentence. Names of
-    another script or language may stand in it, and all that the passages say so."""
+    """Return whether a question is in another script or language than the passages, or changes it within a sentence. It
+    may contain names in another script or language, and anything in the passages' own words."""
     evidence = words_of(" ".join(passages))
     counts = script_counts(question)
     own, given = family(counts), family(script_counts(evidence))
@@ -314,7 +314,7 @@ def _mixed_word(word: str) -> bool:
 
 
 def _foreign_script(question: str, own: str, evidence: str) -> bool:
-    """Whether words of another script stand in a question that are no names, no units and not in the evidence."""
+    """Return whether a question has words of another script that are not names, units or in the evidence."""
     allowed = {own, "HAN"} if own in ("KANA", "HANGUL") else {own}
     foreign = [word for word in _script_runs(question) if script_counts(word).keys() - allowed]
     unknown = [word for word in foreign if words_of(word) not in evidence]
@@ -337,8 +337,8 @@ def _script_runs(text: str) -> list[str]:
 
 
 def _foreign_grammar(question: str, evidence: str) -> bool:
-    """Whether words of grammar of two languages stand in a question; of a title in capitals they do not count, nor what
-    the evidence says in the same words."""
+    """Return whether a question has function words of two languages. Titles in capitals, and words from the evidence,
+    do not count."""
     asked, told = words_of(question).split(), evidence.split()
     hits, of_evidence = grammar_hits(asked), grammar_hits(told)
     sure = max(of_evidence.values()) >= _SURE_HITS and max(hits.values()) >= SURE
@@ -351,15 +351,15 @@ def _foreign_grammar(question: str, evidence: str) -> bool:
 
 
 def _leading(*hits: dict[str, int]) -> list[str]:
-    """The languages that have the most words of grammar of several texts together, or nearly so: related languages
-    share many of them."""
+    """Return the languages with the most function words in several texts together, or nearly the most: related
+    languages share many of them."""
     sums = {code: sum(part[code] for part in hits) for code in hits[0]}
     most = max(sums.values())
     return [code for code, count in sums.items() if count > _NEAR * most] if most else list(sums)
 
 
 def _running_words(text: str) -> list[str]:
-    """The words in lower case, and the first one, which do not stand between words with capitals."""
+    """Return the lower-case words, and the first one, that are not between capitalised words."""
     words = [word.strip("¿¡.,;:?!()\"“”„«»'’") for word in text.split()]
     kept: list[str] = []
     for place, word in enumerate(words):

@@ -1,14 +1,14 @@
-"""Question files: JSON lines, one question each; or a JSON array of the same (HotpotQA's own file, too), or CSV
-with these keys as column headings.
+"""Question files: JSON lines, one question each; or a JSON array of these (also HotpotQA's own file), or CSV with these
+keys as column headings.
 
     {"id": "q1", "question": "who wrote Dune?", "golden_answers": ["Frank Herbert", "Herbert"], "metadata": {"hops": 1}}
 
-`id` is optional (default: the line number), `answer` may be given instead of `golden_answers` (a text or a list).
-`hops`, `kind`, `source`, `evidence`, `answerable`, `hidden` and `support` may stand outside of the metadata and are
-added to it. Other keys are ignored. `evidence` lists the titles, ids or files of the documents, or the ids of the
-passages, that hold the answer, `hidden` the ids of documents that no search for the question finds. A question that the
-documents do not answer has no golden answer and is marked: it is answered right by a refusal. An answer of sentences
-may have `support`, the documents' sentences that it rests on, as they stand there.
+`id` is optional (default: the line number). `answer` may replace `golden_answers` (a text or a list). `hops`, `kind`,
+`source`, `evidence`, `answerable`, `hidden` and `support` may stand outside the metadata and are added to it. Other
+keys are ignored. `evidence` lists the titles, ids or files of the documents, or the ids of the passages, that contain
+the answer; `hidden` the ids of documents that searches for the question never find. An unanswerable question has no
+golden answer and is marked: a refusal is the right answer. An answer of sentences may have `support`, the documents'
+sentences on which it is based, word for word.
 
     {"question": "how do I stop it?", "answer": "Press the red key.", "support": ["To stop it, press the red key."]}
     {"question": "who wrote the warranty?", "golden_answers": [], "answerable": false}
@@ -37,12 +37,12 @@ _LISTED = 10  # golden answers that a warning lists one by one
 
 
 def load_questions(path: Path, *, check: Callable[[Question], Question] | None = None) -> list[Question]:
-    """Every question of a file, in order.
+    """Read every question of a file, in order.
 
     `check` returns a usable question, possibly with fewer golden answers, which a warning reports; or it refuses the
     question by raising DataError (a metric refuses golden answers that it could never match). Raises DataError, naming
-    file and lines, if the file cannot be read, holds no question, or any line cannot be used: a question that silently
-    went missing would change every score.
+    file and lines, if the file cannot be read, has no question, or has an unusable line: a silently missing question
+    would change every score.
     """
     seen: set[str] = set()
     dropped: list[str] = []
@@ -51,7 +51,7 @@ def load_questions(path: Path, *, check: Callable[[Question], Question] | None =
         question = parse_question(fields, str(number))
         if question.id in seen:
             raise DataError(
-                f"The id {question.id!r} occurs twice. Every question needs an id of its own.", code="question.id_twice"
+                f"The id {question.id!r} occurs twice. Give every question its own id.", code="question.id_twice"
             )
         seen.add(question.id)
         if check is None:
@@ -65,7 +65,7 @@ def load_questions(path: Path, *, check: Callable[[Question], Question] | None =
     if dropped:
         more = f" and {len(dropped) - _LISTED} more" if len(dropped) > _LISTED else ""
         warnings.warn(
-            f"{path}: golden answers of which nothing is left without punctuation and articles are not used: "
+            f"{path}: golden answers that are empty without punctuation and articles are not used: "
             f"{', '.join(dropped[:_LISTED])}{more}. The questions keep their other golden answers.",
             stacklevel=2,
         )
@@ -73,12 +73,12 @@ def load_questions(path: Path, *, check: Callable[[Question], Question] | None =
 
 
 def save_questions(path: Path, questions: Iterable[Question]) -> None:
-    """Write a file that `load_questions` reads back. Raises RunError when the disk does not take it."""
+    """Write a file that `load_questions` reads back. Raises RunError if the disk refuses it."""
     write_atomic(path, "".join(json.dumps(question_row(q), ensure_ascii=False) + "\n" for q in questions))
 
 
 def question_row(question: Question) -> dict[str, Any]:
-    """A question as a row of a question file."""
+    """Return a question as a row of a question file."""
     return {
         "id": question.id,
         "question": question.text,
@@ -88,7 +88,7 @@ def question_row(question: Question) -> dict[str, Any]:
 
 
 def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
-    """The question that a line states. Raises DataError."""
+    """Parse the question of a line. Raises DataError."""
     text = fields.get("question")
     if not isinstance(text, str) or not text.strip():
         raise DataError("The key `question` is missing, empty or not a text.", code="question.no_text")
@@ -113,7 +113,7 @@ def parse_question(fields: Mapping[str, object], default_id: str) -> Question:
 
 
 def check_hidden(metadata: Mapping[str, object]) -> None:
-    """Raises DataError for hidden documents, or sentences of support, that are no list of texts."""
+    """Raise DataError if hidden documents, or sentences of support, are not a list of texts."""
     for key, what in (("hidden", "the ids of documents"), ("support", "sentences of the documents")):
         given = metadata.get(key, [])
         if not isinstance(given, list) or not all(isinstance(one, str) for one in cast("list[object]", given)):
@@ -121,8 +121,8 @@ def check_hidden(metadata: Mapping[str, object]) -> None:
 
 
 def _titles(facts: object) -> list[str]:
-    """The titles among HotpotQA's supporting facts: pairs of a title and the number of a sentence, or (as the data set
-    of that name has them) a list of titles and one of numbers. Raises DataError."""
+    """Return the titles in HotpotQA's supporting facts: pairs of a title and the number of a sentence, or (as in the
+    data set of that name) a list of titles and a list of numbers. Raises DataError."""
     if isinstance(facts, Mapping):
         titles: object = cast("Mapping[str, object]", facts).get("title")
     else:
@@ -162,7 +162,7 @@ def _golden_answers(fields: Mapping[str, object], answerable: object) -> tuple[s
 
 @dataclass(frozen=True, slots=True)
 class JudgedAnswer:
-    """An answer to a question, whether people judged it correct, and the line that says so."""
+    """An answer to a question, whether people judged it correct, and the line of this verdict."""
 
     question: Question
     answer: str
@@ -171,7 +171,7 @@ class JudgedAnswer:
 
 
 def load_judged_answers(path: Path) -> list[JudgedAnswer]:
-    """Every answer of a file by which a judge is measured, in order: `question` and `golden_answers` as above, `answer`
+    """Read every answer of a file for measuring a judge, in order: `question` and `golden_answers` as above, `answer`
     and `correct`. Raises DataError as `load_questions`."""
     keys = "`question`, `golden_answers`, `answer` and `correct`"
     return read_rows(path, _judged_answer, noun="judged answer", keys=keys)
@@ -189,28 +189,28 @@ def _judged_answer(fields: Mapping[str, object], line: int) -> JudgedAnswer:
 
 
 def evidence_of(question: Question) -> tuple[str, ...]:
-    """The titles or ids of the documents, or the ids of the passages, that hold the answer, from the question's
-    metadata; empty if unknown."""
+    """Return the titles or ids of the documents, or the ids of the passages, that contain the answer, from the
+    question's metadata; empty if unknown."""
     given = question.metadata.get("evidence")
     texts = cast("list[object]", given) if isinstance(given, list | tuple) else []
     return tuple(text for text in texts if isinstance(text, str) and text.strip())
 
 
 def recall(evidence: Sequence[str], passages: Iterable[Passage]) -> float | None:
-    """The share of the evidence that is among the passages, by `names_of`; None without evidence."""
+    """Return the share of the evidence among the passages, by `names_of`; None without evidence."""
     wanted = {folded(text) for text in evidence}
     return len(wanted & names_of(passages)) / len(wanted) if wanted else None
 
 
 def names_of(passages: Iterable[Passage]) -> set[str]:
-    """What evidence may call these passages: their titles, their documents' ids, their files and their own ids,
+    """Return the names by which evidence may refer to passages: titles, ids of documents, files and their own ids, all
     folded."""
     names = ((p.title, p.document_id, p.file or p.document_id, p.id) for p in passages)
     return {folded(name) for own in names for name in own}
 
 
 def supports(passage: Passage, question: Question) -> bool:
-    """Whether a passage has a sentence of the question's support, or is among its evidence."""
+    """Return whether a passage has a sentence of the question's support, or is part of its evidence."""
     evidence = {folded(text) for text in evidence_of(question)}
     text = f" {fold(passage.contents)} "
     has_sentence = any(f" {fold(sentence)} " in text for sentence in question.support if fold(sentence))
@@ -220,8 +220,8 @@ def supports(passage: Passage, question: Question) -> bool:
 def cited_share(
     cited: Iterable[int], passages: Sequence[Passage], question: Question, *, uncited: float = 0.0
 ) -> float | None:
-    """The share of the passages that are cited (n is the n-th of these) that are the question's own, by `supports`;
-    `uncited` if there is no such one. None if those of the question are not known."""
+    """Return the share of cited passages (n is the n-th passage) that support the question (`supports`); `uncited` if
+    none is cited. None if the question's own passages are unknown."""
     if not question.support and not evidence_of(question):
         return None
     own = [supports(passages[number - 1], question) for number in {*cited} if number <= len(passages)]
@@ -241,10 +241,10 @@ def reference_answer(question: Question, passages: Sequence[Passage]) -> str:
 
 
 def missing(evidence: Sequence[str], names: set[str]) -> list[str]:
-    """The evidence that is not among these `names_of` passages."""
+    """Return the evidence that is not among these `names_of` passages."""
     return [text for text in evidence if folded(text) not in names]
 
 
 def folded(text: str) -> str:
-    """A text without the differences of upper and lower case and of spaces."""
+    """Fold letter case and spaces of a text."""
     return " ".join(text.split()).casefold()

@@ -1,8 +1,8 @@
-"""A model's chat template: what it can do, and how outside text passes through it without becoming template text.
+"""A model's chat template: its capabilities, and how outside text passes through it without becoming template text.
 
-Messages are rendered with a placeholder for each piece of outside text; the result is cut at the placeholders, and
-only what lies between them, the template's own text, is encoded with control tokens. Its capabilities are determined by
-rendering dummy conversations. Tool calls have one of two common shapes:
+Messages are rendered with a placeholder for each piece of outside text, and the result is cut at the placeholders. Only
+the template's own text between them is encoded with control tokens. Capabilities are determined by rendering dummy
+conversations. Tool calls have one of two common shapes:
 
 hermes   <tool_call>{"name": ..., "arguments": {...}}</tool_call>, any number of them, other text around (Hermes, Qwen)
 json     the whole turn is {"name": ..., "parameters": {...}} (Llama 3)
@@ -39,28 +39,28 @@ Schema = Mapping[str, object]
 
 
 def tool_name(tool: Schema) -> str:
-    """The name in a tool's schema; "" without one."""
+    """Return the name in a tool's schema; "" without one."""
     function = tool.get("function")
     return str(function.get("name", "")) if isinstance(function, Mapping) else ""
 
 
 def placeholder(index: int) -> str:
-    """The text that stands for the outside text number `index`."""
+    """Return the placeholder for piece `index` of outside text."""
     return f"EVOSEEK{index}OUTSIDE"
 
 
 def end_ids(
     tokenizer: PreTrainedTokenizerBase, end_of_turn: int | None, eos_ids: Sequence[int] = ()
 ) -> tuple[int, ...]:
-    """The ids at which a turn ends: the chat template's closing token and the end of text, if they exist, and the
+    """Return the ids that end a turn: the chat template's closing token and the end of text, if they exist, and the
     model's own, `eos_ids`."""
     return tuple(dict.fromkeys(i for i in (end_of_turn, tokenizer.eos_token_id, *eos_ids) if isinstance(i, int)))
 
 
 def dummy_turn(tool: str, *results: str) -> list[dict[str, Any]]:
-    """The messages of a turn that calls a tool with the argument `WRITTEN`, and of the results that it gets."""
+    """Return the messages of a turn that calls a tool with the argument `WRITTEN`, and the tool's results."""
     function = {"name": tool, "arguments": {"query": WRITTEN}}
-    call = {"type": "function", "id": "evoseek01", "function": function}  # some templates want nine characters
+    call = {"type": "function", "id": "evoseek01", "function": function}  # some templates require nine characters
     return [
         {"role": "assistant", "content": "", "tool_calls": [call]},
         *({"role": "tool", "name": tool, "tool_call_id": "evoseek01", "content": result} for result in results),
@@ -74,7 +74,7 @@ def render_chat(
     *,
     generation_prompt: bool = True,
 ) -> str:
-    """The template's text for messages. Raises PolicyError with the template's own complaint."""
+    """Render messages with the template. Raises PolicyError with the template's own complaint."""
     roles = tuple(str(message["role"]) for message in messages)
 
     def render() -> str:
@@ -97,7 +97,7 @@ def render_chat(
 
 
 def encode_rendered(encoder: TextEncoder, rendered: str, outside: Sequence[str]) -> tuple[int, ...]:
-    """Ids of a rendered conversation, with `outside[i]` instead of placeholder i."""
+    """Encode a rendered conversation, with `outside[i]` in place of placeholder i."""
     ids: list[int] = []
     for index, piece in enumerate(_PLACEHOLDER.split(rendered)):
         ids += encoder.outside(outside[int(piece)]) if index % 2 else encoder.template(piece)
@@ -107,7 +107,7 @@ def encode_rendered(encoder: TextEncoder, rendered: str, outside: Sequence[str])
 def encode_messages(
     tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, messages: Sequence[Message], tools: Sequence[Schema] = ()
 ) -> tuple[int, ...]:
-    """Ids of a prompt through the chat template, up to where the model begins to write."""
+    """Encode a prompt through the chat template, up to where the model begins to write."""
     outside: list[str] = []
     if any(message.tool_calls for message in messages):
         raise PolicyError(
@@ -133,10 +133,10 @@ def encode_reply(
     end_of_turn: int,
     tools: Sequence[Schema] = (),
 ) -> tuple[int, ...]:
-    """Ids of a user message, marked, that follows the model's output, `after`, up to where the model continues.
+    """Encode a marked user message after the model's output, `after`, up to where the model continues.
 
-    The token that closes the model's turn comes first if `after` lacks it. Raises PolicyError for a template that
-    leaves out part of the message.
+    If `after` lacks the token that closes the model's turn, the token comes first. Raises PolicyError for a template
+    that leaves out part of the message.
     """
     outside: list[str] = []
     answer, reply = {"role": "assistant", "content": WRITTEN}, {"role": "user", "content": _protect(content, outside)}
@@ -153,7 +153,7 @@ def encode_reply(
 
 
 def _protect(content: str, outside: list[str]) -> str:
-    """Marked text with a placeholder for each piece of outside text, which is added to `outside`."""
+    """Replace each piece of outside text in marked text by a placeholder, and append the piece to `outside`."""
     protected = ""
     for is_template, piece in split_trusted(content):
         if is_template:
@@ -167,7 +167,7 @@ def _protect(content: str, outside: list[str]) -> str:
 def observation_text(
     tokenizer: PreTrainedTokenizerBase, tools: Sequence[Schema], tool: str, results: Sequence[str], end_of_turn: int
 ) -> tuple[str, str]:
-    """A dummy conversation with a call and its results, cut in two at the token that closes the model's turn.
+    """Return a dummy conversation with a call and its results, cut in two at the token that closes the model's turn.
 
     The first part ends with what a model would have written; the second, without that token, is what has to follow
     it: the results in the template's clothes and the opening of the next turn.
@@ -185,12 +185,12 @@ _HERMES = re.compile(r"<tool_call>(.*?)(</tool_call>|\Z)", re.DOTALL)  # one tha
 
 
 def parse_hermes(text: str) -> Calls:
-    """The calls between tags. Raises ValueError, in words, for one that cannot be read."""
+    """Parse the calls between tags. Raises ValueError with the reason for an invalid one."""
     return tuple(map(_hermes_call, _HERMES.finditer(text)))
 
 
 def parse_json(text: str) -> Calls:
-    """The call that the text as a whole is. Raises ValueError, in words, for one that cannot be read."""
+    """Parse the whole text as one call. Raises ValueError with the reason if it is invalid."""
     text = text.strip().removeprefix("<|python_tag|>").strip()
     if not text.startswith("{"):
         return ()
@@ -224,7 +224,7 @@ def _finite(text: str) -> float:
 
 
 def _proper(value: Any) -> Any:
-    """A value of JSON whose texts can be written: an escape such as "\\ud83d" by itself is half a character."""
+    """Return a JSON value whose texts can be encoded: an escape such as "\\ud83d" by itself is half a character."""
     match value:
         case str():
             return well_formed(value)
@@ -318,7 +318,7 @@ def _probe(tokenizer: PreTrainedTokenizerBase) -> TemplateReport:
 
 
 def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
-    """The first control token after what the model wrote."""
+    """Return the first control token after the model's text."""
     answer = {"role": "assistant", "content": WRITTEN}
     try:
         rendered = render_chat(tokenizer, [USER, answer, USER], generation_prompt=False)
@@ -331,10 +331,10 @@ def _end_of_turn(tokenizer: PreTrainedTokenizerBase) -> int | None:
 
 
 def _call_format(tokenizer: PreTrainedTokenizerBase, prompt: str, end: int) -> str | None:
-    """The format whose parser reads the dummy call back from the template's own rendering of it."""
+    """Return the format whose parser reads the dummy call back from the template's rendering."""
     try:
         written, _ = observation_text(tokenizer, [_SCHEMA], _TOOL, [_RESULT], end)
-    except ValueError:  # a turn with a call is closed by another token, or by none
+    except ValueError:  # a turn with a call ends with another token, or with none
         return None
     if not written.startswith(prompt):  # the prompt opens the reasoning, and earlier turns are shown without it
         prompt = render_chat(tokenizer, [USER], [_SCHEMA], generation_prompt=False)

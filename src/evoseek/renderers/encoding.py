@@ -1,11 +1,11 @@
-"""Text to token ids, such that text from outside stays text.
+"""Encodes text to token ids so that text from outside stays text.
 
-Two kinds of text meet in a prompt. *Template* text is written by us, by the user's prompt files or by the model's chat
-template: its control strings become control tokens. *Outside* text (questions, passages, tool results) may hold
-anything: no control token can come of it, and no tag of the format can be opened or closed by it.
+A prompt mixes two kinds of text. *Template* text is written by us, by the user's prompt files or by the model's chat
+template: its control strings become control tokens. *Outside* text (questions, passages, tool results) may contain
+anything, but it never becomes a control token, and never opens or closes a tag of the format.
 
-A string is outside text unless it says otherwise: `trusted` wraps template text in marks that no outside text can
-forge, because they hold a key drawn anew by every process. The marks never reach a tokenizer.
+A string is outside text unless it is marked: `trusted` wraps template text in marks that no outside text can forge,
+because they contain a random key of this process. The marks never reach a tokenizer.
 """
 
 from __future__ import annotations
@@ -27,37 +27,37 @@ _KEY = secrets.token_hex(8)
 _START, _END = f"\ufdd0{_KEY}\ufdd1", f"\ufdd2{_KEY}\ufdd1"  # U+FDD0.. are "noncharacters", for internal use
 _TRUSTED = re.compile(f"{_START}(.*?){_END}", re.DOTALL)
 
-_ANGLE = re.compile("[<\u226e\ufe64\uff1c]")  # and what becomes one when a tokenizer normalises
+_ANGLE = re.compile("[<\u226e\ufe64\uff1c]")  # and characters that a tokenizer normalises to one
 _SQUARE = re.compile(
     r"\[(?=[^\w\[]*[A-Z_]+[^\w\[]*\]|\|)|[\uff3b\ufe47]|\](?=~)"
 )  # [INST], [/INST], [|user|], ]~b]user
 
 
 def trusted(text: str) -> str:
-    """Mark text as template text, except for what `outside` wraps in it. Not for text that others can influence."""
+    """Mark text as template text, except parts wrapped by `outside`. Not for text that others can influence."""
     return f"{_START}{text}{_END}"
 
 
 def outside(value: object) -> str:
-    """A value's text as outside text, to be put into text that will be `trusted`."""
+    """Mark a value's text as outside text, for insertion into text that will be `trusted`."""
     return f"{_END}{plain(str(value))}{_START}"
 
 
 def plain(text: str) -> str:
-    """The text without marks, for a chat endpoint or a log."""
+    """Remove the marks from text, for a chat endpoint or a log."""
     return text.replace(_START, "").replace(_END, "")
 
 
 def harmless(text: str) -> str:
-    """Outside text for a model whose tokenizer is not at hand: the openings of tags and control strings are broken.
+    """Break the openings of tags and control strings in outside text, for a model whose tokenizer is not available.
 
-    They are "<" in every width, and the square brackets of such as [INST]. A `TextEncoder` is surer: it sees the ids.
+    They are "<" in every width, and square brackets as in [INST]. A `TextEncoder` is safer: it sees the ids.
     """
     return _SQUARE.sub(lambda bracket: "&#91;" if bracket[0] == "[" else "&#93;", _ANGLE.sub("&lt;", text))
 
 
 def beginning(text: str, most: int) -> str:
-    """The first `most` characters of marked text, without counting its marks."""
+    """Return the first `most` characters of marked text, without counting its marks."""
     if len(text) <= most:
         return text
     kept, left = list[str](), most
@@ -69,16 +69,16 @@ def beginning(text: str, most: int) -> str:
 
 
 def split_trusted(text: str) -> Iterator[tuple[bool, str]]:
-    """Cut marked text into (is template text, piece), in turns: neighbours of one kind are one piece."""
+    """Cut marked text into alternating (is template text, piece): neighbours of one kind are one piece."""
     cut = [(index % 2 == 1, plain(piece)) for index, piece in enumerate(_TRUSTED.split(text))]
     for is_template, pieces in groupby((item for item in cut if item[1]), key=itemgetter(0)):
         yield is_template, "".join(piece for _, piece in pieces)
 
 
 def is_control(token: AddedToken) -> bool:
-    """Whether an added token has a meaning for the model that plain text must not be able to express.
+    """Return whether an added token has a meaning for the model that plain text must not express.
 
-    All special tokens do, and all others but white space and single characters, which only extend a vocabulary.
+    All special tokens do, and all others except white space and single characters, which only extend a vocabulary.
     """
     return token.special or (len(token.content) > 1 and bool(token.content.strip(" \t\r\n\u2581")))
 
@@ -86,12 +86,12 @@ def is_control(token: AddedToken) -> bool:
 class TextEncoder:
     """Encodes both kinds of text for one tokenizer; `tags` are the names that outside text must not open or close.
 
-    Where outside text yields the id of a control token, it is cut in the middle of it and encoded in pieces, until none
-    is left. Since it is the ids that are looked at, this holds whatever the tokenizer normalises (letter case, accents,
-    widths, space around the token) and wherever the id comes from (an added token or the plain vocabulary). A single
-    character, which cannot be cut, is left out. The unknown token's id may come of characters that the vocabulary
+    If outside text yields the id of a control token, the text is cut within that token and encoded in pieces, until no
+    control token is left. Because ids are checked, this works for any normalisation by the tokenizer (letter case,
+    accents, widths, space around the token) and any origin of the id (an added token or the plain vocabulary). A single
+    character, which cannot be cut, is left out. The unknown token's id may stand for characters that the vocabulary
     lacks, unless that token also begins or ends a text; text that spells it is cut like any other control token.
-    Raises PolicyError for a tokenizer that does not tell where its tokens lie.
+    Raises PolicyError for a tokenizer without the positions of its tokens.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, tags: Sequence[str] = ()) -> None:
@@ -114,11 +114,11 @@ class TextEncoder:
         )
 
     def template(self, text: str) -> tuple[int, ...]:
-        """Ids of template text: control strings become control tokens; nothing is added around it."""
+        """Encode template text: control strings become control tokens; nothing is added around it."""
         return tuple(self._tokenizer.encode(text, add_special_tokens=False)) if text else ()
 
     def outside(self, text: str) -> tuple[int, ...]:
-        """Ids of outside text."""
+        """Encode outside text."""
         text = plain(well_formed(text))
         if self._tag is None:
             return tuple(self._encode_outside(text))
@@ -129,14 +129,14 @@ class TextEncoder:
         return tuple(ids)
 
     def marked(self, text: str) -> tuple[int, ...]:
-        """Ids of text in which template text is marked by `trusted`."""
+        """Encode text in which template text is marked by `trusted`."""
         pieces = split_trusted(text)
         return tuple(
             i for is_template, piece in pieces for i in (self.template if is_template else self.outside)(piece)
         )
 
     def decode(self, token_ids: Sequence[int]) -> str:
-        """The text of ids, control tokens included."""
+        """Decode ids to text, control tokens included."""
         return str(
             self._tokenizer.decode(list(token_ids), skip_special_tokens=False, clean_up_tokenization_spaces=False)
         )
@@ -163,14 +163,14 @@ class TextEncoder:
         return [i for i, is_one in zip(ids, control, strict=True) if not is_one]
 
     def _spells_unknown(self, text: str) -> bool:
-        """Whether text that yields the unknown token spells it, rather than being what the vocabulary lacks."""
+        """Return whether text that yields the unknown token spells it, rather than being outside the vocabulary."""
         return any(form in shown for form in self._unknown for shown in self._forms(text))
 
     def _forms(self, text: str) -> tuple[str, str]:
-        """A text as it is and as the tokenizer normalises it, without the space around it."""
+        """Return a text unchanged and as normalised by the tokenizer, without space around it."""
         normalizer = cast(Any, self._tokenizer).backend_tokenizer.normalizer
         return text.strip(), (normalizer.normalize_str(text) if normalizer else text).strip(" \u2581")
 
     def _shown(self, token_ids: Sequence[int]) -> str:
-        """The text of ids of outside text, without the unknown token (whose text contains "<")."""
+        """Decode ids of outside text, without the unknown token (whose text contains "<")."""
         return self.decode([i for i in token_ids if i != self._unknown_id])

@@ -31,7 +31,7 @@ _ANSWER = re.compile(r"<answer>(?:(?!<answer>).)*?</answer>", re.DOTALL)  # that
 
 
 class TagCall(NamedTuple):
-    """The call that a tag makes: a tool, with the tag's content as one argument, whole or as the list of its lines."""
+    """The call that a tag makes: a tool, with the tag's content as one argument, as a whole or as a list of lines."""
 
     tool: str
     argument: str
@@ -48,12 +48,12 @@ _TAGS_OF_TOOLS = {
 
 
 def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
-    """The tags for tools of these schemas; without tools, `SEARCH`. Raises PolicyError for a tool that has no tag."""
+    """Return the tags for tools of these schemas; without tools, `SEARCH`. Raises PolicyError for other tools."""
     names = list(map(tool_name, tools))
     if strange := [name for name in names if name not in _TAGS_OF_TOOLS]:
         raise PolicyError(
             f"The tool {strange[0]!r} cannot be called in the tag format: it has tags for the tools "
-            f"{', '.join(_TAGS_OF_TOOLS)} alone, so the model would neither see the tool nor be able to call it. Give "
+            f"{', '.join(_TAGS_OF_TOOLS)} only, so the model would neither see the tool nor be able to call it. Give "
             "the tool one of these names, with the same argument, or use a model whose chat template has tool calls "
             "(policy.format=tools)."
         )
@@ -61,12 +61,12 @@ def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
 
 
 def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
-    """What ends a completion: the closing tag of a call or an answer."""
+    """Return the strings that end a completion: closing tags of calls and of an answer."""
     return (*(f"</{tag}>" for tag in calls), "</answer>")
 
 
-# A reasoning model's block; if its template has opened it already, the text contains only the end. It ends before
-# another one is opened: otherwise a block that is never closed would extend into what the model invents after its call.
+# A reasoning model's block; if its template has opened it already, the text contains only the end. It ends before the
+# next one opens: otherwise an unclosed block would extend into text that the model invents after its call.
 _THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
 
 
@@ -79,7 +79,7 @@ _TAG = re.compile(r"</?(search|browse|open|information|think|answer|question)>")
 
 def span_of_turn(text: str, calls: Mapping[str, TagCall]) -> tuple[int, int]:
     """Return where a turn begins and ends: after the thought, and with the first closing tag of a call or an answer.
-    Tags within a thought have no effect. A thought that is never closed is none."""
+    Tags within a thought have no effect. An unclosed thought does not count as one."""
     thought = _THOUGHT.match(text)
     start = thought.end() if thought else 0
     stop = re.compile("|".join(map(re.escape, stop_strings(calls)))).search(text, start)
@@ -112,8 +112,8 @@ def _without_thought(text: str) -> str:
 
 
 def answer_alone(action: Action) -> Action:
-    """Read a turn that has neither a call nor an answer in tags as an answer: its text after the thought, without tags.
-    A turn that opens a call is none, nor is one without a word."""
+    """Read a turn without a call or an answer in tags as an answer: its text after the thought, without tags. A turn
+    that opens a call, or has no word, is not an answer."""
     text = _without_thought(action.text)
     answer = _TAG.sub(" ", text.rpartition("<answer>")[2]).strip()
     if action.problem is None or _OPENED.search(text) or not any(map(str.isalnum, answer)):
@@ -122,16 +122,16 @@ def answer_alone(action: Action) -> Action:
 
 
 def whole_sentences(action: Action) -> Action:
-    """Read a turn that was cut at its limit of tokens as the answer that its whole sentences are. A turn that was cut
-    within a thought is none."""
+    """Read the whole sentences of a turn that was cut at its limit of tokens as its answer. A turn that was cut within
+    a thought is not an answer."""
     answer = answer_alone(action).answer if action.problem and "<think>" not in _without_thought(action.text) else None
     whole = _WHOLE.match(answer or "")
     return replace(action, answer=whole[1], problem=None) if whole else action
 
 
 def with_closing_tag(text: str, strings: Sequence[str]) -> str:
-    """A reply that a server ended at one of these closing tags, with the tag, which most servers leave out: that of the
-    last tag that was opened. A reply that holds one of them is left as it is. Tags within a thought have no effect."""
+    """Append the closing tag that ended a server's reply, which most servers leave out: the tag of the last one opened.
+    A reply that contains a closing tag stays unchanged. Tags within a thought have no effect."""
     thought = _THOUGHT.match(text)
     turn = text[thought.end() :] if thought else text
     if any(string in turn for string in strings):
@@ -143,7 +143,7 @@ def with_closing_tag(text: str, strings: Sequence[str]) -> str:
 class TagRenderer:
     """Renders and parses the tag format with any tokenizer; a chat template, if there is one, wraps the prompt only.
 
-    `calls` maps each tag to what it calls; `eos_ids` are the model's own (`models.policy.eos_ids`).
+    `calls` maps each tag to its call; `eos_ids` are the model's own (`models.policy.eos_ids`).
     """
 
     format: Literal["tags"] = "tags"
@@ -160,11 +160,11 @@ class TagRenderer:
 
     @property
     def stop(self) -> StopConditions:
-        """After a call or an answer, or where the model ends its turn."""
+        """Stop after a call or an answer, or where the model ends its turn."""
         return self._stop
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the prompt: through the chat template, or the messages' texts a line each."""
+        """Encode the prompt: through the chat template, or else as one line for each message."""
         if self._tokenizer.chat_template:
             return encode_messages(self._tokenizer, self._encoder, messages)
         bos = self._tokenizer.bos_token_id
@@ -174,12 +174,12 @@ class TagRenderer:
         return tuple(ids)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The action that ends the turn, after the thought; the text behind it is ignored."""
+        """Parse the action that ends the turn, after the thought; later text is ignored."""
         return read_action(self._encoder.decode(token_ids), self._calls)
 
     def put_off(self, token_ids: Sequence[int]) -> tuple[int, ...] | None:
-        """Ids of the turn up to its answer, in tags or alone, and the tag that opens a search instead; None without a
-        search."""
+        """Return the ids of the turn up to its answer (in tags or alone), then the tag that opens a search instead;
+        None without a search."""
         if "search" not in self._calls:
             return None
         written = self._encoder.decode(token_ids)
@@ -194,8 +194,8 @@ class TagRenderer:
         return (*self._encoder.template(text), *self._stop.token_ids[:1])
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
-        """Return the ids of a turn as the model would write it: a thought, a question ("" for none), then a call or an
-        answer. Raises PolicyError if `parse` would not read the same from them."""
+        """Encode a turn as the model would write it: a thought, a question ("" for none), then a call or an answer.
+        Raises PolicyError if `parse` would not read the same turn back."""
         tag, content = ("answer", ending) if isinstance(ending, str) else self._tagged(ending)
         before = [(name, text) for name, text in (("think", thought), ("question", question)) if text]
         written = " ".join(f"<{name}> {text} </{name}>" for name, text in (*before, (tag, content)))
@@ -204,7 +204,7 @@ class TagRenderer:
         return ids
 
     def _tagged(self, call: ToolCall) -> tuple[str, str]:
-        """The tag that makes a call, and its content. Raises PolicyError for a tool without a tag."""
+        """Return the tag for a call, and its content. Raises PolicyError for a tool without a tag."""
         for tag, own in self._calls.items():
             if own.tool == call.name:
                 value = call.arguments.get(own.argument)
@@ -212,12 +212,12 @@ class TagRenderer:
         raise PolicyError(f"The tag format has no tag for the tool {call.name}. Choose another format or another tool.")
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids of <information> with the results' texts; the model continues in the same turn."""
+        """Encode <information> with the results' texts; the model continues in the same turn."""
         return (*self._opening, *self._encoder.outside("\n\n".join(texts)), *self._closing)
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids of <information> with the text if the model continues in the same turn; if it ended the turn, ids of a
-        user message."""
+        """Encode the text as <information> if the model continues in the same turn; as a user message if it ended the
+        turn."""
         if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
             return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
         return (*self._opening, *self._encoder.marked(text), *self._closing)
@@ -235,13 +235,13 @@ class TagMessages:
         return stop_strings(self._calls)
 
     def parse(self, reply: str) -> Action:
-        """The action of a policy that wrote this. Its text is the reply up to where a rollout's completion would end:
-        what follows the first call or answer is dropped."""
+        """Parse a reply as a policy's action. Its text ends where a rollout's completion would end: anything after the
+        first call or answer is dropped."""
         _, end = span_of_turn(reply, self._calls)
         return replace(read_action(reply, self._calls), text=reply[:end])
 
     def assistant_message(self, action: Action) -> Message:
-        """The model's own turn. It may repeat the text of a page, so none of its control strings becomes a token."""
+        """Return the model's own turn. It may repeat a page's text, so no control string in it becomes a token."""
         pieces = self._tag.split(action.text)
         return Message("assistant", "".join(trusted(piece) if i % 2 else piece for i, piece in enumerate(pieces)))
 
@@ -251,8 +251,8 @@ class TagMessages:
 
 
 def check_read_back(written: str, ending: ToolCall | str, question: str, action: Action) -> None:
-    """Raise PolicyError unless the action read from a written turn has the same text, question, and call or answer,
-    apart from letter case, accents and white space, which a tokenizer may change."""
+    """Raise PolicyError unless the action read from a written turn has the same text, question, and call or answer.
+    Letter case, accents and white space, which a tokenizer may change, do not count."""
     read = action.answer if isinstance(ending, str) else next(iter(action.tool_calls), None)
     is_same = type(read) is type(ending) and _folded(read) == _folded(ending)
     asks_the_same = _folded(action.question) == _folded(question)
@@ -260,13 +260,13 @@ def check_read_back(written: str, ending: ToolCall | str, question: str, action:
         return
     found = action.problem or (read if not is_same else action.text if asks_the_same else action.question)
     raise PolicyError(
-        f"the turn {written!r} is read back from its tokens as {found!r}. Its text must hold no tag or control string, "
-        "and the tokenizer must know the tags and every word."
+        f"the turn {written!r} is read back from its tokens as {found!r}. Its text must not contain a tag or control "
+        "string, and the tokenizer must know the tags and every word."
     )
 
 
 def _folded(written: ToolCall | str | None) -> str:
-    """The text without what a tokenizer may change."""
+    """Fold away everything that a tokenizer may change in a text."""
     is_call = isinstance(written, ToolCall)
     text = json.dumps([written.name, dict(written.arguments)], ensure_ascii=False) if is_call else written
     return fold(text or "").replace(" ", "")

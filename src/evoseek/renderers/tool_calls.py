@@ -1,7 +1,7 @@
 """The tool-call format: tools, calls and results in the form of the model's own chat template.
 
-The model's output is never rendered again. The ids that follow a turn come from a dummy conversation: everything in it
-after the end of the model's turn, with the results' texts put in. `make_renderer` chooses between this format and tags.
+The model's output is never rendered again. The ids after a turn come from a dummy conversation: everything in it after
+the end of the model's turn, with the results' texts inserted. `make_renderer` chooses between this format and tags.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ from evoseek.renderers.tags import TagRenderer, check_read_back, tag_calls
 from evoseek.types import Action, Message, StopConditions, ToolCall
 
 _TAGS = ("tool_call", "tool_response", "think", "answer", "question")
-_ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)  # one that is not closed goes to the end, and is none
+_ANSWER = re.compile(r"<answer>(.*?)(</answer>|\Z)", re.DOTALL)  # an unclosed one reaches the end, and does not count
 _QUESTION = re.compile(r"<question>(.*?)(</question>|\Z)", re.DOTALL)
 
 
 class ToolCallRenderer:
     """Renders and parses tool calls. Raises PolicyError for a model whose chat template has none.
 
-    A turn without a call is the answer: the text in its last <answer>, or else all of it but the reasoning. Where the
+    A turn without a call is the answer: the text in its last <answer>, or else everything except the reasoning. If the
     template itself opens the reasoning, a turn begins inside it. A turn ends at any of `eos_ids`, the model's own
     (`models.policy.eos_ids`), such as Llama's `<|eom_id|>` after a call.
     """
@@ -66,11 +66,11 @@ class ToolCallRenderer:
         return self._stop
 
     def render_prompt(self, messages: Sequence[Message]) -> tuple[int, ...]:
-        """Ids of the prompt with the tools' descriptions, up to where the model begins to write."""
+        """Encode the prompt with the tools' descriptions, up to where the model begins to write."""
         return encode_messages(self._tokenizer, self._encoder, messages, self._tools)
 
     def parse(self, token_ids: Sequence[int]) -> Action:
-        """The calls of a turn, or its answer. An answer must be followed by the end of the turn, a call need not be."""
+        """Parse the calls of a turn, or its answer. The end of the turn must follow an answer, but not a call."""
         text = self._encoder.decode(token_ids)
         ended = bool(token_ids) and token_ids[-1] in self._stop.token_ids
         written = self._encoder.decode(token_ids[:-1] if ended else token_ids)
@@ -95,9 +95,8 @@ class ToolCallRenderer:
         return (*self._encoder.template(text), self._end_of_turn)
 
     def render_turn(self, thought: str, ending: ToolCall | str, question: str = "") -> tuple[int, ...]:
-        """Return the ids of a turn as the model would write it: a thought, a question ("" for none), a call with the
-        argument `query` or an answer, and the closing token. Raises PolicyError if `parse` would not read the same from
-        them."""
+        """Encode a turn as the model would write it: a thought, a question ("" for none), a call with the argument
+        `query` or an answer, and the closing token. Raises PolicyError if `parse` would not read the same turn back."""
         if isinstance(ending, str):
             written = f"<answer> {ending} </answer>"
         else:
@@ -106,14 +105,14 @@ class ToolCallRenderer:
         if question:
             written = f"<question> {question} </question> {written}"
         reasoning = f"{thought}\n</think>\n\n" if thought or self._opening else ""
-        opening = "<think>\n" if reasoning and not self._opening else ""  # where the template has not written it
+        opening = "<think>\n" if reasoning and not self._opening else ""  # if the template has not written it
         written = opening + reasoning + written + str(self._tokenizer.convert_ids_to_tokens(self._end_of_turn))
         ids = self._encoder.template(written)
         check_read_back(written, ending, question, self.parse(ids))
         return ids
 
     def _written_call(self, tool: str) -> str:
-        """The dummy call of a tool as the template shows it in the model's own turn, where some put empty reasoning."""
+        """Return a tool's dummy call as the template shows it in the model's own turn. Some add empty reasoning."""
         prompt = render_chat(self._tokenizer, [USER], self._tools)
         if self._opening:
             prompt = prompt[: prompt.rindex(self._opening)]
@@ -126,21 +125,21 @@ class ToolCallRenderer:
         return _without_reasoning(written.removeprefix(prompt)).lstrip()
 
     def render_observation(self, texts: Sequence[str], after: Sequence[int] = ()) -> tuple[int, ...]:
-        """Ids that follow a turn with calls. The token that closes the turn is added if the turn, `after`, lacks it."""
+        """Encode the results after a turn with calls. If the turn, `after`, lacks its closing token, it is added."""
         closing = (self._end_of_turn,) if after and after[-1] != self._end_of_turn else ()
         if self.report.escapes_results:
             texts = [json.dumps(text, ensure_ascii=False)[1:-1] for text in texts]
         return closing + encode_rendered(self._encoder, self._suffix(len(texts)), texts)
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
-        """Ids of a user message after the turn, which had no call that a tool could answer."""
+        """Encode a user message after the turn, which had no call that a tool could answer."""
         return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn, self._tools)
 
     def put_off(self, token_ids: Sequence[int]) -> None:
-        """None: how a call begins is the template's own."""
+        """Return None: the template alone decides how a call begins."""
 
     def _suffix(self, results: int) -> str:
-        """The template's text after a turn with calls, with placeholders for the results."""
+        """Return the template's text after a turn with calls, with placeholders for the results."""
         if results not in self._suffixes:
             marks = [placeholder(index) for index in range(results)]
             _, suffix = observation_text(self._tokenizer, self._tools, self._tool, marks, self._end_of_turn)
@@ -156,8 +155,8 @@ def make_renderer(
 ) -> TagRenderer | ToolCallRenderer:
     """Make the renderer for a tokenizer: `auto` takes tool calls if the chat template has them, else tags.
 
-    The tool-call format shows `tools`, their schemas; the tag format has a tag for each that it knows. A turn also ends
-    at any of `eos_ids`. Raises PolicyError if the model does not fit.
+    The tool-call format shows the schemas `tools`; the tag format has a tag for each tool that it knows. A turn also
+    ends at any of `eos_ids`. Raises PolicyError if the model does not fit.
     """
     if format == "auto":
         format = "tools" if check_template(tokenizer).call_format else "tags"
@@ -171,5 +170,5 @@ def _closed(tag: re.Pattern[str], text: str) -> list[str]:
 
 
 def _without_reasoning(text: str) -> str:
-    """The text after the reasoning; empty if the reasoning is not closed."""
+    """Return the text after the reasoning; empty if the reasoning is not closed."""
     return text.rpartition("</think>")[2] if "</think>" in text else text.partition("<think>")[0]

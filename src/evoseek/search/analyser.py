@@ -1,4 +1,4 @@
-"""Text to index terms, the same for documents and for queries."""
+"""Splits text into index terms, in the same way for documents and queries."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ import tantivy
 
 from evoseek.text.scripts import UNSPACED, fold_characters, normalised, script, whole_numbers
 
-# To be incremented whenever a query would miss what an index that is there holds, which is searched by the terms
-# of its version.
+# Increment it when queries would miss contents of existing indexes. An index is searched by the terms of its version.
 ANALYSER_VERSION = 2
 MAX_TOKEN_CHARACTERS = 64  # longer ones (keys, encoded data) are cut: nobody searches for the rest
 
@@ -22,7 +21,7 @@ _MARKS = "".join(chr(code) for code in range(0x370, 0x12000) if unicodedata.cate
 
 
 def _runs() -> re.Pattern[str]:
-    """Match runs of letters, with their marks, whose words are not set apart: by the names of the characters."""
+    """Return a pattern for runs of letters, with marks, in scripts without spaces, by the names of the characters."""
     names = UNSPACED | {"HANGUL"}
     codes = [code for code in range(0xE00, 0xFFDD) if script.__wrapped__(chr(code)) in names]
     letters = "".join(chr(code) for code in codes if chr(code) not in _MARKS)
@@ -55,17 +54,17 @@ _FIRST_LETTERS = str.maketrans(
 
 @dataclass(frozen=True, slots=True)
 class Analyser:
-    """Folded characters (`fold_characters`), then words; runs of a script that puts no spaces between words, and of
-    Korean, become overlapping pairs of characters (a run of one stays one). With `stemming="english"` words are cut to
-    their stems (Snowball). `version` is that of an index that is searched."""
+    """Splits folded characters (`fold_characters`) into words. Runs in Korean or a script without spaces between words
+    become overlapping pairs of characters (a single character stays one). With `stemming="english"` words are cut to
+    their stems (Snowball). `version` is the version of the searched index."""
 
     stemming: Literal["none", "english"] = "none"
     version: int = ANALYSER_VERSION
 
     def terms(self, text: str) -> list[str]:
-        """Return what a text is searched by: its tokens, then what is rarer than these: each identifier whole
-        (`cache_size`, `os.path`, `3.8.2`), names with their signs (`c++`, `r&d`), numbers without separators and
-        abbreviations without points (`usa`), and each character of a run that has become pairs."""
+        """Return the search terms of a text: its tokens, then rarer terms. These are whole identifiers (`cache_size`,
+        `os.path`, `3.8.2`), names with their signs (`c++`, `r&d`), numbers without separators, abbreviations without
+        points (`usa`), and each character of a run that became pairs."""
         plain = self._folded(text)
         whole = _IDENTIFIER.findall(plain)
         if self.version > 1:
@@ -78,7 +77,7 @@ class Analyser:
         return [*self._tokens(plain), *(name[:MAX_TOKEN_CHARACTERS] for name in whole)]
 
     def tokens(self, text: str) -> list[str]:
-        """Return the words of a text in order, repeated as often as they occur. None holds white space."""
+        """Return the words of a text in order, repeated as often as they occur. They contain no white space."""
         return self._tokens(self._folded(text))
 
     def _folded(self, text: str) -> str:
@@ -109,7 +108,7 @@ def _singles(plain: str) -> Iterator[str]:
 
 
 def _first_fold(text: str) -> str:
-    """Return the folding of version 1."""
+    """Fold as in version 1."""
     if text.isascii():
         return text.lower()
     text = text.replace("\uff9e", "\u3099").replace("\uff9f", "\u309a")

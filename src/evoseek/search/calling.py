@@ -1,4 +1,4 @@
-"""Calls to any search engine: a check of its results, retries, and one call for equal queries."""
+"""Calls any search engine: with a check of its results, with retries, and with one call for equal queries."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.types import Passage
 
 T = TypeVar("T")
-MORE = 8  # passages that are looked at beyond those asked for: copies of these may be among them
-_TELLING = 100  # characters of a text that says by itself what it is about
-_MOST = 1_000  # beyond those asked for, where copies take their places
+MORE = 8  # extra passages to inspect: they may be copies of the requested ones
+_TELLING = 100  # characters of a text that shows its subject by itself
+_MOST = 1_000  # extra passages to fetch, since copies take up places
 
 
 class RetryingEngine:
-    """Calls `engine` up to `attempts` times, `wait_s` seconds after the first failure and twice as long after each
-    further one.
+    """Calls `engine` up to `attempts` times: `wait_s` seconds after the first failure, twice as long after each further
+    one.
 
-    Without retries a failing engine changes what is learnt, although no failed rollout is ever scored: a rollout that
-    searches often fails more often, so mostly rollouts with few searches would be left to learn from.
+    Without retries, a failing engine biases learning although no failed rollout is ever scored: a rollout with many
+    searches fails more often, so mostly rollouts with few searches would remain.
 
-    Only ToolError is retried; any other exception, cancellation included, passes through at once.
+    Only ToolError is retried; any other exception, including cancellation, is raised immediately.
     """
 
     def __init__(self, engine: SearchEngine, attempts: int, wait_s: float) -> None:
@@ -35,7 +35,7 @@ class RetryingEngine:
         self.is_local = engine.is_local
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return the engine's results. Raises ToolError, with the last cause, when no attempt succeeded."""
+        """Return the engine's results. Raises ToolError, with the last cause, if every attempt failed."""
         try:
             return await self._retry.run(lambda: self._engine.search(queries, k))
         except ToolError as error:
@@ -45,14 +45,14 @@ class RetryingEngine:
 
 
 def retried(engine: SearchEngine | QuestionEngine, *, attempts: int, wait_s: float) -> SearchEngine | QuestionEngine:
-    """Return the engine with retries, unless it retries by itself or is bound to a question first."""
+    """Add retries to an engine, unless it retries by itself or is bound to a question first."""
     if isinstance(engine, QuestionEngine) or getattr(engine, "retries", False):
         return engine
     return RetryingEngine(engine, attempts=attempts, wait_s=wait_s)
 
 
 async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[list[Passage]]:
-    """Return the engine's results. Raises ToolError, also if their shape is not that of `SearchEngine`."""
+    """Search with the engine. Raises ToolError, also if the results do not have the shape of `SearchEngine`."""
     found: Any = await engine.search(queries, k)
     if not isinstance(found, list | tuple) or len(found) != len(queries):
         got = f"{len(found)} results" if isinstance(found, list | tuple) else repr(found)[:80]
@@ -68,8 +68,8 @@ async def search(engine: SearchEngine, queries: Sequence[str], k: int) -> list[l
 async def search_others(
     engine: SearchEngine, queries: Sequence[str], hidden: Sequence[Collection[str]], k: int
 ) -> list[list[Passage]]:
-    """Return for each query the best `k` passages of other documents than those that are `hidden` from it, as many more
-    being fetched as it takes to find them. Raises ToolError as `search` does."""
+    """Return, for each query, the best `k` passages outside the documents `hidden` from it. More passages are fetched
+    until `k` are found. Raises ToolError as `search` does."""
     shown = [list[Passage]() for _ in queries]
     left, wanted = list(range(len(queries))), k
     while left:
@@ -82,14 +82,14 @@ async def search_others(
 
 
 def outside(passages: Iterable[Passage], hidden: Collection[str]) -> list[Passage]:
-    """Return the passages as if these documents were not there: of those that have copies elsewhere, these are left."""
+    """Return the passages as if these documents did not exist: copies in other documents remain."""
     left = [[one for one in (passage, *passage.copies) if one.document_id not in hidden] for passage in passages]
     return [replace(own[0], copies=tuple(own[1:])) for own in left if own]
 
 
 def distinct(ranked: Callable[[int], list[Passage]], k: int) -> list[Passage]:
-    """Return the best `k` passages with different texts of a ranking, which is called with how many of it to give; each
-    has the others with its text as `copies`, if they are among those that were looked at."""
+    """Return the best `k` passages with different texts of a ranking, which is called with the number of passages to
+    return. Each has the inspected passages with the same text as `copies`."""
     wanted, limit = k + MORE, k + _MOST
     while k > 0:
         found = ranked(wanted)
@@ -101,7 +101,7 @@ def distinct(ranked: Callable[[int], list[Passage]], k: int) -> list[Passage]:
 
 
 def merge_copies(passages: Iterable[Passage]) -> list[Passage]:
-    """Return passages that say the same as the first of them, with the others as its copies."""
+    """Merge passages with the same text: the first one, with the others as its copies."""
     alike: dict[object, list[Passage]] = {}
     for passage in passages:
         alike.setdefault(_said(passage), []).extend((passage, *passage.copies))
@@ -109,8 +109,8 @@ def merge_copies(passages: Iterable[Passage]) -> list[Passage]:
 
 
 def _said(passage: Passage) -> object:
-    """Return what copies share: their text but for case and white space; and where a short one may be about
-    anything ("The default is 10."), its heading and its title, unless that is the name of its file."""
+    """Return the key that copies share: the text without case and white space. A short text may be about anything ("The
+    default is 10."), so its heading and title are added, unless the title is the file's name."""
     text = " ".join(unicodedata.normalize("NFC", passage.text).casefold().split())
     if len(text) >= _TELLING:
         return text
@@ -132,7 +132,7 @@ def _wrong(engine: SearchEngine, got: str) -> ToolError:
 
 
 async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
-    """Return the results of concurrent calls, in order. If one fails, its error is raised when all have ended."""
+    """Await concurrent calls; return their results in order. If one fails, its error is raised when all have ended."""
     results = await asyncio.gather(*calls, return_exceptions=True)
     if failed := next((result for result in results if isinstance(result, BaseException)), None):
         raise failed
@@ -140,7 +140,7 @@ async def all_of(calls: Iterable[Awaitable[T]]) -> list[T]:
 
 
 async def for_each(queries: Sequence[str], call: Callable[[str], Awaitable[list[Passage]]]) -> list[list[Passage]]:
-    """Return the results of `call` for each query, in order, as `all_of` does; equal queries share one call."""
+    """Await `call` for each query, in order, as `all_of` does; equal queries share one call."""
     distinct = list(dict.fromkeys(queries))
     found = dict(zip(distinct, await all_of(map(call, distinct)), strict=True))
     return [list(found[query]) for query in queries]  # callers do not share lists

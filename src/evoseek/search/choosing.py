@@ -1,5 +1,5 @@
-"""Choosing how a corpus is searched, without labelled questions: its headings are searched for, as if no text had them,
-and what is found is compared with the sections that they are of."""
+"""Chooses how to search a corpus without labelled questions: it removes headings from the texts, searches for them, and
+compares the results with their sections."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from evoseek.types import TERM, Document, Passage
 SIZES = (60, 100, 200)  # words of a passage
 MOST = 10  # passages that a search may show
 _AS_COLUMNS = (3, 5, 10)
-_READ = 400_000  # words of the corpus, of files drawn at random
+_READ = 400_000  # words of the corpus, from files drawn at random
 _ASKED, _FEWEST = 300, 30  # headings
 _LONG = (100, 6_000)  # characters of their sections
 _PREFERRED = 0.02  # about the standard error of a difference
@@ -39,7 +39,7 @@ _PREFERRED = 0.02  # about the standard error of a difference
 
 @dataclass(frozen=True, slots=True)
 class HeadedText:
-    """A heading, and where the text under it stands."""
+    """A heading, and the place of the text under it."""
 
     heading: str
     document_id: str
@@ -47,33 +47,33 @@ class HeadedText:
     end: int
 
     def share(self, passage: Passage) -> float:
-        """Return the share of the text that a passage holds, or one of its copies."""
+        """Return the share of the text that a passage, or one of its copies, contains."""
         own = (one for one in (passage, *passage.copies) if one.document_id == self.document_id)
         return sum(max(0, min(one.end, self.end) - max(one.start, self.start)) for one in own) / (self.end - self.start)
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """What a plan finds: for 1, 2, ... passages the mean share of the sections that is shown, and the words shown."""
+    """The results of a plan: for 1, 2, ... passages, the mean share of the sections shown, and the words shown."""
 
     plan: IndexPlan
     found: tuple[float, ...]
     words: tuple[float, ...]
 
     def top_k(self, shown: int) -> int:
-        """Return how many passages have room in this many words, at least 1."""
+        """Return how many passages fit in this many words, at least 1."""
         return max(1, sum(words <= shown for words in self.words))
 
     def at(self, shown: int) -> float:
-        """Return the share that these passages find."""
+        """Return the share found within this many words."""
         return self.found[self.top_k(shown) - 1]
 
 
 def choose(
     corpus: Path, plan: IndexPlan, given: Mapping[str, object], shown: int, console: Console
 ) -> tuple[IndexPlan, int]:
-    """Measure plans, print a table, and return the best one with the number of passages that a search then shows, which
-    are `shown` words at most. What is `given` is not varied. Raises DataError for a corpus without enough headings."""
+    """Measure plans, print a table, and return the best one with its number of passages per search, at most `shown`
+    words. Settings in `given` are not varied. Raises DataError for a corpus without enough headings."""
     documents = _sample(corpus, plan, console)
     sections = sections_of(documents)
     if len(sections) < _FEWEST:
@@ -110,13 +110,13 @@ def choose(
 
 
 def best_of(measured: Sequence[Measured], shown: int) -> Measured:
-    """Return the one that finds most in `shown` words. Hybrid search by the static encoder is preferred: questions in
-    people's own words are farther from the texts than headings. A slower encoder has to find .02 more."""
+    """Return the plan that finds most in `shown` words. Hybrid search by the static encoder is preferred: people's
+    questions differ more from the texts than headings do. A slower encoder must find 0.02 more."""
     return max(measured, key=lambda one: one.at(shown) + _PREFERRED * (one.plan.encoder == "static"))
 
 
 def table(measured: Sequence[Measured], best: IndexPlan, shown: int) -> Table:
-    """Return a row for each plan; k is the number of passages that have room."""
+    """Make a table with a row for each plan; k is the number of passages that fit."""
     found = Table(box=None, pad_edge=False, title=f"Share of a section that is shown (k: in {shown} words)")
     for name in ("engine", "stems", "words", *(f"@{k}" for k in _AS_COLUMNS), "k", "@k", "shown", ""):
         found.add_column(name, justify="left" if name in ("engine", "stems") else "right", no_wrap=True)
@@ -129,7 +129,7 @@ def table(measured: Sequence[Measured], best: IndexPlan, shown: int) -> Table:
 
 
 def measure(plan: IndexPlan, documents: Sequence[Document], sections: Sequence[HeadedText]) -> Measured:
-    """Search for the headings, in an index of these documents that is built by a plan."""
+    """Search for the headings in an index of these documents, built by a plan."""
     with TemporaryDirectory() as folder:
         directory, analyser, encoder = Path(folder, "index"), Analyser(plan.stemming), plan.make_encoder()
         passages = without_headings(documents, sections, plan.max_words)
@@ -150,7 +150,7 @@ def measure(plan: IndexPlan, documents: Sequence[Document], sections: Sequence[H
 
 
 def sections_of(documents: Sequence[Document]) -> list[HeadedText]:
-    """Return some sections whose headings have two words or more, none of which is that of another one."""
+    """Return some sections whose headings are unique and have two words or more."""
     every = [section for document in documents for section in _sections(document)]
     counts = Counter(section.heading for section in every)
     usable = [
@@ -164,7 +164,7 @@ def sections_of(documents: Sequence[Document]) -> list[HeadedText]:
 
 
 def _sections(document: Document) -> Iterator[HeadedText]:
-    """The headings of a document, each with the text down to the next mark."""
+    """Yield the headings of a document, each with the text down to the next mark."""
     end = len(document.text)
     for mark, following in pairwise((*document.marks, None)):
         if mark and mark.heading and 0 < mark.level < TERM:
@@ -175,7 +175,7 @@ def _sections(document: Document) -> Iterator[HeadedText]:
 def without_headings(
     documents: Sequence[Document], sections: Sequence[HeadedText], max_words: int
 ) -> Iterator[Passage]:
-    """Return the passages of documents. Those of a document with one of the sections do not say its heading."""
+    """Yield the passages of documents, without the headings of these sections."""
     hidden: dict[str, list[str]] = {}
     for section in sections:
         hidden.setdefault(section.document_id, []).append(section.heading)
@@ -188,7 +188,7 @@ def without_headings(
 
 
 def _sample(corpus: Path, plan: IndexPlan, console: Console) -> list[Document]:
-    """Read files drawn at random, until there are words enough."""
+    """Read files drawn at random until there are enough words."""
     report, seen, documents, words = ReadReport(), TextSet(), list[Document](), 0
     files = list(find_readable(corpus, report, plan.reading))
     random.Random(0).shuffle(files)
@@ -204,7 +204,7 @@ def _sample(corpus: Path, plan: IndexPlan, console: Console) -> list[Document]:
 
 
 def _is_there(encoder: str, plan: IndexPlan, console: Console) -> bool:
-    """Whether an encoder is installed. If not, what to install is said."""
+    """Return whether an encoder is installed. If not, print what to install."""
     try:
         return replace(plan, engine="hybrid", encoder=encoder).make_encoder() is not None
     except ConfigError as error:

@@ -1,4 +1,4 @@
-"""Dense search: the passages whose vectors are nearest to the query's; and hybrid search, by terms and by vectors."""
+"""Dense search: the passages whose vectors are nearest to the query's; and hybrid search, by terms and vectors."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ from evoseek.types import Passage
 
 
 class DenseIndex(LexicalIndex):
-    """An index whose passages have vectors, searched by these. Scores are inner products, from -1 to 1.
+    """An index that is searched by the vectors of its passages. Scores are inner products, from -1 to 1.
 
-    The same index and encoder give the same passages for the same query; equal scores (of five decimals) are in the
-    order in which the passages were added. A query without tokens finds nothing.
+    The same index, encoder and query give the same passages. Equal scores (rounded to five decimals) are in the order
+    in which the passages were added. A query without tokens finds nothing.
     """
 
     def __init__(self, directory: Path, manifest: Manifest, encoder: Embedder) -> None:
@@ -45,9 +45,9 @@ class DenseIndex(LexicalIndex):
         made: MadeVectors | None = None,
         **options: Unpack[BuildOptions],
     ) -> Self:
-        """As `LexicalIndex.build`, with vectors; the same call after an interruption keeps those that were made. `made`
-        are vectors of the same encoder that are taken where they fit. `engine` is recorded as the one that searches
-        the index."""
+        """Build as `LexicalIndex.build`, with vectors; the same call after an interruption keeps finished vectors.
+        `made` are vectors of the same encoder to reuse for equal contents. `engine` is recorded as the engine of the
+        index."""
         record = VectorsRecord(encoder=encoder.record, dtype=dtype)
         embed = partial(embed_passages, encoder=encoder, record=record, made=made, progress=progress)
         manifest = write_index(directory, passages, engine=engine, embed=embed, **options)
@@ -55,10 +55,10 @@ class DenseIndex(LexicalIndex):
 
     @classmethod
     def open(cls, directory: Path, encoder: Embedder | None = None) -> Self:
-        """Open for searching, with the encoder that its manifest names unless one is given.
+        """Open for searching, by default with the encoder that the manifest names.
 
-        Raises as `LexicalIndex.open`; SearchIndexError if there are no vectors or they are another encoder's;
-        ConfigError if the encoder cannot be loaded.
+        Raises as `LexicalIndex.open`; SearchIndexError if there are no vectors, or another encoder's; ConfigError if
+        the encoder cannot be loaded.
         """
 
         def opens(manifest: Manifest) -> Self:
@@ -75,25 +75,25 @@ class DenseIndex(LexicalIndex):
         return [distinct(partial(self._near, query, (k + MORE, *near)), k) for query, near in first]
 
     def _near(self, query: str, known: tuple[int, list[int], list[float]], k: int) -> list[Passage]:
-        """Return the k best passages by vectors. `known` are a number of them, with their places and scores."""
+        """Return the k best passages by vectors. `known` is a number of passages, with their places and scores."""
         rows, scores = known[1:] if k == known[0] else self.nearest([query], k)[0]
         return [replace(self.at(row), score=score) for row, score in zip(rows, scores, strict=True)]
 
     def nearest(self, queries: Sequence[str], k: int) -> list[tuple[list[int], list[float]]]:
-        """Return for each query the places among `passages` of the best ones by vectors, best first, and their scores;
-        no text is read."""
+        """Return, for each query, the places in `passages` of the best ones by vectors, best first, and their scores.
+        No text is read."""
         if not queries:
             return []
         texts = [well_formed(query) for query in queries]
         return self._vectors.nearest(self._encoder.queries(texts), k)
 
     def at(self, place: int) -> Passage:
-        """Return the passage at a place among `passages`."""
+        """Return the passage at a place in `passages`."""
         return self.get(self._vectors.id(place))
 
 
 class Dense:
-    """The passages of the index that `search.index` names whose vectors are nearest to the query's."""
+    """Returns the passages of the index `search.index` whose vectors are nearest to the query's."""
 
     class Settings(IndexSettings):
         """Search by vectors."""
@@ -105,16 +105,16 @@ class Dense:
         return DenseIndex.open(index_directory(settings.index, setting="search.index"))
 
 
-DEPTH = 100  # passages of each ranking that are fused, or k if that is more
-RERANKED = 50  # fused passages that a reranker puts into its order, or k if that is more
-TERMS = 2 / 3  # the weight of the score by terms; that by vectors has the rest
+DEPTH = 100  # passages of each ranking to fuse, or k if that is more
+RERANKED = 50  # fused passages that a reranker sorts, or k if that is more
+TERMS = 2 / 3  # the weight of the score by terms; the score by vectors has the rest
 
 
 def fuse(by_terms: Mapping[int, float], by_vectors: Mapping[int, float]) -> list[tuple[int, float]]:
-    """Return passages with their fused scores, best first: the weighted sum of both, each as a share of its best.
+    """Return passages with their fused scores, best first: the weighted sum of both scores, each divided by its
+    maximum.
 
-    What has no score by terms or by vectors has 0 there, and less than 0 counts as 0. Equal scores are in the order in
-    which the passages come, first those by terms."""
+    A missing or negative score counts as 0. Equal scores keep the order of the passages, first the ones by terms."""
     scores = dict.fromkeys([*by_terms, *by_vectors], 0.0)
     for weight, found in ((TERMS, by_terms), (1 - TERMS, by_vectors)):
         best = max(found.values(), default=0.0)
@@ -124,8 +124,8 @@ def fuse(by_terms: Mapping[int, float], by_vectors: Mapping[int, float]) -> list
 
 
 class HybridIndex(DenseIndex):
-    """An index with vectors, searched by terms and by vectors: the scores of the best of both are fused. With
-    a `reranker`, the best of these are put into its order. Scores are the fused ones (0 to 1), or the reranker's."""
+    """An index with vectors, searched by terms and by vectors: the scores of the best of both are fused. A `reranker`
+    sorts the best of these. Scores are the fused ones (0 to 1), or the reranker's."""
 
     reranker: Reranker | None = None
 
@@ -135,7 +135,7 @@ class HybridIndex(DenseIndex):
         for query, vector, near in zip(queries, vectors, self._vectors.nearest(vectors, depth), strict=True):
             terms = self.rank(query, depth)
             best = fuse(terms, self._vectors.scores(vector, list(terms)) | dict(zip(*near, strict=True)))
-            fused = partial(self._passages, best)  # texts of those that are looked at alone are read
+            fused = partial(self._passages, best)  # read only the texts of inspected passages
             passages = distinct(fused, k if self.reranker is None else max(k, RERANKED))
             found.append(passages if self.reranker is None else self.reranker.rerank(query, passages)[:k])
         return found
@@ -145,7 +145,7 @@ class HybridIndex(DenseIndex):
 
 
 class Hybrid:
-    """Terms and vectors of the index that `search.index` names, their scores fused (Bruch, Gai and Ingber, ACM TOIS
+    """Searches the index `search.index` by terms and vectors, with fused scores (Bruch, Gai and Ingber, ACM TOIS
     2023)."""
 
     class Settings(Dense.Settings):
@@ -154,7 +154,7 @@ class Hybrid:
         name: str = Field(default="hybrid", description="Name of the engine.")
         reranker: str = Field(
             default="",
-            description="Directory or Hugging Face name of a cross-encoder that puts the best into a new order.",
+            description="Directory or Hugging Face name of a cross-encoder that sorts the best passages again.",
         )
 
     @classmethod

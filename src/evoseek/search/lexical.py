@@ -34,14 +34,14 @@ from evoseek.storage.files import json_digest
 from evoseek.text.duplicates import TextSet
 from evoseek.types import Passage
 
-MAX_QUERY_TERMS = 1_024  # different terms of a query that are searched for; later ones are not
-MAX_TIED = 1_000  # passages of equal score that are put into order; see LexicalIndex
-TITLE_BOOST = 0.5  # what a word of the title counts once more: it is of the contents, too
-SOURCES = "sources.json"  # the record of the files that the passages are from (`search.sources`)
-_SCORE_DIGITS = 4  # tantivy adds 32-bit scores up in no fixed order: the same sum differs in the last bits
+MAX_QUERY_TERMS = 1_024  # maximum number of different terms of a query; later ones are ignored
+MAX_TIED = 1_000  # passages of equal score that are sorted; see LexicalIndex
+TITLE_BOOST = 0.5  # additional weight of a word in the title, which is part of the contents, too
+SOURCES = "sources.json"  # the record of the passages' files (`search.sources`)
+_SCORE_DIGITS = 4  # tantivy adds 32-bit scores in no fixed order: the same sum differs in the last bits
 _WRITER_BYTES = 128_000_000
-_PAGE = 100_000  # passages whose orders are looked up at a time
-_SAVE_S = 60.0  # seconds between two times that the passages so far are made safe
+_PAGE = 100_000  # passages whose orders are looked up together
+_SAVE_S = 60.0  # seconds between two commits of the passages so far
 _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
@@ -52,9 +52,9 @@ Returns the record for the manifest."""
 
 
 class BuildOptions(TypedDict, total=False):
-    """`max_words` is recorded, and what `sources` returns, after the last passage, about the files that they are from.
-    `key` identifies the passages: a build with the same one that was interrupted is resumed, which takes the passages
-    from the first again."""
+    """Options of a build. `max_words` is recorded, and so is the result of `sources`, called after the last passage,
+    about the passages' files. `key` identifies the passages: an interrupted build with the same key is resumed, and
+    then reads the passages from the first again."""
 
     analyser: Analyser
     max_words: int | None
@@ -63,7 +63,7 @@ class BuildOptions(TypedDict, total=False):
 
 
 class Lexical:
-    """The terms of the index that `search.index` names, ranked by BM25."""
+    """Searches the index `search.index` by terms, ranked by BM25."""
 
     Settings = IndexSettings
 
@@ -73,12 +73,12 @@ class Lexical:
 
 
 class LexicalIndex:
-    """An index in a folder of its own: BM25 (k1 = 1.2, b = 0.75) of title, heading and text, plus half that of
-    the title.
+    """An index in its own folder: BM25 (k1 = 1.2, b = 0.75) of title, heading and text, plus half the BM25 of the
+    title.
 
-    The same index gives the same passages for the same query: scores are rounded to four decimals and equal ones are
-    put in the order in which the passages were added (among the first 1,000 of them). Searching runs where it is
-    awaited, without threads.
+    The same index gives the same passages for the same query: scores are rounded to four decimals, and equal ones are
+    in the order in which the passages were added (among the first 1,000). Searching runs where it is awaited, without
+    threads.
     """
 
     is_local = True
@@ -90,16 +90,16 @@ class LexicalIndex:
 
     @classmethod
     def build(cls, directory: Path, passages: Iterable[Passage], **options: Unpack[BuildOptions]) -> Self:
-        """Build from a stream of passages, replacing an index that is there.
+        """Build from a stream of passages, replacing an existing index.
 
-        Holds digests of the ids (about 25 bytes a passage) and a buffer of 128 MB, never the texts. DataError for an id
-        that comes twice, SearchIndexError if the folder cannot be used; what was there before is then unchanged.
+        Memory holds digests of the ids (about 25 bytes a passage) and a buffer of 128 MB, never the texts. DataError
+        for a repeated id, SearchIndexError if the folder cannot be used; an earlier index is then unchanged.
         """
         return cls(directory, write_index(directory, passages, **options))
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Open for searching. SearchIndexError if there is no index, it is damaged or of another version."""
+        """Open for searching. SearchIndexError if there is no index, or it is damaged or of another version."""
         return opened(directory, partial(cls._checked, directory))
 
     @classmethod
@@ -120,42 +120,41 @@ class LexicalIndex:
         return from_stored(self._searcher.doc(address))
 
     def place_of(self, document_id: str) -> int | None:
-        """Return the place at which a passage of this document was added; None if there is none."""
+        """Return the place at which a passage of this document was added; None without one."""
         address = self._first("document_id", document_id)
         return None if address is None else _orders_at(self._searcher, [address])[0]
 
     def passages_with(self, word: str) -> int:
-        """Return the number of passages that hold a word: of a word of several terms, the rarest one."""
+        """Return the number of passages that contain a word; if it has several terms, the number for the rarest."""
         return min((self._searcher.doc_freq("text_terms", term) for term in self.analyser.terms(word)), default=0)
 
     def passages(self) -> Iterator[Passage]:
-        """Return every passage, in the order in which they were added."""
+        """Yield every passage, in the order in which they were added."""
         return _in_order(self._searcher, self._segments)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return for each query at most k passages of different texts, best first, each with its score. Any text is a
-        query; a text without terms finds nothing."""
+        """Return, for each query, at most k passages with different texts, best first, each with its score. Any text is
+        a query; a text without terms finds nothing."""
         return self.find_all(queries, k)
 
     def find(self, query: str, k: int) -> list[Passage]:
         return self.find_all([query], k)[0]
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """`search`, without awaiting."""
+        """Search as `search`, without awaiting."""
         return [distinct(partial(self.ranked, query), k) for query in queries]
 
     def ranked(self, query: str, k: int) -> list[Passage]:
-        """Return the k best passages by terms, also those of equal text."""
+        """Return the k best passages by terms, including equal texts."""
         return [from_stored(self._searcher.doc(address), score) for score, _, address in self._ranked(query, k)]
 
     def rank(self, query: str, k: int) -> dict[int, float]:
-        """Return the places among `passages` of the best ones by terms, best first, with their scores; no text is
-        read."""
+        """Return the places in `passages` of the best ones by terms, best first, with their scores. No text is read."""
         return {order: score for score, order, _ in self._ranked(query, k)}
 
     def _ranked(self, text: str, k: int) -> list[tuple[float, int, tantivy.DocAddress]]:
-        """Return score, order and address of the k best, equal scores by order of adding: so all that tie with the last
-        of them must be looked at."""
+        """Return score, order and address of the k best, equal scores in order of adding. So all that tie with the last
+        one must be inspected."""
         terms = list(dict.fromkeys(self.analyser.terms(text)))[:MAX_QUERY_TERMS]
         k = min(k, len(self))
         if not terms or k < 1:
@@ -190,7 +189,7 @@ def write_index(
     embed: Embed | None = None,
     **options: Unpack[BuildOptions],
 ) -> Manifest:
-    """Write an index, with vectors if `embed` makes them; as `LexicalIndex.build`."""
+    """Write an index as `LexicalIndex.build`, with vectors if `embed` makes them."""
     analyser, key, sources = options.get("analyser", Analyser()), options.get("key"), options.get("sources")
     record = AnalyserRecord(version=analyser.version, stemming=analyser.stemming)
     with change(directory, key and json_digest([key, version("tantivy"), record.model_dump()])[:16]) as data:
@@ -220,11 +219,11 @@ def write_index(
 
 
 def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser) -> tuple[int, int, str]:
-    """Add passages. Returns the numbers of passages and of documents, and the checksum of the passages. Their citations
-    are not in it: no search and no policy sees them.
+    """Add passages. Return the numbers of passages and documents, and the checksum of the passages. It does not include
+    citations, which no search and no policy sees.
 
-    One thread writes, so that the order of passages is kept: those that an interrupted build left are the first ones.
-    Whether it fails or not, nothing writes any more at the end."""
+    One thread writes, so that the order of passages is kept: passages left by an interrupted build are the first ones.
+    After success or failure, nothing is written any more."""
     ids, documents, digest, last_id = TextSet(), TextSet(), hashlib.sha256(), ""
     before, saved = index.searcher(), time.monotonic()
     writer = _on_disk(index.writer, _WRITER_BYTES, num_threads=1)
@@ -232,7 +231,7 @@ def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser
         for order, passage in enumerate(passages):
             if not ids.add(passage.id):
                 raise DataError(
-                    f"The passage id {passage.id!r} comes twice. Every passage needs an id of its own.",
+                    f"The passage id {passage.id!r} comes twice. Give every passage its own id.",
                     code="index.passage_twice",
                 )
             documents.add(passage.document_id)
@@ -253,7 +252,7 @@ def _write(index: tantivy.Index, passages: Iterable[Passage], analyser: Analyser
 
 
 def _check_resumed(before: tantivy.Searcher, count: int, last_id: str) -> None:
-    """SearchIndexError unless what an interrupted build left are the first of these passages."""
+    """Raise SearchIndexError unless the passages left by an interrupted build are the first of these."""
     if not before.num_docs:
         return
     query = tantivy.Query.term_query(SCHEMA, "id", last_id, "basic")
@@ -267,7 +266,7 @@ def _check_resumed(before: tantivy.Searcher, count: int, last_id: str) -> None:
 
 
 def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
-    """Run an operation of tantivy's that writes. A disk that fails is a ValueError there; here it is an OSError."""
+    """Run a writing operation of tantivy. Its ValueError for a failing disk becomes an OSError."""
     try:
         return operation(*args, **kwargs)
     except ValueError as error:
@@ -275,7 +274,7 @@ def _on_disk(operation: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -
 
 
 def _searcher_of(directory: Path, manifest: Manifest) -> tuple[tantivy.Searcher, list[int]]:
-    """Return what searches an index, and the numbers of passages in its segments."""
+    """Return the searcher of an index, and the numbers of passages in its segments."""
     try:
         with linked(directory / manifest.data) as data:
             searcher, segments = tantivy.Index.open(str(data)).searcher(), _segments(data)
@@ -299,13 +298,13 @@ def _searcher_of(directory: Path, manifest: Manifest) -> tuple[tantivy.Searcher,
 
 
 def _segments(data: Path) -> list[int]:
-    """Return the numbers of passages in the segments of an index, in the order in which tantivy numbers these."""
+    """Return the numbers of passages in the segments of an index, in tantivy's order of segments."""
     return [segment["max_doc"] for segment in json.loads((data / "meta.json").read_bytes())["segments"]]
 
 
 def _in_order(searcher: tantivy.Searcher, segments: Sequence[int]) -> Iterator[Passage]:
-    """Return all passages by their orders. Holds eight bytes for each: to search for the next ones would look through
-    all orders every time."""
+    """Yield all passages by their orders. It holds eight bytes for each: searching for the next ones would scan all
+    orders every time."""
     places = np.empty(sum(segments), np.int64)  # by order: the number of the segment, and the place in it
     for number, count in enumerate(segments):
         for first in range(0, count, _PAGE):
@@ -317,13 +316,13 @@ def _in_order(searcher: tantivy.Searcher, segments: Sequence[int]) -> Iterator[P
 
 
 def _orders_at(searcher: tantivy.Searcher, addresses: list[tantivy.DocAddress]) -> list[int]:
-    """Of some passages: every passage has one, a whole number."""
+    """Return the orders of some passages: every passage has one, a whole number."""
     return cast("list[int]", searcher.fast_field_values("order", addresses))
 
 
 def _terms_query(terms: list[str], title_boost: float) -> tantivy.Query:
-    """BM25 of the contents (title, heading and text) plus `title_boost` times BM25 of the title, over passages with any
-    of the terms."""
+    """Return a query for passages with any of the terms, scored by BM25 of the contents (title, heading and text) plus
+    `title_boost` times BM25 of the title."""
     clauses: list[tuple[tantivy.Occur, tantivy.Query]] = []
     for term in terms:
         clauses.append((tantivy.Occur.Should, tantivy.Query.term_query(SCHEMA, "text_terms", term, "freq")))
@@ -345,7 +344,7 @@ def _schema() -> tantivy.Schema:
     # The terms come from our own analyser: tantivy only splits them at white space and counts them (no positions).
     for name in ("title_terms", "text_terms"):
         builder.add_text_field(name, tokenizer_name="whitespace", index_option="freq")
-    # Behind the others, whose numbers stay those of an index that was built before there were citations.
+    # After the other fields, whose numbers stay the same as in indexes from before there were citations.
     for name in ("file", "heading"):
         builder.add_bytes_field(name, stored=True)
     builder.add_unsigned_field("page", stored=True)
@@ -356,7 +355,7 @@ SCHEMA = _schema()
 
 
 def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Document:
-    """Return the passage as tantivy takes it. DataError if it holds what cannot be encoded or offsets below zero."""
+    """Convert a passage to a tantivy document. DataError for text that cannot be encoded, or offsets below zero."""
     document = tantivy.Document()
     try:
         document.add_text("id", passage.id)
@@ -380,7 +379,7 @@ def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Docum
 
 
 def from_stored(document: tantivy.Document, score: float | None = None) -> Passage:
-    """Return the passage as it was given, with the score that it was found with."""
+    """Convert a tantivy document back to its passage, with its score in the search."""
     stored: dict[str, list[Any]] = document.to_dict()
     fields: dict[str, Any] = {
         name: value.decode() if isinstance(value, bytes) else value for name, (value, *_) in stored.items()
@@ -389,14 +388,13 @@ def from_stored(document: tantivy.Document, score: float | None = None) -> Passa
 
 
 def open_index(directory: str, *, setting: str) -> LexicalIndex:
-    """Return an index to search by its terms. Raises ConfigError if `setting` was left empty, SearchIndexError if it
+    """Open an index to search by terms. Raises ConfigError if `setting` was left empty, SearchIndexError if the index
     cannot be used."""
     return LexicalIndex.open(index_directory(directory, setting=setting))
 
 
 def check_index(directory: str, *, setting: str, engine: SearchSettings | None = None) -> None:
-    """Check that there is an index that an engine can search, without reading its contents. Raises the same errors as
-    opening it."""
+    """Check that an engine can search an index, without reading its contents. Raises the same errors as opening it."""
     path = index_directory(directory, setting=setting)
     manifest = Manifest.read(path)
     if engine is not None and engine.needs_vectors:

@@ -1,13 +1,13 @@
-"""The folder of an index, which is replaced as a whole: the new state stands complete beside the old one, then takes
-its place.
+"""The folder of an index, which is replaced as a whole: the new state is completed beside the old one, then takes its
+place.
 
     <directory>/manifest.json    how the index was built, with the checksum of every file; names the data folder
-    <directory>/data-<random>/   tantivy's files, and those of the vectors if there are any
-    <directory>/building-<key>/  the data folder of a build that was interrupted, from which the same build resumes
+    <directory>/data-<random>/   tantivy's files, and the vectors' files if there are any
+    <directory>/building-<key>/  the data folder of an interrupted build, from which the same build resumes
     <directory>/embedding.*      its vectors so far
     <directory>/.lock            held while the index is being written
 
-A process killed at any moment leaves the old index as it was (or no index), and what the next build resumes or
+A process killed at any moment leaves the old index (or none) unchanged, and files that the next build resumes or
 removes. Processes that have the old index open keep it: their files are mapped.
 """
 
@@ -35,12 +35,12 @@ _T = TypeVar("_T")
 NAME = "manifest.json"
 REMEDY = "Build it again with `evoseek index`."
 _LOCK = ".lock"
-_HASHED = 2**30  # bytes of a file whose checksum is compared at opening: that of a larger one would take seconds
-_OWN = ("data-", "building-", f".{NAME}", "embedding.", ".embedding.")  # how the names of its other files begin
+_HASHED = 2**30  # maximum bytes of a file to check by its checksum at opening: a larger file would take seconds
+_OWN = ("data-", "building-", f".{NAME}", "embedding.", ".embedding.")  # prefixes of the names of its other files
 
 
 class _Record(BaseModel):
-    model_config = ConfigDict(extra="ignore", strict=True)  # the checksum is that of all keys
+    model_config = ConfigDict(extra="ignore", strict=True)  # the checksum covers all keys
 
 
 class FileRecord(_Record):
@@ -51,15 +51,15 @@ class FileRecord(_Record):
 
 
 class AnalyserRecord(_Record):
-    """How the text was made into terms."""
+    """How the text was split into terms."""
 
     version: int
     stemming: Literal["none", "english"]
 
 
 class EncoderRecord(_Record):
-    """How an encoder makes vectors: its settings by which it is made again, the prompts before texts, how token vectors
-    become one, the number of dimensions, and the checksum of the weights."""
+    """How an encoder makes vectors: the settings to make it again, the prompts before texts, the pooling of token
+    vectors, the number of dimensions, and the checksum of the weights."""
 
     settings: dict[str, str | int | float | bool]
     query_prompt: str
@@ -77,11 +77,11 @@ class VectorsRecord(_Record):
 
 
 class Manifest(_Record):
-    """Written last and by one rename: an index is what its manifest names, and nothing without one.
+    """The description of an index, written last and by one rename: only files that it names belong to the index.
 
-    `data` is the folder with tantivy's files. `max_words` is the longest that a passage was cut to, `engine` the one
-    that searches the index unless another is named, `vectors` those of an index that dense search can read. `content`
-    is the checksum of the passages that it was built from, `sha256` that of all the rest of the manifest.
+    `data` is the folder with tantivy's files. `max_words` is the maximum length of a passage, `engine` the default
+    engine of the index, `vectors` the vectors for dense search, if any. `content` is the checksum of the indexed
+    passages, `sha256` the checksum of the rest of the manifest.
     """
 
     format_version: Literal[2] = 2
@@ -100,17 +100,17 @@ class Manifest(_Record):
 
     @property
     def identity(self) -> str:
-        """A digest that identifies the contents of the index: the same wherever it is stored, and for the same passages
-        indexed again in the same way."""
+        """A digest of the contents of the index: the same in any folder, and for the same passages indexed again in the
+        same way."""
         vectors = [self.vectors.model_dump()] if self.vectors else []
         return json_digest([self.content, self.analyser.model_dump(), self.title_boost, *vectors])
 
     def engine_for(self, name: str) -> str:
-        """Return the name of the engine that searches the index by the name `auto`, or else the name itself."""
+        """Return the name of an engine; `auto` becomes the default engine of the index."""
         return (self.engine or "lexical") if name == "auto" else name
 
     def vectors_for(self, engine: str, directory: Path) -> VectorsRecord:
-        """Return the vectors, which an engine needs. SearchIndexError if the index has none."""
+        """Return the record of the vectors that an engine needs. SearchIndexError if the index has none."""
         if self.vectors is None:
             raise SearchIndexError(
                 f"The search index in {directory} has no vectors, which the engine {engine} needs. Build it again with "
@@ -125,7 +125,7 @@ class Manifest(_Record):
 
     @staticmethod
     def read(directory: Path) -> Manifest:
-        """Read and check against this version of evoseek. SearchIndexError if there is none, or it does not fit."""
+        """Read and check for this version of evoseek. SearchIndexError if it is missing, or does not fit."""
         path = directory / NAME
         try:
             text = path.read_bytes()
@@ -163,15 +163,15 @@ class Manifest(_Record):
             )
         if written.get("next_order", manifest.passages) != manifest.passages:
             raise SearchIndexError(
-                f"Documents were deleted from the search index in {directory} by an earlier version, which went on "
-                f"counting their words in the scores of all others. {REMEDY}",
+                f"Documents were deleted from the search index in {directory} by an earlier version, but their "
+                f"words still count in the scores of all others. {REMEDY}",
                 code="index.deleted_documents",
             )
         return manifest
 
     def check_files(self, directory: Path) -> None:
-        """SearchIndexError if any file is missing or is not, byte for byte, what was built (reads about 2 GB/s). Of
-        files above 1 GiB the size alone is compared."""
+        """Raise SearchIndexError if a file is missing or was changed (reads about 2 GB/s). For files above 1 GiB only
+        the size is compared."""
         for name, expected in self.files.items():
             path = directory / self.data / name
             try:
@@ -195,8 +195,8 @@ class Manifest(_Record):
 
 
 def opened(directory: Path, opens: Callable[[Manifest], _T]) -> _T:
-    """Return what `opens` makes of an index with this manifest. Where the index is replaced meanwhile, so that files
-    are gone, it is called again with the new one. Raises as `Manifest.read` and `opens`."""
+    """Read the manifest and call `opens` with it. If the index is replaced meanwhile, so that files are gone, repeat
+    with the new manifest. Raises as `Manifest.read` and `opens`."""
     manifest = Manifest.read(directory)
     while True:
         try:
@@ -209,7 +209,7 @@ def opened(directory: Path, opens: Callable[[Manifest], _T]) -> _T:
 
 
 def record_file(path: Path) -> FileRecord:
-    """Return size and checksum of a file. OSError if it cannot be read."""
+    """Return the size and checksum of a file. OSError if it cannot be read."""
     return FileRecord(sha256=file_digest(path), size=path.stat().st_size)
 
 
@@ -219,12 +219,12 @@ def _checksum(written: dict[str, Any]) -> str:
 
 @contextmanager
 def change(directory: Path, key: str | None = None) -> Generator[Path]:
-    """Lock the index and yield a new data folder, which `install` makes that of the index, and all other data folders
-    go. When the block fails, the new one goes; with a `key`, what fails for another reason than its contents or the
-    disk, is interrupted or killed, is what the next change with the same key gets.
+    """Lock the index and yield a new data folder. `install` makes it the folder of the index and removes all others. If
+    the block fails, the new folder is removed. With a `key`, it is kept if the block is interrupted or killed, or fails
+    for a reason other than its contents or the disk; the next change with this key continues it.
 
-    Raises as `held`, and SearchIndexError if the directory holds anything else or (also out of the block) if the disk
-    does not take it.
+    Raises as `held`, and SearchIndexError if the directory contains anything else or (also from the block) if the disk
+    fails.
     """
     try:
         with held(directory, _LOCK):
@@ -248,15 +248,15 @@ def change(directory: Path, key: str | None = None) -> Generator[Path]:
 
 
 def install(building: Path, manifest: Manifest) -> None:
-    """Make the folder of `change` that of the index, with the manifest that names it, and remove all others."""
+    """Make the folder of `change` the index's own, with the manifest that names it, and remove all others."""
     directory = building.parent
-    sync_tree(building)  # tantivy's files are otherwise for this user alone
+    sync_tree(building)  # otherwise only this user could read tantivy's files
     data = building.rename(directory / manifest.data)
     manifest.write(directory)
     for folder in directory.glob("data-*"):
         if folder != data:
             shutil.rmtree(folder, ignore_errors=True)
-    for path in (*directory.glob("embedding.*"), *data.glob("*.lock")):  # tantivy's: whoever opens it has its own
+    for path in (*directory.glob("embedding.*"), *data.glob("*.lock")):  # tantivy's lock: each process makes its own
         path.unlink()
 
 
@@ -264,18 +264,18 @@ def _refuse_foreign(directory: Path) -> None:
     for entry in sorted(directory.iterdir()):
         if entry.name not in (NAME, _LOCK) and not entry.name.startswith(_OWN):
             raise SearchIndexError(
-                f"The folder {directory} holds something that is no part of a search index ({entry.name}). Give a new "
-                "or empty folder, or one that holds an index.",
+                f"The folder {directory} holds something that does not belong to a search index ({entry.name}). Give "
+                "a new or empty folder, or one that holds an index.",
                 code="index.foreign_folder",
             )
 
 
 @contextmanager
 def linked(data: Path) -> Generator[Path]:
-    """A data folder as a temporary folder of links, for opening: tantivy puts locks beside the files it opens, and an
-    index may lie where this user cannot write. What was opened stays open afterwards: the files are mapped.
+    """Make a temporary folder of links to a data folder, for opening: tantivy puts locks beside its files, and this
+    user may not be able to write there. Opened files stay open afterwards, since they are mapped.
 
-    A thread of tantivy's that watches the folder may put a lock into it while it is being removed: then it stays."""
+    If tantivy's watching thread creates a lock while the folder is being removed, the folder stays."""
     with TemporaryDirectory(prefix="evoseek-index-", ignore_cleanup_errors=True) as folder:
         for path in data.iterdir():
             if path.suffix != ".lock":

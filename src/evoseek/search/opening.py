@@ -1,4 +1,4 @@
-"""Opening an index with the engine that it was built for."""
+"""Opens an index with the engine for which it was built."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from evoseek.search.sources import files_of
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S = 1.0  # seconds between two looks at whether the index was changed
+_LOOK_S = 1.0  # seconds between checks for a changed index
 
 
 def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
-    """Return an index, to be searched by an engine with its default settings; auto: the one that it was built for.
-    Raises as `LexicalIndex.open` and `DenseIndex.open`, and ConfigError for an engine that searches no index."""
+    """Open an index for an engine with its default settings; auto: the engine for which it was built. Raises as
+    `LexicalIndex.open` and `DenseIndex.open`, and ConfigError for an engine that does not search an index."""
     name = Manifest.read(directory).engine_for(engine)
     settings: SearchSettings = (settings_class("search", name) or SearchSettings)(name=name, index=str(directory))
     if not settings.reads_index:
@@ -31,7 +31,7 @@ def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
 
 
 class AsBuilt:
-    """The index that `search.index` names, searched by the engine that it was built for, with its default settings."""
+    """Searches the index `search.index` with the engine for which it was built, with default settings."""
 
     Settings = IndexSettings
 
@@ -41,14 +41,14 @@ class AsBuilt:
 
 
 class LiveIndex:
-    """An index for a server that stays, as an engine and a store of passages: a search that comes a second after a
-    change on disk, or later, is answered from the new state. One that cannot be opened is logged, and the old one goes
-    on being searched: its files stay mapped. `files` are those of `files_of`."""
+    """An index for a long-running server, as an engine and a store of passages. A second after a change on disk,
+    searches use the new state. If the new state cannot be opened, this is logged and the old one stays in use: its
+    files stay mapped. `files` are the result of `files_of`."""
 
     is_local = True
 
     def __init__(self, directory: Path, opens: Callable[[], LexicalIndex] | None = None) -> None:
-        """`opens` opens the index, by default as `open_built`, and raises the same errors."""
+        """Open the index with `opens`, by default `open_built`; raises the same errors."""
         self._directory, self._opens = directory, opens or partial(open_built, directory)
         self._opened = self._seen = _state(directory)
         self._looked, self._index = time.monotonic(), self._opens()
@@ -77,7 +77,7 @@ class LiveIndex:
         return self.find_all([query], k)[0]
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """`search`, without awaiting. To be called from one thread at a time."""
+        """Search as `search`, without awaiting. Call it from one thread at a time."""
         if time.monotonic() - self._looked >= _LOOK_S:
             self.look()
         return self._index.find_all(queries, k)
@@ -96,7 +96,7 @@ class LiveIndex:
 
 
 def _state(directory: Path) -> object:
-    """Differs after every change: the manifest is a new file each time."""
+    """Return a value that differs after every change: the manifest is a new file each time."""
     try:
         found = (directory / NAME).stat()
         return found.st_ino, found.st_mtime_ns

@@ -1,12 +1,11 @@
-"""The engine `remote`: a retrieval server, Search-R1's or `evoseek serve retrieval`; and the wire format that
-they speak.
+"""The engine `remote`: a retrieval server, Search-R1's or `evoseek serve retrieval`; and their wire format.
 
     POST /retrieve {"queries": ["...", ...], "topk": 3, "return_scores": true}
     -> {"result": [[{"document": {"id": "...", "contents": "title\\ntext"}, "score": 0.5}, ...], ...]}
 
-Without `return_scores` the documents stand in the lists by themselves. In ours the first line also has the heading, as
-in `Passage.contents`, and they have a `document_id` and, where the passage was read from a file, its `title` alone and
-its citation: `file`, `start`, `end`, and `page` and `heading` where there are any.
+Without `return_scores` the lists contain only documents. In our documents, the first line also has the heading, as in
+`Passage.contents`, and there is a `document_id`. If the passage was read from a file, they also have its `title` and
+its citation: `file`, `start`, `end`, and `page` and `heading` if there are any.
 """
 
 from __future__ import annotations
@@ -29,12 +28,12 @@ from evoseek.search.settings import SearchSettings
 from evoseek.text.scripts import well_formed
 from evoseek.types import Passage
 
-BATCH = 64  # queries of a request, at most
-CONCURRENCY = 64  # requests at once
-TIMEOUT_S = 30.0  # in which the server has to reply
-TOP_K = 3  # when a request does not say how many
+BATCH = 64  # maximum queries of a request
+CONCURRENCY = 64  # concurrent requests
+TIMEOUT_S = 30.0  # in which the server must reply
+TOP_K = 3  # if a request does not state a number
 MAX_QUERIES, MAX_QUERY, MAX_K = 1_024, 20_000, 1_000  # queries of a request, characters of one, passages for one
-_TIMES = 4  # as many as were asked for, where copies are among those
+_TIMES = 4  # times the requested number, if there are copies among the results
 _MAX_WAIT_S = 20.0  # the longest wait before a retry
 
 
@@ -58,15 +57,15 @@ class RemoteSettings(SearchSettings):
 class RemoteEngine:
     """A retrieval server: Search-R1's, or `evoseek serve retrieval`.
 
-    It is searched by POST, called and retried as `http.server.Server` says. A failure is a ToolError, also a reply that
-    is not of the wire format: it is never taken for a search that found nothing.
+    Requests are POSTs, with the retries of `http.server.Server`. Failures, and replies that are not in the wire format,
+    raise ToolError; they never count as an empty result.
 
-    Raises ConfigError for an address or a key that cannot be used.
+    Raises ConfigError for an unusable address or key.
     """
 
     Settings = RemoteSettings
     is_local = False
-    retries = True  # by itself, only after failures that may pass: `SearchTool` adds no retries
+    retries = True  # itself, only after transient failures: `SearchTool` adds no retries
 
     def __init__(self, settings: RemoteSettings) -> None:
         check_url(settings.url, setting="search.url", example="http://127.0.0.1:8000/retrieve")
@@ -86,8 +85,8 @@ class RemoteEngine:
         return cls(settings)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
-        """Return for each query at most k passages of different texts, best first. A server that gives copies is asked
-        for more, once. Raises ToolError."""
+        """Return, for each query, at most k passages with different texts, best first. If the results contain copies,
+        more are requested once. Raises ToolError."""
         if k < 1:
             return [[] for _ in queries]
         found = await self._found(queries, k)
@@ -124,11 +123,11 @@ class RemoteEngine:
 
 
 def _proper(query: object) -> object:
-    return well_formed(query) if isinstance(query, str) else query  # with half a surrogate pair it would be no text
+    return well_formed(query) if isinstance(query, str) else query  # with half a surrogate pair it would not be a text
 
 
 class Request(BaseModel):
-    """At most `topk` passages are asked for, for each query."""
+    """A request for at most `topk` passages for each query."""
 
     model_config = ConfigDict(strict=True)
     queries: list[Annotated[str, Field(max_length=MAX_QUERY), BeforeValidator(_proper)]] = Field(max_length=MAX_QUERIES)
@@ -141,12 +140,12 @@ class Request(BaseModel):
 
 
 def result_body(found: Sequence[Sequence[Passage]], *, return_scores: bool) -> dict[str, object]:
-    """Return the reply with the passages of each query, as JSON."""
+    """Make the reply with the passages of each query, as JSON."""
     return {"result": [[_item(passage, return_scores) for passage in passages] for passages in found]}
 
 
 def read_result(body: object, *, queries: int, k: int) -> list[list[Passage]]:
-    """Return the passages in a JSON reply to this number of queries, at most k for each.
+    """Read the passages from a JSON reply to this number of queries, at most k for each.
 
     Raises ToolError for any other reply: only an empty list for a query means that nothing was found."""
     result = cast("dict[str, object]", body).get("result") if isinstance(body, dict) else None
@@ -162,7 +161,7 @@ def _passages(items: object) -> list[Passage]:
 
 
 def _passage(item: object) -> Passage:
-    """Return a document as a passage, with its score if there is one. Raises ToolError for what is none."""
+    """Convert a document to a passage, with its score if there is one. Raises ToolError for an invalid one."""
     match item:
         case {"document": dict(document), "score": int(score) | float(score)} if abs(score) <= float_info.max:
             pass
@@ -183,7 +182,7 @@ def _passage(item: object) -> Passage:
 
 
 def _cited(passage: Passage, fields: dict[str, Any]) -> Passage:
-    """With those fields of the citation that have this project's form: other servers' may mean anything."""
+    """Add the citation's fields that have this project's form: other servers' fields may mean anything."""
     match fields:
         case {"file": str(file), "start": int(start), "end": int(end)} if end - start == len(passage.text):
             page, heading, title = (fields.get(key) for key in ("page", "heading", "title"))

@@ -1,4 +1,4 @@
-"""Settings that every search engine has, and those of an engine over an index."""
+"""Settings that every search engine has, and settings of an engine over an index."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pydantic import Field, SerializeAsAny
 from evoseek.config.sections import Chosen, PartSettings
 
 BuiltEngine = Literal["lexical", "dense", "hybrid"]
-"""The engines that `evoseek index` can build an index for; any other engine needs no entry here."""
+"""The engines for which `evoseek index` can build an index; other engines need no entry here."""
 
 
 class SearchSettings(PartSettings):
@@ -17,13 +17,13 @@ class SearchSettings(PartSettings):
 
     on_resume = "attempts wait_s"
     reads_index: ClassVar[bool] = False
-    """Whether the engine searches the index that `index` names, made by `evoseek index`."""
+    """Whether the engine searches the index named by `index`, made by `evoseek index`."""
     needs_vectors: ClassVar[bool] = False
     """Whether that index needs vectors."""
     name: str = Field(
         default="auto",
-        description="Name of the engine; auto is the one that the index was built for. `evoseek list search` lists "
-        "all. Or package.module:Name of your own.",
+        description="Search engine: a built-in name (`evoseek list search`), auto for the one for which the index "
+        "was built, or package.module:Name.",
     )
     index: str = Field(
         default="", description="Directory of an index made by `evoseek index`. In self-play it is also the corpus."
@@ -45,8 +45,8 @@ class SearchSettings(PartSettings):
 
 
 class IndexSettings(SearchSettings):
-    """The settings of an engine over an index. The engine is a `LexicalIndex`, or of a class derived from it, and is
-    opened from its settings alone: `context` may be None."""
+    """The settings of an engine over an index. The engine is a `LexicalIndex` or derived from it, and is opened from
+    its settings alone: `context` may be None."""
 
     reads_index = True
 

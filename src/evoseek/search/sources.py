@@ -1,8 +1,8 @@
-"""The files that an index was built from, and reading a corpus again with only the changed ones being read.
+"""Records the files of an index, and reads a corpus again with only the changed files.
 
 An index of `evoseek index` has `sources.json` in its data folder: for every file its checksum, the number of its
-passages and what its reading reported. Files that are as recorded are not read again: their passages are taken from the
-index as it was, in the places where a fresh build has them, so that the new index is the one of a fresh build.
+passages and the report of its reading. Unchanged files are not read again: their passages are copied from the old index
+to the places of a fresh build, so that the new index equals a fresh build.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from evoseek.text.decoding import open_regular
 from evoseek.text.duplicates import TextSet
 from evoseek.types import Passage
 
-_FORMATS = 8  # raised when the same file gives another text than before
+_FORMATS = 8  # increment it if the same file gives another text than before
 _TOLD = 500  # passages between two calls of `progress` in one file
 _READERS = (
     *("evoseek", "trafilatura", "markdown-it-py", "charset-normalizer", "pypdf", "cryptography"),
@@ -42,8 +42,8 @@ _DEFAULT_READING = Reading()
 
 
 class Source(BaseModel):
-    """A file as it was read: its path within the corpus, its checksum ("" if it cannot be read), the number of its
-    passages and of their words, and what `ReadReport` says of it alone."""
+    """A file at the time of reading: its path within the corpus, its checksum ("" if it cannot be read), the number of
+    its passages and of their words, and its own part of `ReadReport`."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     file: str
@@ -60,11 +60,11 @@ class Source(BaseModel):
 
     @property
     def has_duplicates(self) -> bool:
-        """Whether a document was skipped since another one has its id: it counts once that one is gone."""
+        """Whether a document was skipped because another one has its id: it is read once the other one is gone."""
         return "duplicate id" in self.reasons
 
     def report(self, path: Path) -> ReadReport:
-        """Return the report of its reading, as if it were read now."""
+        """Return the report of reading this file, as if it were read now."""
         return ReadReport(
             read=self.read,
             skipped=Notes((Note(path, reason, line) for line, reason in self.skipped), self.reasons),
@@ -74,8 +74,8 @@ class Source(BaseModel):
 
 
 class Sources(BaseModel):
-    """All files, in the order of their passages, and how they were read and cut. `reader` names the releases of the
-    programs that read them, which may read the same file otherwise, `corpus` the folder or file that holds them."""
+    """All files, in the order of their passages, and how they were read and cut. `reader` names the versions of the
+    reading programs, since other versions may read a file differently; `corpus` is the files' folder or file."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
     reader: str
@@ -89,15 +89,15 @@ class Sources(BaseModel):
 
 
 class FileOrigin(NamedTuple):
-    """A file that passages were read from, its checksum then, and the folder that no link to it may leave."""
+    """A file from which passages were read, its checksum at that time, and the folder that no link to it may leave."""
 
     path: Path
     sha256: str
     within: Path | None = None
 
     def opened(self) -> BufferedReader | None:
-        """Return the file, if it is as it was. So an index that somebody else made, or a link that took the file's
-        place, gives no other file of this machine."""
+        """Open the file if it is unchanged. So an index made by somebody else, or a link in the file's place, cannot
+        expose another file of this machine."""
         try:
             file = open_regular(self.path, self.within)
         except (DataError, OSError):
@@ -111,7 +111,7 @@ class FileOrigin(NamedTuple):
 
 def files_of(directory: Path) -> dict[str, FileOrigin]:
     """Return the files from which the passages of an index were read, by their paths within the corpus; none if the
-    index does not record where they are, or the corpus is no longer there."""
+    index does not record them, or the corpus is gone."""
     try:
         path = directory / Manifest.read(directory).data / SOURCES
         sources = Sources.model_validate_json(path.read_bytes())
@@ -119,7 +119,7 @@ def files_of(directory: Path) -> dict[str, FileOrigin]:
         is_file = root.is_file()
         if not sources.corpus or not root.exists():
             return {}
-    except (OSError, ValidationError):  # also of a corpus that this user may not see
+    except (OSError, ValidationError):  # also for a corpus that this user may not see
         return {}
     read = [source for source in sources.files if source.passages]
     within = None if sources.follow_links else root.parent if is_file else root
@@ -130,7 +130,7 @@ class Recorded:
     """An index with the record of its files."""
 
     def __init__(self, index: LexicalIndex) -> None:
-        """SearchIndexError if the index has no record: it was built by an earlier version, or from passages."""
+        """Read the record. SearchIndexError if there is none: the index is of an earlier version, or from passages."""
         path = index.directory / index.manifest.data / SOURCES
         try:
             self.sources = Sources.model_validate_json(path.read_bytes())
@@ -147,7 +147,7 @@ class Recorded:
         self._by_file = {source.file: place for place, source in enumerate(self.sources.files)}
 
     def unchanged(self, source: Source) -> Source | None:
-        """Return the record of a file whose passages can be taken; None for one that must be read."""
+        """Return the record of a file whose passages can be reused; None if the file must be read."""
         if (number := self._by_file.get(source.file)) is None:
             return None
         earlier = self.sources.files[number]
@@ -155,24 +155,24 @@ class Recorded:
         return earlier if is_same and self._places[number] >= self._taken else None
 
     def passages(self, file: str) -> Iterator[Passage]:
-        """Return the passages of an unchanged file, which are taken file by file, in one pass."""
+        """Yield the passages of an unchanged file. Call it file by file, in one pass."""
         number = self._by_file[file]
         found = islice(self._passages, self._places[number] - self._taken, self._places[number + 1] - self._taken)
         self._taken = self._places[number + 1]
         return found
 
     def file_with(self, document_id: str) -> str | None:
-        """Return the file that a document was read from; None if there is no such document."""
+        """Return the file from which a document was read; None if there is no such document."""
         place = self.index.place_of(document_id)
         return None if place is None else self.sources.files[bisect_right(self._places, place) - 1].file
 
 
 class CorpusPassages:
-    """The passages of a corpus, file by file. Files that are as `before` recorded them are not read, but their passages
-    taken from there. `report` becomes the report of reading all; `sources` the record, once all passages were taken or
-    nothing is changed.
+    """The passages of a corpus, file by file. Files that are unchanged since `before` are not read; their passages are
+    copied from there. `report` becomes the report on all files; `sources` the record, once all passages were taken, or
+    if nothing has changed.
 
-    Raises as `find_readable`; EmptyCorpusError, at the end, if nothing was read.
+    Raises as `find_readable`, and EmptyCorpusError at the end if nothing was read.
     """
 
     def __init__(
@@ -203,12 +203,12 @@ class CorpusPassages:
 
     @property
     def is_unchanged(self) -> bool:
-        """Whether the corpus is as it was recorded, file by file. `report` is complete then."""
+        """Whether every file of the corpus is as recorded. `report` is then complete."""
         now = [(file.id, digest) for file, digest in self._files]
         if self._before is None or now != list(self._earlier.items()):
             return False
         if any(source.is_passing and source.sha256 for source in self._before.sources.files):
-            return False  # those without a checksum can still not be read
+            return False  # files without a checksum can still not be read
         for (file, _), source in zip(self._files, self._before.sources.files, strict=True):
             self._report.add(source.report(file.path))
         self.sources.files = self._before.sources.files
@@ -216,11 +216,11 @@ class CorpusPassages:
 
     @property
     def key(self) -> str:
-        """Identifies the passages: the same files, read and cut in the same way."""
+        """A key that identifies the passages: the same files, read and cut in the same way."""
         return json_digest([self.sources.model_dump(exclude={"files", "corpus"}), [(f.id, d) for f, d in self._files]])
 
     def changes(self) -> str:
-        """Return one line of counts of files."""
+        """Return one line with counts of new, changed and removed files."""
         now = {file.id: digest for file, digest in self._files}
         gone = Counter(digest for file, digest in self._earlier.items() if file not in now and digest)
         new = Counter(digest for file, digest in now.items() if file not in self._earlier and digest)
@@ -235,10 +235,10 @@ class CorpusPassages:
         return "Files: " + ", ".join(f"{count:,} {what}" for what, count in counts.items())
 
     def read(self, progress: Callable[[int, int, str], None] = lambda done, of, text: None) -> Iterator[Passage]:
-        """Return the passages, in order. `progress` is called with the number of files that were read, of how many, and
-        the number of passages in words."""
+        """Yield the passages in order. `progress` is called with the number of files read, their total, and the number
+        of passages in words."""
         seen, count = TextSet(), 0
-        conflicting: set[str] = set()  # unchanged files that hold a document whose id is now another one's
+        conflicting: set[str] = set()  # unchanged files with a document whose id now belongs to another one
         for number, (file, digest) in enumerate(self._files):
             source, report, size = Source(file=file.id, sha256=digest), ReadReport(), _size(file.path)
             self.sources.files.append(source)
@@ -276,7 +276,7 @@ def _record(source: Source, report: ReadReport) -> None:
 
 
 def _digest(file: CorpusFile) -> str:
-    """Return the checksum of a file before it is read: if it changes meanwhile, the next update reads it again."""
+    """Return the checksum of a file before reading: if it changes meanwhile, the next update reads it again."""
     try:
         with open_regular(file.path, file.within) as opened:
             return hashlib.file_digest(opened, "sha256").hexdigest()
@@ -285,7 +285,7 @@ def _digest(file: CorpusFile) -> str:
 
 
 def _size(path: Path) -> int:
-    """Return the bytes of a file, at least 1."""
+    """Return the size of a file in bytes, at least 1."""
     try:
         return max(path.stat().st_size, 1)
     except OSError:

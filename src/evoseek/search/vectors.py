@@ -1,11 +1,10 @@
-"""The vectors of an index: the nearest to a query, by comparing all of them; and making them.
+"""The vectors of an index: find the nearest to a query, by comparing all of them; and make them.
 
 vectors.bin   a row of `dimension` numbers for each passage, in the order in which passages were added
 ids.bin       the passages' ids (UTF-8), one after the other; ids_ends.bin: where each ends, as uint64
 
-They are memory-mapped. While they are made, they are collected in two files beside the data folders, which outlive a
-killed process: embedding.bin has rows as in vectors.bin, embedding.json what they are for, and how many rows are safely
-on disk.
+They are memory-mapped. New vectors are collected in two files beside the data folders, which outlive a killed process:
+embedding.bin has rows as in vectors.bin, embedding.json their purpose, and how many rows are safely on disk.
 """
 
 from __future__ import annotations
@@ -30,10 +29,10 @@ from evoseek.storage.files import json_digest, write_atomic
 from evoseek.types import Passage
 
 _BLOCK = 16_384  # vectors at a time
-_SCORE_DIGITS = 5  # sums of products differ in the last bits with the number of queries asked at a time
+_SCORE_DIGITS = 5  # sums of products differ in the last bits with the number of queries in a batch
 CHUNK = 256  # passages that are encoded at a time
-_SAVE_S = 2.0  # seconds between two times that new vectors are made safe
-_ROUNDED = 2 * 10**-_SCORE_DIGITS  # scores that differ by less may be equal when they are rounded
+_SAVE_S = 2.0  # seconds between two flushes of new vectors
+_ROUNDED = 2 * 10**-_SCORE_DIGITS  # scores that differ by less may be equal after rounding
 
 Rows = NDArray[np.int64]
 
@@ -61,8 +60,8 @@ class VectorFiles:
             yield self._vectors[start : start + _BLOCK]
 
     def nearest(self, queries: Vectors, k: int) -> list[tuple[list[int], list[float]]]:
-        """Return for each query (B, D) at most k rows with their inner products, best first, equal ones in the order of
-        the rows. A query of zeros finds nothing."""
+        """Return, for each query (B, D), at most k rows with their inner products, best first, equal ones in order of
+        rows. A query of zeros finds nothing."""
         k = min(k, len(self))
         if k < 1:
             return [([], []) for _ in queries]
@@ -75,7 +74,7 @@ class VectorFiles:
         return dict(zip(rows, np.round(found, _SCORE_DIGITS).tolist(), strict=True))
 
     def _candidates(self, queries: Vectors, k: int) -> list[Rows]:
-        """Return for each query the rows of each block that may be among the k best, and all that are as good."""
+        """Return, for each query, the rows of each block that may be among the k best, and all equally good rows."""
         found: list[list[Rows]] = [[] for _ in queries]
         for number, block in enumerate(self.blocks()):
             scores = queries @ block.astype(np.float32, copy=False).T
@@ -95,7 +94,7 @@ class VectorFiles:
 
 
 def write_ids(data: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
-    """Return the passages, in the order of the rows; their ids are written as they are taken."""
+    """Yield the passages in the order of the rows, and write the id of each."""
     with (data / "ids.bin").open("wb") as texts, (data / "ids_ends.bin").open("wb") as ends:
         end = 0
         for passage in passages:
@@ -105,23 +104,23 @@ def write_ids(data: Path, passages: Iterable[Passage]) -> Iterator[Passage]:
 
 
 def _mapped(path: Path, dtype: Any) -> NDArray[Any]:
-    """Return a file as an array; an empty one cannot be mapped."""
+    """Map a file as an array; an empty file cannot be mapped."""
     return np.asarray(np.memmap(path, dtype, "r")) if path.stat().st_size else np.empty(0, dtype)
 
 
 class MadeVectors:
-    """The vectors of an index, found by what was embedded: a passage whose contents are the same has the same one,
-    wherever it now stands. Holds 24 bytes for each passage."""
+    """The vectors of an index, found by the embedded contents: passages with equal contents share a vector, at any
+    place. It holds 24 bytes for each passage."""
 
     def __init__(self, directory: Path, manifest: Manifest, passages: Iterable[Passage]) -> None:
-        """`passages` are all of the index, in their order. SearchIndexError if it has no vectors."""
+        """Read the vectors of `passages`, all of the index in order. SearchIndexError if there are none."""
         self.content = manifest.content
         record = manifest.vectors_for("dense", directory)
         self._files = VectorFiles(directory / manifest.data, record)
         self._digests, self._rows = np.unique(_contents_digests(passages), return_index=True)
 
     def of(self, passages: Sequence[Passage]) -> tuple[NDArray[np.bool_], NDArray[Any]]:
-        """Return which of these passages have a vector, and these vectors."""
+        """Return a mask of the passages that have a vector, and these vectors."""
         wanted = _contents_digests(passages)
         places = np.minimum(np.searchsorted(self._digests, wanted), len(self._digests) - 1)
         is_known = self._digests[places] == wanted
@@ -146,11 +145,11 @@ def embed_passages(
     made: MadeVectors | None = None,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> VectorsRecord:
-    """Write the vector files of an index's data folder. `passages` are all of its `count` passages in their order,
-    `content` identifies them; `made` are vectors of the same encoder, which are taken where they fit.
+    """Write the vector files of an index's data folder, and return the record. `passages` are all its `count` passages
+    in order, and `content` identifies them. `made` are vectors of the same encoder to reuse for equal contents.
 
-    If the process is killed, the same call resumes; what is done is saved every two seconds. `progress` is called with
-    the numbers done and in total. Returns the record. Raises ConfigError if the encoder fails.
+    If the process is killed, the same call resumes; progress is saved every two seconds. `progress` is called with the
+    numbers done and in total. Raises ConfigError if the encoder fails.
     """
     rows = write_ids(data, passages)
     key = json_digest([content, record.model_dump(), *([{"known": made.content}] if made else [])])
@@ -170,7 +169,7 @@ def embed_passages(
 def _vectors_of(
     passages: Sequence[Passage], encoder: Embedder, record: VectorsRecord, made: MadeVectors | None
 ) -> NDArray[Any]:
-    """Return the vectors of some passages. Those that are not known are made."""
+    """Return the vectors of some passages, and make missing ones."""
     vectors = np.empty((len(passages), record.encoder.dimension), record.dtype)
     is_known = np.zeros(len(passages), np.bool_)
     if made:
@@ -193,7 +192,7 @@ def _check(vectors: Vectors, wanted: tuple[int, int], record: VectorsRecord) -> 
 
 
 class _Collected:
-    """The vectors that were made so far; `rows` of them are in the file when it is opened."""
+    """The vectors made so far; `rows` of them are in the file when it is opened."""
 
     def __init__(self, directory: Path, key: str, record: VectorsRecord) -> None:
         self._file, self._state = directory / "embedding.bin", directory / "embedding.json"
@@ -201,7 +200,7 @@ class _Collected:
         self.rows, self._saved = self._rows_before(), time.monotonic()
 
     def _rows_before(self) -> int:
-        """Return the rows that a killed process left for the same purpose."""
+        """Return the number of rows that a killed process left for the same purpose."""
         try:
             match json.loads(self._state.read_text()):
                 case {"key": self._key, "rows": int(rows)} if self._file.stat().st_size >= rows * self._row_bytes:
@@ -212,8 +211,8 @@ class _Collected:
             return 0
 
     def opened(self) -> BinaryIO:
-        """Return the file, to be written to after the rows that are in it."""
-        if not self.rows:  # a build that was killed at its very end left a link to the index's vectors
+        """Open the file for writing after its rows."""
+        if not self.rows:  # a build killed at its very end left a link to the index's vectors
             self._file.unlink(missing_ok=True)
         file = self._file.open("r+b" if self.rows else "wb")
         file.truncate(self.rows * self._row_bytes)
@@ -227,15 +226,15 @@ class _Collected:
             self.save(file)
 
     def save(self, file: BinaryIO) -> None:
-        """Make sure that a killed process, or a power failure, does not lose the rows."""
+        """Flush the rows, so that a killed process or a power failure does not lose them."""
         file.flush()
         os.fsync(file.fileno())
         write_atomic(self._state, json.dumps({"key": self._key, "rows": self.rows}))
         self._saved = time.monotonic()
 
     def link(self, target: Path) -> None:
-        """Make `target` the file of all vectors, which are those that were collected. Until the index is there the
-        build may have to be resumed, so they stay where they are, too."""
+        """Make `target` a link to the file of all collected vectors. They also stay in place, since the build may have
+        to be resumed until the index is complete."""
         target.unlink(missing_ok=True)
         try:
             target.hardlink_to(self._file)

@@ -1,5 +1,4 @@
-"""Checkpoints as they lie in a run directory: found and checked without loading anything (`learner.checkpoint` writes
-them).
+"""Checkpoints in a run directory: find and verify them without loading anything (`learner.checkpoint` writes them).
 
 run/checkpoints/step-000010/
     policy/              a plain `from_pretrained` directory, whole
@@ -28,7 +27,7 @@ STATE = "state.json"
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """A verified checkpoint on disk; each model is loaded from its `part_directory`."""
+    """A verified checkpoint on disk. Load each model from its `part_directory`."""
 
     directory: Path
     step: int
@@ -38,11 +37,11 @@ class Checkpoint:
     """A digest of everything that was saved, independent of its location."""
 
     def part_directory(self, name: str) -> Path:
-        """A part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
+        """Return a part's `from_pretrained` directory. Raises CheckpointError if there is no such part."""
         if name not in self.learner_values:
             raise CheckpointError(
-                f"The checkpoint {self.directory} holds {', '.join(self.learner_values)}, but no {name}: it was made "
-                "by another kind of training. Resume with the settings that it was begun with."
+                f"The checkpoint {self.directory} holds {', '.join(self.learner_values)}, but no {name}: another kind "
+                "of training wrote it. Resume with the settings with which the run began."
             )
         return self.directory / name
 
@@ -64,24 +63,24 @@ def load_checkpoint(directory: Path) -> Checkpoint:
 
 
 def _refuse_added(directory: Path, known: Collection[str]) -> None:
-    """A model is loaded from whatever its folder holds: another configuration, a tokenizer, an adapter. Hidden files
-    are not looked at."""
+    """Raise AddedFileError for files that were not saved: a model loads any configuration, tokenizer or adapter in its
+    folder. Hidden files do not count."""
     found = (path.relative_to(directory) for path in sorted(directory.rglob("*")) if path.is_file())
     added = [path.as_posix() for path in found if path.as_posix() not in known and not path.name.startswith(".")]
     if added:
         more = f" and {len(added) - 1} more" if len(added) > 1 else ""
         raise AddedFileError(
-            f"The checkpoint {directory} is whole, but holds {added[0]}{more}, which was not saved with it and could "
-            "be loaded in place of what was. Nothing was changed; move what was added out of that folder."
+            f"The checkpoint {directory} is complete, but also contains {added[0]}{more}, which was not saved there. "
+            "It could be loaded instead of a saved file. Nothing was changed. Move added files out of that folder."
         )
 
 
 def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
-    """The newest checkpoint of a run that is whole, or None if the run has none.
+    """Return the newest undamaged checkpoint of a run, or None if the run has none.
 
-    A damaged one is skipped with a warning. Raises CheckpointError if there are checkpoints but all are damaged, or one
-    was made by another version, had files added, or cannot be read: these are not damaged, and training on would
-    overwrite them.
+    A damaged one is skipped with a warning. Raises CheckpointError if all are damaged, or if one was made by another
+    version, has added files, or cannot be read: such a checkpoint is not damaged, and further training would overwrite
+    it.
     """
     found = list_checkpoints(run_directory)
     for _, directory in found:
@@ -95,7 +94,7 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
             warnings.warn(f"{error} Going back to the checkpoint before it.", stacklevel=2)
     if found:
         raise CheckpointError(
-            f"None of the {len(found)} checkpoints in {run_directory / 'checkpoints'} is whole. Restore one from a "
+            f"None of the {len(found)} checkpoints in {run_directory / 'checkpoints'} is intact. Restore one from a "
             "copy, or delete that folder to start the run from the beginning.",
             code="checkpoint.none_whole",
         )
@@ -103,8 +102,8 @@ def latest_checkpoint(run_directory: Path) -> Checkpoint | None:
 
 
 def from_lasting(checkpoint: Checkpoint | None, load: Callable[[Checkpoint | None], T]) -> T:
-    """What `load` makes of a checkpoint of a run, or of none. A run that trains deletes old ones: where this one is
-    gone meanwhile, of the newest. Raises what `load` raises, and as `latest_checkpoint`."""
+    """Return `load(checkpoint)`. If a run in progress deleted the checkpoint meanwhile, load the newest one instead.
+    Raises what `load` and `latest_checkpoint` raise."""
     while True:
         try:
             return load(checkpoint)
@@ -117,7 +116,7 @@ def from_lasting(checkpoint: Checkpoint | None, load: Callable[[Checkpoint | Non
 
 
 def read_state(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
-    """What state.json says, itself verified, and the checksums of the other files."""
+    """Read and verify state.json; return the checkpoint and the checksums of the other files."""
     try:
         state = json.loads((directory / STATE).read_text(encoding="utf-8"))
         body, checksum = state["body"], state["sha256"]
@@ -136,24 +135,24 @@ def read_state(directory: Path) -> tuple[Checkpoint, Mapping[str, str]]:
 
 
 def list_checkpoints(run_directory: Path) -> list[tuple[int, Path]]:
-    """(step, directory) of all checkpoints, newest first."""
+    """Return (step, directory) of all checkpoints, newest first."""
     paths = (run_directory / "checkpoints").glob("step-*")
     numbered = [(int(path.name[5:]), path) for path in paths if path.name[5:].isdecimal()]
     return sorted(numbered, reverse=True)
 
 
 def _unread(directory: Path, error: OSError) -> CheckpointError:
-    """A file that is not there is damage. One that cannot be read for another reason may be sound."""
+    """Return the error for an unreadable file: a missing one is damage, any other may be sound."""
     if isinstance(error, FileNotFoundError | NotADirectoryError | IsADirectoryError):
         return _damaged(directory, str(error))
     return UnreadableFileError(
-        f"The checkpoint {directory} cannot be read: {error}. Nothing was changed. Make it readable (its owner, or the "
-        "disk), or move it away to resume from the checkpoint before it."
+        f"The checkpoint {directory} cannot be read: {error}. Nothing was changed. Fix its permissions or the disk, or "
+        "move it away to resume from the checkpoint before it."
     )
 
 
 def _damaged(directory: Path, why: str) -> CheckpointError:
     return CheckpointError(
-        f"The checkpoint {directory} is damaged: {why}. Expected it as it was written; delete it.",
+        f"The checkpoint {directory} is damaged: {why}. Delete it.",
         code="checkpoint.damaged",
     )

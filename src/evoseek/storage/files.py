@@ -1,7 +1,7 @@
-"""Files that are there whole or not at all: written under a temporary name, flushed to disk, then renamed.
+"""Files that are either complete or absent: written under a temporary name, flushed to disk, then renamed.
 
-A temporary file or folder is locked for as long as its process lives. So the remains of a killed process can be told
-from a file that a live process is writing; the next process that writes the same file removes them.
+A temporary file or folder is locked while its process lives. The lock distinguishes a file that a live process is
+writing from the leftovers of a killed one. The next process that writes the same file removes leftovers.
 """
 
 from __future__ import annotations
@@ -27,17 +27,16 @@ _HASHED_WHOLE, _BLOCKS, _BLOCK = 256 * 2**20, 256, 64 * 1024
 
 
 def file_digest(path: Path) -> str:
-    """SHA-256 of a file's contents. OSError if it cannot be read."""
+    """Return the SHA-256 of a file's contents. OSError if it cannot be read."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def model_digest(path: Path) -> str:
-    """A digest that identifies the model in a directory (the contents of its settings, tokenizer and weights) or file.
+    """Return a digest that identifies the model in a file, or in a directory (its settings, tokenizer and weights).
 
-    For a file above 256 MiB only its size and 256 evenly spread blocks of 64 KiB are hashed: another training changes
-    all of the weights, and to hash a hundred gigabytes at every start would take minutes. OSError if a file cannot be
-    read.
+    For a file above 256 MiB only its size and 256 evenly spread blocks of 64 KiB are hashed. Training changes all
+    weights, and hashing a hundred gigabytes at every start would take minutes. OSError if a file cannot be read.
     """
     if path.is_file():
         return _sampled_digest(path)
@@ -58,16 +57,16 @@ def _sampled_digest(path: Path) -> str:
 
 
 def json_digest(value: object) -> str:
-    """SHA-256 of a JSON value, whatever the order of its keys."""
+    """Return the SHA-256 of a JSON value, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()
 
 
 def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
-    """Write a file so that a reader, also after a crash, sees the old content or the new, never a part.
+    """Write a file so that a reader, even after a crash, sees the old content or the new, never a part.
 
-    Text is written as UTF-8. The file has the permissions of `mode` without those of the umask. Raises RunError if it
-    cannot be written (a full disk, no permission); the old file is then untouched. If only the folder is not flushed,
-    so that a crash may yet undo the change, a new file is removed.
+    Text is written as UTF-8. The file has the permissions `mode` minus the umask. Raises RunError if it cannot be
+    written (a full disk, no permission); the old file is then untouched. If only the folder cannot be flushed, a crash
+    might still undo the change, so a new file is removed.
     """
     is_new = not path.exists()
     try:
@@ -89,27 +88,27 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
 
 
 def read_regular(path: Path, encoding: str = "utf-8") -> str:
-    """The text of a file. OSError if it cannot be read or is a pipe, a device or the like, which could wait or go on
-    without end; ValueError if it is in another encoding."""
+    """Return the text of a file. OSError if it cannot be read, or is a pipe or device, which could block or never end;
+    ValueError if it is in another encoding."""
     if path.exists() and not path.is_file() and not path.is_dir():
         raise OSError(errno.EINVAL, "it is a pipe or a device, not a file", str(path))
     return path.read_text(encoding=encoding)
 
 
 def expanded(path: str | Path) -> Path:
-    """The path with the home folder in the place of ~ or ~user. Raises ConfigError if none is known."""
+    """Expand ~ or ~user in a path. Raises ConfigError if the home folder is unknown."""
     try:
         return Path(path).expanduser()
     except RuntimeError as error:
         raise ConfigError(
             f"The path {path} begins with a home folder that is not known on this machine. Expected ~, or ~ and the "
-            "name of a user of this machine; correct it, or give the path without ~.",
+            "name of a user of this machine. Correct it, or give the path without ~.",
             code="file.unknown_home",
         ) from error
 
 
 def nearest(path: Path) -> str:
-    """A hint for a path that does not exist: " Did you mean X?", X being spelt almost so, or ""."""
+    """Return a hint for a path that does not exist: " Did you mean X?" with the closest one, or ""."""
     found = _nearest(Path(os.path.expanduser(path)))
     return f" Did you mean {found}?" if found is not None and found != path else ""
 
@@ -128,9 +127,9 @@ def _nearest(path: Path) -> Path | None:
 
 
 def check_new_file(path: Path) -> None:
-    """Before the work, make the folder of a file. Raises ConfigError if the file is there, or could not be written."""
+    """Make the folder of a new file before any work. Raises ConfigError if the file exists or cannot be written."""
     if path.exists():
-        raise ConfigError(f"{path} is there already, and is left as it is. Give the name of a new file.")
+        raise ConfigError(f"{path} is there already and was not changed. Give the name of a new file.")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -142,7 +141,7 @@ def check_new_file(path: Path) -> None:
 
 
 def check_new(directory: Path) -> None:
-    """Raise ConfigError for a folder that writing a policy would replace, or that cannot be made."""
+    """Raise ConfigError for a folder that an export would replace, or that cannot be created."""
     if directory.exists() and (not directory.is_dir() or any(directory.iterdir())):
         raise ConfigError(
             f"{directory} is there already and is no empty folder; an export would replace it. Give a new folder."
@@ -154,11 +153,11 @@ def check_new(directory: Path) -> None:
 
 @contextmanager
 def replace_directory(target: Path) -> Generator[Path]:
-    """Give an empty directory to fill; on leaving without an error it becomes `target`, replacing what is there.
+    """Provide an empty directory to fill. On success it becomes `target`, replacing the old one.
 
-    Everything in it gets the permissions that the process gives to new files (safetensors writes for the owner alone),
-    and is flushed to disk first. On an error (which is re-raised) it is removed and `target` is untouched.
-    A crash leaves the old directory, the new one or, in the instant between two renames, none.
+    All its files get the process's permissions for new files (safetensors writes for the owner alone) and are flushed
+    to disk first. On an error (which is re-raised) the directory is removed and `target` is untouched. A crash leaves
+    the old directory, the new one or, in the instant between two renames, none.
     """
     target.parent.mkdir(parents=True, exist_ok=True)
     remove_leftovers(target.parent, target.name)
@@ -189,9 +188,9 @@ def remove_directory(path: Path) -> None:
 
 
 def remove_leftovers(directory: Path, name: str | None = None) -> None:
-    """Remove files that killed processes left half-written in `directory`: those of the file `name`, or all.
+    """Remove files that killed processes left half-written in `directory`: only leftovers of the file `name`, or all.
 
-    Files that a live process is writing stay, and so does everything without one of our temporary names.
+    Files that a live process is writing stay, as does everything without one of our temporary names.
     """
     for path in directory.glob(".*.tmp"):
         match = _TEMPORARY.fullmatch(path.name)
@@ -202,7 +201,7 @@ def remove_leftovers(directory: Path, name: str | None = None) -> None:
 
 @contextmanager
 def _temporary(path: Path, *, folder: bool = False, mode: int = 0o666) -> Generator[Path]:
-    """A new file or folder beside `path`, locked for the block; gone after it unless it was renamed."""
+    """Create a file or folder beside `path`, locked for the block, and removed after it unless it was renamed."""
     temporary, descriptor = _create_locked(path, folder, mode)
     try:
         yield temporary
@@ -220,7 +219,7 @@ def _create_locked(path: Path, folder: bool, mode: int) -> tuple[Path, int]:
             temporary.touch(mode, exist_ok=False)
         with suppress(FileNotFoundError):  # another process took it for a leftover before it was locked
             descriptor = os.open(temporary, os.O_RDONLY)
-            with suppress(OSError):  # a file system without locks, on which nothing is ever taken for a leftover
+            with suppress(OSError):  # a file system without locks, where nothing is ever taken for a leftover
                 fcntl.flock(descriptor, fcntl.LOCK_EX)
             if temporary.exists():
                 return temporary, descriptor
@@ -228,7 +227,7 @@ def _create_locked(path: Path, folder: bool, mode: int) -> tuple[Path, int]:
 
 
 def _remove_unlocked(path: Path) -> None:
-    """Remove what no process holds. OSError if one does."""
+    """Remove a path that no process holds. OSError if one does."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -250,7 +249,7 @@ def _temporary_name(path: Path) -> Path:
 
 def sync_tree(directory: Path) -> None:
     """Make sure that all files reach the disk, with the permissions of a new file."""
-    usual = directory.stat().st_mode & 0o666  # of a new folder, and so of a new file: what the umask leaves
+    usual = directory.stat().st_mode & 0o666  # permissions of a new folder, and so of a new file: what the umask leaves
     for folder, _, names in os.walk(directory, topdown=False):
         for name in names:
             with suppress(OSError):  # a file system without permissions

@@ -1,14 +1,14 @@
-"""An append-only file of JSON lines that can be resumed however the process that wrote it ended.
+"""An append-only file of JSON lines that can be resumed, however its last process ended.
 
-The owner may store its positions, as a run does in its checkpoints (`ResumableJsonl`, `position`, `cut_back`). Or the
+Its owner may store the positions, as a run does in its checkpoints (`ResumableJsonl`, `position`, `cut_back`). Or the
 file stores its own position beside itself (`open_growing_file`, `append_batch`):
 
     OUT.jsonl              one row a line
-    OUT.jsonl.state.json   the settings, how far it is, the lines of the last batch with the place they belong to, and
-                           the digests of what stands before them and of the state itself
+    OUT.jsonl.state.json   the settings, the progress, the lines of the last batch with their position, and the digests
+                           of the bytes before them and of the state itself
 
-Such a batch goes into the state first and is then appended; whoever resumes the file writes what is missing of it, and
-refuses a file that holds anything else than its state says.
+Such a batch is first written to the state, then appended. A process that resumes the file appends missing lines of the
+batch, and refuses a file whose contents differ from its state.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ _REMEDY = "Restore the file from a copy, or start again with another run directo
 
 
 class ResumableJsonl:
-    """The file at `path`, which need not be there yet. It is opened for each call, so its owner may cut it at any time.
+    """The file at `path`, which need not exist yet. It is opened for each call, so its owner may cut it at any time.
 
-    `encoder` says how a row is spelt. `settings` are those of a file that keeps its own position, and `reached` is what
-    was stored with its last batch ({} before there is one). A setting that the file was begun without, since it came
-    later, had its value of `defaults`.
+    `encoder` says how a row is spelt. A file that keeps its own position has `settings`, and `reached` is what was
+    stored with its last batch ({} before the first one). `defaults` are the values of settings that were added after
+    the file was begun.
     """
 
     def __init__(
@@ -58,16 +58,16 @@ class ResumableJsonl:
         return self.path.stat().st_size if self.path.exists() else 0
 
     def append(self, rows: Iterable[Mapping[str, object]]) -> None:
-        """Add rows: all of them, or none. They are handed to the operating system, so a killed process loses none. An
-        incomplete last line of an earlier process is cut off first.
+        """Append rows: all of them, or none. They are handed to the operating system, so a killed process loses none.
+        An incomplete last line of an earlier process is cut off first.
 
-        Raises RunError when the disk does not take them: the same rows can then be added again.
+        Raises RunError if the disk refuses them: the same rows can then be appended again.
         """
         self._write(self._lines(rows).encode())
 
     def append_batch(self, rows: Iterable[Mapping[str, object]], reached: Mapping[str, Any]) -> None:
-        """Add rows to a file that keeps its own position, and how far it then is, as values for JSON. Both are on the
-        disk afterwards. Raises RunError as `append`."""
+        """Append rows to a file that keeps its own position, and store the progress `reached` (JSON values). Both are
+        on the disk afterwards. Raises RunError as `append`."""
         lines = self._lines(rows)
         end = {"place": self.size, "before": self.digest(), "lines": lines}
         state = {"settings": self._settings, "reached": reached, **end}
@@ -77,12 +77,11 @@ class ResumableJsonl:
         self.reached = reached
 
     def rows(self, make: Callable[[Any], T], noun: str) -> Iterator[T]:
-        """What `make` makes of each row, in order; nothing without a file. A last line without its end, from a process
-        that was killed or is writing, is left out.
+        """Yield `make(row)` for each row, in order; nothing if there is no file. An incomplete last line, from a
+        process that was killed or is writing, is left out.
 
-        Raises DataError for a file that cannot be read and, naming the line, for one that is no JSON or that `make`
-        refuses by a ValueError, LookupError, TypeError, AttributeError or OverflowError; `noun` says what it should
-        be.
+        Raises DataError for a file that cannot be read and, naming the line, for one that is not JSON or that `make`
+        refuses by a ValueError, LookupError, TypeError, AttributeError or OverflowError. `noun` names a row in errors.
         """
         if not self.path.exists():
             return
@@ -101,8 +100,8 @@ class ResumableJsonl:
                 yield row
 
     def keep(self, is_kept: Callable[[Any], bool], noun: str) -> None:
-        """Write the file again without the rows that are not kept, if there are any. Raises as `rows` with `is_kept`,
-        and RunError when the disk does not take it."""
+        """Rewrite the file without the rows that `is_kept` rejects, if there are any. Raises as `rows`, and RunError if
+        the disk refuses it."""
         if not all(self.rows(is_kept, noun)):
             kept = (row for row in self.rows(lambda row: row, noun) if is_kept(row))
             write_atomic(self.path, self._lines(kept))
@@ -112,13 +111,13 @@ class ResumableJsonl:
             return self.path.open("rb")
         except OSError as error:
             raise DataError(
-                f"{self.path} cannot be read ({error.strerror or error}). Expected a file that this user may read; "
-                "restore it, or give access.",
+                f"{self.path} cannot be read ({error.strerror or error}). The file must be readable by this user. "
+                "Restore it or fix its permissions.",
                 code="rows.unreadable",
             ) from error
 
     def position(self) -> int:
-        """The length in bytes (0 without a file), for a checkpoint. What the file holds is on the disk afterwards."""
+        """Flush the file to the disk and return its length in bytes (0 without a file), for a checkpoint."""
         if not self.path.exists():
             return 0
         with self._writable(), self.path.open("rb") as file:
@@ -126,7 +125,7 @@ class ResumableJsonl:
             return os.fstat(file.fileno()).st_size
 
     def digest(self, length: int | None = None) -> str:
-        """SHA-256 of the first `length` bytes, or of all. Raises DataError if they cannot be read."""
+        """Return the SHA-256 of the first `length` bytes, or of all. Raises DataError if they cannot be read."""
         left, found = self.size if length is None else length, hashlib.sha256()
         if left:
             with self._readable() as file:
@@ -139,7 +138,7 @@ class ResumableJsonl:
         """Truncate the file to its first `length` bytes, as if no more had been written; `digest`, if given, is
         checked.
 
-        Raises RunError, and cuts nothing, if there are fewer bytes or different ones: rows are then missing or changed,
+        Raises RunError, and cuts nothing, if there are fewer bytes or different ones: rows are then missing or changed
         and cannot be recovered. DataError if they cannot be read.
         """
         self._check_beginning(length, digest)
@@ -148,15 +147,15 @@ class ResumableJsonl:
                 os.truncate(self.path, length)
 
     def resume(self) -> None:
-        """Resume the file where its state says that another process left it.
+        """Resume the file where another process left it, according to its state.
 
-        Raises ConfigError if the settings are others, RunError if file and state do not belong together.
+        Raises ConfigError if the settings differ, RunError if file and state do not belong together.
         """
         state = _read_state(self.path)
         if changed := changes(state["settings"], self._settings, defaults=self._defaults):
             raise ConfigError(
                 f"{self.path} was begun with other settings and can only be resumed with the same ones: {changed}. "
-                "Restore these, or give another file.",
+                "Restore these settings, or give another file.",
                 code="rows.other_settings",
             )
         place, lines = state["place"], state["lines"].encode()
@@ -167,7 +166,7 @@ class ResumableJsonl:
         if not lines.startswith(tail):
             raise RunError(
                 f"{self.path} was changed since it was written: after its first {place} bytes it does not hold the "
-                f"lines that {_state_path(self.path).name} holds. It is left as it is. {_REMEDY}",
+                f"lines that {_state_path(self.path).name} records. It was not changed. {_REMEDY}",
                 code="rows.changed",
             )
         if tail != lines:
@@ -201,8 +200,8 @@ class ResumableJsonl:
             )
         if digest is not None and self.digest(length) != digest:
             raise RunError(
-                f"The first {length} bytes of {self.path} are not those that were there when its position was saved: "
-                f"the file was changed or damaged. {_REMEDY}",
+                f"The first {length} bytes of {self.path} differ from when its position was saved: the file was "
+                f"changed or damaged. {_REMEDY}",
                 code="rows.changed",
             )
 
@@ -216,11 +215,11 @@ class ResumableJsonl:
 
 @contextmanager
 def open_growing_file(path: Path, settings: Tree, defaults: Tree | None = None) -> Generator[ResumableJsonl]:
-    """A file that stores its own position, locked against other processes: a new one, or one to be resumed with the
-    same settings. `defaults` are those of settings that came after the file was begun.
+    """Open a file that stores its own position, locked against other processes: a new one, or one to resume with the
+    same settings. `defaults` are the values of settings that were added after the file was begun.
 
-    Raises ConfigError or RunError if there is something else at `path`, if it cannot be written, or if another process
-    is writing it.
+    Raises ConfigError or RunError if `path` is something else or cannot be written, or if another process is writing
+    it.
     """
     begun = is_begun(path)
     with held(path):
@@ -232,8 +231,8 @@ def open_growing_file(path: Path, settings: Tree, defaults: Tree | None = None) 
 
 @contextmanager
 def held(path: Path, name: str = "") -> Generator[None]:
-    """Hold a file, or the file of this name in a folder, which is made if need be. Raises RunLockedError if another
-    process does, RunError if it cannot be written."""
+    """Lock a file, or the file of this name in a folder; it is created if needed. Raises RunLockedError if another
+    process holds it, RunError if it cannot be written."""
     try:
         (path if name else path.parent).mkdir(parents=True, exist_ok=True)
         file = (path / name).open("ab")
@@ -253,8 +252,8 @@ def held(path: Path, name: str = "") -> Generator[None]:
 
 @contextmanager
 def locked(path: Path, mode: int = 0o666) -> Generator[None]:
-    """Wait until no other process or thread holds a file, which is made if need be, and hold it: not one that
-    `write_atomic` has replaced meanwhile. Raises RunError if it cannot be written."""
+    """Wait until no other process or thread holds a file, then lock it; it is created if needed. If `write_atomic`
+    replaces it meanwhile, the new file is locked. Raises RunError if it cannot be written."""
     while True:
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, mode)
@@ -270,7 +269,7 @@ def locked(path: Path, mode: int = 0o666) -> Generator[None]:
 
 
 def made_by(adapter: TypeAdapter[T]) -> Callable[[Any], T]:
-    """What makes a record of a row, strictly, for `ResumableJsonl.rows`."""
+    """Return a function that validates a row strictly and makes a record, for `ResumableJsonl.rows`."""
 
     def make(row: Any) -> T:
         try:
@@ -282,7 +281,7 @@ def made_by(adapter: TypeAdapter[T]) -> Callable[[Any], T]:
 
 
 def _cut_torn_line(file: FileIO) -> int:
-    """Cut off a last line without its end; the length of what is left."""
+    """Cut off an incomplete last line; return the remaining length."""
     size = end = file.seek(0, os.SEEK_END)
     length = 1  # almost always there is nothing to cut
     while end:
@@ -298,16 +297,14 @@ def _cut_torn_line(file: FileIO) -> int:
 
 
 def is_begun(path: Path) -> bool:
-    """Whether there is a file to resume. Raises ConfigError if there is anything else except an empty file."""
+    """Return whether there is a file to resume. Raises ConfigError for anything else except an empty file."""
     if path.exists() and not path.is_file():
-        raise ConfigError(
-            f"{path} is no file that could be written to. Give the name of a new file.", code="file.not_writable"
-        )
+        raise ConfigError(f"{path} is not a regular file. Give the name of a new file.", code="file.not_writable")
     begun = path.is_file() and _state_path(path).is_file()
     if not begun and path.is_file() and path.stat().st_size:
         raise ConfigError(
-            f"{path} is there already, and {_state_path(path).name}, from which it would be resumed, is not beside "
-            "it. It is left as it is: give the name of a new file.",
+            f"{path} is there already, but {_state_path(path).name}, which is needed to resume it, is not beside "
+            "it. It is left as it is. Give the name of a new file.",
             code="rows.no_state",
         )
     return begun

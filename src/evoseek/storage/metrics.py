@@ -1,5 +1,5 @@
-"""Metrics as JSON lines, one row a step, so that a killed run loses no finished row; and trackers, which never stop a
-run by a failure."""
+"""Metrics as JSON lines, one row a step, so that a killed run loses no finished row; and trackers, whose failures
+never stop a run."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ MetricRow = Mapping[str, float | None]
 """The metrics of a step by name; None for a number that was not finite."""
 
 TOO_MANY_INVALID = "rollout/too_many_invalid"
-"""1.0 in the row of a step on which nothing was trained, since too many of its rollouts were Invalid."""
+"""1.0 in the row of a step that trained nothing, since too many of its rollouts were Invalid."""
 
 CHARTS: Mapping[str, str] = {
     "reward": "Reward",
@@ -36,7 +36,7 @@ CHARTS: Mapping[str, str] = {
     "selfplay/trainable": "Trainable questions",
     "selfplay/duplicate_rate": "Duplicate questions",
 }
-"""The charts of a run, by the metric without its role; a metric that a run lacks has none."""
+"""The charts of a run, by the metric without its role; a missing metric has no chart."""
 
 
 class JsonlMetrics:
@@ -51,7 +51,7 @@ class JsonlMetrics:
 
 
 class ManyMetrics:
-    """A MetricSink that passes every row to several others; without any it discards them."""
+    """A MetricSink that passes every row to several others, or discards it if there are none."""
 
     def __init__(self, *sinks: MetricSink) -> None:
         self._sinks = sinks
@@ -62,12 +62,12 @@ class ManyMetrics:
 
 
 def read_metrics(path: Path) -> list[dict[str, float | None]]:
-    """The finished rows of a metrics file; none if it is not there. Raises DataError if one is damaged."""
+    """Return the finished rows of a metrics file; none if it is missing. Raises DataError if one is damaged."""
     return list(ResumableJsonl(path).rows(_row, "row of a step and its numbers"))
 
 
 def counted(rows: Sequence[MetricRow]) -> list[MetricRow]:
-    """Return the rows that say how the policy does: without those of steps on which nothing was trained."""
+    """Return the rows that measure the policy: without steps that trained nothing."""
     return [row for row in rows if row.get(TOO_MANY_INVALID) is None]
 
 
@@ -86,7 +86,7 @@ def _row(value: object) -> dict[str, float | None]:
 
 class TrackedMetrics:
     """Passes the metrics of each step to a tracker. A failure is reported once, and the tracker gets the next step.
-    `last` is a file for the last step that the tracker took: a resumed run leaves out those that it makes again."""
+    `last` is a file for the last step that the tracker took: a resumed run skips the steps that it repeats."""
 
     def __init__(self, tracker: MetricSink, name: str, *, last: Path, notify: Callable[[str], None]) -> None:
         self._tracker, self._name, self._file, self._notify = tracker, name, last, notify
@@ -104,7 +104,7 @@ class TrackedMetrics:
             self._report(error)
 
     def close(self) -> None:
-        """Let the tracker save what is left, if it has a method `close`."""
+        """Let the tracker save its remaining rows, if it has a method `close`."""
         try:
             getattr(self._tracker, "close", lambda: None)()
         except Exception as error:

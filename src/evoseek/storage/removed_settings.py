@@ -1,4 +1,4 @@
-"""Settings that earlier releases had: what a config that one of them saved says in the settings of today."""
+"""Settings that earlier releases had, and how to read the configs that these releases saved."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any, cast
 
 @dataclass(frozen=True, slots=True)
 class Removed:
-    """A setting that is gone: its old default, and why, with what to do instead."""
+    """A removed setting: its old default, why it was removed, and what to do instead."""
 
     default: object = None
     reason: str = ""
@@ -26,19 +26,19 @@ class Removed:
 
 @cache
 def removed_settings() -> Mapping[str, Removed]:
-    """Return every setting that is gone, by its dotted name."""
+    """Return every removed setting by its dotted name."""
     table = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
     return {name: Removed(**entry) for name, entry in table.items()}
 
 
 def removed_words(name: str) -> str:
-    """Return what to know about a setting, or a table, that is gone; "" if there never was one of this name."""
+    """Return what a user should know about a removed setting or table; "" if this name never existed."""
     every = removed_settings().items()
     return "; ".join(dict.fromkeys(gone.words for key, gone in every if f"{key}.".startswith(f"{name}.")))
 
 
 def in_settings_of_today(saved: Mapping[str, Any], *, with_any_value: bool = False) -> dict[str, Any]:
-    """Return a saved config without the settings that are gone and had their old defaults, or any value."""
+    """Return a saved config without removed settings that had their old defaults, or with any value."""
     tree = deepcopy(dict(saved))
     for name, gone in removed_settings().items():
         *path, key = name.split(".")
@@ -51,7 +51,7 @@ def in_settings_of_today(saved: Mapping[str, Any], *, with_any_value: bool = Fal
 
 
 def _table(tree: dict[str, Any], path: list[str]) -> dict[str, Any]:
-    """A table of the tree; an empty one of its own if there is none."""
+    """Return a table of the tree, or a new empty one."""
     for part in path:
         below: object = tree.get(part)
         tree = cast("dict[str, Any]", below) if isinstance(below, dict) else {}

@@ -2,9 +2,9 @@
 
     run/
       config.json         the resolved config, as it was when the run began
-      inputs.json         the files that it reads, and the digests of their contents then
-      project.json        the settings of the project file then, for a run that was begun in a project
-      metrics.jsonl       a row a step: numbers that are determined by the config alone
+      inputs.json         the files that it reads, and the digests of their contents at that time
+      project.json        the settings of the project file at that time, for a run in a project
+      metrics.jsonl       a row a step: numbers that depend on the config alone
       timings.jsonl       a row a step: seconds and rates
       trajectories.jsonl  every rollout
       samples.jsonl       the advantages of every rollout that was trained on
@@ -12,7 +12,7 @@
       feedback_questions.jsonl   the questions that were added from people's feedback when the run began
       cold_start/         the questions and demonstrations that it began with (`evoseek.training.cold_start`)
       checkpoints/        step-000010/, ...: complete or absent
-      stopped.txt         why the run ended before its last step, if its process could write it
+      stopped.txt         why the run ended before its last step, if its process could write this
       non_finite.json     the last batch of a run that ended because of non-finite losses or gradients
       review.jsonl        the verdicts of a person on its questions (`evoseek.curation.reviewing`)
       lock                held by the process that writes here
@@ -42,7 +42,7 @@ from evoseek.storage.removed_settings import in_settings_of_today
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file or folder that a run reads, and the digest of its contents, which identifies it wherever it is."""
+    """A file or folder that a run reads, and the digest of its contents, which identifies it at any path."""
 
     path: str
     sha256: str
@@ -50,7 +50,7 @@ class Input:
 
 class RunDirectory:
     """The layout of one run. Nothing is created or written before the directory is locked. `project` are the settings
-    of the project's file by dotted names, which `claim` records: they tell later what was edited in it."""
+    of the project file by dotted names. `claim` records them, to detect later edits of that file."""
 
     def __init__(self, path: Path, project: Mapping[str, object] | None = None):
         self.path = path
@@ -71,11 +71,11 @@ class RunDirectory:
 
     @contextmanager
     def locked(self) -> Generator[None]:
-        """Hold the directory, made if need be, while the block runs. The kernel drops the lock when the process ends,
-        however it ends.
+        """Lock the directory while the block runs; it is created if needed. The kernel releases the lock when the
+        process ends, however it ends.
 
         Raises RunLockedError, which names the process that holds it, or RunError if the directory cannot be written or
-        holds something else than a run.
+        contains something other than a run.
         """
         try:
             self.path.mkdir(parents=True, exist_ok=True)
@@ -103,7 +103,7 @@ class RunDirectory:
             os.close(descriptor)
 
     def holder(self) -> str | None:
-        """The process that holds the directory, None if none does. The lock is touched for an instant and not kept."""
+        """Return the process that holds the directory, or None. The lock is taken only for an instant."""
         try:
             descriptor = os.open(self.path / "lock", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
@@ -117,15 +117,14 @@ class RunDirectory:
         return None
 
     def check(self) -> None:
-        """Raises RunError if the folder contains anything other than a run. To be called before it is made or
-        locked."""
+        """Raise RunError if the folder contains anything other than a run. Call this before it is created or locked."""
         if self.path.is_dir():
             self._refuse_foreign()
         elif self.path.exists():
             raise RunError(f"{self.path} is a file, not a run directory. Give a directory with --run-dir.")
 
     def _refuse_foreign(self) -> None:
-        """A run is known by its lock, or its checkpoints if the lock was removed. Hidden files do not count."""
+        """Raise RunError for a folder without lock and checkpoints that is not empty. Hidden files do not count."""
         if (self.path / "lock").is_file() or any(self.path.glob("checkpoints/step-*")):
             return
         names = sorted(entry.name for entry in self.path.iterdir() if not entry.name.startswith("."))
@@ -133,17 +132,17 @@ class RunDirectory:
             more = f" and {len(names) - 1} more" if len(names) > 1 else ""
             raise RunError(
                 f"The folder {self.path.absolute()} cannot be a run directory: it holds {names[0]}{more}, "
-                "and no run. Expected a folder that is new, empty or already holds a run. Give another one.",
+                "but no run. Expected a folder that is new, empty or already holds a run. Give another one.",
                 code="run.foreign_folder",
             )
 
     @property
     def is_begun(self) -> bool:
-        """Whether there is anything that was trained with the settings that are saved here."""
+        """Whether anything was trained with the settings saved here."""
         return self.config.exists() and bool(list_checkpoints(self.path))
 
     def forget_trackers(self) -> None:
-        """Let trackers take the steps of a run that begins anew, as another one."""
+        """Let trackers record the steps of a run that starts again, as a new run."""
         shutil.rmtree(self.path / "trackers", ignore_errors=True)
         (self.path / "wandb_id.txt").unlink(missing_ok=True)
 
@@ -156,14 +155,14 @@ class RunDirectory:
         defaults: Mapping[str, object] | None = None,
         is_dry: bool = False,
     ) -> None:
-        """Save the resolved config of a new run and what it reads, or check that an old run had the same. With `is_dry`
-        it is only checked.
+        """Save the resolved config and inputs of a new run, or check that an old run had the same. With `is_dry`, only
+        check.
 
-        A run without a checkpoint begins anew, with whatever settings: nothing would be resumed with them.
-        `may_differ` names dotted keys, or patterns of them, that a resumed run may change. `defaults` are the values of
-        settings that the old run does not have, because a later version brought them. `inputs` are the files and
-        folders by the dotted keys that name them: their paths may differ, as long as the contents are the same. Raises
-        ConfigError naming every other key that differs, and every input; RunError for checkpoints without a config.
+        A run without a checkpoint starts again, with any settings: nothing would be resumed with them. `may_differ`
+        names dotted keys, or patterns, that a resumed run may change. `defaults` are the values of settings that the
+        old run lacks because a later version added them. `inputs` are files and folders by the dotted keys that name
+        them: their paths may differ if the contents are the same. Raises ConfigError naming every other key and every
+        input that differs; RunError for checkpoints without a config.
         """
         inputs = inputs or {}
         if not self.config.exists() and any(self.path.glob("checkpoints/step-*")):
@@ -180,7 +179,7 @@ class RunDirectory:
                 raise ConfigError(
                     f"The run in {self.path} was begun with another config and can only be resumed with the same "
                     f"one: {changed}. Restore these settings. {self._onwards('with other ones')}"
-                    + (" What a run changes on its way is named when it begins, in [[stages]]." * ("stages" in config)),
+                    + (" Changes during a run must be declared in [[stages]] when it begins." * ("stages" in config)),
                     code="run.other_config",
                 )
             self._check_inputs({key: (before[key], inputs[key]) for key in sorted(known)})
@@ -189,7 +188,7 @@ class RunDirectory:
         body = {key: asdict(found) for key, found in inputs.items()}
         _write_json(self.inputs, {"inputs": body, "sha256": json_digest(body)})
         _write_json(self.config, config)
-        if self._project is not None:  # last: what was edited counts as edited until it is in the config
+        if self._project is not None:  # last: an edit counts as an edit until it is in the config
             _write_json(self.project, self._project)
 
     def _check_inputs(self, pairs: Mapping[str, tuple[Input, Input]]) -> None:
@@ -200,21 +199,21 @@ class RunDirectory:
         ]
         if other:
             raise ConfigError(
-                f"The run in {self.path} was begun with other contents of what it reads and can only be resumed with "
-                f"the same: {'; '.join(other)}. Restore what was there (it may lie elsewhere). "
-                f"{self._onwards('with what is there now')}",
+                f"The run in {self.path} was begun with other contents of its input files and can only be resumed "
+                f"with the same: {'; '.join(other)}. Restore the old files (their paths may differ). "
+                f"{self._onwards('with the new contents')}",
                 code="run.other_inputs",
             )
 
     def _onwards(self, how: str) -> str:
-        """How training continues where the run cannot be resumed."""
+        """Return how to continue training if the run cannot be resumed."""
         return (
-            f"To continue {how}, begin a new run with the policy of this one and a new optimizer: `--model {self.path} "
+            f"To continue {how}, begin a new run with this run's policy and a new optimizer: `--model {self.path} "
             "--run-dir NEW`."
         )
 
     def read_inputs(self) -> dict[str, Input]:
-        """The recorded inputs; empty for a run of an earlier version. Raises RunError if the record is damaged."""
+        """Read the recorded inputs; empty for a run of an earlier version. Raises RunError for a damaged record."""
         if not self.inputs.exists():
             return {}
         try:
@@ -226,13 +225,13 @@ class RunDirectory:
         except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
             raise RunError(
                 f"{self.inputs} is damaged ({error}), so the original inputs of the run are unknown. Restore it from a "
-                "copy, or remove it if you are sure that nothing that the run reads has changed.",
+                "copy, or remove it if you are sure that no input of the run has changed.",
                 code="run.inputs_damaged",
             ) from error
 
     def read_project(self) -> dict[str, object] | None:
-        """What the project file gave to the run when it was begun; None if nothing is recorded. Raises RunError if the
-        record is damaged."""
+        """Read the settings that the project file gave the run when it began; None if not recorded. Raises RunError if
+        the record is damaged."""
         try:
             return dict(json.loads(self.project.read_text(encoding="utf-8")))
         except FileNotFoundError:
@@ -245,12 +244,12 @@ class RunDirectory:
 
     @property
     def saved_steps(self) -> tuple[int, ...]:
-        """The steps of the checkpoints, in order. A folder that nothing was saved in counts as none."""
+        """The steps of the checkpoints, in order. A folder in which nothing was saved has none."""
         found = (state.parent.name.removeprefix("step-") for state in self.path.glob("checkpoints/step-*/state.json"))
         return tuple(sorted(int(step) for step in found if step.isdecimal()))
 
     def read_config(self) -> dict[str, object]:
-        """The resolved config that was saved here. Raises RunError if there is none or it is damaged."""
+        """Read the resolved config that was saved here. Raises RunError if there is none or it is damaged."""
         try:
             return in_settings_of_today(json.loads(self.config.read_text(encoding="utf-8")))
         except FileNotFoundError as error:
@@ -267,7 +266,7 @@ class RunDirectory:
 
 
 def with_digests(config: Mapping[str, object], inputs: Mapping[str, Input]) -> dict[str, object]:
-    """Settings in which the names of inputs are replaced by the digests of their contents, for comparisons."""
+    """Replace the names of inputs in settings by the digests of their contents, for comparisons."""
     tree = {key: dict(value) if isinstance(value, Mapping) else value for key, value in config.items()}
     for dotted, found in inputs.items():
         section, _, key = dotted.partition(".")
@@ -287,8 +286,8 @@ def changes(
     may_differ: Collection[str] = (),
     defaults: Mapping[str, object] | None = None,
 ) -> str:
-    """The differences between two configs, in words; "" if there are none except in the dotted keys of `may_differ`,
-    which may be patterns. What is missing before has its value of `defaults`."""
+    """Describe the differences between two configs; "" if there are none except in the dotted keys of `may_differ`,
+    which may be patterns. Settings missing in `before` have their values of `defaults`."""
     given = flatten(now)
     usual = {key: value for key, value in flatten(defaults or {}).items() if key in given}
     saved = usual | flatten(in_settings_of_today(before))
@@ -298,7 +297,7 @@ def changes(
 
 
 def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
-    """Nested mappings as one mapping with dotted keys."""
+    """Flatten nested mappings into one mapping with dotted keys."""
     flat: dict[str, object] = {}
     for key, value in tree.items():
         if isinstance(value, Mapping):
@@ -309,7 +308,7 @@ def flatten(tree: Mapping[str, object], prefix: str = "") -> dict[str, object]:
 
 
 def _lock(descriptor: int) -> None:
-    """Raises OSError if another process holds it for longer than `RunDirectory.holder` does."""
+    """Lock the file. Raises OSError if another process holds it for longer than `RunDirectory.holder` does."""
     for tries_left in reversed(range(5)):
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,4 +1,4 @@
-"""The bytes of a file, up to a limit, and these to text."""
+"""Reads the bytes of a file, up to a limit, and decodes them to text."""
 
 from __future__ import annotations
 
@@ -35,8 +35,8 @@ _EAST = ("cp1251", "koi8-r", "koi8-u", "cp866", "mac_cyrillic", "iso8859-5")
 _TURKISH = ("cp1254", "mac_turkish", "cp857")
 _GREEK = ("cp1253", "iso8859-7", "mac_greek", "cp737")
 _BALTIC = ("cp1257", "iso8859-13", "cp775")
-_SURE, _SURE_ALONE = 0.9, 0.95  # share of the characters beyond ASCII that a language explains: in Latin script, others
-_FEWEST_VOWELS = 0.28  # of the letters of Russian and the like; Hebrew, taken for it, has fewer
+_SURE, _SURE_ALONE = 0.9, 0.95  # least share of the characters beyond ASCII to explain: Latin script, others
+_FEWEST_VOWELS = 0.28  # of the letters of Russian and similar texts; Hebrew mistaken for Russian has fewer
 _QUOTES = frozenset("“”„‚‘’‹›«»–—…•·®™©\u00a0\u00ad")  # which may touch a word
 _WITHIN = frozenset("’‘·\u00ad")
 _SIGNS = frozenset("€£§°±½¼¾¿¡´×÷‰†№²³¹µ")
@@ -48,7 +48,7 @@ _VOWELS = frozenset("аеёиоуыэюяіїєαεηιουωάέήίόύώ")
 
 
 def read_bytes(path: Path, limit: int, within: Path | None = None) -> bytes:
-    """The whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
+    """Read the whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
     try:
         with open_regular(path, within) as file:
             data = file.read(limit + 1)
@@ -60,7 +60,7 @@ def read_bytes(path: Path, limit: int, within: Path | None = None) -> bytes:
 
 
 def too_large(what: str, limit: int) -> DataError:
-    """The error for a file, or a line or message in one, of more than `limit` bytes."""
+    """Return the error for a file, line or message of more than `limit` bytes."""
     return DataError(f"{what} is too large: more than {limit:,} bytes: divide it, or raise --max-text for a text")
 
 
@@ -78,10 +78,10 @@ def bounded_lines(file: BinaryIO, limit: int) -> Iterator[tuple[int, bytes | Non
 
 
 def open_regular(path: Path, within: Path | None = None) -> BufferedReader:
-    """The file, to be read. Raises OSError, and DataError for what would block or never end: pipes, devices.
+    """Open the file for reading. Raises OSError, and DataError for a pipe or device, which would block or never end.
 
-    `within` is a folder without links in its path. No link may lead out of it: DataError for a file elsewhere. The
-    file is opened by its real path without following any link, so none can take a place on the way meanwhile.
+    `within` is a folder without links in its path. If a link leads out of it, DataError is raised. The file is opened
+    by its real path without following links, so no link can be put in its way meanwhile.
     """
     check_regular(path)
     found = os.open(path, _READ) if within is None else _opened_within(path, within)
@@ -106,7 +106,7 @@ def _opened_within(path: Path, within: Path) -> int:
 
 
 def check_regular(path: Path) -> None:
-    """Raises DataError for files whose reading would block or never end: pipes, devices, broken links."""
+    """Raise DataError for files whose reading would block or never end: pipes, devices, broken links."""
     try:
         mode = os.stat(path).st_mode
     except OSError as error:
@@ -116,10 +116,10 @@ def check_regular(path: Path) -> None:
 
 
 def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
-    """Text by its byte order mark, as UTF-8, in the `encoding` that is named for others, or else in the most likely one
-    (`guess_encoding`); and the name of the last one, "" if it was not used.
+    """Decode by the byte order mark, as UTF-8, in the given `encoding`, or else in the most likely one. Return the
+    text, and the name of the likely encoding (`guess_encoding`), "" if it was not used.
 
-    Line ends become newlines. DataError for binary data and for bytes that are text in no known encoding.
+    Line ends become newlines. DataError for binary data and for text in no known encoding.
     """
     marked, guessed = next((name for mark, name in _MARKS if data.startswith(mark)), ""), ""
     if not marked and b"\0" in data and not (guessed := unmarked_utf_16(data)):
@@ -142,7 +142,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
 
 
 def _samples(data: bytes) -> Sequence[bytes]:
-    """The beginning, without half a character at its end; without white space there, by trial."""
+    """Return the beginning, cut behind a byte that ends a character; if there is none, four cuts to try."""
     if len(data) <= _SAMPLE:
         return [data]
     whole = data[:_SAMPLE].rstrip(_LATER_BYTES)
@@ -157,7 +157,7 @@ def _text(data: bytes, encoding: str) -> str | None:
 
 
 def check_encoding(name: str) -> None:
-    """ConfigError for a name that is no encoding of text."""
+    """Raise ConfigError if a name is not a text encoding."""
     try:
         codecs.lookup(name)
         "".encode(name)
@@ -168,8 +168,8 @@ def check_encoding(name: str) -> None:
 
 
 class _LetterLanguage(NamedTuple):
-    """The letters of a language beyond ASCII, in lower case, where they cannot stand, and the encodings that its texts
-    are in, the usual one first."""
+    """The letters of a language beyond ASCII, in lower case, the places where they cannot occur, and the encodings of
+    its texts, the usual one first."""
 
     letters: str
     encodings: tuple[str, ...]
@@ -214,10 +214,10 @@ _LANGUAGES = (
 
 
 def guess_encoding(data: bytes) -> str:
-    """The most likely encoding of bytes that are text but not UTF-8; "" if none is.
+    """Return the most likely encoding of bytes that are text but not UTF-8; "" if none is.
 
-    A language decides that has nearly all of the letters, where it can have them. Any other text, also all of Chinese,
-    Japanese, Korean and Thai, is left to charset-normalizer.
+    If one language explains nearly all of the letters in their places, its encoding is taken. Any other text, including
+    all of Chinese, Japanese, Korean and Thai, is left to charset-normalizer.
     """
     share, encoding = max(_explanations(data), default=(0.0, ""), key=lambda found: found[0])
     if share >= _SURE:
@@ -227,7 +227,7 @@ def guess_encoding(data: bytes) -> str:
 
 
 def unmarked_utf_16(data: bytes) -> str:
-    """The kind of UTF-16 that bytes with zeros are: that in which each is a character of a text; "" for others."""
+    """Return the kind of UTF-16 in which bytes with zeros are all characters of a text; "" if there is none."""
     for encoding in ("utf-16-le", "utf-16-be"):
         text = (_decoded(data, encoding) or ("",))[0]
         if any(map(str.isascii, text)) and all(map(_is_of_text, text)):
@@ -240,8 +240,8 @@ def _is_of_text(character: str) -> bool:
 
 
 def _explanations(data: bytes) -> Iterator[tuple[float, str]]:
-    """The share of the characters beyond ASCII that each language explains in each of its encodings, the usual ones
-    first, for those that may be it."""
+    """Yield, for each possible language and encoding, the share of characters beyond ASCII that it explains; usual
+    encodings first."""
     texts: dict[str, tuple[str, bool] | None] = {}
     for rank in range(max(len(language.encodings) for language in _LANGUAGES)):
         for language in _LANGUAGES:
@@ -256,7 +256,7 @@ def _explanations(data: bytes) -> Iterator[tuple[float, str]]:
 
 
 def _decoded(data: bytes, encoding: str) -> tuple[str, bool] | None:
-    """The text, and whether of its words with other letters than those of ASCII most letters are these."""
+    """Return the text, and whether ASCII has most letters of the words that it does not have whole."""
     try:
         text = data.decode(encoding)
     except UnicodeDecodeError:

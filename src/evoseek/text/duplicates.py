@@ -1,13 +1,12 @@
-"""Which texts came before: the same ones among tens of millions (`TextSet`), or near-duplicates (`NearDuplicates`).
+"""Detects repeated texts: equal ones among tens of millions (`TextSet`), or near-duplicates (`NearDuplicates`).
 
-Near-duplicates are found by MinHash signatures (Broder 1997) and banding (Leskovec et al., MMDS, ch. 3).
-A text is the set of its word 3-shingles, in normal form. The similarity of two texts is the Jaccard index of their
-sets.
-The least values of 128 hash functions over a set are its signature; two signatures agree at a place with a probability
-that equals the similarity, so the share of places where they do estimates it (standard error at most 0.044). Only texts
-that agree in a whole band of places are compared: 100,000 questions take some 20 seconds and half a gigabyte.
+Near-duplicates are found by MinHash signatures (Broder 1997) and banding (Leskovec et al., MMDS, ch. 3). A text is the
+set of its word 3-shingles, in normal form. The similarity of two texts is the Jaccard index of their sets.
+The signature of a set is its minimum under each of 128 hash functions. Two signatures agree at a place with a
+probability that equals the similarity, so the share of equal places estimates it (standard error at most 0.044). Only
+texts that agree in a whole band of places are compared: 100,000 questions take some 20 seconds and half a gigabyte.
 
-In scripts without spaces a text is one word, so only equal texts are alike.
+In scripts without spaces a text is one word, so only equal texts are near-duplicates.
 """
 
 from __future__ import annotations
@@ -26,20 +25,20 @@ PLACES = 128
 _WORDS = 3
 _HASH = struct.Struct("<16I")  # one digest of 64 bytes serves as sixteen hash functions
 _RECALL = 0.99  # of texts exactly at the threshold
-_REST = 8  # bytes of a digest of ten that are kept; the first two say where
+_REST = 8  # bytes kept of a digest of ten; the first two are the address
 
 
 class NearDuplicates:
     """Distinguishes new texts from those whose estimated similarity to an earlier one is at least `threshold`.
 
-    With threshold 1 only texts of the same words in the same order are duplicates, exactly. Raises ConfigError for a
+    With threshold 1, only texts with the same words in the same order are duplicates. Raises ConfigError for a
     threshold that is not above 0 and at most 1.
     """
 
     def __init__(self, threshold: float = 1.0) -> None:
         if not 0 < threshold <= 1:
             raise ConfigError(
-                f"The similarity from which texts are duplicates is {threshold}; it has to be above 0 and at most 1 "
+                f"The similarity above which texts are duplicates is {threshold}. Set a value above 0 and at most 1 "
                 "(1: only the same words in the same order)."
             )
         self._threshold = threshold
@@ -49,7 +48,7 @@ class NearDuplicates:
         self._bands: dict[bytes, list[int]] = {}
 
     def is_new(self, text: str, *, remember: bool = True) -> bool:
-        """Whether no remembered text is like this one. By default a new text is remembered; a duplicate never is."""
+        """Return whether no remembered text is similar. By default, remember a new text; never a duplicate."""
         words = comparable(text)
         if words in self._texts:
             return False
@@ -81,14 +80,14 @@ class NearDuplicates:
 
 
 def shingles(text: str) -> set[str]:
-    """Every three words in a row of the normal form; all of it, if it has fewer."""
+    """Return every three consecutive words of the normal form, or the whole form if it has fewer."""
     words = comparable(text).split()
     return {" ".join(words[start : start + _WORDS]) for start in range(max(1, len(words) - _WORDS + 1))}
 
 
 @lru_cache(maxsize=100_000)  # self-play compares with all earlier questions in every step
 def signature(text: str) -> array[int]:
-    """The least value of each hash function over the text's shingles. Not to be changed."""
+    """Return the minimum of each hash function over the text's shingles. Do not modify the result."""
     encoded = [shingle.encode("utf-8", "surrogatepass") for shingle in shingles(text)]
     least = array("I")
     for number in range(PLACES // 16):
@@ -99,19 +98,19 @@ def signature(text: str) -> array[int]:
 
 
 def similarity(one: array[int], other: array[int]) -> float:
-    """The estimated Jaccard index of the texts with these signatures, in [0, 1]."""
+    """Return the estimated Jaccard index of the texts with these signatures, in [0, 1]."""
     return sum(a == b for a, b in zip(one, other, strict=True)) / PLACES
 
 
 def _rows(threshold: float) -> int:
-    """The most places a band may have such that texts at the threshold are still compared: 1 - (1 - t^rows)^bands."""
+    """Return the maximum places in a band that still compare texts at the threshold: 1 - (1 - t^rows)^bands."""
     enough = (rows for rows in range(PLACES, 0, -1) if 1 - (1 - threshold**rows) ** (PLACES // rows) >= _RECALL)
     return next(enough, 1)
 
 
 class TextSet:
-    """Which of tens of millions of ids came before, by digests of 80 bits: that two of 21 million ids have the same one
-    has a probability of 2e-10."""
+    """Detects repeated ids among tens of millions, by digests of 80 bits. The probability that two of 21 million ids
+    share a digest is 2e-10."""
 
     def __init__(self) -> None:
         self._digests: defaultdict[bytes, bytearray] = defaultdict(bytearray)

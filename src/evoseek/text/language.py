@@ -1,6 +1,6 @@
-"""The languages that are known: a table of words for each, `languages/<code>.toml`, and which of them a text is in.
+"""The known languages, each with a table of words, `languages/<code>.toml`; and which of them a text is in.
 
-`docs/extend.md` shows how a language is added.
+`docs/extend.md` shows how to add a language.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ _FOLDER = Path(__file__).parent / "languages"
 
 @dataclass(frozen=True)
 class Language:
-    """A language's table: what tells it from others, and what the checks of evidence and of refusals need.
+    """A language's table: how to recognise it, and what the checks of evidence and refusals need.
 
-    Words are separated by spaces, with `_` for a space in one; patterns stand on lines of their own."""
+    Words are separated by spaces, with `_` for a space within one; each pattern has its own line."""
 
     code: str
     script: str
@@ -57,17 +57,17 @@ class Language:
 
     @cached_property
     def interrogative(self) -> re.Pattern[str]:
-        """Any of the interrogatives."""
+        """A pattern that matches any of the interrogatives."""
         return any_of(self.interrogatives)
 
     def opens(self, words: str) -> bool:
-        """Whether a question of this language begins with these words."""
+        """Return whether a question of this language begins with these words."""
         return bool(self.interrogative.match(words) or any_of(self.polar).match(words))
 
 
 @dataclass(frozen=True)
 class WordedLanguage(Language):
-    """A language with the table `wording`, by which the rules about wording judge a question."""
+    """A language with the table `wording`, which the rules about wording use."""
 
     requests: str = ""
     labels: str = ""
@@ -113,23 +113,23 @@ class WordedLanguage(Language):
 
 @cache
 def any_of(words: str) -> re.Pattern[str]:
-    """Any of these words, as a whole."""
+    """Return a pattern that matches any of these words, as a whole."""
     return re.compile(rf"(?<!\S)(?:{_choice(words)})(?!\S)")
 
 
 def words_in(*texts: str) -> frozenset[str]:
-    """The single words of lists."""
+    """Split lists into their single words."""
     return frozenset(word for text in texts for word in text.split() if "_" not in word)
 
 
 def _choice(text: str) -> str:
-    """The words as alternatives of a pattern, longest first; `_` in one stands for a space."""
+    """Return the words as alternatives in a pattern, longest first; `_` in a word stands for a space."""
     words = sorted((unicodedata.normalize("NFC", word) for word in text.split()), key=len, reverse=True)
     return "|".join(re.escape(word.replace("_", " ")) for word in words) or r"(?!)"
 
 
 def pattern(texts: Iterable[str], before: str = "", flags: int = re.IGNORECASE) -> re.Pattern[str]:
-    """Any of the patterns in tables, after another one."""
+    """Return a pattern that matches any of the patterns in tables, after `before`."""
     lines = "|".join(line for text in texts for line in text.strip().splitlines())
     return re.compile(f"{before}(?:{lines or '(?!)'})", flags)
 
@@ -147,7 +147,7 @@ LATIN = tuple(language for language in LANGUAGES.values() if language.script == 
 WORDED = tuple(language for language in LANGUAGES.values() if isinstance(language, WordedLanguage))
 
 STOP_WORDS = words_in(*(language.stop_words for language in LANGUAGES.values()))
-"""Words without a meaning by themselves. Only mining leaves them out; search has no stop words."""
+"""Words without a meaning by themselves. Only mining skips them; search has no stop words."""
 
 DENIALS = frozenset(fold(" ".join(language.denials for language in LANGUAGES.values())).split())
 """Words that turn a statement into its opposite."""
@@ -175,9 +175,9 @@ NOT_FOUND = "Not found in the documents."
 
 
 def is_refusal(answer: str | None) -> bool:
-    """Whether an answer refuses: its clauses say that the answer is unknown or was not found, beside those that only
-    apologise or name the source (none refuses by itself: "From the Danish coast"), or it is empty. A rollout that
-    ended without an answer (None) did not refuse. Citations do not count. This is the only definition of a refusal."""
+    """Return whether an answer refuses: it is empty, or its clauses say that the answer is unknown or was not found.
+    Further clauses may apologise or name the source, but do not refuse by themselves ("From the Danish coast"). A
+    rollout that ended without an answer (None) did not refuse. Citations do not count. No other refusal is defined."""
     if answer is None:
         return False
     clauses = [words for clause in _CLAUSES.split(without_citations(answer)) if (words := fold(clause, accents=True))]
@@ -193,13 +193,13 @@ _ONLY_ONE = {language.script: language for language in LANGUAGES.values() if lan
 
 
 def words_of(text: str) -> str:
-    """The words by which a text is judged: as `fold` gives them, with their accents (French `où` is not `ou`)."""
+    """Return the words of a text for language detection: folded, accents kept (French `où` is not `ou`)."""
     return fold(text, accents=True)
 
 
 def languages_of(text: str) -> tuple[Language, ...]:
-    """The languages that a text may be in, () if none that is known here: by its script, and in Latin script by the
-    most words of grammar, at least two, or else by how it begins."""
+    """Return the known languages that a text may be in, or (). They follow from its script; in Latin script from the
+    most words of grammar, at least two, or else from how the text begins."""
     name = family(script_counts(text))
     if name != "LATIN":
         return (_ONLY_ONE[name],) if name in _ONLY_ONE else ()
@@ -212,6 +212,6 @@ def languages_of(text: str) -> tuple[Language, ...]:
 
 
 def grammar_hits(words: Iterable[str]) -> dict[str, int]:
-    """How many of the folded words belong to the grammar of each language in Latin script."""
+    """Count the folded words that belong to the grammar of each language in Latin script."""
     listed = list(words)
     return {language.code: sum(word in language.grammar_words for word in listed) for language in LATIN}

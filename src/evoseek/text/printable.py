@@ -12,13 +12,13 @@ _KEPT = "\n\t\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"  # the last two: Pe
 
 
 def printable(text: str) -> str:
-    """The text with every control character but newline and tab replaced, and every other white space as a plain space:
-    a document cannot steer the terminal."""
+    """Replace every control character but newline and tab, and make every other white space a plain space, so that a
+    document cannot control the terminal."""
     return "".join(char if char.isprintable() or char in _KEPT else _replacement(char) for char in text)
 
 
 def shown(text: str) -> Text:
-    """The same for a table or a title of rich, which takes brackets in a string for markup."""
+    """Make text `printable` in a table or title of rich, which would read brackets in a string as markup."""
     return Text(printable(text))
 
 
@@ -38,12 +38,12 @@ Reasons = Sequence[str] | Mapping[str, int]
 
 
 def say_left_out(console: Console, what: str, reasons: Reasons) -> None:
-    """How many failed, and why; None if there are no failures."""
+    """Print how many failed, and why; nothing if there are no failures."""
     if reasons:
         say(console, f"{Counter(reasons).total()} {what}. {for_example(reasons)}")
 
 
 def for_example(reasons: Reasons) -> str:
-    """The most frequent of some reasons."""
+    """Describe the most frequent reason."""
     reason, count = Counter(reasons).most_common(1)[0]
     return f"The most frequent reason ({count} times): {reason}" if count > 1 else f"For example: {reason}"

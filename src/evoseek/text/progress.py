@@ -10,15 +10,15 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TextColumn
 from rich.progress import Progress as Bar
 
-STOPPING = "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort at once."
-STOPPING_AFTER_BATCH = "Stopping after this batch. Press Ctrl-C again to abort at once: what is written stays."
+STOPPING = "Stopping after this step; its checkpoint is saved. Press Ctrl-C again to abort immediately."
+STOPPING_AFTER_BATCH = "Stopping after this batch. Press Ctrl-C again to abort immediately: finished rows are kept."
 
-_SILENT_S = 60.0  # seconds after which there is a line about what takes long
+_SILENT_S = 60.0  # seconds without a line, after which one is printed
 
 
 class LiveProgress:
-    """A context manager that shows how many of something are done. The bar appears with the first report, so that there
-    may be another one before."""
+    """A context manager that shows how many items are done. The bar appears with the first report, so that another bar
+    may come before."""
 
     def __init__(self, console: Console, noun: str) -> None:
         self._console, self._noun = console, noun
@@ -51,8 +51,8 @@ class LiveProgress:
 
 
 class CountProgress(LiveProgress):
-    """To be called after each of many items, or of some of them; without a terminal it prints a line for each tenth of
-    them, and after a minute without one."""
+    """Counts items: call it after each, or after some. Without a terminal it prints a line for each tenth of the items,
+    and after a minute without a line."""
 
     _last, _shown = -1, 0.0
 

@@ -1,7 +1,7 @@
-"""Rows of a file, strictly: those that cannot be used are an error that names their lines.
+"""Reads the rows of a file strictly: if rows cannot be used, an error names their lines.
 
-A file is JSON lines; or, as its beginning shows, one JSON array, or a table (CSV) of questions. Each row becomes the
-text of a JSON object with its number, which is then read in one way.
+A file is JSON lines or, as its beginning shows, one JSON array or a table (CSV) of questions. Each row becomes the text
+of a JSON object with its number, which is then read in one way.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ _SURROGATE = re.compile(r"\\u[dD][89a-fA-F]")
 _ARRAY = re.compile(r"\s*\[\s*\{")
 _NEXT = re.compile(r"\s*(?:,\s*(?=[^\s\]])|\]\s*\Z)")  # in an array, after an object
 _DECLARED = re.compile(r"sep=([^\n])\n", re.IGNORECASE)  # which spreadsheet programs write and read
-_BEGINNING = 64 * 1024  # characters by which a format is known
+_BEGINNING = 64 * 1024  # characters that identify a format
 T = TypeVar("T")
 csv.field_size_limit(2**31 - 1)  # files are bounded
 
 
 def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, noun: str, keys: str) -> list[T]:
-    """What `make` returns for every object and its line number (of an array: its place), in order; blank lines are
-    skipped.
+    """Return `make(object, line number)` for every row, in order (of an array, its place is the number). Blank lines
+    are skipped.
 
-    `make` may refuse one by raising DataError. `noun` and `keys` (of a line) are for the messages. Raises DataError if
-    the file cannot be read or holds no row, or if lines cannot be used: with the reasons for the first ten of them, and
+    `make` may refuse a row by raising DataError. `noun` and `keys` (of a line) are for messages. Raises DataError if
+    the file cannot be read, has no row, or has unusable lines. The error has the reasons for the first ten lines, and
     the number of the others.
     """
     made: list[T] = []
@@ -65,9 +65,9 @@ def read_rows(path: Path, make: Callable[[Mapping[str, object], int], T], *, nou
 
 
 def csv_rows(text: str) -> Reader:
-    """The rows of a table whose cells are separated by tabs, semicolons, commas or bars: by what divides the most of
-    its first rows into equally many cells, or as a first line `sep=;` says. A quote that is never closed is no quote,
-    if more rows are divided alike then."""
+    """Read the rows of a table whose cells are separated by tabs, semicolons, commas or bars. The separator is the one
+    that divides most of the first rows into equally many cells, or the one in a first line `sep=;`. An unclosed quote
+    is read as text if more rows are then equally wide."""
     declared = _DECLARED.match(text)
     text = text[declared.end() :] if declared else text
     delimiter = declared[1] if declared else max("\t;,|", key=partial(_regularity, text[:_BEGINNING]))
@@ -78,7 +78,7 @@ def csv_rows(text: str) -> Reader:
 
 
 def _regularity(text: str, delimiter: str, quoting: Literal[0, 3] = csv.QUOTE_MINIMAL) -> tuple[int, int]:
-    """The most rows of one width above 1, and that width."""
+    """Return the largest number of rows with one width above 1, and this width."""
     reader = csv.reader(io.StringIO(text), delimiter=delimiter, quoting=quoting, skipinitialspace=True)
     widths = Counter(map(len, reader))
     return max(((count, width) for width, count in widths.items() if width > 1), default=(0, 0))
@@ -102,7 +102,7 @@ def _text(path: Path, noun: str, keys: str) -> str:
             code="rows.missing",
         ) from error
     if data.startswith(_GZIP):
-        raise DataError(f"The {noun} file {path} is compressed. Unpack it first, as `gunzip FILE` does.")
+        raise DataError(f"The {noun} file {path} is compressed. Unpack it first, for example with `gunzip FILE`.")
     place, problem, name = data.find(b"\0"), "holds NUL bytes: the file is UTF-16, binary or damaged", "UTF-16"
     if place < 0:
         try:
@@ -112,7 +112,7 @@ def _text(path: Path, noun: str, keys: str) -> str:
             place, problem, name = error.start, "is not UTF-8 text", "UTF-16" if is_marked else "LATIN1"
     number = data.count(b"\n", 0, place) + 1
     raise DataError(
-        f"{path}:{number}: The line {problem}. Save the file as UTF-8; if it is {name}, by "
+        f"{path}:{number}: The line {problem}. Save the file as UTF-8; if it is {name}, with "
         f"`iconv -f {name} -t UTF-8 FILE`.",
         code="rows.not_utf8",
     )
@@ -127,7 +127,7 @@ def _records(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
     if path.suffix.lower() in (".csv", ".tsv") and first:
         raise DataError(
             f"The first row of {path} is {', '.join(map(repr, first[:MAX_LISTED]))}. Expected the headings of its "
-            f"columns, with the keys {keys} among them: rename the columns, or add such a row.",
+            f"columns, among them the keys {keys}. Rename the columns, or add such a row.",
             code="rows.headings",
         )
     return iter(enumerate(text.split("\n"), start=1))
@@ -151,7 +151,7 @@ def _items(path: Path, text: str, keys: str) -> Iterator[tuple[int, str]]:
 
 
 def _table(path: Path, text: str) -> Iterator[tuple[int, str]]:
-    """The rows of a table, with its column headings in lower case as keys; empty cells are left out."""
+    """Yield the rows of a table as objects, with lower-case column headings as keys, without empty cells."""
     table = csv_rows(text)
     names = [name.strip().lower() for name in next(table)]
     try:
@@ -169,7 +169,7 @@ def _table(path: Path, text: str) -> Iterator[tuple[int, str]]:
 
 
 def _value(key: str, cell: str) -> object:
-    """What a cell holds: JSON where a key needs it, an object, a list of anything but numbers, else text."""
+    """Return the value of a cell: JSON if the key needs it, an object, or a list of non-numbers; else text."""
     try:
         value: object = json.loads(cell.lower() if key == "answerable" else cell)
     except (ValueError, RecursionError):
@@ -180,7 +180,7 @@ def _value(key: str, cell: str) -> object:
 
 
 def _object(text: str) -> Mapping[str, object]:
-    """The object of a text. Raises DataError for what is none, or what no file could hold."""
+    """Parse a JSON object. Raises DataError for anything else, and for a text that no file could hold."""
     row: object = json.loads(text, object_pairs_hook=_without_repeats)
     if not isinstance(row, Mapping):
         raise DataError(f"Expected a JSON object, got {type(row).__name__}.")
@@ -189,8 +189,8 @@ def _object(text: str) -> Mapping[str, object]:
             json.dumps(row, ensure_ascii=False).encode()
         except UnicodeEncodeError as error:
             raise DataError(
-                f"The line holds half a surrogate pair ({error.object[error.start]!r}), which is no character. Write "
-                "the character that was meant in its place."
+                f"The line holds half a surrogate pair ({error.object[error.start]!r}), which is not a character. "
+                "Replace it by the intended character."
             ) from error
     return cast("Mapping[str, object]", row)
 
@@ -200,5 +200,5 @@ def _without_repeats(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
     if len(row) < len(pairs):
         names = [name for name, _ in pairs]
         repeated = next(name for name in names if names.count(name) > 1)
-        raise DataError(f"The key {repeated!r} comes twice, so one of its values would be lost. Leave one of them out.")
+        raise DataError(f"The key {repeated!r} comes twice, so one of its values would be lost. Remove one of them.")
     return row

@@ -1,8 +1,8 @@
-"""Texts in any script: which script a character belongs to, the folded forms that texts are compared by, and lengths.
+"""Texts in any script: the script of a character, the folded forms for comparing texts, and lengths.
 
-There is one folding, in two steps. `fold_characters` makes one character of all forms of one: search takes its terms
-from that. `keep_signs` removes what is no part of a word, but not the signs of numbers and names (-40, 3.5, 1/2, C++):
-`fold` and `reward.answer.comparable` compare texts by what is left.
+There is one folding, in two steps. `fold_characters` maps all forms of a character to one: search takes its terms from
+the result. `keep_signs` then removes everything outside words except the signs of numbers and names (-40, 3.5, 1/2,
+C++). `fold` and `text.normalization.comparable` compare the result.
 
 Everything follows from the Unicode character database of Python's standard library: no model, no word list, no network.
 """
@@ -58,11 +58,11 @@ _FRACTION = re.compile("(?<=\\d)(?=[¼-¾⅐-⅟↉])")
 _COUNTER = re.compile("(?<=[\\d①-⓿❶-➓])(?=[①-⓿❶-➓])")
 _FIXED_SPACE = re.compile("(?<=\\d)[\u00a0\u2007-\u2009\u202f](?=\\d{3}(?!\\d))")  # within a number
 _OTHER_DIGIT = re.compile(r"[^\D0-9]")
-# Normalising a run of marks on one character takes time by the square of its length. So a run (of what is no part of a
-# word, which marks are not) is cut where it is longer than any script has them.
+# Normalising a run of marks on one character takes quadratic time. So a run (of non-word characters, as marks are) that
+# is longer than in any script is cut.
 _RUN = re.compile(r"([^\w\s\x00-\x7f][^\w\s\x00-\x7f]{63})[^\w\s\x00-\x7f]+")
 
-# Numbers with separators. That of thousands is sure where it is a comma or an apostrophe, comes twice, or is a space
+# Numbers with separators. A thousands separator is sure if it is a comma or an apostrophe, comes twice, or is a space
 # before a zero; `12 345` may be two numbers, and `1.250` a decimal.
 _THOUSANDS = re.compile(
     r"(?<![\d.,'])[1-9]\d{0,2}(?:(?:,\d{3})+(?!,?\d)|(?:'\d{3})+(?!'?\d)|(?:\.\d{3}){2,}(?!\.?\d)|(?:,\d\d)+,\d{3}(?!,?\d))"
@@ -94,13 +94,13 @@ _PIECE = re.compile(
 
 
 def well_formed(text: str) -> str:
-    """The text with U+FFFD for half a surrogate pair, which UTF-8 and tokenizers refuse."""
+    """Replace halves of surrogate pairs, which UTF-8 and tokenizers refuse, by U+FFFD."""
     return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
 @lru_cache(maxsize=1 << 16)
 def script(character: str) -> str:
-    """The script of a letter, such as LATIN, CYRILLIC, HAN, KANA or THAI; "" for what is no letter."""
+    """Return the script of a letter, such as LATIN, CYRILLIC, HAN, KANA or THAI; "" for other characters."""
     if unicodedata.category(character)[0] not in "LM":
         return ""
     first = unicodedata.name(character, "").partition(" ")[0]
@@ -108,15 +108,15 @@ def script(character: str) -> str:
 
 
 def script_counts(text: str) -> Counter[str]:
-    """How many letters of each script a text has. Japanese counts as two scripts, KANA and HAN."""
+    """Count the letters of each script in a text. Japanese counts as two scripts, KANA and HAN."""
     counts = Counter(map(script, text))
     counts.pop("", None)
     return counts
 
 
 def family(counts: Counter[str]) -> str:
-    """The script that a text is written in, by its `script_counts`: where there is kana or hangul, Chinese characters
-    belong to it. "" without letters."""
+    """Return the script of a text from its `script_counts`; "" without letters. Beside kana or hangul, Chinese
+    characters count as kana or hangul."""
     for owner in (_KANA, "HANGUL"):
         if counts[owner] and counts[owner] + counts["HAN"] >= 0.5 * counts.total():
             return owner
@@ -124,8 +124,8 @@ def family(counts: Counter[str]) -> str:
 
 
 def fold_characters(text: str, *, accents: bool = False) -> str:
-    """The text with one character for all forms of one: lower case, no accents (unless kept) and points, plain digits,
-    dashes and quotation marks, of any width, script and encoding."""
+    """Map all forms of a character to one: lower case, no accents (unless kept) or points, plain digits, dashes and
+    quotation marks, of any width, script and encoding."""
     if "\\" in text:
         text = _ESCAPE.sub("", text)
     if text.isascii():
@@ -141,7 +141,7 @@ def fold_characters(text: str, *, accents: bool = False) -> str:
 
 
 def normalised(form: Literal["NFD", "NFKC"], text: str) -> str:
-    """`text` in a normal form of Unicode, with runs of marks cut."""
+    """Return `text` in a normal form of Unicode, with long runs of marks cut."""
     return unicodedata.normalize(form, _RUN.sub(r"\1", text))
 
 
@@ -150,7 +150,7 @@ def _plain_digit(digit: re.Match[str]) -> str:
 
 
 def whole_numbers(folded: str) -> list[str]:
-    """The numbers of folded characters that have separators, by each way to read them without: `1250` for `1.250`."""
+    """Return numbers with separators, in each way to read them without separators: `1250` for `1.250`."""
     if not _SEPARATED.search(folded):
         return []
     found = (match[0] for pattern in (_THOUSANDS, _SPACED, _ONE_POINT) for match in pattern.finditer(folded))
@@ -158,10 +158,10 @@ def whole_numbers(folded: str) -> list[str]:
 
 
 def keep_signs(folded: str, replace: Callable[[str, bool], str], grouped: str = "") -> str:
-    """Folded characters with one form for each number, and with another text for every character that is no letter or
-    digit, unless it is a sign of a number or name; `replace` is told whether it stands between digits.
+    """Write each number in one form, and replace every character that is neither a letter or digit nor a sign of a
+    number or name. `replace` receives whether the character stands between digits.
 
-    `grouped` are the separators (space, point) that are read as those of thousands also where they need not be."""
+    `grouped` are the separators (space, point) that are read as thousands separators even if ambiguous."""
     return _SIGNS.sub(lambda match: _other(match, replace), _numbers(folded, grouped).replace("\0", ""))
 
 
@@ -170,7 +170,7 @@ def _other(match: re.Match[str], replace: Callable[[str, bool], str]) -> str:
 
 
 def _numbers(folded: str, grouped: str) -> str:
-    """Numbers in one form: as long as before, with \0 for what is left out."""
+    """Write numbers in one form of the same length, with \0 for what is left out."""
 
     def joined(match: re.Match[str]) -> str:
         return match[0].translate(_SEPARATORS) if " " in grouped or " 0" in match[0] else match[0]
@@ -185,8 +185,8 @@ def _numbers(folded: str, grouped: str) -> str:
 
 
 def fold(text: str, *, accents: bool = False, grouped: str = "") -> str:
-    """The form of a text in which its words are compared: folded, with single spaces between them, and with the signs
-    of numbers and names (`keep_signs`): `2,400` is `2400`, `-40` is not `40`."""
+    """Return the form for comparing the words of a text: folded, separated by single spaces, with the signs of numbers
+    and names (`keep_signs`): `2,400` is `2400`, `-40` is not `40`."""
     return " ".join(keep_signs(fold_characters(text, accents=accents), _of_word, grouped).split())
 
 
@@ -196,8 +196,8 @@ def _of_word(character: str, is_between: bool = False) -> str:
 
 
 def fold_places(text: str, grouped: str = "") -> tuple[str, list[tuple[int, int]]]:
-    """The folded characters of a text, with a space for each one that belongs to no word, and the place in the text
-    that each of them comes from."""
+    """Return the folded characters of a text, with a space for each one outside words, and the place in the text where
+    each comes from."""
     characters: list[str] = []
     places: list[tuple[int, int]] = []
     for piece in _PIECE.finditer(_HALF_SPACE.sub(" ", text)):
@@ -211,8 +211,8 @@ def fold_places(text: str, grouped: str = "") -> tuple[str, list[tuple[int, int]
 
 
 def find_citations(text: str) -> tuple[str, list[tuple[int, int]]]:
-    """The text without its citations, such as `[2]` or `[1, 3]`, and each number with its place in what is left. What
-    follows a word directly is none: `argv[1]`."""
+    """Return the text without citations, such as `[2]` or `[1, 3]`, and each number with its place in that text.
+    Brackets directly after a word are not a citation: `argv[1]`."""
     found, removed = list[tuple[int, int]](), 0
     for match in _CITATION.finditer(text):
         found += [(int(number), match.start() - removed) for number in match[1].split(",")]
@@ -221,13 +221,13 @@ def find_citations(text: str) -> tuple[str, list[tuple[int, int]]]:
 
 
 def without_citations(text: str) -> str:
-    """The text without its citations; of one that is nothing else, all of it."""
+    """Return the text without its citations, or the whole text if it is nothing else."""
     return find_citations(text)[0].strip() or text
 
 
 def length(text: str) -> tuple[float, int]:
-    """Words and characters, comparable between scripts. Two Chinese, Japanese or Korean characters count as a word, or
-    four Thai ones, where spaces separate fewer; Chinese, Japanese and Korean characters count twice."""
+    """Count words and characters, comparably between scripts. If spaces separate fewer words, two Chinese, Japanese or
+    Korean characters count as a word, or four Thai ones. Chinese, Japanese and Korean characters count twice."""
     counts = script_counts(text)
     apart = sum(count / _CHARACTERS_PER_WORD[name] for name, count in counts.items() if name in _CHARACTERS_PER_WORD)
     wide = sum(counts[name] for name in _WIDE)
@@ -235,5 +235,5 @@ def length(text: str) -> tuple[float, int]:
 
 
 def is_unspaced(text: str) -> bool:
-    """Whether a text has letters of a script that puts no spaces between words."""
+    """Return whether a text has letters of a script without spaces between words."""
     return any(script(character) in UNSPACED for character in text)

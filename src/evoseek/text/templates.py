@@ -1,9 +1,9 @@
-"""The one environment of Jinja in which templates are rendered: a sandbox, since anybody may have written them, and
-the bounds of what one of somebody else's may take.
+"""The only environment of Jinja for rendering templates: a sandbox, since anybody may have written a template, with
+bounds for other people's templates.
 
-The sandbox runs no code, but a template can loop and multiply without end. So the first time that one is rendered, a
-copy of this process tries it, which is ended after a time and may take so much memory. That costs milliseconds once,
-and bounds what in a template is long or large; what depends on the contents of later values is not tried again.
+The sandbox runs no code, but a template can loop and multiply without end. So its first rendering is tried in a copy of
+this process, with limits of time and memory. The trial costs milliseconds once and bounds what is long or large in the
+template itself; later values are not tried again.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ def sandbox(
 ) -> ImmutableSandboxedEnvironment:
     """Return the environment of the templates in these folders; of equal names the first counts.
 
-    They run no code: what reaches for the inside of an object, or changes one, raises jinja2's SecurityError, which is
-    a TemplateError. Nothing is computed before a template is rendered, constants neither: reading one is quick."""
+    They run no code: access to the inside of an object, or a change of one, raises jinja2's SecurityError, a
+    TemplateError. Nothing is computed before rendering, not even constants, so loading a template is quick."""
 
     @pass_context
     def finalized(context: Context, value: Any) -> Any:
@@ -46,8 +46,8 @@ def sandbox(
     )
 
 
-_SECONDS, _BYTES, _CHARACTERS = 10, 2**30, 10_000_000  # of a rendering at most
-_FINE, _TOO_LARGE, _TOO_LONG = 0, 3, 4  # what the status of a trial means
+_SECONDS, _BYTES, _CHARACTERS = 10, 2**30, 10_000_000  # maximum for a rendering
+_FINE, _TOO_LARGE, _TOO_LONG = 0, 3, 4  # the meaning of a trial's exit status
 _PROBLEMS = {
     _TOO_LARGE: f"it takes more than {_BYTES >> 30} GiB of memory",
     _TOO_LONG: f"its text has more than {_CHARACTERS:,} characters",
@@ -56,8 +56,8 @@ _tried: dict[Hashable, str] = {}  # what is wrong with each ("": nothing)
 
 
 def bounded(template: Hashable, render: Callable[[], str], parts: Hashable = None) -> str:
-    """The text of a template that others have written. `parts` says which of its parts `render` uses; with new ones it
-    is tried first, unless the template was too much before. Raises TemplateError for any failure."""
+    """Render a template that others have written. `parts` says which of its parts `render` uses. New parts are tried
+    first, unless the template exceeded the limits before. Raises TemplateError for any failure."""
     problem = _tried.get(template, "")
     if not problem and (template, parts) not in _tried:
         _tried[template, parts] = problem = _trial(render)
@@ -67,7 +67,7 @@ def bounded(template: Hashable, render: Callable[[], str], parts: Hashable = Non
             return text
     except TemplateError:
         raise
-    except Exception as error:  # operators and filters raise what they like
+    except Exception as error:  # operators and filters may raise anything
         said = (
             "it calls itself without end" if isinstance(error, RecursionError) else f"{type(error).__name__}: {error}"
         )
@@ -76,8 +76,8 @@ def bounded(template: Hashable, render: Callable[[], str], parts: Hashable = Non
 
 
 def _trial(render: Callable[[], str]) -> str:
-    """What is too much when a copy of this process renders; "" if nothing is, also where that fails at once."""
-    with warnings.catch_warnings():  # of other threads: the copy has none, and needs none of their locks
+    """Render in a copy of this process; return which limit it exceeds, "" if none or if it fails immediately."""
+    with warnings.catch_warnings():  # about other threads: the copy has none, and needs none of their locks
         warnings.simplefilter("ignore", DeprecationWarning)
         child = os.fork()
     if not child:
@@ -97,11 +97,11 @@ def _trial(render: Callable[[], str]) -> str:
 
 def _status(render: Callable[[], str]) -> int:
     try:
-        with suppress(OSError, ValueError):  # a system that does not tell, or does not bound
+        with suppress(OSError, ValueError):  # a system that does not report, or does not bound, memory
             used = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
             resource.setrlimit(resource.RLIMIT_AS, (used + _BYTES, resource.getrlimit(resource.RLIMIT_AS)[1]))
         return _FINE if len(render()) <= _CHARACTERS else _TOO_LONG
     except MemoryError:
         return _TOO_LARGE
     except BaseException:
-        return _FINE  # whoever renders next is told
+        return _FINE  # the rendering itself will fail again

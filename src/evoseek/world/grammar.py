@@ -1,8 +1,8 @@
-"""The generated world's grammar: how facts and questions are worded, how question texts are parsed, and which facts
-the sentences of any text state.
+"""The generated world's grammar: it words facts and questions, parses question texts, and finds the facts stated by the
+sentences of a text.
 
-Every wording exists in several phrasings. Phrasing 0 is the plainest (subject, relation, object in that order), which a
-policy of less than a million parameters can learn to read; the others are for larger models and for evaluation.
+Every wording has several phrasings. Phrasing 0 is the plainest (subject, relation, object in that order), which a
+policy with less than a million parameters can learn to read. The others are for larger models and for evaluation.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ WORDS = ("what", "is", "the", "of", "name", "which", "has", "year", "earlier", "
 
 @dataclass(frozen=True, slots=True)
 class ParsedQuestion:
-    """A question text taken apart: the case-folded name that its chain starts from, and the chain's relations."""
+    """A parsed question text: the case-folded name at the start of its chain, and the chain's relations."""
 
     name: str
     relations: tuple[str, ...]
 
 
 def fact_text(subject: str, relation: str, name: str, phrasing: int = 0) -> str:
-    """The fact as a sentence."""
+    """Word a fact as a sentence."""
     return PHRASINGS[phrasing].format(subject=subject, relation=relation, object=name)
 
 
 def chain_text(start: str, relations: Sequence[str], phrasing: int = 0) -> str:
-    """The question for the last object of a chain of relations from `start`."""
+    """Word the question for the last object of a chain of relations from `start`."""
     if phrasing == 0:
         return f"What is {start}'s {possessive(relations)}?"
     if phrasing == 1:
@@ -44,13 +44,13 @@ def chain_text(start: str, relations: Sequence[str], phrasing: int = 0) -> str:
 
 
 def possessive(relations: Sequence[str]) -> str:
-    """mother, employer -> "mother's employer"."""
+    """Join relations: mother, employer -> "mother's employer"."""
     return "'s ".join(relations)
 
 
 _WORD = r"[^\s',.?]+"
 _NAME = rf"{_WORD}(?: {_WORD})*"
-# Where words could be of one name or of the next, the rest is checked once, as if all of it were a name: its parts are.
+# If words could belong to one name or the next, the rest is checked once, as if it were one name: its parts are names.
 _REST = rf"(?={_WORD}(?: {_WORD})*+\Z)"
 _POSSESSIVE = re.compile(rf"what is ({_NAME})((?:'s \w+)+)")
 _OF = re.compile(rf"what is {_REST}((?:the \w+ of )+)(.+)")
@@ -58,7 +58,7 @@ _NAMED = re.compile(rf"name the (\w+) of ({_NAME})((?:'s \w+)*)")
 
 
 def parse(text: str) -> ParsedQuestion | None:
-    """Read a question text, whatever its letter case and the spaces around its punctuation; None if it is none."""
+    """Parse a question text in any letter case, with any spaces around punctuation; None if it is not a question."""
     plain = re.sub(r"\s+", " ", text.casefold()).strip()
     plain = re.sub(r" ?' ?s\b", "'s", plain).rstrip(" ?.")
     if found := _POSSESSIVE.fullmatch(plain):
@@ -75,15 +75,15 @@ _OBJECT = "OBJECT"
 
 
 def sentences(texts: Iterable[str]) -> frozenset[str]:
-    """The sentences of texts in their normal form: lower case, one space between words and marks, no full stop."""
+    """Return the normalised sentences of texts: lower case, one space between words and marks, no full stop."""
     return frozenset(normal for text in texts for part in text.split(".") if (normal := _normal(part)))
 
 
 def states(texts: Iterable[str], subject: str, relation: str, objects: Sequence[str] | None = None) -> bool:
-    """Whether a sentence states that the subject's relation is one of these objects (None: any object).
+    """Return whether a sentence states that the subject's relation is one of these objects (None: any object).
 
-    Letter case and white space do not matter, so text that a tokenizer has taken apart is still read. A fact is stated
-    by a whole sentence only: "Koto Feno's employer is Balo" states nothing about a Feno.
+    Letter case and white space do not matter, so text split by a tokenizer is still read. Only a whole sentence states
+    a fact: "Koto Feno's employer is Balo" states nothing about a Feno.
     """
     said = sentences(texts)
     if objects is not None:
@@ -98,7 +98,7 @@ def _all_texts(subject: str, relation: str, name: str) -> Iterable[str]:
 
 
 def asked_fact(query: str) -> tuple[str, str] | None:
-    """Subject (case-folded) and relation of a query for one fact: "Koto Feno's employer", or a question for it."""
+    """Return subject (case-folded) and relation of a query for one fact: "Koto Feno's employer", or a question."""
     for text in (query, f"What is {query}?"):
         parsed = parse(text)
         if parsed is not None and len(parsed.relations) == 1:

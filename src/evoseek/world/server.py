@@ -71,12 +71,12 @@ class _Handler(BaseHTTPRequestHandler):
     do_HEAD = do_POST = do_GET
 
     def log_message(self, format: str, *args: object) -> None:
-        """Requests are counted, not logged."""
+        """Log nothing: requests are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Response:
-    """Status, body, and headers besides the body's type and length."""
+    """Status, body, and headers other than the body's type and length."""
 
     status: int
     body: bytes = b""
@@ -93,15 +93,15 @@ class Response:
 
 
 class SiteApi:
-    """The responses of a site at `host` and of its search API. `index` holds the site's passages. `counts` has the
-    number of requests of each kind: "page", "search" and "robots"."""
+    """The responses of a site at `host` and its search API. `index` holds the site's passages. `counts` has the number
+    of requests of each kind: "page", "search" and "robots"."""
 
     def __init__(self, site: Site, index: LexicalIndex, host: str) -> None:
         self.site, self.index, self.host = site, index, host
         self.counts, self._one_at_a_time = Counter[str](), Lock()
 
     def find(self, query: str, k: int) -> list[Passage]:
-        """At most k results: their addresses as ids, and snippets that usually do not suffice."""
+        """Return at most k results, with addresses as ids, and snippets that usually do not suffice for an answer."""
         return [self._result(found, query) for found in self.index.ranked(query, k)]
 
     def _result(self, found: Passage, query: str) -> Passage:
@@ -137,6 +137,6 @@ class SiteApi:
 
 
 def kind_of(target: str) -> str:
-    """The kind of a request: "search", "robots" or "page"."""
+    """Return the kind of a request: "search", "robots" or "page"."""
     path = target.partition("?")[0]
     return {"/robots.txt": "robots", "/searxng/search": "search"}.get(path, "page")

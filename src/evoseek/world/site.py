@@ -1,4 +1,4 @@
-"""A generated world as a web site: what a browser would be given for every path.
+"""A generated world as a web site: the response to a browser for every path.
 
     /                    the front page
     /<slug>              the article of an entity; /<slug>/2 its second page, which some have
@@ -7,8 +7,8 @@
     /edit/<slug>         pages that robots.txt forbids
     anything else        404; the articles link to some of it, and a few search results lead there (/old/<slug>)
 
-An article has a lead, sections, an infobox, and much around them that is no part of it. Each of the entity's facts
-stands in the plain phrasing of the world's grammar on one of its pages, the rest of the text states no fact.
+An article has a lead, sections, an infobox, and much around them that does not belong to it. Each of the entity's facts
+stands on one of its pages in the plain phrasing of the world's grammar. The rest of the text states no fact.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _TEXTS = tomllib.loads((_FOLDER / "texts.toml").read_text(encoding="utf-8"))
 
 @dataclass(frozen=True, slots=True)
 class SitePage:
-    """The response for a path: HTML, or for a redirect (301, 302) the path that it leads to."""
+    """The response for a path: HTML, or for a redirect (301, 302) the target path."""
 
     status: int
     html: str = ""
@@ -43,11 +43,11 @@ class SitePage:
 
 
 class Site:
-    """The site of a world. Which facts stand where, and all else that is drawn, follows from `seed`.
+    """The site of a world. The places of facts, and everything else that is random, follow from `seed`.
 
-    Shares of the entities: `second_page` of those with two facts or more have their last one on a separate page, search
-    results of `moved` lead to a redirect, and `dead` have a further result that leads nowhere. `told` is the share of
-    (entity, relation) whose snippets tell the fact that is searched for.
+    These are shares of the entities. With two or more facts, `second_page` have their last one on a separate page.
+    Search results of `moved` lead to a redirect, and `dead` have a further result that leads nowhere. `told` is the
+    share of (entity, relation) whose snippets state the fact that is searched.
     """
 
     def __init__(
@@ -76,11 +76,11 @@ class Site:
     # -- where things are -------------------------------------------------------------------------------------------
 
     def url_path(self, entity: int) -> str:
-        """The path of an entity's article. Entities of the same name have their numbers in it."""
+        """Return the path of an entity's article. It has the entity's number if names are equal."""
         return f"/{self._slugs[entity]}"
 
     def pages(self, entity: int) -> list[list[Fact]]:
-        """The entity's facts, by the page of its article on which they stand."""
+        """Return the entity's facts for each page of its article."""
         facts = self.world.facts(entity)
         if len(facts) > 1 and self._draw("second page", entity).random() < self._second_page:
             return [facts[:-1], facts[-1:]]
@@ -92,7 +92,7 @@ class Site:
     # -- searching --------------------------------------------------------------------------------------------------
 
     def passages(self) -> Iterator[Passage]:
-        """The passages that a search engine indexes: one for every page of an article.
+        """Yield the passages that a search engine indexes: one for every page of an article.
 
         Its id is the path under which the engine knows the page, its document the number of the entity.
         """
@@ -106,7 +106,7 @@ class Site:
                     yield Passage(f"/old/{self._slugs[entity]}", str(entity), name, text, 0, len(text))
 
     def snippet(self, entity: int, query: str) -> str:
-        """The snippet of a search result about an entity: its type, and sometimes the fact that is searched for."""
+        """Return the snippet of a search result about an entity: its type, and sometimes the searched fact."""
         words = set(query.casefold().replace("'s", " ").replace("?", " ").split())
         asked = next((fact for fact in self.world.facts(entity) if fact.relation in words), None)
         if asked is None or self._draw("snippet", f"{entity}/{asked.relation}").random() >= self._told:
@@ -166,7 +166,7 @@ class Site:
         )
 
     def _row(self, entity: int, fact: Fact) -> tuple[str, str, str | None]:
-        """A row of the infobox; what has an article is a link to it."""
+        """Return a row of the infobox; an object with an article is a link to it."""
         found = self.world.objects[fact.relation][entity]
         return fact.relation, fact.object, None if fact.relation == "year" else self.url_path(found)
 

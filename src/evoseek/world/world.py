@@ -1,12 +1,12 @@
 """The generated world: an encyclopaedia about people, cities, films, ... that nobody has read before.
 
 A world is a seeded random graph. Every entity has a type and every type its relations, each with exactly one object.
-From it come documents (one an entity), questions of one to four hops with their gold chains, and an oracle that judges
-any question text in the world's grammar (`evoseek.world.grammar`).
+It yields documents (one for each entity), questions of one to four hops with their gold chains, and an oracle that
+judges any question text in the world's grammar (`evoseek.world.grammar`).
 
-Names are made of words, words of syllables. Each word belongs by its hash to one of three splits, and a world of a
-split uses words of that split alone: no name of an evaluation world can occur in a training world. Names are shared on
-purpose, as in real encyclopaedias: people share first and family names, and a book may be called like a film.
+Names consist of words, words of syllables. The hash of a word assigns it to one of three splits, and a world uses only
+words of its split: no name of an evaluation world can occur in a training world. As in real encyclopaedias, names are
+shared on purpose: people share first and family names, and a book may have the name of a film.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Split = Literal["pretrain", "train", "evaluation"]
 SPLITS: tuple[Split, ...] = get_args(Split)
 SYLLABLES = tuple(consonant + vowel for consonant, vowel in product("bdfghjklmnprstvz", "aeiou"))
 MIN_ENTITIES, MAX_ENTITIES = 200, 1_000_000
-MAX_MISSES = 3000  # draws in a row without a new question, before a world counts as used up
+MAX_MISSES = 3000  # consecutive draws without a new question before a world counts as used up
 
 # Share of all entities, then relation -> type of the object. "number" objects are written out as digits.
 TYPES: dict[str, tuple[float, dict[str, str]]] = {
@@ -46,7 +46,7 @@ TYPES: dict[str, tuple[float, dict[str, str]]] = {
 }
 RELATIONS = tuple(dict.fromkeys(relation for _, relations in TYPES.values() for relation in relations))
 ENTITY_RELATIONS = tuple(relation for relation in RELATIONS if relation != "year")
-SHARED_NAME_SHARE = 0.1  # of books: called like a film
+SHARED_NAME_SHARE = 0.1  # of books: named like a film
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +60,8 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Truth:
-    """The truth about a question that can be answered: the right answer, the number of facts that it really rests on,
-    and the chain of facts that the question names."""
+    """The truth about an answerable question: the right answer, the number of facts that it really depends on, and the
+    chain of facts that the question names."""
 
     answer: str
     hops: int
@@ -69,11 +69,11 @@ class Truth:
 
 
 Oracle = Callable[[str], Truth | None]
-"""The truth about a question text; None if it has no answer, or more than one."""
+"""Returns the truth about a question text; None if it has no answer, or more than one."""
 
 
 def split_of(word: str) -> Split:
-    """The split that a name's word belongs to, by its hash alone."""
+    """Return the split that a name's word belongs to, by its hash alone."""
     return SPLITS[blake2b(word.encode(), digest_size=4).digest()[0] % len(SPLITS)]
 
 
@@ -90,7 +90,7 @@ class World:
 
     @classmethod
     def generate(cls, seed: int, entities: int, split: Split) -> World:
-        """Make the world of this seed. Raises DataError for a size outside 200 to 1,000,000, and for another split."""
+        """Make the world of this seed. Raises DataError for a size outside 200 to 1,000,000, or an unknown split."""
         if split not in get_args(Split):
             raise DataError(f"There is no split {split!r} of a world. Choose one of {', '.join(get_args(Split))}.")
         if not MIN_ENTITIES <= entities <= MAX_ENTITIES:
@@ -113,14 +113,14 @@ class World:
     # -- texts ------------------------------------------------------------------------------------------------------
 
     def object_name(self, relation: str, subject: int) -> str | None:
-        """Name (or number, as digits) of the object; None if this entity has no such relation."""
+        """Return the name of the object (digits for a number); None if this entity has no such relation."""
         found = self.objects[relation].get(subject)
         if found is None:
             return None
         return str(found) if relation == "year" else self.names[found]
 
     def facts(self, entity: int) -> list[Fact]:
-        """All facts with this subject, in the order in which its document states them."""
+        """Return all facts with this subject, in the order of its document."""
         relations = list(TYPES[self.types[entity]][1])
         random.Random(f"order/{self.seed}/{entity}").shuffle(relations)
         found = ((relation, self.object_name(relation, entity)) for relation in relations)
@@ -135,7 +135,7 @@ class World:
         return (self.document(entity) for entity in range(len(self)))
 
     def passages(self) -> Iterator[Passage]:
-        """All articles as passages, one each: they are short."""
+        """Yield all articles as passages, one each: they are short."""
         for document in self.documents():
             yield Passage(f"{document.id}#0", document.id, document.title, document.text, 0, len(document.text))
 
@@ -144,10 +144,10 @@ class World:
     def questions(
         self, count: int, *, seed: int, hops: Sequence[int] = (1, 2, 3, 4), phrasing: int = 0
     ) -> list[Question]:
-        """`count` different questions, the hop counts of `hops` in equal shares.
+        """Draw `count` different questions, with equal shares of the hop counts in `hops`.
 
         metadata: `hops`, `kind` (always "chain"), `chain` (list of [subject, relation, object]). Raises DataError if
-        the world is too small to give that many.
+        the world is too small.
         """
         rng = random.Random(f"questions/{self.seed}/{seed}/chain/{phrasing}")
         made: dict[str, Question] = {}
@@ -172,7 +172,7 @@ class World:
         return list(made.values())
 
     def draw_chain(self, rng: random.Random, hops: int) -> tuple[int, list[str]]:
-        """A random walk of `hops` relations that never ends at a number before its last step."""
+        """Draw a random walk of `hops` relations that reaches a number only in its last step."""
         while True:
             start = entity = rng.randrange(len(self))
             relations: list[str] = []
@@ -197,10 +197,10 @@ class World:
         return found
 
     def oracle(self, text: str) -> Truth | None:
-        """The truth about a question text in this world's grammar; None if it is none, or has no single answer.
+        """Return the truth about a question text in this world's grammar; None if invalid, or without a single answer.
 
-        Letter case and the spaces around punctuation do not matter. The hops of a chain are counted after cutting
-        loops (a person's spouse's spouse is that person). Ambiguous names make a question unanswerable.
+        Letter case and spaces around punctuation do not matter. Hops of a chain are counted after cutting loops (a
+        person's spouse's spouse is that person). Ambiguous names make a question unanswerable.
         """
         parsed = parse(text)
         candidates = self._having(parsed.name, parsed.relations[0]) if parsed else []
@@ -227,7 +227,7 @@ class World:
 
 
 def _words(split: Split, syllables: int, rng: random.Random) -> Iterator[str]:
-    """Different words of a split, in random order, longer ones when the shorter are used up."""
+    """Yield different words of a split in random order; longer ones when the shorter ones are used up."""
     while True:
         seen: set[str] = set()
         for _ in range(2 * len(SYLLABLES) ** syllables):
@@ -235,13 +235,13 @@ def _words(split: Split, syllables: int, rng: random.Random) -> Iterator[str]:
             if word not in seen and word not in WORDS and split_of(word) == split:
                 seen.add(word)
                 yield word.capitalize()
-                if len(seen) > len(SYLLABLES) ** syllables // 5:  # most of this split's third: go on longer
+                if len(seen) > len(SYLLABLES) ** syllables // 5:  # most of this split's third: take longer words
                     break
         syllables += 1
 
 
 def _names(types: Sequence[str], by_type: dict[str, list[int]], split: Split, rng: random.Random) -> list[str]:
-    """People get two words from small shared pools, all else one word of its own; some books share a film's."""
+    """Name entities: people by two words from small shared pools, all else by one own word; some books like films."""
     words = _words(split, 3, rng)
     pool_size = max(12, round((3 * len(by_type["person"])) ** 0.5))
     short = _words(split, 2, rng)
@@ -265,7 +265,7 @@ def _names(types: Sequence[str], by_type: dict[str, list[int]], split: Split, rn
 
 
 def _link(by_type: dict[str, list[int]], rng: random.Random) -> dict[str, dict[int, int]]:
-    """Objects of every relation. Marriages are mutual; nobody is his own object."""
+    """Draw the objects of every relation. Marriages are mutual; nobody is their own object."""
     objects: dict[str, dict[int, int]] = {relation: {} for relation in RELATIONS}
     for kind, (_, relations) in TYPES.items():
         for relation, target in relations.items():
@@ -294,13 +294,13 @@ class _Card(BaseModel):
 
 
 def save_world_card(path: Path, world: World) -> None:
-    """Write what `load_world` needs to make this world again. Raises RunError if that cannot be written."""
+    """Write the data with which `load_world` makes this world again. Raises RunError if writing fails."""
     card = _Card(seed=world.seed, entities=len(world), split=world.split, style="plain")
     write_atomic(path, card.model_dump_json(indent=1) + "\n")
 
 
 def load_world(path: Path) -> World:
-    """Generate the world of a card. Raises DataError if the file is no card, or the card of no world."""
+    """Generate the world of a card. Raises DataError if the file is not the card of a world."""
     try:
         card = _Card.model_validate_json(path.read_bytes())
     except (OSError, ValidationError) as error:

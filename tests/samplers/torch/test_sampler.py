@@ -450,7 +450,7 @@ def test_weights_that_are_given_replace_the_model_s_and_completions_say_their_ve
 def test_weights_of_another_model_are_refused_and_the_version_stays(wrong: dict[str, torch.Tensor]):
     sampler = TorchSampler(policy(), slots=1, max_length=200)
     sampler.update_weights(3)
-    with pytest.raises(SamplerError, match="the weights of version 4 are not those of the model"):
+    with pytest.raises(SamplerError, match="the weights of version 4 do not fit the model"):
         sampler.update_weights(4, wrong)
     assert sampler.policy_version == 3
 

@@ -23,5 +23,5 @@ def test_tokens_of_a_reply_that_is_refused_are_no_part_of_the_turn():
 @pytest.mark.parametrize("bad", [False, None, 0.0, ""])
 def test_what_is_no_token_id_is_none_even_if_it_is_nothing(bad):
     request = SampleRequest("t", 0, (5, 6), 8, 1.0, StopConditions(), 0)
-    with pytest.raises(TransientError, match=f"the token id {bad!r}, but the policy has those from 0 to 9"):
+    with pytest.raises(TransientError, match=f"the token id {bad!r}, but the policy's go from 0 to 9"):
         check_sampled(Sampled([1, bad], [-0.5, -0.5], "stop"), request, 10)

@@ -1,4 +1,5 @@
-"""A question writer: passages in, questions out. What it gives is checked elsewhere, the same for every writer."""
+"""A question writer: passages in, questions out. Its questions are checked elsewhere, in the same way for every
+writer."""
 
 from __future__ import annotations
 
@@ -20,12 +21,11 @@ BRACKETS = re.compile(r"\s*\([^()]*(?:\([^()]*\)[^()]*)*\)")
 
 @dataclass(frozen=True, slots=True)
 class Hop:
-    """A fact that a question needs, as a question of its own about one document.
+    """A fact that a question needs, as a separate question about one document.
 
-    `evidence` are the ids of the passages that hold the fact, all of one document. `query` is what the document is
-    about and the question names (`subject` of its title); "" where it does not name that. `said` are the words of the
-    document around the answer, by which another document that says the same is told from one that only holds the
-    answer; "" if they are not known.
+    `evidence` are the ids of the passages that contain the fact, all of one document. `query` is the document's subject
+    (`subject` of its title) if the question names it, else "". `said` are the document's words around the answer. They
+    distinguish another document that says the same from one that merely contains the answer; "" if unknown.
     """
 
     question: str
@@ -37,19 +37,19 @@ class Hop:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """A question that a writer made. The answer of each hop leads to the next one, and the last one's is the answer.
+    """A question from a writer. The answer of each hop leads to the next hop; the last hop's answer is the question's.
 
         Draft("When was the director of The Kite born?", "date", (
             Hop("Who directed The Kite?", "Ada Birk", ("kite#0",), "The Kite"),
             Hop("When was Ada Birk born?", "16 June 1911", ("birk#2",), "Ada Birk"),
         ))
 
-    `kind` says what the answer is: date, year, name, number, nationality, or a word of the writer's own. The kind
-    `subject` asks for what the document is about: its query finds it first, and it is never made unanswerable, since it
-    does not say what is missing. A draft `in_reserve` is asked only where there are too few others.
+    `kind` is the kind of the answer: date, year, name, number, nationality, or the writer's own word. The kind
+    `subject` asks for the document's subject: its query must find the document first, and it is never made
+    unanswerable, since it does not say what is missing. A draft `in_reserve` is used only if there are too few others.
 
-    Of a long question `support` are the sentences of one passage that answer it, as they stand there, and the answer is
-    these. A near miss has the answer "": it asks about its hop's `query`, about which its evidence says nothing.
+    For a long question, `support` are the sentences of one passage that answer it, word for word, and the answer is the
+    same. A near miss has the answer "": it asks something about its hop's `query` that the evidence does not say.
     """
 
     question: str
@@ -72,25 +72,25 @@ class Draft:
 class QuestionWriter(Protocol):
     """Writes questions about documents.
 
-    It is a coroutine, since a model's replies are awaited. It gets all documents at once and gives all its questions at
-    once, for three reasons: a question of two hops joins two documents; a question is dropped if another document
-    answers it otherwise; and a writer that calls a model sends its calls together, as many as `number` asks for.
+    It is a coroutine, since a model's replies are awaited. It receives all documents together and returns all questions
+    together, for three reasons: a question of two hops joins two documents; a question is dropped if another document
+    gives another answer; and a writer that calls a model sends its calls together, as many as `number` needs.
 
-    Not a writer's task are what `questions.writers.checking` does for all: that a search finds the evidence,
-    near-duplicates, the shares of kinds, of hops and of unanswerable questions, hidden documents, and demonstrations.
+    `questions.writers.checking` does the rest for all writers: it checks that a search finds the evidence, removes
+    near-duplicates, balances kinds, hops and unanswerable questions, hides documents, and makes demonstrations.
     """
 
     async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> Sequence[Draft]:
         """Write questions of one hop or two, in any order. `documents` have their passages in order.
 
-        `number` is how many are kept at most. A writer may give more, and should: about a third of those kept have two
-        hops, and not every question passes the checks. Raises ToolError if what it calls fails.
+        `number` is the maximum to keep. A writer should return more: about a third of the kept questions have two hops,
+        and not every question passes the checks. Raises ToolError if a model or service that it calls fails.
         """
         ...
 
 
 class QuestionWriterSettings(PartSettings):
-    """What writes the questions of a cold start."""
+    """The writer of a cold start's questions."""
 
 
 QuestionWriterPart = Annotated[
@@ -99,7 +99,7 @@ QuestionWriterPart = Annotated[
 
 
 def subject(title: str) -> str:
-    """Return what a document is about: its title without what stands in brackets, and without the name of its site."""
+    """Return the subject of a document: its title without brackets and their contents, and without its site's name."""
     text = " ".join(BRACKETS.sub("", " ".join(title.split())).split())
     mark = SITE_MARK.search(text)
     is_site = mark and (mark[0] in (" | ", " :: ") or _SITE.search(text, mark.end()))

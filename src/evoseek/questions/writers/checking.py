@@ -1,8 +1,8 @@
-"""The questions of a cold start, each with its demonstration: what a writer gives, filtered by the search engine,
-without near-duplicates, and balanced. It is the same for every writer.
+"""The questions of a cold start, each with its demonstration: a writer's questions, filtered by the search engine,
+without near-duplicates, and balanced. This is the same for every writer.
 
-A question is kept if one search finds a passage of its document that holds the answer; that search is its
-demonstration. Of two hops both searches have to. Some questions are asked as if their document were not there
+A question is kept if one search finds a passage of its document that contains the answer; this search is its
+demonstration. With two hops, both searches must. Some questions are asked as if their document did not exist
 (`hidden`), and demonstrate a refusal.
 """
 
@@ -33,44 +33,44 @@ _T = TypeVar("_T")
 
 REFUSAL = "Not found in the documents."
 STATED_IN = "stated_in"
-"""Key of the metadata of an unanswerable question: the passages whose statements it was made of."""
+"""Key in the metadata of an unanswerable question: the passages whose statements it was made from."""
 TWO_HOPS, UNANSWERABLE = 0.35, 0.25
-"""Shares of the questions; the rest has one hop, which also makes up for too few of two."""
+"""Shares of the questions. The rest has one hop, and also replaces missing questions of two hops."""
 LONG, NEAR = 0.35, 0.4
-"""Shares: of long questions among those of one hop, and of near misses among unanswerable ones."""
+"""Shares of long questions among one-hop questions, and of near misses among unanswerable ones."""
 KINDS = {"name": 0.4, "date": 0.25, "year": 0.1, "number": 0.1, "nationality": 0.1, "subject": 0.1, "does": 0.5}
-"""The largest share of a kind among the questions of one hop, as long as there are others. Other kinds have none."""
+"""The largest share of a kind among one-hop questions, as long as there are others. Other kinds have no limit."""
 
-_DOCUMENTS = 20_000  # as many are read, drawn at random
-_OF_AN_ANSWER = 0.01  # at most this share of the questions of one hop has the same answer
+_DOCUMENTS = 20_000  # maximum number to read, drawn at random
+_OF_AN_ANSWER = 0.01  # maximum share of one-hop questions with the same answer
 _NEAR_DUPLICATE = 0.8
-_DEPTH, _UNSAID = 8, 0.1  # how deep is looked, in times k, for passages that lack this share of a question's words
-_UNSAID_BESIDE = 0.5  # where the answer is
-_UNSAID_MOST = 0.34  # among the first passages that a long question finds, or about what a near miss names
-_FIRST = 10  # passages, one of which has the answer of a long question
-_ENOUGH = 300  # kept questions of one hop: then none in reserve is asked
+_DEPTH, _UNSAID = 8, 0.1  # search depth, in multiples of k, for passages that lack this share of a question's words
+_UNSAID_BESIDE = 0.5  # the same share, in a passage with the answer
+_UNSAID_MOST = 0.34  # in the first passages that a long question finds, or about the subject of a near miss
+_FIRST = 10  # passages, among them the answer of a long question
+_ENOUGH = 300  # kept one-hop questions: with these, no reserve is used
 _OF_A_SITE = re.compile(rf"(.+){SITE_MARK.pattern}(.+)")
-_SHARE_OF_A_SITE = 0.05  # of the titles have its name
+_SHARE_OF_A_SITE = 0.05  # of the titles have the site's name
 _AT_ONCE = 128  # questions whose searches are one call of the engine
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A question with the demonstration of how it is answered, and that of how it is proposed from a passage (None if
-    the documents do not answer it)."""
+    """A question with two demonstrations: answering it, and proposing it from a passage (None if the documents do not
+    answer it)."""
 
     solved: Demonstration
     proposed: ProposerDemonstration | None = None
 
     @property
     def question(self) -> Question:
-        """The question that is demonstrated."""
+        """The demonstrated question."""
         return self.solved.question
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Questions in a random order; `counts` says how many were made of each kind, and what became of them."""
+    """Questions in random order; `counts` says how many were made of each kind, and how many were kept."""
 
     items: tuple[Item, ...]
     counts: Mapping[str, int]
@@ -79,9 +79,9 @@ class Written:
 async def checked_questions(
     writer: QuestionWriter, corpus: PassageStore, engine: SearchEngine, number: int, *, k: int, seed: int
 ) -> Written:
-    """Keep at most `number` of the questions that a writer gives about a corpus; `k` is the number of passages that a
-    search finds. The same questions, corpus, engine and seed give the same result. Raises DataError if there are none,
-    ToolError if the engine or what the writer calls fails."""
+    """Keep at most `number` of a writer's questions about a corpus; `k` is the number of passages per search. The same
+    questions, corpus, engine and seed give the same result. Raises DataError if none is kept, ToolError if the engine,
+    or a service that the writer calls, fails."""
     rng = random.Random(f"{seed}/cold start")
     titles: dict[str, str] = {}
     for passage in corpus.passages():
@@ -109,7 +109,7 @@ async def checked_questions(
 
 
 def _without_site(titles: Mapping[str, str]) -> dict[str, str]:
-    """Titles by the ids of their documents, without the name of their site, which many end with behind a mark."""
+    """Return titles by document id, without the site's name, with which many end after a mark."""
     parts = {id: found for id, title in titles.items() if (found := _OF_A_SITE.fullmatch(title))}
     sites, fewest = Counter(found[2] for found in parts.values()), max(3, _SHARE_OF_A_SITE * len(titles))
     return {
@@ -118,7 +118,7 @@ def _without_site(titles: Mapping[str, str]) -> dict[str, str]:
 
 
 def _documents(corpus: PassageStore, titles: Mapping[str, str]) -> dict[str, list[Passage]]:
-    """The passages of these documents, in order, with these titles."""
+    """Return the passages of these documents, in order, under these titles."""
     found: dict[str, list[Passage]] = {id: [] for id in titles}
     for passage in corpus.passages():
         if (title := titles.get(passage.document_id)) is not None:
@@ -127,7 +127,7 @@ def _documents(corpus: PassageStore, titles: Mapping[str, str]) -> dict[str, lis
 
 
 def _copies(documents: Mapping[str, Sequence[Passage]]) -> dict[str, list[str]]:
-    """Of documents with the same text the first, with the ids of all of them."""
+    """Return the first of each set of documents with equal texts, with the ids of all of them."""
     of_text: dict[str, list[str]] = {}
     for id in sorted(documents):
         of_text.setdefault(" ".join(" ".join(passage.text for passage in documents[id]).split()), []).append(id)
@@ -135,8 +135,8 @@ def _copies(documents: Mapping[str, Sequence[Passage]]) -> dict[str, list[str]]:
 
 
 def _of_one_answer(drafts: Sequence[Draft], titles: Mapping[str, str]) -> list[Draft]:
-    """Leave out what another document, or another sentence, answers otherwise, and what names several documents: by the
-    name of all of them, or by words of it that are in the names of others."""
+    """Drop questions that another document or sentence answers differently, and questions that name several documents:
+    by a name that they share, or by words that are in other names, too."""
     answers: dict[str, set[str]] = {}
     for hop in (hop for draft in drafts for hop in draft.hops):
         answers.setdefault(comparable(hop.question), set()).add(comparable(hop.answer))
@@ -161,8 +161,8 @@ def _of_one_answer(drafts: Sequence[Draft], titles: Mapping[str, str]) -> list[D
 
 
 def _parts(documents: Collection[str]) -> dict[str, tuple[str, str]]:
-    """The part of the collection that each document is of: its folder, the highest level of which there are several,
-    and its type."""
+    """Return the part of the collection to which each document belongs: its folder, at the highest level with several
+    folders, and its type."""
     paths = {id: PurePosixPath(id) for id in documents}
     levels = zip(*(path.parent.parts for path in paths.values()), strict=False)
     shared = sum(1 for _ in takewhile(lambda names: len({*names}) == 1, levels))
@@ -170,8 +170,8 @@ def _parts(documents: Collection[str]) -> dict[str, tuple[str, str]]:
 
 
 def _in_turn(made: Iterable[_T], part_of: Callable[[_T], tuple[str, str]]) -> list[_T]:
-    """One of every part of the collection in turn, of each in its order: by size alone, a manual would leave no
-    question for the few documents beside it."""
+    """Take items from every part of the collection in turn, each in its order. By size alone, a manual would leave no
+    question for a few other documents."""
     by_part: dict[tuple[str, str], list[_T]] = {}
     for one in made:
         by_part.setdefault(part_of(one), []).append(one)
@@ -180,7 +180,7 @@ def _in_turn(made: Iterable[_T], part_of: Callable[[_T], tuple[str, str]]) -> li
 
 @dataclass(slots=True)
 class _Checker:
-    """Keeps what the engine finds, each question once."""
+    """Keeps questions whose evidence the engine finds, each once."""
 
     engine: SearchEngine
     k: int
@@ -194,7 +194,7 @@ class _Checker:
         self.passages = {passage.id: passage for found in self.documents.values() for passage in found}
 
     def check_evidence(self, drafts: Iterable[Draft]) -> None:
-        """Raise DataError for a hop without evidence, or with that of no document or of several."""
+        """Raise DataError for a hop without evidence, or with evidence from no document or several."""
         for hop in (hop for draft in drafts for hop in draft.hops):
             held = {self.passages[id].document_id for id in hop.evidence if id in self.passages}
             if len(held) != 1 or not self.passages.keys() >= set(hop.evidence):
@@ -204,7 +204,7 @@ class _Checker:
                 )
 
     async def chosen(self, drafts: Sequence[Draft], number: int, rng: random.Random) -> list[Item]:
-        """Choose questions of one hop, of several, and unanswerable ones, in their shares."""
+        """Choose questions of one hop, of several hops, and unanswerable ones, in their shares."""
         parts = _parts(self.documents)
 
         def part_of(draft: Draft) -> tuple[str, str]:
@@ -232,7 +232,7 @@ class _Checker:
         return [*answered, *two, *none, *hidden]
 
     def _spread(self, drafts: Sequence[Draft], rng: random.Random) -> Iterator[Draft]:
-        """Those of every document in turn; first those that name what they are about."""
+        """Yield the drafts of every document in turn; first the ones that name their subject."""
         by_document: dict[str, list[Draft]] = {}
         for draft in drafts:
             by_document.setdefault(self._document(draft.hops[0]), []).append(draft)
@@ -242,7 +242,7 @@ class _Checker:
             yield from (draft for several in zip_longest(*own) for draft in several if draft is not None)
 
     async def of_one_hop(self, candidates: Sequence[Draft], number: int) -> list[tuple[Draft, Item]]:
-        """Keep questions of one hop. Kinds that have reached their share fill up what the others leave."""
+        """Keep questions of one hop. Kinds at their limit fill places that other kinds leave."""
         kept, spare = list[tuple[Draft, Item]](), list[tuple[Draft, Item]]()
         kinds, answers = Counter[str](), Counter[str]()
 
@@ -266,7 +266,7 @@ class _Checker:
         return [*kept, *spare][:number]
 
     async def of_several_hops(self, candidates: Sequence[Draft], number: int) -> list[Item]:
-        """Keep questions of more hops, each found by a search of its own."""
+        """Keep questions of more hops, each hop found by a separate search."""
         kept = list[Item]()
         for batch in _batches(candidates):
             hops = [(hop, self._depth(draft, hop)) for draft in batch for hop in draft.hops]
@@ -280,7 +280,7 @@ class _Checker:
         return self._counted(kept)
 
     async def without_last_hop(self, linked: Sequence[Draft], number: int) -> list[Item]:
-        """Keep questions of more hops whose last document is taken out."""
+        """Keep questions of more hops whose last document is hidden."""
         kept = list[Item]()
         for batch in _batches(linked):
             hops = [(hop, self._depth(draft, hop)) for draft in batch for hop in draft.hops[:-1]]
@@ -296,9 +296,9 @@ class _Checker:
         return self._counted(kept)
 
     async def hide(self, found: Sequence[tuple[Draft, Item]], number: int) -> tuple[list[Item], list[Item]]:
-        """Part the questions that keep their answers from at most `number` whose document is taken out; no other one
-        may be about the same. Each form (kind, and question word) is hidden in the same share, and never whole: one
-        that is mostly hidden would teach to refuse whatever has it."""
+        """Divide questions into the ones that keep their answers, and at most `number` whose document is hidden; no
+        other question may be about that document. Each form (kind and question word) is hidden in the same share, never
+        completely: if a form were mostly hidden, the policy would learn to refuse every question of that form."""
         forms = Counter(_form(draft) for draft, _ in found)
         room = {form: min(count - 1, ceil(number * count / len(found))) for form, count in forms.items()}
         answered, none = list[Item](), list[Item]()
@@ -315,8 +315,8 @@ class _Checker:
         return self._counted(answered), self._counted(none)
 
     async def near_misses(self, candidates: Sequence[Draft], number: int) -> list[Item]:
-        """Keep questions that no document answers: no passage that is found has nearly all of their words, and none
-        about what they name has most of them."""
+        """Keep questions that no document answers: no passage found has nearly all of their words, and no passage about
+        their subject has most of them."""
         kept = list[Item]()
 
         def answers(passage: Passage, hop: Hop) -> bool:
@@ -335,15 +335,15 @@ class _Checker:
         return self._counted(kept)
 
     def _depth(self, draft: Draft, hop: Hop) -> int:
-        """How many passages that are found for a hop are looked at for its answer. A short question that asks for its
-        subject, or does not name it, has to find it first."""
+        """Return in how many of a hop's search results its answer may be. For a short question that asks for its
+        subject, or does not name it, the answer must be in the first one."""
         if draft.support:
             return _FIRST
         return self.k if hop.query and draft.kind != "subject" else 1
 
     async def _queries(self, hops: Sequence[tuple[Hop, int]]) -> list[str]:
-        """For each hop the query that finds the answer in its document: its subject, or else the whole question; "" if
-        neither does. The answer has to be among as many passages as given."""
+        """Return, for each hop, the query that finds the answer in its document: its subject, or else the whole
+        question; "" if neither does. The answer must be among the given number of passages."""
         queries = [query for hop, _ in hops for query in (hop.query or hop.question, hop.question)]
         found = await search(self.engine, queries, max([self.k, *(depth for _, depth in hops)]))
         chosen: list[str] = []
@@ -354,8 +354,8 @@ class _Checker:
         return chosen
 
     async def _without(self, hops: Sequence[Hop], others: Sequence[Sequence[str]]) -> list[bool]:
-        """Whether no search, by the subject, by the question or by one of `others`, gives a passage with the answer
-        once the hop's document is taken out, nor finds one farther down that has what is asked about."""
+        """Return whether the answer is gone when the hop's document is hidden: no search (by the subject, the question
+        or one of `others`) returns a passage with the answer, or finds farther down one about the question."""
         searched = [
             [(query, self._document(hop)) for query in (hop.query, hop.question, *more) if query]
             for hop, more in zip(hops, others, strict=True)
@@ -380,8 +380,8 @@ class _Checker:
         return self.passages[hop.evidence[0]].document_id
 
     def _holds(self, passages: Sequence[Passage], hop: Hop) -> bool:
-        """Whether a passage of the hop's document has its answer, or one of a copy, which has what the statement says
-        beside it."""
+        """Return whether a passage has the hop's answer: one of its document, or of a copy that also has the rest of
+        the statement."""
         said = {*words(hop.said)} - STOP_WORDS
         return any(
             _contains(passage, hop.answer)
@@ -390,7 +390,7 @@ class _Checker:
         )
 
     def _item(self, draft: Draft, queries: Sequence[str]) -> Item:
-        """The question, and how it is proposed: from a passage of the first document, by searches for the others."""
+        """Make the question and its proposal: from a passage of the first document, by searches for the others."""
         about: dict[str, object] = {"hops": len(draft.hops), "kind": draft.kind, "evidence": list(draft.evidence)}
         about |= {"support": list(draft.support)} if draft.support else {}
         answered = (*map(_search, queries), DemonstratedTurn(answer=draft.answer))
@@ -401,8 +401,8 @@ class _Checker:
         return Item(solved, ProposerDemonstration("", passage, len(draft.hops), stated))
 
     def _refusal(self, draft: Draft, queries: Sequence[str], hidden: Sequence[str] | None = None) -> Item:
-        """The question as if these documents (by default the last one and every copy of it) were not there. Its
-        passages are not evidence, but keep it with the other questions of the same statements."""
+        """Make the question as if these documents (by default the last one and all its copies) did not exist. Its
+        passages are not evidence, but keep it together with other questions from the same statements."""
         hidden = [*(self.copies[self._document(draft.hops[-1])] if hidden is None else hidden)]
         about = {"kind": "unanswerable", "answerable": False, "hidden": hidden, STATED_IN: list(draft.evidence)}
         turns = (*map(_search, queries), DemonstratedTurn(answer=REFUSAL))
@@ -433,8 +433,8 @@ def _contains(passage: Passage, answer: str) -> bool:
 
 
 def _is_about(passage: Passage, hop: Hop) -> bool:
-    """Whether a passage has nearly all words of a question, stop words aside, and so may answer it in other words, or
-    half of them, and the answer."""
+    """Return whether a passage may answer a question: it has nearly all of the question's words except stop words, or
+    half of them and the answer."""
     beside = _has_most(hop, passage, _UNSAID_BESIDE) and _contains(passage, hop.answer)
     return beside or _has_most(hop, passage, _UNSAID)
 
@@ -444,7 +444,7 @@ def _has_most(hop: Hop, passage: Passage, unsaid: float = _UNSAID_MOST) -> bool:
 
 
 def _unsaid(said: set[str], passage: Passage) -> float:
-    """The share of these words that a passage has not; 1 if there are none."""
+    """Return the share of these words that a passage lacks; 1 if there are no words."""
     return 1 - len(said & {*words(passage.contents)}) / max(1, len(said))
 
 

@@ -1,4 +1,4 @@
-"""Questions that are answered by one to four sentences: an English heading asks, and the sentences below it answer.
+"""Questions with answers of one to four sentences: an English heading asks, and the sentences below it answer.
 
 (2) What types are there?    What types are there?
 Configuring remotes          How do I configure remotes?
@@ -26,8 +26,8 @@ from evoseek.types import Passage
 _SENTENCES, _WORDS_OF_ANSWER, _WORDS_OF_SENTENCE = 4, range(8, 81), range(4, 46)
 _WORDS_OF_HEADING, _WORDS_OF_QUESTION, _WORDS_OF_TITLE = 20, 18, 8
 _LEAST_LETTERS = 0.85  # share of letters and spaces in a sentence: less is code
-_GENERAL = 3  # sections that have the same heading, which then says nothing
-_STEM = 5  # letters by which words of a heading are found below it
+_GENERAL = 3  # sections with the same heading, which then says nothing
+_STEM = 5  # letters for matching words of a heading with the text below
 
 _NUMBER = re.compile(r"^(?:(?:\(?\d+\)|(?:[A-Z]\.)?\d+(?:\.\d+)*\.?|Chapter \S+|#+|-)\s+)+")
 _GENERIC = re.compile(r"description|overview|introduction|summary", re.IGNORECASE)
@@ -36,14 +36,14 @@ _NOUNS = (
 )
 _NAMED = re.compile(rf"(?:[Tt]he )?(?P<name>[\w'\"().*-]+) (?P<noun>{_NOUNS})", re.IGNORECASE)
 _TERM = re.compile(r"-{1,2}(?!no-)\w[\w-]*|PRAGMA \w+|\w+(?:[._]\w+)+(?:\(\))?|[a-z]+[A-Z]\w+|\w+\(\)|[A-Z]+_[A-Z_]+")
-"""An option, or a name that is spelled as programs are."""
+"""An option, or a name spelt like a program's."""
 _DOES = re.compile(
     rf"(?:(?:This|The) (?:\S+ ){{0,3}}?(?:{_NOUNS}|flag|hook|routine|setting|utility)s? |[\w()./-]+ )?(?:\w+ly )?"
     r"(?:(?:is|can be) used (?:to|for)|(?!(?:this|its|as|is|was|has|unless|always)\b)[a-z]{2,}s (?!of\b|are\b|were\b))|"
     r"With this option, |If this ",
     re.IGNORECASE,
 )
-"""What begins a sentence that says what something does: `This option is used to`, `core.bare tells`, `Specifies`."""
+"""Beginning of a sentence about what something does: `This option is used to`, `core.bare tells`, `Specifies`."""
 _STEPS = (
     "add|call|change|choose|click|configure|copy|create|declare|define|download|edit|enter|execute|give|include|install|"
     "invoke|issue|make|open|pass|press|provide|put|run|select|set|specify|start|type|use|write"
@@ -54,7 +54,7 @@ _ACTS = re.compile(
     r"\b(?:is|are) (?:\w+ly )?[a-z]+(?:ed|ne|wn) (?:by|with|using|via)\b|\b(?:by|using) [a-z]+ing\b",
     re.IGNORECASE,
 )
-"""What says how something is done."""
+"""Words that say how to do something."""
 _NO_STEP = re.compile(r"bad idea|\bcannot\b|\bwrong\b|\bnot (?:possible|supported)\b|\bsuppose\b", re.IGNORECASE)
 _CODE = re.compile(r"[$#>] |\.\.\.|…|[{};|=]|::|->|#\w| \?\w")
 _OUTSIDE = re.compile(
@@ -69,8 +69,8 @@ _GERUND = re.compile(r"(?P<gerund>[A-Za-z]+ing) (?!(?:of|and|or|in|for|with|to)\
 
 
 class HeadingsEn:
-    """Writes what `rules-en` writes; questions whose answers are sentences, where English headings ask for them; and
-    near misses of both, by the name of another document."""
+    """Writes the questions of `rules-en`; questions with sentences as answers, from English headings; and near misses
+    of both, with the name of another document."""
 
     Settings = QuestionWriterSettings
 
@@ -79,8 +79,8 @@ class HeadingsEn:
         return cls()
 
     async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> list[Draft]:
-        """Write all that the sentences and headings give, but nothing of instructions and notes of changes, which the
-        rules ask in place: "Fix what?"."""
+        """Write all questions from sentences and headings, except from instructions and change notes, whose question
+        word stays in place: "Fix what?"."""
         vocabulary = Vocabulary(documents)
         short = [
             draft
@@ -92,7 +92,7 @@ class HeadingsEn:
 
 
 def _near_misses(drafts: Sequence[Draft], documents: Sequence[Sequence[Passage]]) -> Iterator[Draft]:
-    """Ask questions that name their document by the name of another one, drawn by what they are among those as long."""
+    """Yield questions with another document's name in place of their own, drawn among names with as many words."""
     titles = {passage.id: subject(passage.title) for found in documents for passage in found}
     named, names = {_plain(title): title for title in titles.values()}, dict[int, list[str]]()
     for name in sorted({_plain(titles[draft.evidence[0]]) for draft in drafts}):
@@ -109,7 +109,7 @@ def _near_misses(drafts: Sequence[Draft], documents: Sequence[Sequence[Passage]]
 
 @dataclass(frozen=True, slots=True)
 class _Chapter:
-    """A heading of a document without its number, and the sentences that open the text below it, all of one passage."""
+    """A heading of a document without its number, and the first sentences of the text below it, all of one passage."""
 
     heading: str
     sentences: tuple[str, ...]
@@ -129,8 +129,8 @@ class _Chapter:
 
 
 def of_headings(documents: Sequence[Sequence[Passage]], vocabulary: Vocabulary) -> Iterator[Draft]:
-    """Give the questions that the headings of English documents make. Where a heading does not say enough, or several
-    sections have it, the question names the document, too."""
+    """Yield questions from the headings of English documents. If a heading does not say enough, or several sections
+    have it, the question names the document, too."""
     sections = (section for passages in documents if is_english(passages) for section in _sections(passages))
     found = {(section.heading.lower(), section.sentences): section for section in sections}
     places = Counter(heading for heading, _ in found)
@@ -153,13 +153,13 @@ def of_headings(documents: Sequence[Sequence[Passage]], vocabulary: Vocabulary) 
 
 
 def _is_title(title: str) -> bool:
-    """Whether a question can name a document by its title."""
+    """Return whether a question can name a document by its title."""
     return 0 < len(words(title)) <= _WORDS_OF_TITLE and "," not in title
 
 
 def _question(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
-    """The question of a heading without its sign, and its kind. None if the heading asks nothing, or the sentences
-    below it do not answer."""
+    """Return the question of a heading without its sign, and its kind. None if the heading asks nothing, or the
+    sentences below do not answer."""
     heading, first = section.heading, section.sentences[0]
     if heading.endswith("?"):
         asked, _, rest = heading[:-1].partition(" ")
@@ -178,7 +178,7 @@ def _question(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | No
 
 
 def _how(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
-    """The question of a heading that names an action: `How to merge`, `Merging two branches`."""
+    """Return the question of a heading that names an action: `How to merge`, `Merging two branches`."""
     text = re.sub(r"\byour\b", "my", vocabulary.in_a_sentence(section.heading))
     if not _ACTS.search(section.said) or _NO_STEP.search(section.said):
         return None
@@ -198,7 +198,7 @@ def _how(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
 
 
 def _what(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
-    """The question of a heading that names a thing, if the first sentence says what that is."""
+    """Return the question of a heading that names a thing, if the first sentence says what the thing is."""
     name = re.escape(section.heading)
     names = rf"{name}(?:e?s)?|{name.removesuffix('s')}|{name.removesuffix('es')}"
     form = rf"(?P<article>(?:An?|The) )?(?P<name>{names}) (?P<is>is|are) (?:an?|the)\b"
@@ -209,7 +209,7 @@ def _what(section: _Chapter, vocabulary: Vocabulary) -> tuple[str, str] | None:
 
 
 class Vocabulary:
-    """How often words, and pairs of them, occur in documents, as they are written there."""
+    """Counts of words and pairs of words in documents, with their spelling."""
 
     def __init__(self, documents: Sequence[Sequence[Passage]]) -> None:
         self._counts, self._pairs = Counter[str](), Counter[tuple[str, str]]()
@@ -219,7 +219,7 @@ class Vocabulary:
             self._pairs.update(pairwise(said))
 
     def in_a_sentence(self, heading: str) -> str:
-        """Return a heading with small letters where its words mostly have them."""
+        """Return a heading with lower case where its words mostly have lower case."""
         is_shouted = heading.upper() == heading
 
         def small(found: re.Match[str]) -> str:
@@ -232,18 +232,18 @@ class Vocabulary:
         return re.sub(r"(?<![\w.\"'`<-])[A-Z][\w’'-]*(?![\w.(])", small, heading)
 
     def is_name(self, word: str) -> bool:
-        """Return whether a word has a capital letter, or a sign, in most places where it stands."""
+        """Return whether a word mostly occurs with a capital letter or a sign."""
         return not word.isalpha() or self._counts[word.lower()] < self._counts[word]
 
     def infinitive(self, gerund: str) -> str | None:
-        """Return the verb of a gerund, by the form of it that occurs most often: of `naming`, `name`."""
+        """Return the verb of a gerund, in its most frequent form: `name` for `naming`."""
         stem = gerund.lower().removesuffix("ing")
         forms = [stem, f"{stem}e", *([stem[:-1]] if stem[-2:-1] == stem[-1:] else [])]
         best = max(forms, key=self._counts.__getitem__)
         return best if self._counts[best] > 2 and (len(best) > 2 or best in ("do", "go")) else None
 
     def describes(self, gerund: str, following: str) -> bool:
-        """Return whether a gerund is an adjective of the word behind it: `a covering index`."""
+        """Return whether a gerund is an adjective of the next word: `a covering index`."""
         return any(self._pairs[before, gerund] for before in ("a", "an")) and self._pairs[gerund, following] > 0
 
     def says_what_it_does(self, sentence: str) -> bool:
@@ -251,7 +251,7 @@ class Vocabulary:
         return self.is_verb(sentence.split()[0]) or _DOES.match(sentence) is not None
 
     def is_verb(self, word: str) -> bool:
-        """Return whether a word has the other forms of a verb: of `list`, `lists` and `listing`."""
+        """Return whether a word has the other forms of a verb: for `list`, `lists` and `listing`."""
         verb = word.lower()
         if verb.endswith("ed"):
             return self.is_verb(verb.removesuffix("ed")) or self.is_verb(verb.removesuffix("d"))
@@ -261,7 +261,7 @@ class Vocabulary:
 
 
 def _sections(passages: Sequence[Passage]) -> Iterator[_Chapter]:
-    """The sections of a document that begin with prose. A heading is that of a passage, or a line that asks."""
+    """Yield the sections of a document that begin with prose. Headings are passages' headings, or lines that ask."""
     headings = {_plain(passage.heading) for passage in passages if passage.heading}
     heading, body = "", list[tuple[str, Passage]]()
     for line, passage in [(line, one) for one in passages for line in one.own_text.split("\n")]:
@@ -276,7 +276,7 @@ def _sections(passages: Sequence[Passage]) -> Iterator[_Chapter]:
 
 
 def _opened(heading: str, body: Sequence[tuple[str, Passage]]) -> Iterator[_Chapter]:
-    """The section, if the sentences below a heading and within one passage, before the first list, are prose."""
+    """Yield the section if the sentences below a heading, within one passage and before the first list, are prose."""
     if not body or not 0 < len(words(heading)) <= _WORDS_OF_HEADING:
         return
     lines, passage = list[str](), body[0][1]
@@ -310,6 +310,6 @@ def _is_prose(sentence: str, *, is_first: bool) -> bool:
 
 
 def _plain(heading: str) -> str:
-    """A heading, or a title, without its number and what stands in brackets behind it."""
+    """Return a heading or title without its number and the brackets after it."""
     text = _NUMBER.sub("", " ".join(heading.split())).strip(" :")
     return BRACKETS.sub("", text) if text.endswith(")") and "()" not in text else text

@@ -1,4 +1,4 @@
-"""Drawing tokens: one per row from logits, with random numbers that depend on their purpose and never on the time."""
+"""Draws one token per row from logits, with random numbers that depend on their purpose and never on time."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ _ROWS = 4
 
 
 def turn_uniforms(seed: int, trajectory_id: str, turn: int, count: int) -> list[float]:
-    """The first `count` uniforms in [0, 1) of the stream of (run seed, trajectory, turn), one per sampled token.
+    """Return the first `count` uniforms in [0, 1) of the stream of (run seed, trajectory, turn), one per sampled token.
 
-    The counter-based generator Philox is keyed by a BLAKE2b digest of the three, so that streams are independent and
-    none depends on the order of arrival. The values have 53 bits, as float64 has: 24 from the stream itself and 29 from
-    one that Philox keeps 2^128 draws ahead of it.
+    The counter-based generator Philox is keyed by a BLAKE2b digest of the three, so streams are independent of each
+    other and of the order of arrival. The values have 53 bits, like float64: 24 from the stream itself and 29 from the
+    stream 2^128 draws ahead.
     """
     name = f"{seed}\x00{trajectory_id}\x00{turn}".encode()
     key = np.frombuffer(hashlib.blake2b(name, digest_size=16).digest(), dtype=np.uint64)
@@ -31,13 +31,12 @@ def turn_uniforms(seed: int, trajectory_id: str, turn: int, count: int) -> list[
 def draw_tokens(
     logits: Tensor, temperatures: Tensor, uniforms: Tensor, given: Sequence[int | None] = ()
 ) -> tuple[Tensor, Tensor]:
-    """One token per row by inverse CDF, and its logprob under the distribution that was drawn from.
+    """Draw one token per row by inverse CDF; return ids [B] and logprobs [B] (float32) under the sampled distribution.
 
-    logits: [B, V]; temperatures: [B], float32; uniforms: [B], float64. Gives ids [B] and logprobs [B] (float32). A
-    temperature of 0 takes the most probable token and gives its logprob at temperature 1. `given`, if it is, has a
-    token for each row that takes that one and draws none, and None for the others. Probabilities are summed in
-    blocks, one by one only in the block that the draw falls in. All sums and uniforms are float64: in float32 rare
-    tokens of a large vocabulary would be drawn too often or never.
+    logits: [B, V]; temperatures: [B], float32; uniforms: [B], float64. Temperature 0 takes the most probable token and
+    returns its logprob at temperature 1. `given`, if set, has the forced token for each row, or None for rows that
+    draw. Probabilities are summed in blocks, and one by one only in the block of the draw. All sums and uniforms are
+    float64: in float32, rare tokens of a large vocabulary would be drawn too often or never.
     """
     greedy = temperatures == 0
     logprobs = torch.log_softmax(logits.float() / temperatures.masked_fill(greedy, 1.0)[:, None], dim=-1)  # [B, V]
@@ -51,19 +50,19 @@ def draw_tokens(
 
 
 def _invert(logprobs: Tensor, uniforms: Tensor) -> Tensor:
-    """The first token [B] up to which the probabilities add up to more than a share `uniforms` [B] of their sum."""
+    """Return the first token [B] whose cumulative probability exceeds the share `uniforms` [B] of the sum."""
     rows, vocabulary = logprobs.shape
     blocks = logprobs.new_empty(rows, -(-vocabulary // _BLOCK), _BLOCK)
     blocks[:, -1] = 0
     torch.exp(logprobs, out=blocks.flatten(1)[:, :vocabulary])
-    parts = [part.double().sum(dim=-1) for part in blocks.split(_ROWS)]  # a float64 copy of all would be slow to make
+    parts = [part.double().sum(dim=-1) for part in blocks.split(_ROWS)]  # a float64 copy of all would be slow
     sums = torch.cat(parts).cumsum(dim=-1)  # [B, blocks]
     targets = uniforms[:, None] * sums[:, -1:]
     # right=True: the first whose cumulative probability exceeds the target, hence never one of probability 0
     block = torch.searchsorted(sums, targets, right=True).clamp_(max=blocks.shape[1] - 1)  # [B, 1]
     below = torch.where(block > 0, sums.gather(1, (block - 1).clamp_(min=0)), 0.0)
     within = blocks[torch.arange(rows, device=block.device), block[:, 0]].double().cumsum(dim=-1)
-    # rounding may put the target at the end of the block's sum, past which its last tokens of probability 0 lie
+    # rounding may put the target at the end of the block's sum, where its last tokens may have probability 0
     last = torch.nextafter(within[:, -1:], within.new_zeros(()))
     token = torch.searchsorted(within, torch.minimum(targets - below, last), right=True)
     return (block * _BLOCK + token).squeeze(1).clamp_(max=vocabulary - 1)

@@ -1,11 +1,11 @@
 """One forward pass over new tokens of many trajectories, packed one after the other without padding.
 
-Prefill and decoding are the same here: each trajectory adds a span of one or more tokens to what its slot holds. All of
-a model but its attention treats tokens one by one, so the N tokens go through it as a batch of one row. Attention is
-replaced by our own function, registered with transformers under its own name and active only during the pass: the
-single tokens attend together over a view of the slots, without a copy; the longer spans attend in groups of like
-lengths, padded. Heads that share a head of keys and values attend as further queries of that one, so that it is read
-once and never copied.
+Prefill and decoding are the same here: each trajectory adds a span of one or more tokens to its slot. Except for
+attention, a model treats tokens separately, so the N tokens pass through it as a batch of one row. Attention is
+replaced by our own function, registered with transformers under its own name and active only during the pass. Single
+tokens attend together over a view of the slots, without a copy; longer spans attend in padded groups of similar
+lengths. Heads that share a head of keys and values attend as further queries of that head, so that it is read once and
+never copied.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from evoseek.models.cpu_matmul import is_quick_bfloat16
 from evoseek.samplers.torch.slots import SlotCache
 
 SHARED = 16
-"""Tokens from which a common beginning is copied, and in training computed once (`bench/learner.py --only prefix`)."""
+"""Minimum length of a common prefix to copy, or in training to compute once (`bench/learner.py --only prefix`)."""
 
 _NAME = "evoseek_slots"
-_ALIKE = 4  # spans attend in one group if the longest is at most so many times the shortest
+_ALIKE = 4  # maximum ratio of the longest to the shortest span in a group
 
 
 @contextmanager
 def attention_named(config: PreTrainedConfig, name: str) -> Generator[None]:
-    """Let the model of this (text) configuration use the attention registered under `name`, within the block."""
+    """Make the model of this (text) configuration use the attention registered under `name` within the block."""
     settings = cast("Any", config)
     usual = settings._attn_implementation
     settings._attn_implementation = name
@@ -55,7 +55,7 @@ class Span:
 
     @property
     def end(self) -> int:
-        """The length of the slot with them."""
+        """The length of the slot with the new tokens."""
         return self.start + len(self.ids)
 
 
@@ -65,14 +65,14 @@ class _Group:
 
     slots: Tensor | int  # [R], or the first R
     length: int  # of keys and values read
-    queries: Tensor  # [R * T] into the N tokens; any token where there is none
+    queries: Tensor  # [R * T] into the N tokens; any token for padding
     shape: tuple[int, int]  # R, T
     mask: Tensor  # [R, 1, T, length], additive
     kept: Tensor  # [N'] into R * T: the queries that are tokens, in their order
     masks: dict[int, Tensor] = field(default_factory=dict[int, Tensor])
 
     def mask_for(self, heads: int) -> Tensor:
-        """The mask [R, 1, heads * T, length] of so many heads that attend as further queries; for layers alike one."""
+        """Return the mask [R, 1, heads * T, length] for heads that attend as further queries; equal layers share it."""
         if heads not in self.masks:
             self.masks[heads] = self.mask.expand(-1, heads, -1, -1).flatten(1, 2)[:, None]
         return self.masks[heads]
@@ -86,7 +86,7 @@ class _Pass:
 
 @torch.inference_mode()
 def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span]) -> Tensor:
-    """Add the spans to their slots; give the logits [S, V] after the last token of each of S spans.
+    """Add the spans to their slots; return the logits [S, V] after the last token of each of S spans.
 
     The slots are distinct; the spans come in the order of (number of tokens, slot).
     """
@@ -113,12 +113,12 @@ def packed_logits(model: PreTrainedModel, cache: SlotCache, spans: Sequence[Span
 
 @functools.cache
 def _cache_argument(model: type[PreTrainedModel]) -> str:
-    """The name of the argument that takes the keys and values, which transformers renamed in 5.24."""
+    """Return the name of the argument for keys and values, which transformers renamed in 5.24."""
     return "cache" if "cache" in inspect.signature(model.forward).parameters else "past_key_values"
 
 
 def common_length(left: Sequence[int], right: Sequence[int]) -> int:
-    """How many tokens two contexts, of the same type of sequence, have in common at their beginnings."""
+    """Return the length of the common prefix of two contexts, which are of the same type of sequence."""
     limit = min(len(left), len(right))
     if left[:limit] == right[:limit]:
         return limit
@@ -128,11 +128,11 @@ def common_length(left: Sequence[int], right: Sequence[int]) -> int:
 def find_longest(
     ids: Sequence[int], others: Iterable[tuple[Sequence[int], int]], known: int = 0
 ) -> tuple[int, int | None]:
-    """The longest beginning of `ids` that another context, of which so many tokens count, has too, and the number of
-    the first that has it.
+    """Find the longest prefix that `ids` shares with one of `others` (each a context and the number of its tokens that
+    count); return its length and the number of the first such context.
 
-    Beginnings with less than `SHARED` tokens behind the first `known` do not count: then (known, None). The last token
-    is left out, as it is always computed.
+    If it has fewer than `SHARED` tokens after the first `known`, return (known, None). The last token is left out,
+    since it is always computed.
     """
     best, found = known, None
     first = slice(known, known + SHARED)
@@ -163,7 +163,7 @@ def _groups(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> 
 
 
 def _single_tokens(spans: Sequence[Span], dtype: torch.dtype, device: torch.device) -> _Group:
-    """Every slot up to the last one attends, so that keys and values need no copy; the outputs of idle slots are
+    """Let every slot up to the last one attend, so that keys and values need no copy; outputs of idle slots are
     dropped."""
     rows, length = spans[-1].slot + 1, max(span.end for span in spans)
     slots = torch.tensor([span.slot for span in spans])
@@ -191,7 +191,7 @@ def _longer_spans(spans: Sequence[Span], first_token: int, dtype: torch.dtype, d
 
 
 def _mask(positions: Tensor, length: int, dtype: torch.dtype) -> Tensor:
-    """[R, 1, T, length] for queries at positions [R, T]: 0 up to a query's own position, minus infinity after it."""
+    """Make a mask [R, 1, T, length] for queries at positions [R, T]: 0 up to a query's position, -infinity after it."""
     hidden = torch.arange(length, device=positions.device) > positions[:, None, :, None]
     return torch.zeros(hidden.shape, dtype=dtype, device=positions.device).masked_fill_(hidden, float("-inf"))
 
@@ -206,9 +206,9 @@ def _attend(
     slot_pass: _Pass | None = None,
     **kwargs: Any,
 ) -> tuple[Tensor, None]:
-    """Attention in the shape transformers asks for: queries [1, heads, N, head size] to outputs [1, N, heads, ...].
+    """Compute attention in transformers' shape: queries [1, heads, N, head size] to outputs [1, N, heads, ...].
 
-    The keys and values given are those of the new tokens, which the cache has taken already; they are read from there.
+    The given keys and values belong to the new tokens; the cache has them already, so they are read from there.
     """
     extras = [name for name in ("softcap", "s_aux", "position_bias") if kwargs.get(name) is not None]
     if slot_pass is None or extras:
@@ -237,8 +237,8 @@ def _attend(
 
 
 def attend_by_products(query: Tensor, key: Tensor, value: Tensor, mask: Tensor, scaling: float | None) -> Tensor:
-    """Attention of queries [B, T, head size] to keys and values [B, L, head size], `mask` [(B,) T, L] added: for
-    bfloat16 on a CPU, where torch's own kernel is slower (`bench/real_speed.py`)."""
+    """Compute attention of queries [B, T, head size] to keys and values [B, L, head size], with `mask` [(B,) T, L]
+    added: for bfloat16 on a CPU, where torch's own kernel is slower (`bench/real_speed.py`)."""
     scale = query.shape[-1] ** -0.5 if scaling is None else scaling
     return torch.bmm(torch.baddbmm(mask, query, key.mT, alpha=scale).softmax(dim=-1), value)
 

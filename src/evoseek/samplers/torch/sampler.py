@@ -1,12 +1,11 @@
 """Continuous batching of turns over a fixed number of key/value slots, inside the event loop.
 
-A trajectory holds one slot from its first turn until it is released; its keys and values stay while it waits for a
-tool, so that its next turn computes the new observation only. What trajectories have in common from their beginnings
-on, such as the prompt of a group and the results of equal searches, is computed for one of them and copied to the
-others. One asyncio task makes one forward pass after the other, each with the next token of every trajectory that is
-sampling and the new context of those that are about to, and lets other coroutines run in between. No thread and no
-clock is involved: the same requests in the same order give the same bits. Tools that wait for external events make that
-order depend on time; `lockstep` removes this dependence.
+A trajectory holds one slot from its first turn until it is released. Its keys and values stay while it waits for a
+tool, so that its next turn computes only the new observation. A common prefix of trajectories, such as the prompt of a
+group and the results of equal searches, is computed for one of them and copied to the others. One asyncio task makes
+the forward passes. Each has the next token of every sampling trajectory and new context of trajectories that are about
+to sample; other coroutines run in between. No thread and no clock is involved: the same requests in the same order give
+the same bits. Tools that wait for external events make this order depend on time; `lockstep` removes the dependence.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from evoseek.samplers.torch.stops import PassTimes, StopRule, StopRules, check_r
 from evoseek.types import Completion, SampleRequest
 
 # Single tokens attend over slots 0 .. last one that decodes. When fewer than this share of them decode, slots are
-# exchanged so that those that do come first.
+# exchanged so that decoding ones come first.
 _COMPACT_BELOW = 0.75
 # How often to yield after turns have finished, so that short chains of callbacks come back with their next request.
 _YIELDS_AFTER_FINISH = 4
@@ -43,7 +42,7 @@ class SamplerStats:
 
     action_tokens: int = 0
     prefill_tokens: int = 0
-    copied_tokens: int = 0  # of beginnings that were computed for another trajectory
+    copied_tokens: int = 0  # of prefixes that were computed for another trajectory
     steps: int = 0
     busy_s: float = 0.0
 
@@ -63,7 +62,7 @@ class _SampledTurn:
 
     @property
     def given(self) -> int | None:
-        """The next token, if it is one that the turn has to begin with."""
+        """The next token, if the turn is forced to begin with it."""
         begins = self.request.begins
         return begins[len(self.ids)] if len(self.ids) < len(begins) else None
 
@@ -82,21 +81,20 @@ class _BatchRow:
 class TorchSampler:
     """Samples with the policy's model in place, on its device (protocols.Sampler).
 
-    slots: how many trajectories are held at once; others wait until one is released, in order of arrival. max_length:
-    the longest context plus completion, by default what the model's configuration allows. prefill_tokens: how many
-    tokens of new context are computed at most before every trajectory that is sampling gets its next token. lockstep:
-    turns begin all together, when every trajectory that has a slot asks for one or was released, in the order of their
-    ids: the bits then do not depend on how long tools take, but all wait for the slowest. clock: returns seconds; it
-    times the passes.
+    slots: number of trajectories held concurrently; others wait in order of arrival until one is released. max_length:
+    the longest context plus completion, by default the maximum of the model's configuration. prefill_tokens: maximum
+    tokens of new context to compute before every sampling trajectory gets its next token. lockstep: all turns begin
+    together, in the order of their ids, when every trajectory with a slot has asked for one or was released. The bits
+    then do not depend on the time of tools, but all wait for the slowest. clock: returns seconds; it times the passes.
 
-    After a change of the model's weights call `update_weights`. The model is put in evaluation mode.
+    Call `update_weights` after a change of the model's weights. The model is put in evaluation mode.
     """
 
     Settings = TorchSamplerSettings
 
     @classmethod
     def build(cls, settings: TorchSamplerSettings, context: SamplerContext) -> TorchSampler:
-        """From settings."""
+        """Make the sampler from its settings."""
         return cls(context.policy, slots=settings.slots, max_length=context.max_length, lockstep=context.lockstep)
 
     def __init__(
@@ -138,7 +136,7 @@ class TorchSampler:
         loop = asyncio.get_running_loop()
         if self._driver is not None and self._driver.get_loop() is not loop:
             self._abandon()
-        # that the turn is begun anew depends on what was drawn, so it has numbers of its own
+        # whether a turn begins again depends on drawn tokens, so it has its own random numbers
         stream = f"{request.trajectory_id}/begun" if request.begins else request.trajectory_id
         turn = _SampledTurn(
             request,
@@ -169,19 +167,19 @@ class TorchSampler:
         self._wake()
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        """Sample with the model's weights as they are now, or with these, as the policy of this version. Raises
+        """Sample with the model's current weights, or with `weights`, as the policy of this version. Raises
         SamplerError for weights that are not the model's."""
         if weights is not None:
             try:
                 self._policy.model.load_state_dict(dict(weights))
             except RuntimeError as error:
-                raise SamplerError(f"the weights of version {version} are not those of the model: {error}") from error
+                raise SamplerError(f"the weights of version {version} do not fit the model: {error}") from error
         self._policy_version = version
         self.reset()
 
     def reset(self) -> None:
         """Forget all keys and values, as after a change of weights. Turns in progress continue from their ids, and
-        those that wait for a slot keep their places."""
+        waiting turns keep their places."""
         for row in list(self._rows.values()):
             row.cached = 0
             if row.turn is None:
@@ -224,7 +222,8 @@ class TorchSampler:
             self._driver = None
 
     def _admit(self) -> None:
-        """Give requests their trajectory's slot, or a free one in order of arrival; in step: of ids, once all ask."""
+        """Give requests their trajectory's slot, or a free one in order of arrival; in lockstep in order of
+        ids, once all have asked."""
         if self.lockstep:
             if any(row.turn is not None or name not in self._turns for name, row in self._rows.items()):
                 return
@@ -246,7 +245,8 @@ class TorchSampler:
 
     @torch.inference_mode()
     def _step(self, busy: list[_BatchRow]) -> bool:
-        """One forward pass and one token for every row whose context is complete then. True if a turn finished."""
+        """Make one forward pass, and draw a token for every row whose context is then complete. True if a turn
+        ended."""
         started = self._clock()
         spans = self._spans(busy)
         rows = [row for span in spans if (row := self._slots[span.slot]) is not None]
@@ -272,8 +272,8 @@ class TorchSampler:
         return finished
 
     def _spans(self, busy: list[_BatchRow]) -> list[Span]:
-        """What the next forward pass computes: the last token of rows that decode, and the missing tokens of the
-        others, in order of slots, up to the budget."""
+        """Return the spans of the next forward pass: the last token of rows that decode, and missing tokens of the
+        other rows, in order of slots, up to the budget."""
         decoding = [row for row in busy if _missing(row) == 1]
         if decoding and len(decoding) < _COMPACT_BELOW * (decoding[-1].slot + 1):
             self._compact(decoding)
@@ -288,8 +288,8 @@ class TorchSampler:
         return sorted(spans, key=lambda span: (len(span.ids), span.slot))
 
     def _share(self, rows: list[_BatchRow]) -> list[_BatchRow]:
-        """Copy to rows what other slots hold of their contexts. Gives the rows to prefill now: one waits while another
-        before it computes a longer part of its context."""
+        """Copy to rows the prefixes of their contexts in other slots. Return the rows to prefill now: a row waits while
+        an earlier one computes a longer part of its context."""
         held = [row for row in self._slots if row is not None and row.cached >= SHARED]
         computed: list[_BatchRow] = []
         for row in rows:
@@ -304,7 +304,7 @@ class TorchSampler:
         return computed
 
     def _append(self, row: _BatchRow, token: int, logprob: float) -> bool:
-        """Add a sampled token to a row; True, with the completion handed over, if its turn ends there."""
+        """Add a sampled token to a row. If its turn ends there, deliver the completion and return True."""
         turn = row.turn
         if turn is None:
             return False
@@ -329,7 +329,7 @@ class TorchSampler:
         return True
 
     def _finish_reason(self, turn: _SampledTurn, token: int) -> Literal["stop", "length", "time"] | None:
-        """Why a turn ends with its last token; None if it does not."""
+        """Return why a turn ends with its last token; None if it continues."""
         if token in turn.rule.checked and self._rules.ends(turn.rule, turn.ids):
             return "stop"
         if len(turn.ids) >= turn.request.max_tokens:
@@ -337,7 +337,7 @@ class TorchSampler:
         return "time" if turn.seconds >= turn.request.max_seconds else None
 
     def _compact(self, rows: list[_BatchRow]) -> None:
-        """Exchange slots so that these rows, given in order of slots, have the first ones."""
+        """Exchange slots so that these rows, given in order of slots, have the first slots."""
         kept = {row.slot for row in rows}
         vacant = [slot for slot in range(len(rows)) if slot not in kept]
         moving = rows[len(rows) - len(vacant) :]
@@ -368,7 +368,7 @@ class TorchSampler:
 
 
 def _as_sampler_error(error: Exception) -> SamplerError:
-    """The error that a caller gets for an error in the driver: a new object each time, as each is raised separately."""
+    """Make the caller's error for an error in the driver: a new object each time, since each is raised separately."""
     if isinstance(error, SamplerError):
         return SamplerError(str(error))
     wrapped = SamplerError(
@@ -380,10 +380,10 @@ def _as_sampler_error(error: Exception) -> SamplerError:
 
 
 def _begin(row: _BatchRow, turn: _SampledTurn, policy_version: int) -> None:
-    """Start a turn in a row, keeping the part of the turn's context that it already holds."""
+    """Start a turn in a row, keeping the part of its context that the row already holds."""
     context = list(turn.request.token_ids)
     known = common_length(row.ids[: row.cached], context)
-    row.cached = min(known, len(context) - 1)  # the last id is always computed: its logits are wanted
+    row.cached = min(known, len(context) - 1)  # the last id is always computed: its logits are needed
     row.ids, row.turn, turn.policy_version = context, turn, policy_version
 
 

@@ -25,7 +25,7 @@ class _Target:
     indices: dict[tuple[int, int], Tensor] = field(default_factory=dict[tuple[int, int], Tensor])
 
     def index(self, heads: int, capacity: int) -> Tensor:
-        """[heads * N] into the flattened axes (slot, head, position) of a store; made once for layers alike."""
+        """Return [heads * N] indices into the flattened axes (slot, head, position); equal layers share them."""
         if (heads, capacity) not in self.indices:
             lines = self.slots * heads + torch.arange(heads, device=self.slots.device)[:, None]  # [heads, N]
             self.indices[heads, capacity] = (lines * capacity + self.positions).flatten()
@@ -35,9 +35,9 @@ class _Target:
 class SlotCache(Cache):
     """A cache of [slots, positions] keys and values per layer, in which every slot has its own length.
 
-    A forward pass over N packed tokens (a batch of one row) writes the keys and values of each token where `aim` said;
-    attention then takes the slots that it needs with `read`. Memory is taken for the slots and positions that are in
-    use, and a quarter more: it grows up to `slots` and `max_length`. What is read does not depend on it.
+    A forward pass over N packed tokens (a batch of one row) writes the keys and values of each token to the place set
+    by `aim`; attention then takes its slots with `read`. Memory is allocated for the slots and positions in use and a
+    quarter more, up to `slots` and `max_length`. Results do not depend on the allocation.
     """
 
     def __init__(self, model: PreTrainedModel, *, slots: int, max_length: int) -> None:
@@ -49,7 +49,7 @@ class SlotCache(Cache):
         super().__init__(layers=list(self._stores))
 
     def reserve(self, slot: int, length: int) -> None:
-        """Take memory for so many positions of the slots up to this one, unless there is enough."""
+        """Allocate memory for `length` positions of the slots up to this one, unless there is enough."""
         needed = zip(self._size, (slot + 1, length), self._most, strict=True)
         slots, capacity = (now if wanted <= now else min(most, wanted + wanted // 4) for now, wanted, most in needed)
         if (slots, capacity) != self._size:
@@ -64,7 +64,7 @@ class SlotCache(Cache):
             store.target = target
 
     def read(self, layer: int, slots: Tensor | int, length: int) -> tuple[Tensor, Tensor]:
-        """Keys and values [R, heads, length, head size] of R slots (a copy) or of the first `slots` slots (a view)."""
+        """Read keys and values [R, heads, length, head size] of R slots (copied) or the first `slots` ones (a view)."""
         return self._stores[layer].read(slots, length)
 
     @torch.inference_mode()
@@ -83,7 +83,7 @@ class SlotCache(Cache):
 
     @torch.inference_mode()
     def clear(self) -> None:
-        """Overwrite everything with zeros: a stale value that is not finite would not stay behind a mask."""
+        """Overwrite everything with zeros: a mask would not hide a stale value that is not finite."""
         self.reset()
 
 
@@ -98,7 +98,7 @@ class _SlotLayer(CacheLayerMixin):
         self.values: Tensor | None = None
 
     def lazy_initialization(self, key_states: Tensor, value_states: Tensor) -> None:
-        """Allocate, with the shapes and type of the first states that come: [1, heads, N, head size]."""
+        """Allocate with the shapes and type of the first states: [1, heads, N, head size]."""
         self.keys, self.values = (
             states.new_zeros(self._slots, states.shape[1], self._capacity, states.shape[3])
             for states in (key_states, value_states)
@@ -117,21 +117,21 @@ class _SlotLayer(CacheLayerMixin):
         return key_states, value_states
 
     def read(self, slots: Tensor | int, length: int) -> tuple[Tensor, Tensor]:
-        """See `SlotCache.read`."""
+        """Read as `SlotCache.read`."""
         keys, values = (store[:, :, :length] for store in self._pair())
         if isinstance(slots, int):
             return keys[:slots], values[:slots]
         return keys.index_select(0, slots), values.index_select(0, slots)
 
     def permute(self, to: list[int], source: list[int], start: int, end: int) -> None:
-        """Copy the positions `start` to `end` of the slots `source` to the slots `to`, as if all at once."""
+        """Copy the positions `start` to `end` of the slots `source` to the slots `to`, as if simultaneously."""
         for store in self._pair() if self.is_initialized else ():
             part = store[:, :, start:end]
             picked = part.index_select(0, torch.tensor(source, device=part.device))
             part.index_copy_(0, torch.tensor(to, device=part.device), picked)
 
     def grow(self, size: tuple[int, int]) -> None:
-        """Make room for so many slots and positions, with what is held."""
+        """Enlarge to this number of slots and positions, keeping the contents."""
         self._slots, self._capacity = size
         if self.is_initialized:
             self.keys, self.values = (self._grown(store) for store in self._pair())
@@ -148,15 +148,15 @@ class _SlotLayer(CacheLayerMixin):
         return self.keys, self.values
 
     def get_mask_sizes(self, query_length: int) -> tuple[int, int]:
-        """(length, offset) for a mask; packed attention makes its own."""
+        """Return (length, offset) for a mask; packed attention makes its own."""
         return query_length, 0
 
     def get_seq_length(self) -> int:
-        """0: slots have lengths of their own, so the model is always given its positions."""
+        """Return 0: each slot has its own length, so the model always receives positions."""
         return 0
 
     def get_max_length(self) -> int:
-        """How many positions a slot has room for now."""
+        """Return the number of positions for which a slot has room now."""
         return self._capacity
 
 

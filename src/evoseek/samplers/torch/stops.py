@@ -1,4 +1,4 @@
-"""Where a completion ends, how much of its time is the policy's own, and which requests can be served."""
+"""Decides where a completion ends, how much of its time is the policy's own, and which requests can be served."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from transformers import PreTrainedTokenizerBase
 from evoseek.errors import SamplerError
 from evoseek.types import SampleRequest, StopConditions
 
-MOST = 5  # usual passes that a pass counts as, at most: one that reads a whole prompt is longer than that of a token
+MOST = 5  # a pass counts as this many usual passes at most: reading a prompt takes longer than a token
 _RECENT = 101  # passes
 _MIN_TAIL = 16
-_REPLACEMENT = "\ufffd"  # what a token that is part of a character decodes to
+_REPLACEMENT = "\ufffd"  # decoded from a token that is part of a character
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,16 +25,16 @@ class StopRule:
 
     token_ids: frozenset[int]
     enders: frozenset[int]  # tokens that may complete a stop string
-    checked: frozenset[int]  # both: the only tokens after which anything needs a look
+    checked: frozenset[int]  # both: the only tokens after which to check anything
     strings: tuple[str, ...]
-    tail: int  # so many last tokens hold any of the strings
+    tail: int  # number of last tokens that can hold any of the strings
 
 
 class StopRules:
     """Stop rules for one tokenizer, made once per distinct StopConditions.
 
-    Only a token whose own text has the last character of a stop string can complete that string, so the text of a
-    completion is looked at after such tokens alone, and then only its tail.
+    Only a token whose own text has the last character of a stop string can complete that string. So the text of a
+    completion is checked only after such tokens, and then only its tail.
     """
 
     def __init__(self, tokenizer: PreTrainedTokenizerBase, eos_ids: Sequence[int]) -> None:
@@ -44,27 +44,27 @@ class StopRules:
         self._rules: dict[StopConditions, StopRule] = {}
 
     def rule(self, stop: StopConditions) -> StopRule:
-        """The rule for these conditions; the model's end-of-sequence ids always end a completion."""
+        """Return the rule for these conditions. The model's end-of-sequence ids always end a completion."""
         rule = self._rules.get(stop)
         if rule is None:
             token_ids = self._eos_ids | frozenset(stop.token_ids)
             strings = tuple(string for string in stop.strings if string)
             enders = frozenset[int]().union(*(self._tokens_ending(string) for string in strings))
-            longest = max((len(string.encode()) for string in strings), default=0)  # a token holds a byte or more
+            longest = max((len(string.encode()) for string in strings), default=0)  # a token has at least one byte
             rule = StopRule(token_ids, enders, token_ids | enders, strings, _MIN_TAIL + longest)
             self._rules[stop] = rule
         return rule
 
     def ends(self, rule: StopRule, completion: Sequence[int]) -> bool:
-        """Whether the completion, which ends with one of `rule.checked`, ends here."""
+        """Return whether the completion, which ends with one of `rule.checked`, ends here."""
         if completion[-1] in rule.token_ids:
             return True
         text = self._decode(completion[-rule.tail :])
         return any(string in text for string in rule.strings)
 
     def cut(self, rule: StopRule, token_ids: Sequence[int], start: int = 0) -> int | None:
-        """The number of tokens up to the first place where a completion that begins with these ids ends; None if it
-        ends nowhere among them. The first `start` of them are known not to end it."""
+        """Return the number of tokens after which a completion with these ids ends; None if it does not end. The first
+        `start` tokens are known not to end it."""
         for length in range(start + 1, len(token_ids) + 1):
             if token_ids[length - 1] in rule.checked and self.ends(rule, token_ids[:length]):
                 return length
@@ -86,9 +86,9 @@ class StopRules:
 class PassTimes:
     """Takes the seconds of each forward pass and returns how many of them are the policy's own.
 
-    A pass counts as `MOST` times the median of the last 101 at most, itself included. The surplus is waiting: the
-    machine swapped, was stopped or computed something else, or a long tool result was prefilled. A machine that stays
-    slower is recognised after half as many passes. Of the first two passes the shorter one is the usual one.
+    A pass counts as at most `MOST` times the median of the last 101 passes, itself included. The surplus is waiting:
+    the machine swapped, was stopped or computed something else, or a long tool result was prefilled. A machine that
+    stays slower is recognised after half as many passes. Of the first two passes, the shorter one is the usual one.
     """
 
     def __init__(self) -> None:
@@ -96,18 +96,18 @@ class PassTimes:
 
     @property
     def most(self) -> float:
-        """The seconds of a pass that are the policy's own, at most; no limit before the first pass."""
+        """The maximum seconds of a pass that are the policy's own; no limit before the first pass."""
         return MOST * median_low(self._recent) if self._recent else math.inf
 
     def own(self, seconds: float) -> float:
-        """The seconds of a pass that are the policy's own."""
+        """Record a pass, and return the seconds that are the policy's own."""
         self._recent.append(seconds)
         return min(seconds, self.most)
 
 
 def check_request(request: SampleRequest, *, max_length: int, vocabulary: int) -> None:
-    """Raise SamplerError for a request that no model with so many tokens in its vocabulary could serve in a trajectory
-    of at most `max_length` tokens."""
+    """Raise SamplerError for a request that no model with this vocabulary size could serve in a trajectory of at most
+    `max_length` tokens."""
     ids, name = request.token_ids, request.trajectory_id
     if not ids or request.max_tokens < 1 or not 0 <= request.temperature < math.inf:
         raise SamplerError(

@@ -1,11 +1,11 @@
 """The process of a server: how a run starts it, waits for it, and ends it.
 
-Between the two stands a supervisor, which runs the server for as long as the run lives:
+Between run and server is a supervisor, which keeps the server alive as long as the run:
 
     python -m evoseek.samplers.vllm.process LOG COMMAND ARGUMENT...
 
-The run holds the other end of its standard input. However the run ends, the input then ends too, and the server with
-all processes that it has started is ended. The server's output goes to the end of the file LOG.
+The run holds the other end of its standard input. When the run ends, however it ends, the input ends too, and the
+supervisor ends the server with all its processes. The server's output is appended to the file LOG.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from evoseek.models.settings import EngineSettings
 HOST = "127.0.0.1"
 _RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM allows
 _LOOK_S, _LINES, _REPLY_S = 0.5, 15, 5.0
-_GRACE_S, _INPUT_S = 20.0, 0.2  # how long a server may take to end, and how often the end of the input is looked for
+_GRACE_S, _INPUT_S = 20.0, 0.2  # how long a server may take to end, and how often to check for the end of the input
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """What a server is to serve: a directory or name, the longest sequence, the type of number as torch names it, and
-    the highest rank of adapters (0: none)."""
+    """The model that a server serves: a directory or name, the longest sequence, the type of number as torch names it,
+    and the highest rank of adapters (0: none)."""
 
     source: str
     max_length: int
@@ -48,18 +48,18 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class ServerCommand:
-    """How a server is started: its command line, and what is added to the environment."""
+    """How to start a server: its command line, and additions to the environment."""
 
     words: Sequence[str]
     environment: Mapping[str, str]
 
     def __str__(self) -> str:
-        """As one would type it."""
+        """Return the command as one would type it."""
         return " ".join([*(f"{name}={value}" for name, value in self.environment.items()), *self.words])
 
 
 def commands(settings: EngineSettings, model: Model, ports: Sequence[int]) -> dict[str, ServerCommand]:
-    """How the servers of a model are started, by their addresses: one for each group of GPUs, or one that sees all."""
+    """Return the commands for a model's servers by address: one for each group of GPUs, or one that sees all GPUs."""
     return {
         f"http://{HOST}:{port}": _command(settings, model, gpus, port)
         for gpus, port in zip(settings.gpus or [""], ports, strict=True)
@@ -80,7 +80,7 @@ def _command(settings: EngineSettings, model: Model, gpus: str, port: int) -> Se
 
 
 def free_ports(number: int) -> list[int]:
-    """Ports of the loopback that are free now."""
+    """Return ports of the loopback that are free now."""
     with ExitStack() as held:
         ports: list[int] = []
         for _ in range(number):
@@ -91,9 +91,8 @@ def free_ports(number: int) -> list[int]:
 
 
 def launch(commands: Mapping[str, ServerCommand], logs: Path, closing: ExitStack, start_s: float = 900.0) -> None:
-    """Start the server of each address, logging into a directory, and wait until all are up. They end with `closing`,
-    or when this process does. Raises ConfigError, with the end of the log, if one ends or is not up in `start_s`
-    seconds."""
+    """Start the server of each address, with logs in a directory, and wait until all are up. They end with `closing`,
+    or with this process. Raises ConfigError, with the end of the log, if one ends or is not up in `start_s` seconds."""
     for command in commands.values():
         if shutil.which(command.words[0]) is None:
             raise ConfigError(
@@ -120,7 +119,7 @@ def launch(commands: Mapping[str, ServerCommand], logs: Path, closing: ExitStack
 
 
 def _started(command: ServerCommand, log: Path, closing: ExitStack) -> subprocess.Popen[bytes]:
-    """A supervisor with its server. Ctrl-C does not reach it: a step is finished with the server."""
+    """Start a supervisor with its server. Ctrl-C does not reach it, since the current step still needs the server."""
     process = subprocess.Popen(
         [sys.executable, "-m", "evoseek.samplers.vllm.process", str(log), *command.words],
         stdin=subprocess.PIPE,
@@ -150,7 +149,7 @@ def _tail(log: Path) -> str:
 
 
 def main() -> int:
-    """Supervise the command of the command line; returns its status."""
+    """Supervise the command of the command line, and return its status."""
     log, *command = sys.argv[1:]
     signal.signal(signal.SIGTERM, _leave)
     with open(log, "ab") as output:
@@ -166,13 +165,13 @@ def main() -> int:
 
 
 def _is_over() -> bool:
-    """Whether standard input has ended; waits a moment for that."""
+    """Wait a moment, and return whether standard input has ended."""
     ready, _, _ = select.select([0], [], [], _INPUT_S)
     return bool(ready) and not os.read(0, 4096)
 
 
 def _end(process: subprocess.Popen[bytes]) -> None:
-    """End the server and all that it has started, by SIGTERM first."""
+    """End the server and all its processes, by SIGTERM first."""
     for number in (signal.SIGTERM, signal.SIGKILL):
         with suppress(ProcessLookupError):
             os.killpg(process.pid, number)

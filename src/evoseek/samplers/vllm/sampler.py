@@ -1,5 +1,5 @@
-"""A sampler over servers of vLLM, and the weights of a policy as directories that they read, one for each version. A
-trajectory stays with one server, whose cache holds its beginning."""
+"""A sampler over servers of vLLM, which read each version of the policy's weights from a directory. A trajectory stays
+with one server, whose cache holds its prefix."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ class VLLMSampler:
     """Samples with servers of vLLM that hold the policy's weights (protocols.Sampler).
 
     New trajectories are spread over the servers by their ids. If a server is lost, its trajectories fail with
-    SamplerError, and later ones go to the others until it is back. Servers take new weights before their next turn.
-    Their random numbers are their own, so runs differ. Each of several processes has its share of the servers; the
-    first writes the weights.
+    SamplerError, and later ones go to the other servers until it is back. Servers load new weights before their next
+    turn. They use their own random numbers, so runs differ. Each of several processes has its share of the servers; the
+    first process writes the weights.
 
-    files: writes the weights for the servers; None: the servers keep theirs, which are the policy's.
+    files: writes the weights for the servers; None: the servers keep their weights, which are the policy's.
     """
 
     Settings = EngineSettings
@@ -61,8 +61,8 @@ class VLLMSampler:
     def planned(
         cls, settings: EngineSettings, directory: Path, max_length: int, dtype: str, rank: int
     ) -> dict[str, ServerCommand]:
-        """How a run would start its servers, of a model in a directory below this one, by addresses that are free now;
-        none if it is given addresses. Raises ConfigError for an address that is none, and without the API key."""
+        """Return how a run would start its servers, for a model in a directory below this one, by addresses that are
+        free now; none if addresses are given. Raises ConfigError for an invalid address, or a missing API key."""
         key_of(settings.api_key_env, setting="sampler.api_key_env")
         for url in settings.urls:
             check_address(url)
@@ -73,7 +73,7 @@ class VLLMSampler:
 
     @classmethod
     def _launch(cls, settings: EngineSettings, context: SamplerContext) -> list[str]:
-        """Start servers of the policy's base, and wait until they are up; their addresses. Raises ConfigError."""
+        """Start servers of the policy's base, wait until they are up, return their addresses. Raises ConfigError."""
         policy, run = context.policy, context.run
         directory = run.directory or Path(run.closing.enter_context(TemporaryDirectory(prefix="evoseek-")))
         save_untied(merged(replace(policy, adapter=None)), directory / "model")
@@ -102,7 +102,7 @@ class VLLMSampler:
 
     @property
     def replicas(self) -> Sequence[VLLM]:
-        """Each server as a sampler of its own, with the policy's weights."""
+        """Each server as a separate sampler with the policy's weights."""
         self._publish_first()
         return self._servers
 
@@ -115,13 +115,13 @@ class VLLMSampler:
         self._homes.pop(trajectory_id, None)
 
     def update_weights(self, version: int, weights: Mapping[str, Any] | None = None) -> None:
-        """Publish the policy's weights, or these, as a version; servers take them before their next turn. All processes
-        call it, and the first one's are written. Raises SamplerError if they cannot be written."""
+        """Publish the policy's weights, or `weights`, as a version; servers load them before their next turn. All
+        processes call this, and the first one's weights are written. Raises SamplerError if that fails."""
         if version != self._version or weights is not None or not (self._is_published or version == 0):
             self._publish(version, weights)
 
     def _publish_first(self) -> None:
-        """Publish before the first turn, so that nothing depends on what the servers began with."""
+        """Publish before the first turn, so that nothing depends on the servers' initial weights."""
         if not self._is_published:
             self._publish(self._version, None)
 
@@ -133,8 +133,8 @@ class VLLMSampler:
                 server.publish(written)
 
     def _home(self, trajectory_id: str) -> VLLM:
-        """The server of a trajectory: of those that are up, the one that a hash of both puts first. It stays the same,
-        and a server that comes or goes changes the servers of no other new trajectory."""
+        """Return the server of a trajectory: the first live one, ordered by a hash of trajectory and server. It stays
+        the same. If a server comes or goes, other new trajectories keep their servers."""
         home = self._homes.get(trajectory_id)
         if home is None:
             up = [server for server in self._servers if not server.is_lost] or self._servers
@@ -152,12 +152,12 @@ def _rank(url: str, trajectory_id: str) -> bytes:
 
 
 class WeightFiles:
-    """Writes the weights of a policy, each version into a directory of a new name: engines may keep what they once
+    """Writes the weights of a policy, each version into a directory with a new name, since engines may cache what they
     read.
 
-    A policy's adapter is written alone. Otherwise all weights are, with those of a tied output head once more and a
-    config that does not tie them: engines that reload in place may leave a tied head as it was. The first process
-    writes, where all can read. The folder is in the run's directory, or a temporary one, and is removed with the run.
+    For an adapter, only the adapter is written. Otherwise all weights are, with a separate copy for a tied output head
+    and a config that does not tie it: engines that reload in place may not update a tied head. The first process writes
+    where all can read. The folder is in the run's directory, or a temporary one, and is removed with the run.
     """
 
     def __init__(self, policy: Policy, run: SamplerRun) -> None:
@@ -171,14 +171,14 @@ class WeightFiles:
             run.closing.callback(shutil.rmtree, self._folder, ignore_errors=True)
 
     def write(self, version: int, weights: Mapping[str, Any] | None = None) -> Weights:
-        """Write the policy's weights as they are now, or these; a collective. Raises SamplerError."""
+        """Write the policy's current weights, or `weights`; a collective operation. Raises SamplerError."""
         path = self._folder / f"{self._name}-{version}"
         failure = self._save(path, weights) if self._run.rank == 0 else None
         written = self._run.broadcast("" if failure else str(path))
         if not written:
             raise SamplerError(
                 f"The weights of version {version} could not be written to {path}: {failure or 'see the first one'}. "
-                "Free space on the disk; the servers have to be able to read what lies there."
+                "Free space on the disk; the servers must be able to read that folder."
             ) from failure
         if self._run.rank == 0:
             self._keep(path)
@@ -202,7 +202,7 @@ class WeightFiles:
 
 
 def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | None = None) -> None:
-    """Write a policy as a model whose output head has weights of its own. Raises OSError or EvoseekError."""
+    """Write a policy as a model whose output head has separate weights. Raises OSError or EvoseekError."""
     model, state = policy.model, untied(policy, weights)
     with replace_directory(directory) as partial, quietly(), _untied(model):
         model.save_pretrained(partial, state_dict=state, max_shard_size="1TB")
@@ -210,7 +210,7 @@ def save_untied(policy: Policy, directory: Path, weights: Mapping[str, Any] | No
 
 
 def untied(policy: Policy, weights: Mapping[str, Any] | None = None) -> dict[str, torch.Tensor]:
-    """The weights of a policy, or these, by name, with those of a tied output head once more as its own."""
+    """Return the weights of a policy, or `weights`, by name, with a separate copy for a tied output head."""
     model = policy.model
     state: dict[str, torch.Tensor] = dict(model.state_dict() if weights is None else weights)
     head = cast("nn.Module | None", model.get_output_embeddings())

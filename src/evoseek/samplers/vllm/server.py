@@ -4,11 +4,11 @@
     POST /v1/load_lora_adapter           an adapter (VLLM_ALLOW_RUNTIME_LORA_UPDATING=1, --enable-lora)
     POST /collective_rpc reload_weights  all weights, from a directory (VLLM_SERVER_DEV_MODE=1)
 
-What is known to go wrong, and how it is met here: keys and values of older weights stay in the prefix cache (every
-request has the name of the weights' own directory as `cache_salt`); an adapter loaded again from the same path keeps
-old blocks (every version has a name and a path of its own); `reload_weights` without a path reads the old weights, and
-leaves a tied head as it was (weights are written untied); a model's own generation settings are defaults of requests
-(each request names all of them); a seed for each request has ended the CPU's engine (none is sent).
+Known problems, each with the answer here. Keys and values of older weights stay in the prefix cache (every request has
+the name of the weights' directory as `cache_salt`). An adapter loaded again from the same path keeps old blocks (every
+version has its own name and path). `reload_weights` without a path reads the old weights, and does not update a tied
+head (weights are written untied). A model's own generation settings are defaults of requests (each request names all of
+them). A seed for each request has crashed the CPU engine (none is sent).
 """
 
 from __future__ import annotations
@@ -34,23 +34,23 @@ from evoseek.types import Completion, SampleRequest
 
 T = TypeVar("T")
 
-_FAILURES, _PAUSE_S = 6, 30.0  # failed calls in a row after which a server is lost, and seconds until it is tried again
+_FAILURES, _PAUSE_S = 6, 30.0  # consecutive failed calls until a server is lost, seconds until it is tried again
 _ATTEMPTS, _WAIT_S, _MAX_WAIT_S = 3, 0.5, 30.0  # of a call, and the seconds between them
 _PATH = "/v1/completions"
-_OLDEST = (0, 30)  # version that is supported
+_OLDEST = (0, 30)  # oldest supported version
 _UNFILTERED = {"top_p": 1.0, "top_k": 0, "min_p": 0.0, "repetition_penalty": 1.0}
 _INTERVAL = 16  # tokens of an event of a reply
-_TOP = 5  # logprobs that are compared at the temperatures _WARM and _COLD, to distinguish raw ones from tempered ones
+_TOP = 5  # logprobs compared at the temperatures _WARM and _COLD, to distinguish raw ones from tempered ones
 _WARM, _COLD = 1.0, 0.5
 
 
 class RefusedError(SamplerError):
-    """The server is up, and refused a request."""
+    """The server is up, but refused a request."""
 
 
 class Link:
-    """Calls one server. Transient failures and unreadable replies are retried. After too many failed calls in a row the
-    server is lost (`is_lost`) and is not called, but for one trial now and then, when `clock` says that it is due.
+    """Calls one server. Transient failures and unreadable replies are retried. After too many consecutive failed calls
+    the server is lost (`is_lost`). It is then called only for an occasional trial, when `clock` says that one is due.
     `wait_s` is the first wait before a retry. Raises ConfigError for a wrong url, or an api_key that no header can
     hold."""
 
@@ -83,8 +83,8 @@ class Link:
         return self._breaker.is_refusing
 
     async def get(self, path: str, read: Callable[[Any], T], body: object = None) -> T:
-        """What `read` makes of the JSON value of the reply to a GET, or with a body to a POST, which is repeated for a
-        value of another shape. Raises SamplerError, which is a RefusedError for a status of 4xx."""
+        """Send a GET, or with a body a POST, and return `read(JSON value)`. A value of another shape is retried. Raises
+        SamplerError, which is a RefusedError for a status of 4xx."""
 
         def checked(reply: bytes) -> T:
             value = json_of(reply, secret=self._api_key)
@@ -96,9 +96,9 @@ class Link:
         return await self._call("GET" if body is None else "POST", path, body, checked)
 
     async def stream(self, path: str, body: Callable[[], object], read: Callable[[Any], T | None]) -> T:
-        """Return what `read` makes of an event's JSON value, of the first that it makes anything of. After a failure
-        `body` is called again for what is missing; a reply that broke off after an event is no failed attempt. Raises
-        as `get`."""
+        """Return the first result of `read` on an event's JSON value that is not None. After a failure, `body` is
+        called again for the missing rest. A reply that breaks off after an event does not count as a failed attempt.
+        Raises as `get`."""
 
         async def attempt(client: httpx2.AsyncClient) -> T:
             while True:
@@ -110,7 +110,7 @@ class Link:
         return await self._named(f"POST {path}", attempt)
 
     async def send(self, path: str, body: object = None, *, retried: int | None = None) -> None:
-        """Send a POST whose reply holds nothing. The status `retried` is a transient failure. Raises as `get`."""
+        """Send a POST whose reply is empty. The status `retried` is a transient failure. Raises as `get`."""
         await self._call("POST", path, body, lambda _: None, retried)
 
     async def _call(
@@ -132,7 +132,7 @@ class Link:
     async def _events(
         self, client: httpx2.AsyncClient, path: str, body: object, read: Callable[[Any], T | None]
     ) -> T | None:
-        """One attempt of `stream`; None if the reply broke off after an event that could be read."""
+        """Make one attempt of `stream`; None if the reply broke off after a readable event."""
         has_begun, wrong = False, None
 
         def each(data: str) -> T | None:
@@ -156,7 +156,7 @@ class Link:
         return reply
 
     async def _named(self, what: str, attempt: Callable[[httpx2.AsyncClient], Awaitable[T]]) -> T:
-        """The result of a call. Raises SamplerError, which names the server and the request."""
+        """Make a call and return its result. Raises SamplerError, which names the server and the request."""
         try:
             return await self._server.call(attempt)
         except _Refusal as error:
@@ -166,7 +166,7 @@ class Link:
 
 
 def check_address(url: str) -> None:
-    """Raises ConfigError for what is no server's address."""
+    """Raise ConfigError for an invalid server address."""
     check_url(url, setting="sampler.urls", example="http://127.0.0.1:8000")
 
 
@@ -176,7 +176,7 @@ class _Refusal(ToolError):
 
 @dataclass(frozen=True, slots=True)
 class Weights:
-    """A version's weights in a directory that the servers can read: an adapter of this name, or ("") all of them."""
+    """A version's weights in a directory that the servers can read: an adapter of this name, or ("") all weights."""
 
     version: int
     directory: Path
@@ -184,11 +184,11 @@ class Weights:
 
 
 class VLLM:
-    """Samples with one server. `vocabulary` is the number of the policy's tokens, `prompt` any ids to check logprobs
-    with.
+    """Samples with one server. `vocabulary` is the number of the policy's tokens, `prompt` any ids for checking
+    logprobs.
 
-    The server is checked before its first turn, and again after a failure: it may have been restarted with other
-    weights, so it is given the weights again.
+    The server is checked before its first turn, and again after a failure. It may have been restarted with other
+    weights, so it then receives the weights again.
     """
 
     def __init__(
@@ -197,8 +197,8 @@ class VLLM:
         self.link, self._rules, self._vocabulary = link, rules, vocabulary
         self._prompt, self._max_length = prompt, max_length
         self._weights: Weights | None = None  # that it should have
-        self._loaded: Weights | None = None  # those that the server was last found to have
-        self._model = ""  # as found by the check; "" if it has to be checked
+        self._loaded: Weights | None = None  # that the last check found at the server
+        self._model = ""  # as found by the check; "" if a check is due
         self._turns = 0  # in progress
         self._paces = PassTimes()
         self._ended: asyncio.Future[None] | None = None  # a turn, for a load that waits for it
@@ -206,7 +206,7 @@ class VLLM:
 
     @property
     def name(self) -> str:
-        """Which server it is, for errors."""
+        """The server's name, for errors."""
         return f"the server {self.link.url}"
 
     @property
@@ -243,8 +243,8 @@ class VLLM:
         self._model, self._loaded = "", None
 
     async def _prepared(self) -> tuple[str, Weights | None]:
-        """The model and the weights that the server has, once it was checked and given the newest, unless that was done
-        since it last failed. Weights that are published while it loads are left to the next turn."""
+        """Check the server and load the newest weights, unless done since its last failure; return its model and its
+        weights. Weights published while it loads are left to the next turn."""
         async with self._alone():
             await self._turns_of_older_weights()
             try:
@@ -254,12 +254,12 @@ class VLLM:
                 self._model, self._loaded = model, weights
                 return model, weights
             except BaseException:
-                self._forget()  # what was begun may be half done
+                self._forget()  # the work may be half done
                 raise
 
     async def _turns_of_older_weights(self) -> None:
-        """Wait until the turns in progress have ended, if the server is about to exchange all weights under them: it
-        would abort them, or continue them with keys and values of the old ones. (An adapter stays while it is used.)"""
+        """Wait for the turns in progress if the server is about to exchange all weights: it would abort the turns, or
+        continue them with keys and values of the old weights. (An adapter stays while it is used.)"""
         new = self._weights
         while new is not None and new != self._loaded and not new.adapter and self._turns:
             self._ended = asyncio.get_running_loop().create_future()
@@ -267,7 +267,7 @@ class VLLM:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncGenerator[None]:
-        """Let in one at a time, in any event loop."""
+        """Let in one caller at a time, in any event loop."""
         loop = asyncio.get_running_loop()
         if self._lock is None or self._lock[0] is not loop:
             self._lock = loop, asyncio.Lock()
@@ -275,7 +275,7 @@ class VLLM:
             yield
 
     async def _load_all(self, weights: Weights) -> None:
-        """Sample with all weights of a directory from now on, loaded while no token is sampled. Raises SamplerError."""
+        """Load all weights from a directory, while no token is sampled, for use from now on. Raises SamplerError."""
         directory = {"weights_path": str(weights.directory)}
         try:
             try:
@@ -297,7 +297,7 @@ class VLLM:
         except SamplerError as error:
             if "already been loaded" not in str(error):  # by a call whose reply was lost
                 raise SamplerError(
-                    f"{error} The server has to see that directory, and be started with --enable-lora, --max-lora-rank "
+                    f"{error} The server must see that directory, and be started with --enable-lora, --max-lora-rank "
                     "of at least lora.rank, and VLLM_ALLOW_RUNTIME_LORA_UPDATING=1."
                 ) from error
         if self._loaded is not None and self._loaded.adapter:
@@ -305,7 +305,7 @@ class VLLM:
                 await self.link.send("/v1/unload_lora_adapter", {"lora_name": self._loaded.adapter})
 
     async def _checked(self) -> str:
-        """The name of the model at the server. Raises ConfigError for a server that cannot be used, SamplerError."""
+        """Check the server, and return its model's name. Raises ConfigError for an unusable server, SamplerError."""
         version = await self.link.get("/version", lambda value: str(value["version"]))
         if tuple(int(number) for number in re.findall(r"\d+", version)[: len(_OLDEST)]) < _OLDEST:
             oldest = ".".join(map(str, _OLDEST))
@@ -323,7 +323,7 @@ class VLLM:
         return model
 
     async def _served(self) -> tuple[str, int | None]:
-        """The only model that the server serves, adapters left out, and the longest sequence that it takes."""
+        """Return the only model that the server serves, not counting adapters, and its longest sequence."""
         models = await self.link.get(
             "/v1/models",
             lambda value: [
@@ -333,12 +333,12 @@ class VLLM:
         if len(models) != 1:
             raise ConfigError(
                 f"The server {self.link.url} was expected to serve exactly one model, but it serves "
-                f"{', '.join(name for name, _ in models) or 'none'}. Start it with the policy's model alone."
+                f"{', '.join(name for name, _ in models) or 'none'}. Start it with only the policy's model."
             )
         return models[0]
 
     def _check_tempered(self, warm: Sequence[float], cold: Sequence[float]) -> None:
-        """Raise ConfigError unless the gaps between logprobs grow from `_WARM` to `_COLD` as the ratio of the two."""
+        """Raise ConfigError unless the gaps between logprobs grow by the ratio of `_WARM` to `_COLD`."""
         gap, reported = warm[0] - warm[-1], cold[0] - cold[-1]
         expected = gap * _WARM / _COLD
         if abs(reported - expected) <= max(ROUNDING, 0.05 * expected):
@@ -347,7 +347,7 @@ class VLLM:
         raise ConfigError(
             f"The vLLM server {self.link.url} reports {what} logprobs: at temperature {_COLD:g} the {_TOP} "
             f"highest lie {reported:.4f} apart, but {expected:.4f} was expected from the {gap:.4f} at temperature "
-            f"{_WARM:g}. Training needs the logprobs of the distribution that was sampled from. Start it with "
+            f"{_WARM:g}. Training needs the logprobs of the sampled distribution. Start it with "
             "--logprobs-mode processed_logprobs."
         )
 
@@ -374,9 +374,9 @@ class VLLM:
 
 
 def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weights | None) -> dict[str, Any]:
-    """The body of the request for a turn, whose reply is a stream of events: one with the first token at once, which
-    separates waiting from writing, then one for every `_INTERVAL` tokens. Where it ends is stated in full: what the
-    server would add is switched off."""
+    """Return the body of the request for a turn, whose reply is a stream of events: one for the first token, sent
+    immediately to separate waiting from writing, then one for every `_INTERVAL` tokens. All stops are stated
+    explicitly, and the server's own are switched off."""
     return {
         "model": _name_of(model, weights),
         "prompt": list(request.token_ids),
@@ -397,7 +397,7 @@ def _turn_body(request: SampleRequest, rule: StopRule, model: str, weights: Weig
 
 
 def _read_event(value: Any, name: str, written: int) -> Sampled:
-    """Read the tokens of an event from the model of that name; the prompt comes with a reply's first. Raises
+    """Read the tokens of an event from the model of that name; the first event of a reply also has the prompt. Raises
     TransientError for a value of another shape."""
     match value:
         case {

@@ -1,4 +1,4 @@
-"""A turn as it comes from a server: what its replies hold is checked, put together and timed, and cut where it ends."""
+"""A turn from a server: its replies are checked, joined and timed, and cut where the turn ends."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from evoseek.types import Completion, SampleRequest
 
 ROUNDING = 1e-3  # of logprobs
 _ENDS = ("stop", "length")
-_TIMED = 16  # tokens that show a pace; fewer may arrive together
+_TIMED = 16  # minimum tokens for measuring a pace; fewer may arrive together
 
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """Tokens of a reply. Without a finish reason more will follow; other fields are None if the reply lacks them."""
+    """Tokens of a reply. Without a finish reason, more will follow. Other fields are None if the reply lacks them."""
 
     token_ids: Sequence[int]
     logprobs: Sequence[float]
@@ -30,12 +30,12 @@ class Sampled:
 
 
 class Turn:
-    """A turn that is put together from a server's replies. `vocabulary` is the number of the policy's tokens, `version`
-    that of the weights. A failed reply is continued after its tokens (`rest`), never drawn again: else short turns
-    would remain.
+    """A turn, joined from a server's replies. `vocabulary` is the number of the policy's tokens, `version` the version
+    of the weights. A failed reply is continued after its tokens (`rest`), never drawn again: otherwise short turns
+    would prevail.
 
     The policy's own time is from the first tokens of a reply to its last ones, so it includes no queue. `paces` holds
-    the seconds a token took in earlier turns; what exceeds a few times as much is a stall. None: replies come whole.
+    the seconds per token in earlier turns; time beyond a few times as much is a stall. None: replies arrive whole.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Turn:
         self._request, self._rest, self._vocabulary, self._version = request, request, vocabulary, version
         self._rules, self.rule, self._paces = rules, rules.rule(request.stop), paces
         self._ids, self._logprobs = list[int](), list[float]()
-        self._began: tuple[float, int] | None = None  # this reply: the time, and how many tokens there were
+        self._began: tuple[float, int] | None = None  # this reply: the time, and the number of tokens
         self._pace: float | None = None  # of this reply, in seconds a token
         self._seconds, self._seconds_before = 0.0, 0.0
 
@@ -54,15 +54,15 @@ class Turn:
         return len(self._ids) + len(self._request.token_ids) - len(self._rest.token_ids)
 
     def rest(self) -> SampleRequest:
-        """What another reply has to contain."""
+        """Return the request for the rest of the turn."""
         self._began, self._seconds_before = None, self._seconds
         ids, missing = (*self._request.token_ids, *self._ids), self._request.max_tokens - len(self._ids)
         self._rest = replace(self._request, token_ids=ids, max_tokens=missing)
         return self._rest
 
     def add(self, sampled: Sampled) -> Completion | None:
-        """The turn up to the first place where it ends by the policy's own rule, which an engine may overrun, or by a
-        limit; None if it continues. Raises TransientError, which states what is wrong with these tokens."""
+        """Add tokens. Return the turn, cut where it first ends by the policy's own rule (an engine may overrun it) or
+        by a limit; None if it continues. Raises TransientError, which says what is wrong with the tokens."""
         check_sampled(sampled, self._rest, self._vocabulary, self.written)
         before = len(self._ids)
         self._ids += sampled.token_ids
@@ -73,7 +73,7 @@ class Turn:
             return self._completion("stop", length)
         if sampled.finish_reason == "stop":
             stopped = len(self._ids)
-            del self._ids[before:], self._logprobs[before:]  # or the turn would be continued after what was refused
+            del self._ids[before:], self._logprobs[before:]  # or the turn would continue after the refused tokens
             raise TransientError(
                 f"it stopped after {stopped} tokens where none of the stop strings and stop tokens that were "
                 "sent stands; see that it has the policy's own tokenizer"
@@ -100,7 +100,7 @@ class Turn:
 
 
 def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int, written: int = 0) -> None:
-    """Raise TransientError for tokens that cannot be those requested, after `written` ones of the same reply."""
+    """Raise TransientError for tokens that do not fit the request, after `written` ones of the same reply."""
     ids, logprobs, most = sampled.token_ids, sampled.logprobs, request.max_tokens - written
     wrong = ""
     if not ids or len(ids) > most:
@@ -108,7 +108,7 @@ def check_sampled(sampled: Sampled, request: SampleRequest, vocabulary: int, wri
     elif len(ids) != len(logprobs):
         wrong = f"{len(ids)} token ids with {len(logprobs)} logprobs"
     elif bad := [token for token in ids if not _is_id(token, vocabulary)]:
-        wrong = f"the token id {bad[0]!r}, but the policy has those from 0 to {vocabulary - 1}"
+        wrong = f"the token id {bad[0]!r}, but the policy's go from 0 to {vocabulary - 1}"
     elif any(not _is_logprob(value) for value in logprobs):
         wrong = f"the logprob {next(value for value in logprobs if not _is_logprob(value))!r}"
     elif sampled.finish_reason not in (None, *_ENDS):
@@ -128,5 +128,5 @@ def _is_id(token: object, vocabulary: int) -> bool:
 
 
 def _is_logprob(value: object) -> bool:
-    """Whether a number is finite and at most 0, but for rounding. (-9999 stands for minus infinity in engines.)"""
+    """Return whether a number is finite and at most 0, except for rounding. (Engines use -9999 for -infinity.)"""
     return isinstance(value, int | float) and math.isfinite(value) and -9999 < value < ROUNDING

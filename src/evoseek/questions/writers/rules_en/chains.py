@@ -1,4 +1,4 @@
-"""Questions of two hops without a label: the answer of one question is what the document of another one is about.
+"""Questions of two hops without labels: the answer of one question is the subject of another question's document.
 
 Who directed The Kite?       -> Ada Birk          (document The Kite)
 When was Ada Birk born?      -> 16 June 1911      (document Ada Birk)
@@ -22,7 +22,7 @@ _FIRST = ("date", "nationality")  # kinds whose questions are the plainest
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """A question whose answer takes two searches: `first` leads to the document that `second` is about."""
+    """A question that needs two searches: `first` leads to the document of `second`."""
 
     question: str
     first: Cloze
@@ -30,8 +30,8 @@ class Chain:
 
 
 def chains(by_document: Sequence[Sequence[Cloze]]) -> Iterator[Chain]:
-    """Join the questions of documents, of each pair of documents at most once: with the second questions of the kinds
-    `_FIRST` in turn, or else with the first one. What an answer names has to be the subject of exactly one document."""
+    """Join questions of documents, at most once for each pair of documents. Second questions take turns among the kinds
+    `_FIRST`, or else the first one is used. An answer must be the subject of exactly one document."""
     turn = 0
     about: dict[str, list[int]] = {}
     for place, questions in enumerate(by_document):
@@ -52,7 +52,7 @@ def chains(by_document: Sequence[Sequence[Cloze]]) -> Iterator[Chain]:
 
 
 def chained(first: Cloze, second: Cloze) -> Chain | None:
-    """Join two questions. None where theirs would name what is between them, or give its answer away."""
+    """Join two questions. None if the result would name the link between them, or give its answer away."""
     bridge = second.subject
     described = description(first)
     if described is None or second.kind == "subject" or not second.query:
@@ -77,8 +77,8 @@ def chained(first: Cloze, second: Cloze) -> Chain | None:
 
 
 def description(cloze: Cloze) -> str | None:
-    """Describe the answer of a question by its statement: "the director of The Kite". None if its words cannot
-    stand in another sentence."""
+    """Describe the answer of a question by its statement: "the director of The Kite". None if the words cannot stand in
+    another sentence."""
     name, before = cloze.query, cloze.before
     if not name or not before.startswith(name):
         return None
@@ -99,7 +99,7 @@ def description(cloze: Cloze) -> str | None:
 
 
 def _agent(verb: str, work: str, name: str) -> str:
-    """With the kind of the work for titles of one or two words, which say least by themselves."""
+    """Describe the agent of a work, with the work's kind if its title has only one or two words."""
     if verb not in en.AGENTS:
         return f"the one who {en.PAST_TENSES.get(verb, verb)} {name}"
     kind = en.WORK.search(work) if len(name.split()) <= _SHORT_TITLE else None

@@ -1,9 +1,9 @@
-"""Questions from statements: a span of a sentence is asked for in its place, and the span is the answer.
+"""Questions from statements: a question word replaces a span of a sentence, and the span is the answer.
 
 "Marlow was founded by Ines Oduya in 1907." gives "Who founded Marlow?" and "When was Marlow founded by Ines Oduya?".
-That is the cloze of unsupervised question answering (Lewis et al. 2019, arXiv 1906.04980), with the question word that
-fits the kind of the span. It needs no model: what a model of 135 million parameters writes about a passage is a
-question with its answer in 4 to 7 of 100 cases.
+This is the cloze of unsupervised question answering (Lewis et al. 2019, arXiv 1906.04980), with the question word for
+the kind of the span. It needs no model: when a model with 135 million parameters writes about a passage, 4 to 7 of 100
+texts are a question with its answer.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _CODE = re.compile(r">>>|[;*|={}<>#]")
 _TWICE = re.compile(r"(\w+) \1\b", re.IGNORECASE)  # a heading, and the sentence after it
 _NAMES_SOMETHING = re.compile(rf"(?<=\w ){en.SPANS['name'].pattern}|[a-z][A-Z]|\b[A-Z]{{2}}|\w_\w")
 _SIGNS = 9  # that may stand before a heading
-_LANGUAGE_PASSAGES = 5  # from which a document's language is told
+_LANGUAGE_PASSAGES = 5  # from which a document's language is detected
 _SENTENCES = 20_000  # of a document
 _WORDS_OF_INTRODUCTION = 6  # that name a person
-_LONGEST_SENTENCE = 1_000  # characters that are looked at, since some patterns take time by their square
+_LONGEST_SENTENCE = 1_000  # characters to read, since some patterns take quadratic time
 _WORDS_OF_SUBJECT = 8
 _WORDS_OF_SUBJECT_QUESTION = range(6, 23)
 
@@ -36,9 +36,9 @@ _WORDS_OF_SUBJECT_QUESTION = range(6, 23)
 class Cloze:
     """A question about a span of a statement.
 
-    `before` and `after` are the statement around the span, up to the clause's end. `query` is what the document is
-    about, or the part of it that the question names; "" if the statement does not name it. `evidence` are the ids of
-    the passages that hold the statement and the answer. `subject` is what the document is about.
+    `before` and `after` are the statement around the span, up to the clause's end. `query` is the document's subject,
+    or the part of it that the question names; "" if the statement does not name it. `evidence` are the ids of the
+    passages with the statement and the answer. `subject` is the document's subject.
     """
 
     question: str
@@ -53,7 +53,7 @@ class Cloze:
 
     @property
     def is_natural(self) -> bool:
-        """Whether the question word is in front."""
+        """Whether the question begins with its question word."""
         return is_natural(self.question)
 
 
@@ -70,14 +70,14 @@ class _Statement:
     def asks(self, question: str, answer: str, kind: str, query: str, before: str = "", after: str = "") -> Cloze:
         holding = [passage.id for passage in self.passages if answer in " ".join(passage.text.split())]
         evidence = tuple(holding or [passage.id for passage in self.passages])
-        found_by = "" if self.is_section else query  # its document is about something else, too
+        found_by = "" if self.is_section else query  # its document has other subjects, too
         about = subject(self.passages[0].title)
         return Cloze(f"{opened(question)}?", answer, kind, found_by, before, after, about, evidence, self.of_person)
 
 
 @dataclass(frozen=True, slots=True)
 class _SentencePart:
-    """Sentences of a document about `name`, each with the passages that hold it: the page, or a section of it."""
+    """Sentences of a document about `name`, each with its passages: the page, or a section of it."""
 
     name: str
     sentences: list[tuple[str, tuple[Passage, ...]]]
@@ -85,19 +85,19 @@ class _SentencePart:
 
 
 def is_natural(question: str) -> bool:
-    """Return whether the question word of a question is in front."""
+    """Return whether a question begins with its question word."""
     return question[:1].isupper() and en.INTERROGATIVE.match(question) is not None
 
 
 def opened(question: str) -> str:
-    """Give a question a capital letter at its beginning, unless it begins with a name, such as `hasHandlers`."""
+    """Capitalise a question, unless it begins with a name such as `hasHandlers`."""
     is_word = en.INTERROGATIVE.match(question) or question.startswith("the ")
     return f"{question[0].upper()}{question[1:]}" if is_word else question
 
 
 def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
-    """Give the questions that the statements of a document make. `passages` are those of one document, in order. A
-    title that is too long is no subject: then only what its questions say themselves is asked for."""
+    """Yield questions from the statements of a document. `passages` are all of one document, in order. A title that is
+    too long does not count as a subject: then only questions that name their own subject are used."""
     name = subject(passages[0].title)
     if is_english(passages):
         name = name if 0 < len(words(name)) <= _WORDS_OF_SUBJECT else ""
@@ -106,8 +106,8 @@ def clozes(passages: Sequence[Passage]) -> Iterator[Cloze]:
 
 
 def is_english(passages: Sequence[Passage]) -> bool:
-    """Return whether a document is in English, or in no language that is told by its words, as code. Short ones in
-    English may have as many words of another language, in names."""
+    """Return whether a document is in English, or in no known language, such as code. Short English documents may have
+    as many words of another language, in names."""
     text = " ".join(passage.text for passage in passages[:_LANGUAGE_PASSAGES])
     found = languages_of(text)
     if not found or found[0].script != "LATIN":
@@ -117,9 +117,8 @@ def is_english(passages: Sequence[Passage]) -> bool:
 
 
 def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage, ...]]]:
-    """The first sentences, also those that go over from one passage to the next, each with the passages that hold it.
-    What stood between passages is white space: the end of a line, or a paragraph's, as between those whose places are
-    not known."""
+    """Yield the first sentences, each with its passages; a sentence may continue in the next passage. Passages are
+    separated by white space: the end of a line or, also if their places are unknown, of a paragraph."""
     text, places = "", list[tuple[int, int]]()
     for passage in passages:
         gap = passage.start - passages[0].start - len(text)
@@ -140,14 +139,14 @@ def _sentences(passages: Sequence[Passage]) -> Iterator[tuple[str, tuple[Passage
 
 
 def _with_heading_apart(passage: Passage) -> str:
-    """The text, a form feed for the white space after the heading that it begins with."""
+    """Return the text with a form feed after an initial heading."""
     heading, text = r"\s+".join(map(re.escape, (passage.heading or "").split())), passage.own_text
     return re.sub(rf"\A(\W{{0,{_SIGNS}}}{heading})\s(?=\s*[A-Z])", "\\1\f", text) if heading else text
 
 
 def _parts(found: list[tuple[str, tuple[Passage, ...]]], name: str, headings: set[str | None]) -> list[_SentencePart]:
-    """The page, and its sections about somebody, whose heading is the name with whose beginning they begin: "### Ada
-    Birk", "Ada studied in Brill."."""
+    """Return the page, and its sections about a person: the heading is a name, and the section begins with the name's
+    first word: "### Ada Birk", "Ada studied in Brill."."""
     parts = [_SentencePart(name, [])]
     place = 0
     for number, (sentence, held) in enumerate(found):
@@ -165,16 +164,16 @@ def _parts(found: list[tuple[str, tuple[Passage, ...]]], name: str, headings: se
 def _of_part(part: _SentencePart) -> Iterator[Cloze]:
     name = part.name
     sentences = [sentence for sentence, _ in part.sentences]
-    introduction = next(filter(en.SENTENCE.search, sentences), "")  # headings are no sentences
+    introduction = next(filter(en.SENTENCE.search, sentences), "")  # headings are not sentences
     gender = en.GENDER.search(" ".join(sentences))
     of_person = any(map(en.ABOUT_PERSON.search, sentences)) or (gender is not None and _has_lived(introduction))
     before = ""
     for sentence, held in part.sentences:
         other, last, before = en.GENDER.match(sentence), before, sentence
         if other and gender and bool(other["he"]) != bool(gender["he"]):
-            continue  # "She" of somebody else than the document's "he"
+            continue  # "She" for somebody other than the document's "he"
         if other and not _is_of(last, name):
-            continue  # "She" of somebody whom the sentence before names
+            continue  # "She" for somebody named in the sentence before
         if part.is_section:
             sentence = re.sub(rf"^{re.escape(name.split()[0])}(?=['’]s | )(?! [A-Z])", lambda _: name, sentence)
         told = _with_subject(sentence, part, introduction, of_person=of_person)
@@ -190,7 +189,7 @@ def _of_part(part: _SentencePart) -> Iterator[Cloze]:
 
 
 def _is_of(sentence: str, name: str) -> bool:
-    """Whether a sentence is of the somebody whom a page is about, or a heading, so that the next one may begin with a
+    """Return whether a sentence is about the page's person, or a heading, so that the next one may begin with a
     pronoun."""
     begins = words(re.split(r"[.(] ", sentence, maxsplit=1)[0])[:_WORDS_OF_INTRODUCTION]
     is_heading = not en.SENTENCE.search(sentence)
@@ -214,9 +213,9 @@ def _is_prose(sentence: str, name: str) -> bool:
 
 
 def _with_subject(sentence: str, part: _SentencePart, introduction: str, *, of_person: bool) -> str | None:
-    """The sentence with the subject's name in place of the pronoun that it begins with. None if that is of something
-    else: `it` of a person, `he` where the first sentence does not begin with somebody of that name, or `the film` where
-    it does not say that the subject is one."""
+    """Return the sentence with the subject's name in place of its initial pronoun. None if the pronoun means something
+    else: `it` for a person, `he` if the first sentence does not begin with a person of that name, or `the film` if that
+    sentence does not call the subject a film."""
     name = part.name
     found = None if name and sentence.startswith(name) else en.PRONOUN.match(sentence)
     if found is None:
@@ -240,8 +239,8 @@ def _with_subject(sentence: str, part: _SentencePart, introduction: str, *, of_p
 
 
 def _without_brackets(sentence: str, name: str, *, is_first: bool) -> tuple[str, str]:
-    """The sentence without what stands in brackets, and from the bracket on what follows the subject: its name, a part
-    of it or, in the first sentence, another one."""
+    """Return the sentence without brackets, and the text from the bracket after the subject on: after its name, a part
+    of it or, in the first sentence, another name."""
     text = re.sub(r"\s+([,;:?!]|\.(?!\w))", r"\1", BRACKETS.sub("", sentence))
     at = sentence.find("(")
     before = words(sentence[: max(at, 0)])
@@ -251,7 +250,7 @@ def _without_brackets(sentence: str, name: str, *, is_first: bool) -> tuple[str,
 
 
 def _of_life(brackets: str, statement: _Statement) -> Iterator[Cloze]:
-    """Birth and death, from "(born 16 June 1911)" or "(16 June 1911 - 3 May 1980)" after the name."""
+    """Yield birth and death, from "(born 16 June 1911)" or "(16 June 1911 - 3 May 1980)" after the name."""
     found = en.BORN.match(brackets) or en.LIVED.match(brackets)
     if found is not None and statement.of_person and statement.subject:
         name = statement.subject
@@ -261,8 +260,8 @@ def _of_life(brackets: str, statement: _Statement) -> Iterator[Cloze]:
 
 
 def _of_introduction(statement: _Statement) -> Iterator[Cloze]:
-    """The nationality of a person, the year of a work and the whole of a part, from "Ada Birk was a Danish actress",
-    "The Kite is a 1947 film" and "set is a method of the class Tree"."""
+    """Yield the nationality of a person, the year of a work and the whole of a part, from "Ada Birk was a Danish
+    actress", "The Kite is a 1947 film" and "set is a method of the class Tree"."""
     name, text = statement.subject, statement.text
     named = re.match(r"[\w.]+", text)  # of `Tree.set` the `set`
     if not text.startswith(name) and named and set(words(named[0])) <= set(words(name)):
@@ -301,7 +300,7 @@ def _of_spans(statement: _Statement) -> Iterator[Cloze]:
 
 
 def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Statement) -> Iterator[Cloze]:
-    """The question for a span, unless it would not say what it is about, hold its answer, or have other answers."""
+    """Yield the question for a span, unless it would lack its subject, contain its answer, or have other answers."""
     if _is_part(answer, kind, before, rest):
         return
     name, before = statement.subject, before.rstrip("`\"'")
@@ -330,7 +329,7 @@ def _of_span(answer: str, kind: str, before: str, rest: str, statement: _Stateme
 
 
 def _continues(rest: str, after: str, cut: re.Match[str] | None) -> bool:
-    """Whether what is cut off `rest` behind `after` is a condition, or the rest of a phrase that began there."""
+    """Return whether the part cut off `rest` after `after` is a condition, or completes a phrase that began there."""
     if cut is None:
         return False
     left = rest[cut.start() :]
@@ -339,7 +338,7 @@ def _continues(rest: str, after: str, cut: re.Match[str] | None) -> bool:
 
 
 def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
-    """Whether a span is a part of something else, or stands where its question would be another one."""
+    """Return whether a span is a part of something else, or its place would change the question's meaning."""
     if kind == "name" and (en.MODIFIER.match(rest) or en.LISTED.match(rest)):
         return True
     if en.INITIAL.search(before) or (re.search(r"\b[A-Z]$", answer) and re.match(r"\. [A-Z]", rest)):
@@ -362,7 +361,7 @@ def _is_part(answer: str, kind: str, before: str, rest: str) -> bool:
 
 
 def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
-    """The question word, and the words before it without a preposition that it includes."""
+    """Return the question word, and the words before it, without a preposition that the question word includes."""
     if kind == "date" or (kind == "year" and en.BEFORE_YEAR.search(before)):
         return "when", en.BEFORE_DATE.sub("", before)
     if kind == "year":
@@ -380,7 +379,7 @@ def _asked(kind: str, answer: str, before: str, after: str) -> tuple[str, str]:
 
 
 def _of_subject(statement: _Statement) -> Iterator[Cloze]:
-    """The question for the subject itself, by what is said of it: "Who is the director of the Oro Press?"."""
+    """Yield the question for the subject itself, by its description: "Who is the director of the Oro Press?"."""
     name = statement.subject
     found = re.match(rf"{re.escape(name)} ({en.VERB} (?:an?|the|one)\b.*)", statement.text)
     if found is None or en.POINTS_OUTSIDE.search(found[1]):

@@ -1,7 +1,6 @@
-"""What the rules know of English: which spans of a statement can be asked for, and by which words.
+"""The rules' patterns for English: the spans of a statement that can be asked for, and the question words.
 
-Each pattern is named after what it matches. tests/questions/writers/rules_en/examples.toml has the sentences that it is
-for.
+Each pattern is named after its matches. tests/questions/writers/rules_en/examples.toml has example sentences.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ NO_NAME = re.compile(
     "Before|Since|During|There|These|Those|Each|All|Both|Some|Most|Many|Any|No|Not|But|And|Or|So|To|By|From|With|"
     "Although|However|Also|One|Two|Other|Another|Formerly|Previously|Because"
 )
-"""A word that opens a sentence with a capital letter and names nothing, or is no date by itself."""
+"""A word that opens a sentence with a capital letter but is not a name, or not a date by itself."""
 
 VERB = r"(?:is|was|are|were|has|had|can|may|must|should|will|does|did)"
 
@@ -62,7 +61,7 @@ POINTS_OUTSIDE = re.compile(
     r"\b(?:this|these|those|such|other|another|above|below|following|previous|former|latter|here|it|they|he|she|i|we|us|our|you|your)\b",
     re.IGNORECASE,
 )
-"""What a question refers to outside of itself."""
+"""A reference to something outside the question."""
 
 _ABBREVIATIONS = rf"{_TITLES}|[A-Z]|Jr|vs|No|Mt|Inc|e\.g|i\.e|ca"
 _NO_ABBREVIATION = "".join(rf"(?<!\b{short}\.)" for short in _ABBREVIATIONS.split("|"))
@@ -82,7 +81,7 @@ FRAGMENT = re.compile(r"[a-z]+(?:-[a-z]+)* ")
 """The beginning of the rest of a statement whose first part is elsewhere: in a table, or in a list."""
 
 INTERROGATIVE = re.compile(r"(?:who|what|which|when|where|how) ", re.IGNORECASE)
-_COMMA = r",(?!\d|(?<=\d,) \d{4}\b)"  # not that of a number or a date
+_COMMA = r",(?!\d|(?<=\d,) \d{4}\b)"  # not within a number or a date
 CLAUSE_END = re.compile(rf"{_COMMA}|[;:]|\.$|(?<=[a-z]{{4}})\.(?= [A-Z])| (?:but|and|or|who|which|where|that|when) ")
 CONTINUED_PHRASE = re.compile(
     rf" (?:and|or) (?!(?:it|they|then|{VERB[3:-1]})\b)|, either |, [\w-]+(?: [\w-]+)?,? (?:and|or) "
@@ -131,7 +130,7 @@ HEDGED = re.compile(
     r"rumou?red|might|(?:was|were|said|claimed|believed|thought|expected|planned|intended|supposed|due|refused|failed|tried|"
     r"attempted) to|(?:if|unless) [^,;:()]*$)\b|n['’]t\b|\b(?:if|unless) [^,;:()]*$"
 )
-"""What makes a statement say another thing than its question would."""
+"""Words that give a statement another meaning than its question would have."""
 
 _KIN = "daughter|son|child|wife|widow|husband|brother|sister|mother|father|uncle|aunt|niece|nephew|cousin|twin"
 _ARTIST = (
@@ -155,13 +154,13 @@ ABOUT_THING = re.compile(
     r"(?:team|department|company|group|unit|office|desk|division|station|project|service|organi[sz]ation|agency|page|"
     r"committee|board|branch|site|depot|list|guide)\b"
 )
-"""The first sentence of a page that is about nobody."""
+"""The first sentence of a page that is not about a person."""
 PERSON_NAME = re.compile(r"[A-Z][\w'’-]+(?: [A-Z][\w'’.-]*){1,3}")
 """A heading that may be the name of somebody."""
 NO_PERSON = re.compile(r"^(?:The|Our) |(?<![\w'’-])[a-z]{4}")  # `van der` has less
-"""What no name of somebody has: an article, or a common word."""
+"""Words that are never in a person's name: an article, or a common word."""
 PERSON_CONTINUES = re.compile(r"(?!(?:His|Her)\b)(?=.*\b(?:[Hh]e|[Ss]he)\b)")
-"""A sentence about somebody already named, unless it is about somebody of theirs: `Her deputy`."""
+"""A sentence about a person already named, unless it is about somebody related: `Her deputy`."""
 
 BORN = re.compile(rf"^\s*\(\s*(?:born|b\.)[^()\d]{{0,40}}?(?P<born>{_DATE})")
 LIVED = re.compile(rf"^\s*\([^()]*?(?P<born>{_DATE})[^()\d–—-]*[–—-][^()\d]*(?P<died>{_DATE})\s*\)")
@@ -264,7 +263,7 @@ COORDINATION = re.compile(
     rf"{_COMMA}|[;:()\"“”—]|\. |"
     r"\b(?:and|or|but|that|which|who|whom|whose|where|when|while|if|because|so|than|as well)\b"
 )
-"""What joins clauses, or parts of one, from which nothing is moved to the front."""
+"""Words that join clauses or parts of them; no question word is moved to the front across these."""
 PASSIVE = re.compile(
     rf" ({VERB}) (?!(?:a|an|the|one|not|its|his|her|their)\b)([^,;(]+)(?<! from)(?<! since)(?<! until)$"
 )

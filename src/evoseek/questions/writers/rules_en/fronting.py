@@ -1,5 +1,5 @@
-"""The natural order of a question: what a statement asks in place ("Marlow was founded when") with its question word in
-front ("When was Marlow founded"), where that is safe.
+"""Natural word order: moves the question word of a cloze ("Marlow was founded when") to the front ("When was Marlow
+founded"), where this is safe.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import re
 from evoseek.questions.writers.base import words
 from evoseek.questions.writers.rules_en import english as en
 
-_WORDS_SAID = 7  # between the verb and what is asked for
+_WORDS_SAID = 7  # between the verb and the question word
 _COUNTED = re.compile(
     r"(?P<noun> (?:[a-z-]+ ){0,2}(?:[a-z-]*[^\W_s]s|people|men|women|children))"
     r"(?P<tail>(?: (?:in|with|for|at|from|on|since|during) .*)?)"

@@ -1,4 +1,4 @@
-"""The writer `rules-en`: the questions of each document, and those that join two."""
+"""The writer `rules-en`: questions about one document, and questions that join two."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from evoseek.types import Passage
 
 
 class RulesEn:
-    """Writes questions by rules from English sentences about what the titles of their documents name. It needs no
+    """Writes questions by rules from English sentences about the subjects that the documents' titles name. It needs no
     model, and the same documents give the same questions."""
 
     Settings = QuestionWriterSettings
@@ -22,7 +22,7 @@ class RulesEn:
         return cls()
 
     async def write(self, documents: Sequence[Sequence[Passage]], number: int) -> list[Draft]:
-        """Write all that the sentences give."""
+        """Write all questions that the sentences yield."""
         made = [list(clozes(passages)) for passages in documents]
         drafts = [Draft(one.question, one.kind, (_hop(one),), not one.is_natural) for found in made for one in found]
         for chain in chains(made):
