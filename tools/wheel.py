@@ -22,13 +22,17 @@ from typing import NamedTuple
 ROOT = Path(__file__).parents[1]
 VERSIONS = ("3.11", "3.12", "3.13", "3.14")
 WORKS = "import sys; sys.exit('%d.%d' % sys.version_info[:2] != {!r})"
+DOCUMENT, QUESTION = (
+    "Humi Jeje's employer is Pipajo.\n",
+    "What is Humi Jeje's employer?",
+)  # which the tiny model can read
 STEPS = (  # in a folder with documents/
     ("evoseek", "--version"),
     ("evoseek", "list", "recipes"),
     ("evoseek", "init", "project", "--documents", "documents", "--model", "tiny"),
     ("evoseek", "index", "--project", "project"),
-    ("evoseek", "search", "--project", "project", "how high is the crane ?"),
-    ("evoseek", "ask", "--project", "project", "how high is the crane ?"),
+    ("evoseek", "search", "--project", "project", QUESTION),
+    ("evoseek", "ask", "--project", "project", QUESTION),
     ("evoseek", "demo", "--max-minutes", "0.05"),
 )
 
@@ -72,7 +76,7 @@ def attempt(version: str, python: str, wheel: Path, torch: Sequence[str], steps:
     began, folder = time.monotonic(), wheel.parent / f"python-{version}"
     shutil.rmtree(folder, ignore_errors=True)
     (documents := folder / "documents").mkdir(parents=True)
-    (documents / "crane.md").write_text("# The crane\n\nThe crane is 40 metres high.\n", encoding="utf-8")
+    (documents / "Humi Jeje.txt").write_text(DOCUMENT, encoding="utf-8")
     programs = folder / "venv" / "bin"
     install = [str(programs / "python"), "-m", "pip", "install", "--quiet"]
     setup = ([python, "-m", "venv", "venv"], [*install, *torch], [*install, str(wheel)], [*install[:3], "check"])
