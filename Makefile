@@ -33,7 +33,7 @@ TINKER_INSTALLED := $(TINKER_VENV)/.tinker-installed
 export OMP_WAIT_POLICY ?= PASSIVE
 export GOMP_SPINCOUNT ?= 0
 
-.PHONY: demo demo-real check test night test-all test-engines test-verifiers test-tinker lint docs wheel bench science science-selfplay science-zerosearch science-deepresearcher
+.PHONY: demo demo-real check test night test-all test-engines test-verifiers test-tinker lint docs wheel wheels bench science science-selfplay science-zerosearch science-deepresearcher
 
 demo: $(INSTALLED)
 	$(BIN)/evoseek demo
@@ -90,13 +90,12 @@ lint: $(INSTALLED)
 docs: $(INSTALLED)
 	$(BIN)/python -m mkdocs build --strict --quiet
 
+# The wheel, in an empty environment of this Python; wheels: of each from 3.11 to 3.14 that is found.
 wheel:
-	rm -rf dist
-	$(PYTHON) -m venv dist/venv
-	dist/venv/bin/python -m pip install --quiet $(TORCH)
-	dist/venv/bin/python -m pip wheel --quiet --no-deps --wheel-dir dist .
-	dist/venv/bin/python -m pip install --quiet dist/*.whl
-	cd dist && venv/bin/evoseek list recipes && venv/bin/evoseek demo --max-minutes 0.05
+	$(PYTHON) tools/wheel.py --torch "$(TORCH)"
+
+wheels:
+	$(PYTHON) tools/wheel.py --all --torch "$(TORCH)"
 
 bench: $(BENCH_INSTALLED) $(REAL_INSTALLED)
 	$(BIN)/python bench/proposal_rules.py

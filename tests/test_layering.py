@@ -1,6 +1,7 @@
 """The layers, read from the sources: what may import what, without running any of it."""
 
 import ast
+import re
 import subprocess
 import sys
 from functools import cache
@@ -71,6 +72,12 @@ def test_a_room_imports_those_before_it_alone():
         for other in {layer_of(name) for name in own(module)} - {room, ""}:
             assert order[other] < order.get(room, len(order)), f"{module} imports {other}, which comes after {room}"
             assert not (room in STRANGERS and other in STRANGERS), f"{module} must not know {other}"
+
+
+def test_the_pages_for_developers_list_the_rooms_in_this_order():
+    for page in ("AGENTS.md", "CONTRIBUTING.md"):
+        listed = re.search(r"^    types  errors.*?\n\n", (PACKAGE.parents[1] / page).read_text(), re.M | re.S)[0]
+        assert tuple(listed.split()) == ROOMS[:-1], page
 
 
 def test_torch_and_network_stay_where_they_belong():

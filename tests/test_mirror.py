@@ -18,6 +18,7 @@ OF_THE_WHOLE = {  # tests that read every room
     "test_budget": "how large the package may become",
     "test_damage": "every kind of file that is read back",
     "test_effect": "settings of all parts that have no effect",
+    "test_examples": "the programs in examples/",
     "test_layering": "who imports whom",
     "test_linear": "every parser of texts that others write",
     "test_mirror": "this file",

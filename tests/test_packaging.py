@@ -10,9 +10,12 @@ import sys
 import tomllib
 from importlib.metadata import packages_distributions
 from pathlib import Path
+from runpy import run_path
 
 import pytest
 import yaml
+
+import evoseek
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "evoseek"
@@ -37,6 +40,7 @@ DECLARED = [
     *PROJECT["project"]["dependencies"],
     *(one for extra in PROJECT["project"]["optional-dependencies"].values() for one in extra),
 ]
+VERSIONS = run_path(str(ROOT / "tools" / "wheel.py"))["VERSIONS"]
 ON_DISK = ("safetensors", "numpy", "tantivy", "tokenizers", "pydantic", "transformers", "torch", "peft", "gguf")
 
 
@@ -74,6 +78,22 @@ def test_a_package_whose_format_is_on_disk_has_an_upper_bound(name):
     assert name in map(normal, DECLARED)
 
 
+def test_what_is_said_of_the_package_agrees():
+    """The version in three files, and the Pythons on which `make wheels` tries it."""
+    cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    assert {PROJECT["project"]["version"], cited["version"]} == {evoseek.__version__}
+    assert (cited["abstract"], cited["license"]) == (PROJECT["project"]["description"], PROJECT["project"]["license"])
+    named = [line.rpartition(" ")[2] for line in PROJECT["project"]["classifiers"] if ":: Python :: 3." in line]
+    assert named == list(VERSIONS)
+
+
+def test_every_dependency_has_a_lower_bound_and_every_update_is_asked_for():
+    assert [one for one in DECLARED if normal(one) != "evoseek" and ">=" not in one] == []
+    updates = yaml.safe_load((ROOT / ".github" / "dependabot.yml").read_text())["updates"]
+    folders = [folder for one in updates for folder in one.get("directories", [one.get("directory")])]
+    assert all(list(ROOT.glob(f"{folder.strip('/') or '.'}/pyproject.toml")) for folder in folders)
+
+
 def test_no_symbolic_link_takes_the_place_of_a_file():
     assert [path for path in PACKAGE.rglob("*") if path.is_symlink()] == []
 
@@ -87,6 +107,7 @@ def test_the_workflow_runs_the_targets_that_the_pages_name_on_the_oldest_python_
     assert run == {"lint": ["make lint"], "test": [command], "wheel": ["make wheel"]}
     versions = jobs["test"]["strategy"]["matrix"]["python-version"]
     assert (PROJECT["project"]["requires-python"], versions) == (f">={versions[0]}", ["3.11", "3.13"])
+    assert jobs["wheel"]["strategy"]["matrix"]["python-version"] == list(VERSIONS)
     night = yaml.load((ROOT / ".github" / "workflows" / "night.yml").read_text(), yaml.BaseLoader)
     assert night["jobs"]["night"]["steps"][-1]["run"] == "make night"
 

@@ -31,7 +31,13 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 DOCS = sorted((ROOT / "docs").rglob("*.md"))
 RECIPES = sorted(FOLDER.rglob("*.md"))
-PAGES = ["README.md", "CONTRIBUTING.md", *(str(path.relative_to(ROOT)) for path in (*DOCS, *RECIPES))]
+PAGES = [
+    "README.md",
+    "CONTRIBUTING.md",
+    "AGENTS.md",
+    "SECURITY.md",
+    *(str(path.relative_to(ROOT)) for path in (*DOCS, *RECIPES)),
+]
 EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 TARGETS = set(re.findall(r"^([\w-]+):", (ROOT / "Makefile").read_text(), re.M))
 COMMANDS = get_command(app)

@@ -41,12 +41,15 @@ if TYPE_CHECKING:
 class Run:
     """A system with its settings and a run directory.
 
-    system: a name, package.module:Name, or None for the settings' system. directory: where the run is written, and
-    resumed from. settings: dotted names with values, over the files and recipes in `config`; or complete settings, used
-    unchanged. The other arguments are parts as objects, which replace the settings' parts; `tools` and `trackers` are
-    added to them. `console` shows progress and notices; a quiet one shows nothing.
+    system: a name, `package.module:Name`, or None for the system of the settings. directory: where the run is written,
+    and from where it resumes; None only evaluates and asks. config: files and recipes, one or several. settings: values
+    by dotted names, which win over `config`; or complete settings, which are taken as they are. `evoseek list system
+    NAME` prints every setting. Without any of these, the settings are those of the run in `directory`.
 
-    Raises ConfigError for wrong settings.
+    The parts replace those that the settings name: `reward` and `loss` are functions, `search` is an engine, `credit`
+    turns rewards into advantages. `tools` and `trackers` are added to those of the settings. `console` shows progress.
+
+    Raises ConfigError for a setting or part that is wrong.
     """
 
     def __init__(
@@ -89,10 +92,11 @@ class Run:
         return gather(files, system=system, options=options)
 
     def train(self) -> int:
-        """Train to the last step, or resume; return the last step made. Ctrl-C finishes the step and saves:
+        """Train to the last step, or resume, and return the last step made, from 1. Ctrl-C finishes the step and saves:
         `is_interrupted` is then true. Processes that torchrun started train one policy together.
 
-        Raises EvoseekError.
+        Raises ConfigError for settings that cannot be trained with, RunError for a directory that cannot be used, and
+        TrainingError where too many rollouts fail.
         """
         from evoseek.training.train import train_together
 
@@ -141,12 +145,15 @@ class Run:
         kind: str = "",
         out: Path | None = None,
     ) -> EvaluationResult:
-        """Score the policy (of the last checkpoint, if any) or the model of [answerer] on questions, by default from
-        evaluation.path, with `samples` samples of each.
+        """Score answers to questions, or to those of the file `evaluation.path`: by the policy of the last checkpoint,
+        by the model before training if there is none, or by the model of [answerer].
 
-        With a `baseline` the model answers by it, and without `search` from its own knowledge. `suite` is the
-        questions' suite, or `kind` describes them. With a folder `out`, only missing samples are drawn. Without a given
-        reward, a baseline or [answerer] is scored as sentences. Raises EvoseekError.
+        samples: how often each question is answered. temperature: None is that of the settings, 0 is greedy. search:
+        False answers from the model's own knowledge. baseline: another way to answer, such as `rag`. suite, kind: what
+        the questions are, for the title. out: a folder for all samples; what it has already is not drawn again.
+
+        `score` of the result has the mean from 0 to 1 with its 95 % interval and n. Answers of a baseline or of
+        [answerer] are scored as sentences if no reward was given. Raises EvoseekError, also if every rollout failed.
         """
         from evoseek.eval.run import EvaluationRequest, evaluate, with_metric_of_sentences
 
@@ -169,8 +176,9 @@ class Run:
             return evaluate(context, request, out, console=self.console)
 
     def ask(self, question: str) -> Answered:
-        """Answer one question, greedily, by the policy or the model of [answerer], and check the answer against the
-        found passages. Raises EvoseekError."""
+        """Answer one question, greedily, by the same model as `evaluate`, and check the answer against the passages
+        found. `answer` of the result is None where the model gave none, or [support] refused it. The model is loaded
+        each time: for many questions see examples/ask.py. Raises EvoseekError."""
         with self.context() as context:
             answerer = Answerer.of(context)
             for notice in answerer.notices(question):

@@ -67,6 +67,18 @@ def shown(capsys, monkeypatch):
     return show
 
 
+@pytest.mark.parametrize(
+    ("words", "offered"),
+    [("evoseek in", "init index"), ("evoseek train --conf", "--config"), ("evoseek serve a", "agent")],
+)
+def test_a_shell_completes_commands_and_options(tmp_path, words, offered):
+    """By what `evoseek --install-completion` puts into its start-up file."""
+    asked = {"_EVOSEEK_COMPLETE": "complete_bash", "COMP_WORDS": words, "COMP_CWORD": str(words.count(" "))}
+    command = [sys.executable, "-c", PROGRAM.replace("*sys.argv[1:]", "")]
+    done = subprocess.run(command, env={**os.environ, **asked}, capture_output=True, text=True, cwd=tmp_path)
+    assert done.stdout.split() == [*offered.split(), "taken", "down"], done.stderr
+
+
 def test_help_names_every_system_and_the_corpus_by_both_its_names(shown):
     text = shown("train")
     assert all(system in text for system in KINDS["system"].parts)

@@ -41,7 +41,6 @@ os.environ.setdefault("GOMP_SPINCOUNT", "0")
 # Help is plain text: as markup, [section] in it would be taken for a style and not shown.
 app = typer.Typer(
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},

@@ -75,10 +75,17 @@ class IndexPlan:
 
 
 def build_index(
-    corpus: Path, directory: Path, plan: IndexPlan, *, console: Console, report_file: Path | None = None
+    corpus: Path | str,
+    directory: Path | str,
+    plan: IndexPlan | None = None,
+    *,
+    console: Console | None = None,
+    report_file: Path | None = None,
 ) -> None:
-    """Read a corpus, cut it into passages and index them. Report files that were read or skipped, and guessed
-    encodings, also as JSON in `report_file`. An interrupted build is resumed. Raises EvoseekError."""
+    """Read a folder of documents, or one file, cut it into passages, and index them in a directory, in place of an
+    index that is there. Report what was read, what was skipped and which encodings were guessed, on the console and as
+    JSON in `report_file`. A build that was interrupted is resumed. Raises EvoseekError."""
+    corpus, directory, plan, console = Path(corpus), Path(directory), plan or IndexPlan(), console or Console()
     check_apart(corpus, directory, report_file)
     encoder, report = plan.make_encoder(), ReadReport()
     passages = CorpusPassages(corpus, report=report, how=plan.reading, max_words=plan.max_words)

@@ -159,6 +159,8 @@ class _SlotLayer(CacheLayerMixin):
         """Return the number of positions for which a slot has room now."""
         return self._capacity
 
+    get_max_cache_shape = get_max_length  # its name before transformers 5.13
+
 
 def _check_supported(model: PreTrainedModel, max_length: int) -> None:
     """Raise PolicyError unless every layer of the model attends to its whole past through keys and values."""
