@@ -10,7 +10,7 @@ TYPE_CHECKING = False  # as in typing, whose import alone takes as long as all e
 if TYPE_CHECKING:
     from evoseek.run import Run
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Run", "__version__"]
 
 
