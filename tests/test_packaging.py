@@ -118,3 +118,10 @@ def test_every_commit_is_checked_as_make_lint_checks():
     assert [hook["entry"] for hook in hooks] == [
         line.strip().replace("$(BIN)", ".venv/bin") for line in lint.splitlines()
     ]
+
+
+@pytest.mark.parametrize("project", ["", "packages/tinker", "packages/verifiers"])
+def test_a_distribution_has_the_version_of_the_newest_changes(project):
+    newest = re.search(r"^## (\S+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
+    stated = tomllib.loads((ROOT / project / "pyproject.toml").read_text())["project"]["version"]
+    assert (stated, evoseek.__version__) == (newest, newest)

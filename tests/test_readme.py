@@ -97,13 +97,23 @@ def test_files_that_a_page_names_are_there(page):
         assert any(place.exists() for place in places), name
 
 
-@pytest.mark.parametrize("page", [*PAGES, *NOTES], indirect=True)
+@pytest.mark.parametrize("page", [*PAGES, *NOTES, "CHANGELOG.md"], indirect=True)
 def test_links_and_pictures_lead_to_what_is_there(page):
     for target in page_of.links(page.text):
         name, _, anchor = target.partition("#")
         path = page.path.parent / name if name else page.path
         assert path.exists(), target
         assert not anchor or anchor in page_of.anchors(path.read_text()), target
+
+
+def test_settings_that_the_changes_name_in_place_of_others_are_there():
+    table = re.search(r"^\| Settings of (?:.+\n)+", (ROOT / "CHANGELOG.md").read_text(), re.M)[0]
+    instead = [row.split("|")[2] for row in table.splitlines()[2:]]
+    named = {name for cell in instead for name in re.findall(r"`(\w+\.[\w.]+)", cell)}
+    there = {setting.name for system in KINDS["system"].parts for setting in settings_of("system", system)}
+    there |= {f"credit.{setting.name}" for setting in settings_of("credit", "gae")}
+    assert len(named) > 20
+    assert named <= there
 
 
 @pytest.mark.parametrize("page", NOTES, indirect=True)

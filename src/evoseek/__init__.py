@@ -31,7 +31,7 @@ _MODULES = {
     "types": ("Invalid", "Passage", "Question", "Scored", "ToolCall", "ToolResult", "Trajectory"),
 }
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 __all__ = ["Answerer", "ConfigError", "DataError", "EvoseekError", "IndexPlan", "Invalid", "LexicalIndex", "Passage"]
 __all__ += ["Question", "RewardFn", "Run", "Scored", "SearchEngine", "Tool", "ToolCall", "ToolError", "ToolResult"]
 __all__ += ["Trajectory", "__version__", "build_index", "compare_folders", "load_questions", "save_questions"]

@@ -1,6 +1,7 @@
 """Names that are no names and numbers that are no numbers: one paragraph, for whichever command and option."""
 
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -75,6 +76,8 @@ def test_a_command_that_is_gone_names_the_one_in_its_place(said, words, now):
         2,
         f"evoseek: There is no command {words[0]!r} any more. Use `evoseek {now}` (CHANGELOG.md, Removed).\n",
     )
+    changes = (Path(__file__).parents[2] / "CHANGELOG.md").read_text()
+    assert f"`evoseek {words[0]}" in changes.split("\n### Removed\n")[1]
 
 
 def test_a_part_that_imports_a_module_that_moved_when_it_is_called_is_told_so(said, tmp_path):
