@@ -55,7 +55,7 @@ def _table(table: str, systems: Sequence[str]) -> Iterator[str]:
     first = _first(table)
     rows = [setting for setting in SETTINGS.values() if setting.table == table and _is_common(setting)]
     if others := [other for other in sorted(OWNERS) if other != table and _first(other) == table]:
-        yield f"Its settings are also those of {', '.join(f'`[{other}]`' for other in others)}.\n"
+        yield f"The same settings are in {', '.join(f'`[{other}]`' for other in others)}.\n"
     if first != table:
         same = {_key(row): row for row in SETTINGS.values() if row.table == first}
         known = [row for row in rows if _key(row) in same and row.sentence == same[_key(row)].sentence]
@@ -99,7 +99,7 @@ def _has(settings: dict[str, Setting], table: str) -> bool:
 
 
 def _defaults() -> Iterator[str]:
-    yield "## Defaults of the systems\n\nThe tables show those of the first system that has them. Different are:\n"
+    yield "## Defaults of the systems\n\nThe tables show the defaults of the first system that has a setting. Other systems differ in:\n"
     for system, own in SYSTEMS.items():
         changed = [s for s in own.values() if s.default != SETTINGS[s.name].default and s.name != "run.system"]
         if changed:

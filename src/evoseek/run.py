@@ -44,10 +44,10 @@ class Run:
     system: a name, `package.module:Name`, or None for the system of the settings. directory: where the run is written,
     and from where it resumes; None only evaluates and asks. config: files and recipes, one or several. settings: values
     by dotted names, which win over `config`; or complete settings, which are taken as they are. `evoseek list system
-    NAME` prints every setting. Without any of these, the settings are those of the run in `directory`.
+    NAME` prints every setting. Without any of these, the run in `directory` gives the settings.
 
     The parts replace those that the settings name: `reward` and `loss` are functions, `search` is an engine, `credit`
-    turns rewards into advantages. `tools` and `trackers` are added to those of the settings. `console` shows progress.
+    turns rewards into advantages. `tools` and `trackers` are added to the settings' own. `console` shows progress.
 
     Raises ConfigError for a setting or part that is wrong.
     """
@@ -145,10 +145,10 @@ class Run:
         kind: str = "",
         out: Path | None = None,
     ) -> EvaluationResult:
-        """Score answers to questions, or to those of the file `evaluation.path`: by the policy of the last checkpoint,
+        """Score answers to questions, by default to the file `evaluation.path`: by the policy of the last checkpoint,
         by the model before training if there is none, or by the model of [answerer].
 
-        samples: how often each question is answered. temperature: None is that of the settings, 0 is greedy. search:
+        samples: how often each question is answered. temperature: None takes the settings', 0 is greedy. search:
         False answers from the model's own knowledge. baseline: another way to answer, such as `rag`. suite, kind: what
         the questions are, for the title. out: a folder for all samples; what it has already is not drawn again.
 

@@ -90,7 +90,7 @@ class SearchFirstEnv(PromptEnv):
     """
 
     class Settings(EnvironmentSettings):
-        """Those of any environment."""
+        """Settings of the environment: the name."""
 
         opens: ClassVar[bool] = True
 
