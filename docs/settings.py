@@ -99,7 +99,8 @@ def _has(settings: dict[str, Setting], table: str) -> bool:
 
 
 def _defaults() -> Iterator[str]:
-    yield "## Defaults of the systems\n\nThe tables show the defaults of the first system that has a setting. Other systems differ in:\n"
+    first = "The tables show the defaults of the first system that has a setting. Other systems differ in:"
+    yield f"## Defaults of the systems\n\n{first}\n"
     for system, own in SYSTEMS.items():
         changed = [s for s in own.values() if s.default != SETTINGS[s.name].default and s.name != "run.system"]
         if changed:

@@ -138,7 +138,7 @@ def test_the_deadline_ends_it(ask):
 
 def test_a_model_without_a_name_is_refused(index):
     settings = load_settings(sets=["answerer.base_url=http://127.0.0.1:9/v1", f"search.index={index}"])
-    with Context(settings) as context, pytest.raises(EvoseekError, match=r"set answerer\.model"):
+    with Context(settings) as context, pytest.raises(EvoseekError, match=r"answerer\.model is empty"):
         chat_roller(context, None)
 
 

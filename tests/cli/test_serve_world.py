@@ -43,7 +43,7 @@ def test_it_serves_until_ctrl_c_and_then_says_what_was_asked(tmp_path):
 def test_a_questions_file_that_is_there_is_left_as_it_is(tmp_path):
     path = tmp_path / "questions.jsonl"
     path.write_text("mine")
-    with pytest.raises(ConfigError, match="is left as it is"):
+    with pytest.raises(ConfigError, match="was not changed"):
         serve_world(questions=path)
 
 

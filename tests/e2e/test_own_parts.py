@@ -129,8 +129,8 @@ def test_objects_are_checked_when_they_are_given(world, tmp_path):
 @pytest.mark.parametrize(
     ("system", "settings", "objects", "said"),
     [
-        ("ssp", {}, {"credit": CriticCredit()}, "CriticCredit, needs a critic, which ssp does not train"),
-        ("dspo", {}, {"credit": CriticCredit()}, "CriticCredit, needs a critic, which dspo does not train"),
+        ("ssp", {}, {"credit": CriticCredit()}, "CriticCredit needs a critic, which ssp does not train"),
+        ("dspo", {}, {"credit": CriticCredit()}, "CriticCredit needs a critic, which dspo does not train"),
         ("dspo", {}, {"loss": ReinforceLoss()}, r"the loss is ReinforceLoss, .* algorithm\.mini_batches is 4"),
         ("zerosearch", {"search.index": ""}, {"search": Unbound()}, "Unbound, is not a simulator"),
         ("deepresearcher", {"search.index": ""}, {"search": Unbound()}, "deepresearcher searches the web"),

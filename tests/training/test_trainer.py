@@ -292,5 +292,7 @@ def test_what_cannot_go_on_during_an_update_is_refused(places, tmp_path):
         with pytest.raises(ConfigError, match=r"unknown setting rollout.max_staleness \(it is for search-r1"):
             loop_of({}, tmp_path / "c", system, rollout__max_staleness=1)
     settings = load_settings(options=places | {"questions.per_step": 2, "rollout.max_staleness": 2})
-    with pytest.raises(ConfigError, match=r"max_staleness is 2, but 2 processes train together.*Train in one process"):
+    with pytest.raises(
+        ConfigError, match=r"max_staleness is 2, but 2 processes exchange rollouts.*Train in one process"
+    ):
         check_run(settings, processes=2)
