@@ -105,7 +105,7 @@ class Answering:
         options = {**self.settings, "search.index": str(index), "evaluation.temperature": 0.0}
         config = [self.run / "config.json"] if self.run else []
         # what a run was evaluated on is not what is asked here
-        options |= {"evaluation.index": "", "evaluation.path": ""} if self.run else {"environment.name": "search_first"}
+        options |= {"evaluation.index": "", "evaluation.path": ""} if self.run else {}
         agent = Run(directory=self.run, config=config, settings=options, console=Console(quiet=True))
         return agent.evaluate(questions, out=out).results.samples
 
