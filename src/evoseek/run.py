@@ -195,4 +195,4 @@ class Run:
         return Context(settings, checkpoint=checkpoint, objects=self.objects)
 
     def _search_first(self, settings: TrainingSettings) -> TrainingSettings:
-        return search_first(settings, self._sources) if self._sources else settings
+        return search_first(settings, self._sources.states) if self._sources else settings

@@ -266,7 +266,7 @@ def test_a_model_behind_an_endpoint_is_told_of_malformed_turns_too_unless_somebo
 def first(*sets, system="search-r1"):
     """What is chosen for a model that answers untrained."""
     given = gather([], system=system, sets=sets)
-    before, after = flatten(given.read().resolved()), flatten(search_first(given.read(), given).resolved())
+    before, after = flatten(given.read().resolved()), flatten(search_first(given.read(), given.states).resolved())
     return {key: after[key] for key in after if after.get(key) != before.get(key)}
 
 
@@ -284,7 +284,8 @@ def test_an_untrained_model_is_asked_search_first(model):
     }
     endpoint = ("answerer.model=a", "answerer.base_url=http://127.0.0.1:1")
     assert first(*endpoint) == {"environment.name": "search_first"}
-    for stated in ("environment.name=solver", named, 'environment="solver"', "tools=[]"):
+    assert first(small, named) == {"policy.format": "tags", "rollout.max_tool_calls": 0}
+    for stated in ("environment.name=solver", 'environment="solver"', "tools=[]"):
         assert first(small, stated) == {}
     assert first("policy.model=tiny") == {}
     assert first(small, system="deepresearcher") == {}

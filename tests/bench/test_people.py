@@ -124,3 +124,19 @@ def test_an_endpoint_and_a_model_are_answered_by_search_first(script):
         "answerer.base_url": "http://localhost:1/v1",
         "search.k": "5",
     }
+
+
+def test_an_untrained_model_is_asked_as_ask_asks_it(script, monkeypatch, tmp_path):
+    people, given = script("people"), []
+
+    class Asked(Exception):
+        pass
+
+    def run(**options):
+        given.append(options["settings"])
+        raise Asked
+
+    monkeypatch.setattr(people, "Run", run)
+    with pytest.raises(Asked):
+        people.Answering("small", {"policy.model": "small"}).evaluate([], tmp_path, tmp_path / "out")
+    assert not any(key.startswith(("environment", "rollout", "policy.format")) for key in given[0])

@@ -80,6 +80,7 @@ def test_a_run_is_compared_with_its_model_before_training_if_that_is_here(settin
     assert before["metric"] == "guarded_substring_match"
     kept = json.loads((tmp_path / "out" / "untrained" / "settings.json").read_text())
     assert kept["environment"]["name"] == "search_first"
+    assert (kept["policy"]["format"], kept["rollout"]["max_tool_calls"]) == ("tags", 0)  # as `evoseek ask`
     assert (pair["first"], pair["second"], pair["n"]) == ("untrained", "trained", 6)
     own = found["scores"]["guarded_substring_match"]["mean"]
     assert pair["difference"] == pytest.approx(own - before["mean"])

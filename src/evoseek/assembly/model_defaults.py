@@ -43,7 +43,6 @@ from dataclasses import dataclass, field
 
 from evoseek.assembly.memory_needs import memory_needs, rollout_bytes, step_rollouts, training_needs
 from evoseek.assembly.settings import TrainingSettings
-from evoseek.assembly.sources import SettingsSources
 from evoseek.config.registry import find
 from evoseek.config.sections import is_given, lookup, with_setting
 from evoseek.credit import needs_critic
@@ -94,25 +93,28 @@ def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
     return choice.settings
 
 
-def search_first(settings: TrainingSettings, sources: SettingsSources) -> TrainingSettings:
-    """Let an untrained model, the policy or [answerer], answer after a search for the question, unless the sources name
-    an environment. A run's model is asked as it was trained, and a model with the prompts of the shipped policies as
-    they are. A model of fewer than three billion parameters may not search further: it would write calls where it could
-    answer.
+def search_first(settings: TrainingSettings, states: Callable[[str], bool]) -> TrainingSettings:
+    """Let an untrained model, the policy or [answerer], answer after a search for the question, unless another
+    environment is stated; `states` tells which settings are. A run's model is asked as it was trained, and a model with
+    the prompts of the shipped policies as they are. A model of fewer than three billion parameters may not search
+    further: it would write calls where it could answer.
     """
     model, answerer = settings.policy.model, settings.answerer
     is_chat = bool(answerer.model or answerer.base_url)
     description = {} if is_chat else read_config(model)
     if not is_chat and (origin(model) != model or description.get("evoseek_prompts") == "tiny"):
         return settings
-    if sources.states("environment.name") or all(tool.name != "search" for tool in settings.tools):
+    if (states("environment.name") and not settings.environment.opens) or all(
+        tool.name != "search" for tool in settings.tools
+    ):
         return settings
     shape, chosen = shape_of(description) if description else None, dict[str, object]()
     if shape is not None and shape.parameters < _FEWEST_THAT_SEARCH:
         chosen = {"policy.format": "tags", "rollout.max_tool_calls": 0}
-    settings = with_setting(settings, "environment.name", "search_first")
+    if not states("environment.name"):
+        settings = with_setting(settings, "environment.name", "search_first")
     for key, value in chosen.items():
-        settings = settings if sources.states(key) else with_setting(settings, key, value)
+        settings = settings if states(key) else with_setting(settings, key, value)
     return settings
 
 

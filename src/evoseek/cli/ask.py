@@ -49,7 +49,7 @@ def ask(
         with end_on_interrupt():
             from evoseek.assembly.model_defaults import search_first
 
-        settings = chosen_for_model(search_first(given.read(), given), console=Console(quiet=True), answers=1)
+        settings = chosen_for_model(search_first(given.read(), given.states), console=Console(quiet=True), answers=1)
         _show_prompt(settings, show_prompt, question, json=json)
         return
     check_searched(given.read())

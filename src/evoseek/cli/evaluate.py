@@ -170,6 +170,7 @@ def _beside(
     """Ask the model that a run began with the same questions, untrained and search first. Print the difference, for
     answers of sentences apart, and return it as JSON values; empty for a policy of the package, which cannot read a
     passage in its prompt."""
+    from evoseek.assembly.model_defaults import search_first
     from evoseek.eval.comparison import Compared, common, compare, values_of
     from evoseek.eval.results import OF_SENTENCES
     from evoseek.eval.tables import comparison_grids, terminal
@@ -183,9 +184,8 @@ def _beside(
     if not is_here(model):
         say(console, f"{model} is not on this machine, so the run is not compared with it.")
         return {}
-    own = {"policy.model": model, "environment.name": "search_first", "reward.name": OF_SENTENCES}
-    for name, value in own.items():
-        settings = with_setting(settings, name, value)
+    settings = with_setting(with_setting(settings, "policy.model", model), "reward.name", OF_SENTENCES)
+    settings = search_first(settings, lambda _: False)  # as `evoseek ask` asks a model before training
     say(console, f"The same questions to {model} untrained, with what a search for each finds in its prompt:")
     before = Run(settings=settings, console=console).evaluate(questions, samples=samples, out=out and out / _UNTRAINED)
     found: dict[str, object] = {"untrained": before.json}

@@ -228,8 +228,8 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
 
     settings = given.read()
     if uses_chat_model(settings):
-        return search_first(follow_endpoint(settings), given)
-    return chosen_for_model(search_first(settings, given), console=Console(stderr=True), answers=answers)
+        return search_first(follow_endpoint(settings), given.states)
+    return chosen_for_model(search_first(settings, given.states), console=Console(stderr=True), answers=answers)
 
 
 def answering_run(given: SettingsSources, run_dir: Path | None, plan: str, console: Console | None = None) -> Run:
