@@ -9,8 +9,10 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 
+from evoseek.agent.bound import Bound
 from evoseek.agent.shown import Answered
 from evoseek.agent.support import Check, SupportJudge, by_words
 from evoseek.assembly.agent import Agent, limits_of
@@ -36,7 +38,8 @@ _MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of 
 @dataclass(frozen=True, slots=True)
 class Answerer:
     """A greedy answerer. `reads_history`: whether the model gets the messages before a question, as far as they fit. A
-    trained policy does not, since every system trains on single questions; nor does one without a chat template."""
+    trained policy does not, since every system trains on single questions; nor does one without a chat template.
+    `bound` leaves out uncertain answers, `bound_notice` says so, or why a bound of the settings does not apply."""
 
     name: str
     solver: Roller | ChatRoller
@@ -44,6 +47,8 @@ class Answerer:
     refuses: bool
     reads_history: bool
     agent: Agent | None = None  # of a policy
+    bound: Bound | None = None
+    bound_notice: str = ""
 
     @classmethod
     def of(cls, context: Context) -> Answerer:
@@ -52,16 +57,18 @@ class Answerer:
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
             model = chat_roller(context, context.searched)
-            return cls(model.chat.name, model, check, refuses, reads_history=True)
+            return cls(model.chat.name, model, check, refuses, True, None, *_bound(context))
         agent, model = context.agent, settings.policy.model
         is_trained = context.checkpoint is not None or origin(model) != model
         reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
         roller = context.solver(context.searched).at(0.0)
-        return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
+        return cls(agent.policy.name, roller, check, refuses, reads_history, agent, *_bound(context))
 
     def notices(self, question: str = "") -> Iterator[str]:
         """Yield what a user should know beforehand: which model answers, or the abilities of the policy's chat
-        template, and whether the policy cannot read the question."""
+        template, whether the policy cannot read the question, and the bound on wrong answers."""
+        if self.bound_notice:
+            yield self.bound_notice
         if self.agent is None:
             yield f"{self.name} answers, not the policy, as it is set in [answerer]."
             return
@@ -82,7 +89,7 @@ class Answerer:
         trajectory = await self.solver.after(kept).one(asked, trajectory_id, watch=watch)
         support = await self.check(trajectory)
         certainty, dropped = self._certainty(trajectory), len(history) - len(kept)
-        return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty)
+        return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty, self.bound)
 
     async def answer_alone(self, question: str) -> Answered:
         """Answer a question without a conversation, under its own id."""
@@ -111,6 +118,27 @@ class Answerer:
                 "(rollout.max_total_tokens). Ask a shorter question."
             )
         return history
+
+
+def model_identity(context: Context) -> str:
+    """Return which model answers: the model of [answerer], or the policy with its loaded checkpoint, if any."""
+    settings, checkpoint = context.settings, context.checkpoint
+    if uses_chat_model(settings):
+        return f"{settings.answerer.model} {settings.answerer.base_url}".strip()
+    return f"{settings.policy.model} {checkpoint.digest if checkpoint else ''}".strip()
+
+
+def _bound(context: Context) -> tuple[Bound | None, str]:
+    """Return the bound of the settings, if it is this model's, with a notice. Raises DataError."""
+    if not (file := context.settings.support.bound):
+        return None, ""
+    bound = Bound.read(Path(file))
+    if bound.answerer == model_identity(context):
+        return bound, f"{bound} ({file})"
+    return None, (
+        f"{file} was set for another model or checkpoint, so it does not apply. Set it again with `evoseek eval "
+        f"--most-wrong {bound.most_wrong:g}`."
+    )
 
 
 def check_of(context: Context, engine: object) -> Check:

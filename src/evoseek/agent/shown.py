@@ -9,11 +9,13 @@ from typing import cast
 
 from rich.text import Text
 
-from evoseek.agent.support import Support, spans
+from evoseek.agent.bound import Bound
+from evoseek.agent.support import Support, found_passages, missing_words, spans
 from evoseek.text.language import NOT_FOUND
 from evoseek.text.scripts import without_citations
 from evoseek.types import Passage, Trajectory
 
+_NEAREST = 3  # documents that a refusal names
 _SUPPORTS = {
     "words": "Passages about the question that contain these words (no more was checked): {}",
     "sentences": "Passages that have these sentences, or most of their words (no more was checked):",
@@ -26,7 +28,8 @@ _SUPPORTS = {
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A rollout with its check. `refuses`: an unsupported answer is left out. The model did not get `dropped` earlier
-    messages, but got `earlier`. `certainty` is the answer's (`agent.answer.certainty_of`; None: unknown)."""
+    messages, but got `earlier`. `certainty` is the answer's (`agent.answer.certainty_of`; None: unknown). With a
+    `bound`, an answer that is not certain enough is left out, too."""
 
     trajectory: Trajectory
     support: Support
@@ -34,11 +37,30 @@ class Answered:
     dropped: int = 0
     earlier: int = 0
     certainty: float | None = None
+    bound: Bound | None = None
 
     @property
     def is_refused(self) -> bool:
         """Whether an answer is left out."""
-        return self.trajectory.answer is not None and self.refuses and not self.support.is_given
+        return self.trajectory.answer is not None and self.refuses and (not self.support.is_given or self._is_unsure)
+
+    @property
+    def _is_unsure(self) -> bool:
+        return self.bound is not None and not self.bound.shows(self.certainty)
+
+    @property
+    def nearest(self) -> list[str]:
+        """The labels of the documents that were found first, if no answer is shown."""
+        first = {p.document_id: p for p in reversed(found_passages(self.trajectory))} if self.answer is None else {}
+        return [str(one["label"]) for one in citations([*reversed(first.values())][:_NEAREST])]
+
+    @property
+    def refusal(self) -> str:
+        """What is said in place of an answer: the nearest documents, and which words of the question no found passage
+        has."""
+        said = [NOT_FOUND] + ([f"Nearest: {'; '.join(near)}."] if (near := self.nearest) else [])
+        missing = missing_words(self.trajectory.question.text, found_passages(self.trajectory)) if near else ()
+        return " ".join([*said, *([f"None of what was found mentions: {', '.join(missing)}."] if missing else [])])
 
     @property
     def answer(self) -> str | None:
@@ -61,7 +83,7 @@ class Answered:
         if trajectory.answer is None:
             head = f"No answer ({trajectory.stop_reason})."
         else:
-            head = NOT_FOUND if self.is_refused else f"Answer: {self.answer}"
+            head = self.refusal if self.is_refused else f"Answer: {self.answer}"
         if self.certainty is not None and not self.is_refused:
             head += f"  (sure {self.certainty:.2f}: the probability that the model gives its words)"
         left_out = sum(not one.is_supported for one in support.sentences)
@@ -78,8 +100,7 @@ class Answered:
             lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
             return Text("\n".join(lines if trajectory.actions else [*lines, "  nothing"]))
         if self.is_refused:
-            found = "No passage that was found supports what the model answered. To see it, add --set"
-            return Text("\n".join([*lines, f"{found} support.unsupported=show"]))
+            return Text("\n".join([*lines, self._why_refused]))
         text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
         for p in merged(support.passages):
             words = [marked(part, spans(support.words, part)) for part in (p.title, p.text)]
@@ -89,9 +110,17 @@ class Answered:
         return text if support.passages else text.append("\n  none")
 
     @property
+    def _why_refused(self) -> str:
+        if self.support.is_given and self.bound is not None:
+            return f"The model is not sure of what it answered. {self.bound} To see it, add --set support.bound="
+        found = "No passage that was found supports what the model answered. To see it, add --set"
+        return f"{found} support.unsupported=show"
+
+    @property
     def json(self) -> dict[str, object]:
         """Return JSON values; `answer` is null if missing or refused, `certainty` then too, or if unknown. `spans` and
-        `title_spans` of a passage are the character ranges of the words that were looked for in its text and title."""
+        `title_spans` of a passage are the character ranges of the words that were looked for in its text and title.
+        `nearest` names the documents that were found, if no answer is shown."""
         trajectory, support, passages = self.trajectory, self.support, merged(self.support.passages)
         return {
             "question": trajectory.question.text,
@@ -100,6 +129,7 @@ class Answered:
             "stop_reason": trajectory.stop_reason.value,
             "failure": trajectory.failure,
             "supported": support.is_given,
+            "nearest": self.nearest,
             "rule": support.rule,
             "searches": [
                 {

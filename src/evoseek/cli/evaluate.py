@@ -24,6 +24,7 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
+    bound_path,
     command,
     feedback_path,
     project,
@@ -73,6 +74,15 @@ LabelledAnswers = Annotated[
     typer.Option(help="Score the judge instead, on this file of labelled answers."),
 ]
 Alone = Annotated[bool, typer.Option("--alone", help="Do not compare a run with its model before training.")]
+MostWrong = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=0.999,
+        help="Largest share of wrong answers among those that `ask` and `serve` show, such as 0.05. Sets how certain "
+        "an answer must be, for the run or the project.",
+    ),
+]
 _UNTRAINED = "untrained"  # folder within an evaluation's
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
@@ -100,12 +110,14 @@ def evaluate(
     seed: Seed = None,
     check_judge: LabelledAnswers = None,
     alone: Alone = False,
+    most_wrong: MostWrong = None,
     json: Json = False,
 ) -> None:
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and the cost.
 
     Without labelled questions a project is scored on its test set (`evoseek review`), or else on questions that
-    self-play wrote and did not train on. With --out the same command resumes.
+    self-play wrote and did not train on. With --out the same command resumes. With --most-wrong, `ask` and `serve` then
+    show only answers that are certain enough.
 
     Example: evoseek eval runs/mine --questions held-out.jsonl --out out
     """
@@ -113,6 +125,11 @@ def evaluate(
         _check_judge(check_judge)
         return
     searches = _searches(baseline, no_search)
+    if most_wrong is not None and (baseline or no_search or samples > 1 or temperature):
+        raise ConfigError(
+            "--most-wrong is about answers as `evoseek ask` gives them: searched, greedy, one each. Leave out "
+            "--baseline, --no-search, --samples and --temperature."
+        )
     from evoseek.cli.settings import answering_settings, named_answerer
 
     with end_on_interrupt():
@@ -126,7 +143,7 @@ def evaluate(
         "run.seed": seed,
     }
     given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
-    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
+    if samples == 1 and (project() is not None or most_wrong) and given.read().evaluation.temperature is None:
         given = given.over({"evaluation.temperature": 0.0})  # greedy, as `evoseek ask` is
     given, every, wrong, kind = _questions(given, run_dir, suite, of_feedback=on == _FEEDBACK, search=searches)
     with end_on_interrupt():
@@ -148,6 +165,8 @@ def evaluate(
         values = result.json
         if not json:
             _show(result, out, console)
+        if most_wrong is not None:
+            values = {**values, **_bound(result, most_wrong, run_dir, console)}
         if not alone and run_dir is not None and searches and baseline is None:
             values = {**values, **_beside(result, asked, run_dir, settings, samples, out, console)}
         if not json and kind and not settings.evaluation.path and project() is not None:
@@ -200,6 +219,32 @@ def _beside(
             for grid in comparison_grids(Compared(metric, pairs[0].n, means, pairs, ())):
                 console.print(terminal(grid))
     return found
+
+
+def _bound(result: EvaluationResult, most_wrong: float, run_dir: Path | None, console: Console) -> dict[str, object]:
+    """Bound the share of wrong answers among the shown, write the bound for `ask` and `serve`, and return it as JSON
+    values, None if nothing can be promised."""
+    from evoseek.eval.risk import bound, fewest, judged
+
+    results = result.results
+    answers = list(judged(results.samples, results.metric))
+    found = bound(answers, most_wrong, results.n)
+    if found is None:
+        wrong, needed = sum(one.is_wrong for one in answers), fewest(most_wrong)
+        say(
+            console,
+            f"Nothing is written: it cannot be promised that at most {most_wrong:.0%} of the shown answers are wrong. "
+            f"Of {results.n} questions, {len(answers)} have a supported answer that can be judged, {wrong} of them "
+            f"wrong; at least {needed} are needed, all right, and more if some are wrong. Give more questions, or a "
+            "larger share.",
+        )
+        return {"bound": None}
+    found, where = replace(found, answerer=result.answerer), "There is no run and no project to write it to."
+    if (file := bound_path(run_dir)) is not None:
+        found.write(file)
+        where = f"Written to {file}: `evoseek ask` and `serve` keep to it."
+    say(console, f"{found} {where}")
+    return {"bound": asdict(found)}
 
 
 def _check_judge(file: Path) -> None:
