@@ -51,8 +51,10 @@ class Answered:
     @property
     def nearest(self) -> list[str]:
         """The labels of the documents that were found first, if no answer is shown."""
-        first = {p.document_id: p for p in reversed(found_passages(self.trajectory))} if self.answer is None else {}
-        return [str(one["label"]) for one in citations([*reversed(first.values())][:_NEAREST])]
+        found = found_passages(self.trajectory) if self.answer is None else ()
+        first = {p.document_id: p for p in reversed(found)}
+        documents = list(dict.fromkeys(p.document_id for p in found))[:_NEAREST]
+        return [str(one["label"]) for one in citations([first[id] for id in documents])]
 
     @property
     def refusal(self) -> str:
