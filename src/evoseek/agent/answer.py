@@ -36,6 +36,7 @@ from evoseek.text.normalization import answer_value
 from evoseek.text.scripts import fold
 from evoseek.types import Message, Outcome, Question, Scored, Trajectory
 
+AnyRoller = Roller | ChatRoller
 _MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of the turn
 
 
@@ -48,14 +49,14 @@ class Answerer:
     settings does not apply."""
 
     name: str
-    solver: Roller | ChatRoller
+    solver: AnyRoller
     check: Check
     refuses: bool
     reads_history: bool
     agent: Agent | None = None  # of a policy
     bound: Bound | None = None
     bound_notice: str = ""
-    rewriter: Callable[[Sequence[Message]], Roller | ChatRoller] | None = None
+    rewriter: Callable[[Sequence[Message]], AnyRoller] | None = None
 
     @classmethod
     def of(cls, context: Context) -> Answerer:
@@ -70,8 +71,8 @@ class Answerer:
         is_trained = context.checkpoint is not None or origin(model) != model
         reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
         roller = context.solver(context.searched).at(0.0)
-        bare = replace(roller, renderer=agent.renderer([])) if reads_history else None
-        rewriter = partial(follow_up_roller, bare, agent.prompts) if bare else None
+        bare = replace(roller, renderer=agent.renderer([]))
+        rewriter = partial(follow_up_roller, bare, agent.prompts) if reads_history else None
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent, *_bound(context), rewriter)
 
     def notices(self, question: str = "") -> Iterator[str]:
@@ -144,9 +145,7 @@ class Answerer:
         return history
 
 
-def follow_up_roller(
-    solver: Roller | ChatRoller, prompts: PromptSet, history: Sequence[Message]
-) -> Roller | ChatRoller:
+def follow_up_roller(solver: AnyRoller, prompts: PromptSet, history: Sequence[Message]) -> AnyRoller:
     """Return a model that rewrites a question after these messages, in one turn."""
     limits = replace(solver.limits, max_turns=1, max_malformed=0, final_answer=None)
     return replace(solver, env=FollowUpEnv(prompts, history), limits=limits)
@@ -164,13 +163,10 @@ def _bound(context: Context) -> tuple[Bound | None, str]:
     """Return the bound of the settings, if it is this model's, with a notice. Raises DataError."""
     if not (file := context.settings.support.bound):
         return None, ""
-    bound = Bound.read(Path(file))
+    bound, again = Bound.read(Path(file)), "Set it again with `evoseek eval --most-wrong`."
     if bound.answerer == model_identity(context):
         return bound, f"{bound} ({file})"
-    return None, (
-        f"{file} was set for another model or checkpoint, so it does not apply. Set it again with `evoseek eval "
-        f"--most-wrong {bound.most_wrong:g}`."
-    )
+    return None, f"{file} was set for another model or checkpoint, so it does not apply. {again}"
 
 
 def check_of(context: Context, engine: object) -> Check:

@@ -51,17 +51,18 @@ class Answered:
     @property
     def nearest(self) -> list[str]:
         """The labels of the documents that were found first, if no answer is shown."""
-        found = found_passages(self.trajectory) if self.answer is None else ()
-        first = {p.document_id: p for p in reversed(found)}
-        documents = list(dict.fromkeys(p.document_id for p in found))[:_NEAREST]
-        return [str(one["label"]) for one in citations([first[id] for id in documents])]
+        first = dict[str, Passage]()
+        for passage in found_passages(self.trajectory) if self.answer is None else ():
+            first.setdefault(passage.document_id, passage)
+        return [str(one["label"]) for one in citations([*first.values()][:_NEAREST])]
 
     @property
     def refusal(self) -> str:
-        """What is said in place of an answer: the nearest documents, and which words of the question no found passage
+        """What is said in place of an answer: the nearest documents, and which words of the question none of them
         has."""
-        said = [NOT_FOUND] + ([f"Nearest: {'; '.join(near)}."] if (near := self.nearest) else [])
-        missing = missing_words(self.trajectory.question.text, found_passages(self.trajectory)) if near else ()
+        said, near, found = [NOT_FOUND], self.nearest, found_passages(self.trajectory)
+        said += [f"Nearest: {'; '.join(near)}."] if near else []
+        missing = missing_words(self.trajectory.question.text, found) if near else ()
         return " ".join([*said, *([f"None of what was found mentions: {', '.join(missing)}."] if missing else [])])
 
     @property
@@ -102,7 +103,11 @@ class Answered:
             lines += [f"  {number}. {action.text.strip()}" for number, action in enumerate(trajectory.actions, start=1)]
             return Text("\n".join(lines if trajectory.actions else [*lines, "  nothing"]))
         if self.is_refused:
-            return Text("\n".join([*lines, self._why_refused]))
+            found = "No passage that was found supports what the model answered. To see it, add --set"
+            why = f"{found} support.unsupported=show"
+            if self.support.is_given:
+                why = f"The model is not sure of what it answered. {self.bound} To see it, add --set support.bound="
+            return Text("\n".join([*lines, why]))
         text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
         for p in merged(support.passages):
             words = [marked(part, spans(support.words, part)) for part in (p.title, p.text)]
@@ -110,13 +115,6 @@ class Answered:
             marks = "".join(f"[{number}] " for number in self._numbers(p))
             text = Text.assemble(text, f"\n  {marks}[{p.id}] ", words[0], ": ", words[1], cited)
         return text if support.passages else text.append("\n  none")
-
-    @property
-    def _why_refused(self) -> str:
-        if self.support.is_given and self.bound is not None:
-            return f"The model is not sure of what it answered. {self.bound} To see it, add --set support.bound="
-        found = "No passage that was found supports what the model answered. To see it, add --set"
-        return f"{found} support.unsupported=show"
 
     @property
     def json(self) -> dict[str, object]:

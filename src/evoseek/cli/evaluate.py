@@ -79,8 +79,7 @@ MostWrong = Annotated[
     typer.Option(
         min=0.001,
         max=0.999,
-        help="Largest share of wrong answers among those that `ask` and `serve` show, such as 0.05. Sets how certain "
-        "an answer must be, for the run or the project.",
+        help="Largest share of wrong answers that `ask` and `serve` show: sets how certain an answer must be.",
     ),
 ]
 _UNTRAINED = "untrained"  # folder within an evaluation's
@@ -116,8 +115,7 @@ def evaluate(
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and the cost.
 
     Without labelled questions a project is scored on its test set (`evoseek review`), or else on questions that
-    self-play wrote and did not train on. With --out the same command resumes. With --most-wrong, `ask` and `serve` then
-    show only answers that are certain enough.
+    self-play wrote and did not train on. With --out the same command resumes.
 
     Example: evoseek eval runs/mine --questions held-out.jsonl --out out
     """
@@ -138,12 +136,12 @@ def evaluate(
         "evaluation.path": questions,
         "evaluation.index": index or (suite.index if suite else None),
         "reward.name": (suite.declared.metric or None) if suite else None,
-        "evaluation.temperature": temperature,
+        "evaluation.temperature": temperature if most_wrong is None else 0.0,
         "evaluation.limit": limit,
         "run.seed": seed,
     }
     given, run_dir = named_answerer(options, answerer, run_dir=run_dir, model=model)
-    if samples == 1 and (project() is not None or most_wrong) and given.read().evaluation.temperature is None:
+    if samples == 1 and project() is not None and given.read().evaluation.temperature is None:
         given = given.over({"evaluation.temperature": 0.0})  # greedy, as `evoseek ask` is
     given, every, wrong, kind = _questions(given, run_dir, suite, of_feedback=on == _FEEDBACK, search=searches)
     with end_on_interrupt():
@@ -226,24 +224,18 @@ def _bound(result: EvaluationResult, most_wrong: float, run_dir: Path | None, co
     values, None if nothing can be promised."""
     from evoseek.eval.risk import bound, fewest, judged
 
-    results = result.results
+    results, file = result.results, bound_path(run_dir)
     answers = list(judged(results.samples, results.metric))
     found = bound(answers, most_wrong, results.n)
     if found is None:
-        wrong, needed = sum(one.is_wrong for one in answers), fewest(most_wrong)
-        say(
-            console,
-            f"Nothing is written: it cannot be promised that at most {most_wrong:.0%} of the shown answers are wrong. "
-            f"Of {results.n} questions, {len(answers)} have a supported answer that can be judged, {wrong} of them "
-            f"wrong; at least {needed} are needed, all right, and more if some are wrong. Give more questions, or a "
-            "larger share.",
-        )
+        words = f"Nothing promises at most {most_wrong:.0%} wrong of what is shown, and nothing is written"
+        judgeable = f"{sum(one.is_wrong for one in answers)} of {len(answers)} supported answers are wrong"
+        say(console, f"{words}: {judgeable}; at least {fewest(most_wrong)} are needed, all right, and more otherwise.")
         return {"bound": None}
-    found, where = replace(found, answerer=result.answerer), "There is no run and no project to write it to."
-    if (file := bound_path(run_dir)) is not None:
+    found = replace(found, answerer=result.answerer)
+    if file:
         found.write(file)
-        where = f"Written to {file}: `evoseek ask` and `serve` keep to it."
-    say(console, f"{found} {where}")
+    say(console, f"{found} {f'Written to {file}.' if file else 'It is not written: there is no run and no project.'}")
     return {"bound": asdict(found)}
 
 

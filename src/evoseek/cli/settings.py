@@ -234,8 +234,7 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
 
 def bounded(given: SettingsSources, run_dir: Path | None) -> SettingsSources:
     """Let the run's bound on wrong answers apply, or the project's, unless another one is stated."""
-    file = bound_path(run_dir)
-    is_open = file is not None and file.is_file() and not given.states("support.bound")
+    is_open = (file := bound_path(run_dir)) and file.is_file() and not given.states("support.bound")
     return given.over({"support.bound": str(file)}) if is_open else given
 
 

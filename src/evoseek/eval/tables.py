@@ -153,23 +153,15 @@ def kinds_grid(kinds: Mapping[str, Mapping[str, Score]]) -> Grid:
 
 def bounds_grid(bounds: Mapping[float, Bound | None]) -> Grid:
     """Show for each promised share of wrong answers how many would be shown, and how many of these were wrong here."""
-    rows = (
-        (
-            f"{share:.0%}",
-            *(
-                ("not promised", f"needs {fewest(share)} shown, all right", "")
-                if one is None
-                else (
-                    "all supported" if one.above is None else f"above {one.above:.3f}",
-                    f"{one.shown / one.questions:.3f} ({one.shown} of {one.questions})",
-                    f"{one.wrong / one.shown:.3f} ({one.wrong} of {one.shown})",
-                )
-            ),
-        )
-        for share, one in bounds.items()
-    )
+    rows = list[tuple[str, ...]]()
+    for share, one in bounds.items():
+        cells = ("not promised", f"needs {fewest(share)} shown, all right", "")
+        if one is not None:
+            shown, wrong = f"{one.shown} of {one.questions}", f"{one.wrong} of {one.shown}"
+            cells = ("any" if one.above is None else f"above {one.above:.3f}", shown, wrong)
+        rows.append((f"{share:.0%}", *cells))
     title = f"Wrong answers among the shown, bounded with {CONFIDENCE:.0%} confidence"
-    return Grid(title, ("at most", "certainty", "shown of the questions", "wrong of these"), tuple(rows))
+    return Grid(title, ("at most", "certainty", "shown", "wrong of these"), tuple(rows))
 
 
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:

@@ -274,8 +274,8 @@ def check_bound(context: DoctorContext) -> Iterator[Diagnosis]:
     tests, share = context.settings.evaluation.path or context.settings.evaluation.reviewed, SHARES[0]
     with suppress(EvoseekError):  # a missing or unreadable file has been reported
         number, needed = len(read_questions(tests, setting="evaluation.path")), fewest(share)
-        words = f"{number} questions to evaluate on; to promise at most {share:.0%} wrong of what is shown takes"
-        words = f"{words} {needed} shown answers, all of them right, and more if some are wrong"
+        promised = f"to promise at most {share:.0%} wrong of what is shown takes {needed} shown answers, all right"
+        words = f"{number} questions to evaluate on; {promised}"
         remedy = f"Collect more questions, or promise less: `evoseek eval --most-wrong {SHARES[1]:g}`."
         yield warning("bound", f"{words}.", remedy) if number < needed else fine("bound", words)
 
