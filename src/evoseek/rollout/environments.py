@@ -1,5 +1,5 @@
-"""Environments with one prompt: the solver's, with or without a first search, the reader's, the proposers', and those
-of a conversation: one that continues it, and one that rewrites a question in it."""
+"""Environments with one prompt: the solver's, with or without a first search, the reader's, the proposers', one that
+continues a conversation, and one that rewrites a question inside it."""
 
 from __future__ import annotations
 
