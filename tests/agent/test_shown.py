@@ -1,10 +1,12 @@
 """What an answer rests on, in words."""
 
+from dataclasses import replace
 from io import StringIO
 
 import pytest
 from rich.console import Console
 
+from evoseek.agent.bound import Bound
 from evoseek.agent.shown import Answered, citations, merged
 from evoseek.agent.support import support_of
 from evoseek.text.printable import say
@@ -137,3 +139,34 @@ def test_a_short_answer_has_a_citation_only_if_it_was_written():
     wrong = answered("Meri [2]")
     shown = [Answered(one, support_of(one), refuses=True).answer for one in (bare, cited, wrong)]
     assert shown == ["Meri", "Meri [1]", "Meri [1]"]
+
+
+def test_a_refusal_names_the_nearest_documents_and_the_words_that_none_has():
+    """Plural and case do not matter, and a document is named once."""
+    found = (*FOUND, Passage("a#1", "a", "Kalo", "More of Kalo."))
+    trajectory = answered("Lina", found, "Who pays the mayors of kalo in Guilders?")
+    refused = Answered(trajectory, support_of(trajectory), refuses=True)
+    said = "Not found in the documents. Nearest: Kalo; Vesu. None of what was found mentions: pays, Guilders."
+    assert refused.text.plain.startswith(f"{said}\n")
+    assert (refused.answer, refused.json["nearest"]) == (None, ["Kalo", "Vesu"])
+    empty = answered("Lina", (), "Who?")
+    assert Answered(empty, support_of(empty), refuses=True).refusal == "Not found in the documents."
+    right = answered("Meri")
+    assert Answered(right, support_of(right), refuses=True).json["nearest"] == []
+
+
+def test_an_answer_that_is_not_certain_enough_is_refused_and_why_is_said():
+    """The bound is open below: an answer of the same certainty is not shown, nor one of an unknown certainty."""
+    bound, trajectory = Bound(0.05, 0.95, 0.9, 60, 0, 100), answered("Meri")
+    options = {"support": support_of(trajectory), "refuses": True, "bound": bound}
+    assert Answered(trajectory, certainty=0.91, **options).answer == "Meri"
+    for certainty in (0.9, None):
+        unsure = Answered(trajectory, certainty=certainty, **options)
+        assert (unsure.answer, unsure.json["certainty"], unsure.json["supported"]) == (None, None, True)
+        assert unsure.text.plain.endswith(
+            "The model is not sure of what it answered. Answers more certain than 0.900 are shown: at most 5% of them "
+            "are wrong, with 95% confidence, for questions like the 100 on which it was set. To see it, add --set "
+            "support.bound="
+        )
+    assert Answered(trajectory, **{**options, "refuses": False}).answer == "Meri"
+    assert Answered(trajectory, **{**options, "bound": replace(bound, above=None)}).answer == "Meri"

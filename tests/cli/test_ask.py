@@ -1,5 +1,7 @@
 """Asking a model behind an endpoint: the command against a real HTTP server on the loopback."""
 
+import json
+from dataclasses import asdict, replace
 from pathlib import Path
 from runpy import run_path
 from types import SimpleNamespace
@@ -8,6 +10,7 @@ import pytest
 from rich.console import Console
 
 from evoseek.agent.answer import chat_roller, uses_chat_model
+from evoseek.agent.bound import Bound
 from evoseek.assembly.context import Context
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.main import main
@@ -35,7 +38,21 @@ def index(tmp_path_factory):
 
 
 @pytest.fixture
-def ask(index, capsys, monkeypatch):
+def cli_in(capsys, monkeypatch):
+    """A command: (exit status, stdout, stderr), each on one line."""
+
+    def run(*words):
+        monkeypatch.setattr("sys.argv", ["evoseek", *map(str, words)])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        said = capsys.readouterr()
+        return int(ended.value.code or 0), *(" ".join(text.split()) for text in (said.out, said.err))
+
+    return run
+
+
+@pytest.fixture
+def ask(index, cli_in, monkeypatch):
     """`evoseek ask`: (exit status, stdout, stderr), each on one line."""
     monkeypatch.setattr("evoseek.assembly.context.load_run_policy", None)  # the policy is not even loaded
 
@@ -46,12 +63,7 @@ def ask(index, capsys, monkeypatch):
             "--set",
             "answerer.model=a-model",
         )
-        given = ("ask", "who is the mayor of Kalo?", "--index", index, *asked, *words)
-        monkeypatch.setattr("sys.argv", ["evoseek", *map(str, given)])
-        with pytest.raises(SystemExit) as ended:
-            main()
-        said = capsys.readouterr()
-        return int(ended.value.code or 0), *(" ".join(text.split()) for text in (said.out, said.err))
+        return cli_in("ask", "who is the mayor of Kalo?", "--index", index, *asked, *words)
 
     return ask
 
@@ -91,6 +103,40 @@ def test_a_model_behind_an_endpoint_searches_and_answers(ask, monkeypatch):
         },
     ]
     assert "<answer>" not in harmless(FORGED)
+
+
+def test_a_bound_that_eval_wrote_for_a_project_is_kept_to_by_ask(ask, index, cli_in, tmp_path):
+    """Five right answers promise at most half of them wrong, since 0.5^5 = 0.031; an endpoint's certainty is unknown,
+    so that either all are shown or none."""
+    row = {"question": "who is the mayor of Kalo?", "golden_answers": ["Meri"]}
+    (tmp_path / "q.jsonl").write_text("".join(json.dumps({**row, "id": str(n)}) + "\n" for n in range(5)))
+    with says(ANSWER) as server:
+        named = f'[answerer]\nbase_url = "{server.url}"\nmodel = "a-model"\n'
+        (tmp_path / "evoseek.toml").write_text(f'{named}[search]\nindex = "{index}"\n')
+        asking = ("--project", tmp_path)
+        status, out, _ = cli_in("eval", *asking, "--questions", tmp_path / "q.jsonl", "--most-wrong", "0.4")
+        said = "nothing is written: 0 of 5 supported answers are wrong; at least 6 are needed, all right"
+        assert (status, said in out, (tmp_path / "bound.json").exists()) == (0, True, False)
+        status, out, _ = cli_in("eval", *asking, "--questions", tmp_path / "q.jsonl", "--most-wrong", "0.5", "--json")
+        bound = Bound.read(tmp_path / "bound.json")
+        assert json.loads(out)["bound"] == asdict(bound)
+        assert (bound.shown, bound.wrong, bound.above, bound.answerer) == (5, 0, None, f"a-model {server.url}")
+        status, out, _ = ask(server, *asking)
+        assert (status, "Every supported answer is shown: at most 50% of them are wrong" in out) == (0, True)
+        replace(bound, above=0.5).write(tmp_path / "bound.json")
+        status, out, _ = ask(server, *asking)
+        assert (status, "Not found in the documents. Nearest: Kalo." in out, "Meri" in out) == (1, True, False)
+        assert "The model is not sure of what it answered." in out
+        assert ask(server, *asking, "--set", "support.bound=")[0] == 0
+        replace(bound, above=0.5, answerer="another").write(tmp_path / "bound.json")
+        status, out, _ = ask(server, *asking)
+        assert (status, "was set for another model or checkpoint, so it does not apply" in out) == (0, True)
+
+
+@pytest.mark.parametrize("words", ["--baseline=rag", "--samples=2", "--temperature=0.5", "--no-search"])
+def test_a_bound_is_about_answers_as_ask_gives_them(cli_in, words):
+    status, _, err = cli_in("eval", "--model", "tiny", "--most-wrong", "0.1", words)
+    assert (status, "--most-wrong is about answers as `evoseek ask` gives them" in err) == (2, True)
 
 
 def test_endless_searching_ends_at_the_runs_limits_without_an_answer(ask):

@@ -71,6 +71,22 @@ def test_refusals_are_a_table_with_a_column_for_the_unanswerable_questions():
     assert results_json(results, {})["answers"]["unanswerable"]["refused"]["mean"] == 1.0
 
 
+def test_the_bounds_on_wrong_answers_are_a_table():
+    """60 supported answers of 90, all right, promise 5 % (0.95^60 = 0.046); 59 and a wrong one 10 %, but not 5 %."""
+    one = replace(made().samples[1], supported=True, certainty=0.5)
+    samples = [replace(one, question=f"q{n}", supported=n < 60, certainty=0.9 - n / 1000) for n in range(90)]
+    shown = markdown(grids(Results("exact_match", 90, 1, tuple(samples)), "t"), None)
+    assert "| at most | certainty | shown | wrong of these |\n|---|---|---|---|" in shown.replace(" --- ", "---")
+    assert "| 5% | any | 60 of 90 | 0 of 60 |" in shown
+    samples[59] = replace(samples[59], scores={"exact_match": 0.0, "f1": 0.0})
+    results = Results("exact_match", 90, 1, tuple(samples))
+    assert "| 5% | not promised | needs 59 shown, all right |  |\n| 10% | any | 60 of 90 | 1 of 60 |" in markdown(
+        grids(results, "t"), None
+    )
+    assert results_json(results, {})["bounds"]["0.05"] is None
+    assert results_json(results, {})["bounds"]["0.1"]["wrong"] == 1
+
+
 def test_metrics_that_papers_define_differently_are_explained():
     names = ("guarded_substring_match", "substring_match", "f1", "set_f1")
     samples = tuple(replace(one, scores=dict.fromkeys(names, 1.0)) for one in made().samples)

@@ -7,10 +7,12 @@ import re
 import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from statistics import fmean
 
+from evoseek.agent.bound import Bound
 from evoseek.agent.shown import Answered
 from evoseek.agent.support import Check, SupportJudge, by_words
 from evoseek.assembly.agent import Agent, limits_of
@@ -22,28 +24,39 @@ from evoseek.models.policy import vocabulary_notice
 from evoseek.models.source import origin
 from evoseek.protocols import Environment, QuestionEngine, SearchEngine, WordCounts
 from evoseek.reward.functions import RewardSettings, cited_f1
+from evoseek.reward.judge import on_one_line
 from evoseek.rollout.calls import Watch, unwatched
+from evoseek.rollout.environments import FollowUpEnv
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.roller import ChatRoller, Roller
 from evoseek.rollout.settings import EnvironmentContext
+from evoseek.text.language import is_refusal
 from evoseek.text.normalization import answer_value
+from evoseek.text.scripts import fold
 from evoseek.types import Message, Outcome, Question, Scored, Trajectory
 
+AnyRoller = Roller | ChatRoller
 _MARKUP = r"\s*(?:<[^<>]*>\s*)*\Z"  # tags and control tokens, up to the end of the turn
 
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
     """A greedy answerer. `reads_history`: whether the model gets the messages before a question, as far as they fit. A
-    trained policy does not, since every system trains on single questions; nor does one without a chat template."""
+    trained policy does not, since every system trains on single questions; nor does one without a chat template.
+    `rewriter` makes, of the messages that the model gets, a rollout that rewrites the question as one that stands alone
+    (None: it is searched as it is). `bound` leaves out uncertain answers, `bound_notice` says so, or why a bound of the
+    settings does not apply."""
 
     name: str
-    solver: Roller | ChatRoller
+    solver: AnyRoller
     check: Check
     refuses: bool
     reads_history: bool
     agent: Agent | None = None  # of a policy
+    bound: Bound | None = None
+    bound_notice: str = ""
+    rewriter: Callable[[Sequence[Message]], AnyRoller] | None = None
 
     @classmethod
     def of(cls, context: Context) -> Answerer:
@@ -52,16 +65,21 @@ class Answerer:
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
             model = chat_roller(context, context.searched)
-            return cls(model.chat.name, model, check, refuses, reads_history=True)
+            rewriter = partial(follow_up_roller, model, context.chat("answerer")[1])
+            return cls(model.chat.name, model, check, refuses, True, None, *_bound(context), rewriter)
         agent, model = context.agent, settings.policy.model
         is_trained = context.checkpoint is not None or origin(model) != model
         reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
         roller = context.solver(context.searched).at(0.0)
-        return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
+        bare = replace(roller, renderer=agent.renderer([]))
+        rewriter = partial(follow_up_roller, bare, agent.prompts) if reads_history else None
+        return cls(agent.policy.name, roller, check, refuses, reads_history, agent, *_bound(context), rewriter)
 
     def notices(self, question: str = "") -> Iterator[str]:
         """Yield what a user should know beforehand: which model answers, or the abilities of the policy's chat
-        template, and whether the policy cannot read the question."""
+        template, whether the policy cannot read the question, and the bound on wrong answers."""
+        if self.bound_notice:
+            yield self.bound_notice
         if self.agent is None:
             yield f"{self.name} answers, not the policy, as it is set in [answerer]."
             return
@@ -73,20 +91,34 @@ class Answerer:
     async def answer(
         self, question: str, trajectory_id: str, *, history: Sequence[Message] = (), watch: Watch = unwatched
     ) -> Answered:
-        """Make one rollout with its check. If the conversation does not fit, its oldest messages are left out.
+        """Make one rollout with its check. If the conversation does not fit, its oldest messages are left out. After a
+        conversation the question is first rewritten as one that stands alone, which is then searched, answered and
+        checked.
 
         Raises DataError for a question that does not fit, ToolError if the judge of [support] fails.
         """
         asked = Question(trajectory_id, question, ())
         kept = self._fitting(asked, history if self.reads_history else ())
+        asked = await self._alone(asked, kept)
         trajectory = await self.solver.after(kept).one(asked, trajectory_id, watch=watch)
         support = await self.check(trajectory)
         certainty, dropped = self._certainty(trajectory), len(history) - len(kept)
-        return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty)
+        return Answered(trajectory, support, self.refuses, dropped, len(kept), certainty, self.bound)
 
     async def answer_alone(self, question: str) -> Answered:
         """Answer a question without a conversation, under its own id."""
         return await self.answer(question, f"ask-{secrets.token_hex(16)}")
+
+    async def _alone(self, question: Question, history: Sequence[Message]) -> Question:
+        """Return a question as one that stands alone; as it is without a conversation, or if the model wrote none that
+        leaves room for an answer."""
+        if self.rewriter is None or not history:
+            return question
+        written = await self.rewriter(history).one(question, f"{question.id}/alone")
+        text = on_one_line(written.answer or "").strip("\"'“” ")
+        alone, solver = replace(question, text=text), self.solver.after(history)
+        has_room = solver.prompt_length(alone) < solver.limits.max_total_tokens
+        return alone if fold(text) and not is_refusal(text) and has_room else question
 
     def _certainty(self, trajectory: Trajectory) -> float | None:
         if self.agent is None or isinstance(self.solver, ChatRoller):
@@ -111,6 +143,30 @@ class Answerer:
                 "(rollout.max_total_tokens). Ask a shorter question."
             )
         return history
+
+
+def follow_up_roller(solver: AnyRoller, prompts: PromptSet, history: Sequence[Message]) -> AnyRoller:
+    """Return a model that rewrites a question after these messages, in one turn."""
+    limits = replace(solver.limits, max_turns=1, max_malformed=0, final_answer=None)
+    return replace(solver, env=FollowUpEnv(prompts, history), limits=limits)
+
+
+def model_identity(context: Context) -> str:
+    """Return which model answers: the model of [answerer], or the policy with its loaded checkpoint, if any."""
+    settings, checkpoint = context.settings, context.checkpoint
+    if uses_chat_model(settings):
+        return f"{settings.answerer.model} {settings.answerer.base_url}".strip()
+    return f"{settings.policy.model} {checkpoint.digest if checkpoint else ''}".strip()
+
+
+def _bound(context: Context) -> tuple[Bound | None, str]:
+    """Return the bound of the settings, if it is this model's, with a notice. Raises DataError."""
+    if not (file := context.settings.support.bound):
+        return None, ""
+    bound, again = Bound.read(Path(file)), "Set it again with `evoseek eval --most-wrong`."
+    if bound.answerer == model_identity(context):
+        return bound, f"{bound} ({file})"
+    return None, f"{file} was set for another model or checkpoint, so it does not apply. {again}"
 
 
 def check_of(context: Context, engine: object) -> Check:

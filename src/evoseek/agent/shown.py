@@ -9,11 +9,13 @@ from typing import cast
 
 from rich.text import Text
 
-from evoseek.agent.support import Support, spans
+from evoseek.agent.bound import Bound
+from evoseek.agent.support import Support, found_passages, missing_words, spans
 from evoseek.text.language import NOT_FOUND
 from evoseek.text.scripts import without_citations
 from evoseek.types import Passage, Trajectory
 
+_NEAREST = 3  # documents that a refusal names
 _SUPPORTS = {
     "words": "Passages about the question that contain these words (no more was checked): {}",
     "sentences": "Passages that have these sentences, or most of their words (no more was checked):",
@@ -26,7 +28,8 @@ _SUPPORTS = {
 @dataclass(frozen=True, slots=True)
 class Answered:
     """A rollout with its check. `refuses`: an unsupported answer is left out. The model did not get `dropped` earlier
-    messages, but got `earlier`. `certainty` is the answer's (`agent.answer.certainty_of`; None: unknown)."""
+    messages, but got `earlier`. `certainty` is the answer's (`agent.answer.certainty_of`; None: unknown). With a
+    `bound`, an answer that is not certain enough is left out, too."""
 
     trajectory: Trajectory
     support: Support
@@ -34,11 +37,33 @@ class Answered:
     dropped: int = 0
     earlier: int = 0
     certainty: float | None = None
+    bound: Bound | None = None
 
     @property
     def is_refused(self) -> bool:
         """Whether an answer is left out."""
-        return self.trajectory.answer is not None and self.refuses and not self.support.is_given
+        return self.trajectory.answer is not None and self.refuses and (not self.support.is_given or self._is_unsure)
+
+    @property
+    def _is_unsure(self) -> bool:
+        return self.bound is not None and not self.bound.shows(self.certainty)
+
+    @property
+    def nearest(self) -> list[str]:
+        """The labels of the documents that were found first, if no answer is shown."""
+        first = dict[str, Passage]()
+        for passage in found_passages(self.trajectory) if self.answer is None else ():
+            first.setdefault(passage.document_id, passage)
+        return [str(one["label"]) for one in citations([*first.values()][:_NEAREST])]
+
+    @property
+    def refusal(self) -> str:
+        """What is said in place of an answer: the nearest documents, and which words of the question none of them
+        has."""
+        said, near, found = [NOT_FOUND], self.nearest, found_passages(self.trajectory)
+        said += [f"Nearest: {'; '.join(near)}."] if near else []
+        missing = missing_words(self.trajectory.question.text, found) if near else ()
+        return " ".join([*said, *([f"None of what was found mentions: {', '.join(missing)}."] if missing else [])])
 
     @property
     def answer(self) -> str | None:
@@ -61,7 +86,7 @@ class Answered:
         if trajectory.answer is None:
             head = f"No answer ({trajectory.stop_reason})."
         else:
-            head = NOT_FOUND if self.is_refused else f"Answer: {self.answer}"
+            head = self.refusal if self.is_refused else f"Answer: {self.answer}"
         if self.certainty is not None and not self.is_refused:
             head += f"  (sure {self.certainty:.2f}: the probability that the model gives its words)"
         left_out = sum(not one.is_supported for one in support.sentences)
@@ -79,7 +104,10 @@ class Answered:
             return Text("\n".join(lines if trajectory.actions else [*lines, "  nothing"]))
         if self.is_refused:
             found = "No passage that was found supports what the model answered. To see it, add --set"
-            return Text("\n".join([*lines, f"{found} support.unsupported=show"]))
+            why = f"{found} support.unsupported=show"
+            if self.support.is_given:
+                why = f"The model is not sure of what it answered. {self.bound} To see it, add --set support.bound="
+            return Text("\n".join([*lines, why]))
         text = Text("\n".join([*lines, _SUPPORTS[support.rule].format("; ".join(support.words))]))
         for p in merged(support.passages):
             words = [marked(part, spans(support.words, part)) for part in (p.title, p.text)]
@@ -91,7 +119,8 @@ class Answered:
     @property
     def json(self) -> dict[str, object]:
         """Return JSON values; `answer` is null if missing or refused, `certainty` then too, or if unknown. `spans` and
-        `title_spans` of a passage are the character ranges of the words that were looked for in its text and title."""
+        `title_spans` of a passage are the character ranges of the words that were looked for in its text and title.
+        `nearest` names the documents that were found, if no answer is shown."""
         trajectory, support, passages = self.trajectory, self.support, merged(self.support.passages)
         return {
             "question": trajectory.question.text,
@@ -100,6 +129,7 @@ class Answered:
             "stop_reason": trajectory.stop_reason.value,
             "failure": trajectory.failure,
             "supported": support.is_given,
+            "nearest": self.nearest,
             "rule": support.rule,
             "searches": [
                 {

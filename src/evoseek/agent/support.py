@@ -266,6 +266,15 @@ def found_passages(trajectory: Trajectory) -> tuple[Passage, ...]:
     return tuple({p.id: p for p in trajectory.passages}.values())
 
 
+def missing_words(question: str, passages: Sequence[Passage]) -> tuple[str, ...]:
+    """Return the significant words of a question that stand in none of these passages, by their stems; none in a script
+    without spaces."""
+    held = {stem for passage in passages for stem in _stems(_text_of(passage))}
+    words = [] if is_unspaced(question) else (word.strip("\"'“”‘’()[].,;:?!") for word in question.split())
+    absent = (word for word in words if fold(word) not in STOP_WORDS and not held.issuperset(_stems(word)))
+    return tuple(dict.fromkeys(absent))
+
+
 class SupportJudge:
     """A Check by a chat model, called only for an answer with passages. The supporting passages are those that the
     words point to, or else all. Raises ToolError without a verdict."""

@@ -83,6 +83,11 @@ class SupportSettings(EndpointSettings):
         description='What happens to an answer that the passages do not support: refuse replaces it by "not found in '
         'the documents", show gives it with a note.',
     )
+    bound: str = Field(
+        default="",
+        description="File that `evoseek eval --most-wrong` wrote: less certain answers are not shown. Default: the "
+        "run's, or the project's; in Python none.",
+    )
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:

@@ -24,6 +24,7 @@ from evoseek.cli.options import (
     RunDir,
     Seed,
     answerer_name,
+    bound_path,
     command,
     feedback_path,
     project,
@@ -73,6 +74,14 @@ LabelledAnswers = Annotated[
     typer.Option(help="Score the judge instead, on this file of labelled answers."),
 ]
 Alone = Annotated[bool, typer.Option("--alone", help="Do not compare a run with its model before training.")]
+MostWrong = Annotated[
+    float | None,
+    typer.Option(
+        min=0.001,
+        max=0.999,
+        help="Largest share of wrong answers that `ask` and `serve` show: sets how certain an answer must be.",
+    ),
+]
 _UNTRAINED = "untrained"  # folder within an evaluation's
 Limit = Annotated[int | None, typer.Option(min=1, help="Maximum number of questions, from the first.")]
 
@@ -100,6 +109,7 @@ def evaluate(
     seed: Seed = None,
     check_judge: LabelledAnswers = None,
     alone: Alone = False,
+    most_wrong: MostWrong = None,
     json: Json = False,
 ) -> None:
     """Score a policy, or the model of [answerer], on questions: every metric with 95 % intervals, and the cost.
@@ -113,6 +123,11 @@ def evaluate(
         _check_judge(check_judge)
         return
     searches = _searches(baseline, no_search)
+    if most_wrong is not None and (baseline or no_search or samples > 1 or temperature):
+        raise ConfigError(
+            "--most-wrong is about answers as `evoseek ask` gives them: searched, greedy, one each. Leave out "
+            "--baseline, --no-search, --samples and --temperature."
+        )
     from evoseek.cli.settings import answering_settings, named_answerer
 
     with end_on_interrupt():
@@ -121,7 +136,7 @@ def evaluate(
         "evaluation.path": questions,
         "evaluation.index": index or (suite.index if suite else None),
         "reward.name": (suite.declared.metric or None) if suite else None,
-        "evaluation.temperature": temperature,
+        "evaluation.temperature": temperature if most_wrong is None else 0.0,
         "evaluation.limit": limit,
         "run.seed": seed,
     }
@@ -148,6 +163,8 @@ def evaluate(
         values = result.json
         if not json:
             _show(result, out, console)
+        if most_wrong is not None:
+            values = {**values, **_bound(result, most_wrong, run_dir, console)}
         if not alone and run_dir is not None and searches and baseline is None:
             values = {**values, **_beside(result, asked, run_dir, settings, samples, out, console)}
         if not json and kind and not settings.evaluation.path and project() is not None:
@@ -200,6 +217,26 @@ def _beside(
             for grid in comparison_grids(Compared(metric, pairs[0].n, means, pairs, ())):
                 console.print(terminal(grid))
     return found
+
+
+def _bound(result: EvaluationResult, most_wrong: float, run_dir: Path | None, console: Console) -> dict[str, object]:
+    """Bound the share of wrong answers among the shown, write the bound for `ask` and `serve`, and return it as JSON
+    values, None if nothing can be promised."""
+    from evoseek.eval.risk import bound, fewest, judged
+
+    results, file = result.results, bound_path(run_dir)
+    answers = list(judged(results.samples, results.metric))
+    found = bound(answers, most_wrong, results.n)
+    if found is None:
+        words = f"Nothing promises at most {most_wrong:.0%} wrong of what is shown, and nothing is written"
+        judgeable = f"{sum(one.is_wrong for one in answers)} of {len(answers)} supported answers are wrong"
+        say(console, f"{words}: {judgeable}; at least {fewest(most_wrong)} are needed, all right, and more otherwise.")
+        return {"bound": None}
+    found = replace(found, answerer=result.answerer)
+    if file:
+        found.write(file)
+    say(console, f"{found} {f'Written to {file}.' if file else 'It is not written: there is no run and no project.'}")
+    return {"bound": asdict(found)}
 
 
 def _check_judge(file: Path) -> None:

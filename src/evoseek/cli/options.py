@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from rich.console import Console
 
-from evoseek.config.project import FEEDBACK, Project, find_project, how_to_name, open_project
+from evoseek.config.project import BOUND, FEEDBACK, Project, find_project, how_to_name, open_project
 from evoseek.errors import ConfigError
 from evoseek.storage.files import expanded
 from evoseek.storage.jsonl import is_begun
@@ -196,6 +196,13 @@ def feedback_path(run: Path | None) -> Path:
             "`evoseek init`, or give a run."
         )
     return own.feedback if own is not None else Path(str(run)) / FEEDBACK
+
+
+def bound_path(run: Path | None) -> Path | None:
+    """Return the file of the bound on wrong answers: the run's, or else the project's; None without either."""
+    own = project()
+    folder = run or (own.folder if own is not None else None)
+    return folder / BOUND if folder is not None else None
 
 
 def named_index() -> Path:

@@ -155,7 +155,7 @@ def serve_mcp(
 
 
 def _run(answerer: str | None, index: str | None, place: str, running: int) -> Run:
-    from evoseek.cli.settings import answering_settings, check_searched, named_answerer
+    from evoseek.cli.settings import answering_settings, bounded, check_searched, named_answerer
 
     given, run_dir = named_answerer({"search.index": index}, answerer)
     check_searched(given.read())
@@ -164,7 +164,8 @@ def _run(answerer: str | None, index: str | None, place: str, running: int) -> R
         from evoseek.assembly.memory_needs import fit
         from evoseek.run import Run
 
-    settings, plan = answering_settings(given, answers=running), f"Serve {answerer_name(given, run_dir)}: {place}"
+    settings = answering_settings(bounded(given, run_dir), answers=running)
+    plan = f"Serve {answerer_name(given, run_dir)}: {place}"
     if uses_chat_model(settings):
         stop_if_dry([plan], settings)
         return Run(settings=settings, search=_live(settings))

@@ -13,7 +13,7 @@ from rich.console import Console
 from evoseek.assembly.inputs import check_training_sources, evaluation_path, read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import SettingsSources, allow_project, edited, flat_settings, gather, shared_settings
-from evoseek.cli.options import COMMANDS, EVERY, project, resolve_answerer, shared, stop_if_dry
+from evoseek.cli.options import COMMANDS, EVERY, bound_path, project, resolve_answerer, shared, stop_if_dry
 from evoseek.config.project import Project, how_to_name
 from evoseek.config.sections import changed, check_effect
 from evoseek.errors import ConfigError, RunError
@@ -232,9 +232,15 @@ def answering_settings(given: SettingsSources, *, answers: int = 0) -> TrainingS
     return chosen_for_model(search_first(settings, given.states), console=Console(stderr=True), answers=answers)
 
 
+def bounded(given: SettingsSources, run_dir: Path | None) -> SettingsSources:
+    """Let the run's bound on wrong answers apply, or the project's, unless another one is stated."""
+    is_open = (file := bound_path(run_dir)) and file.is_file() and not given.states("support.bound")
+    return given.over({"support.bound": str(file)}) if is_open else given
+
+
 def answering_run(given: SettingsSources, run_dir: Path | None, plan: str, console: Console | None = None) -> Run:
     """Return the run that answers, or the model alone; with --dry-run print the plan instead."""
-    settings = answering_settings(given, answers=1)
+    settings = answering_settings(bounded(given, run_dir), answers=1)
     stop_if_dry([plan], settings)
     from evoseek.run import Run
 

@@ -13,8 +13,9 @@
     system = "dr-zero"
 
 Paths are relative to the file's folder, so the project can be moved and used from folders below it. Commands also find
-two files beside it by name: `reviewed.jsonl`, questions that a person judged right (`evoseek review`), and
-`feedback.jsonl`, conversations with a verdict (`evoseek serve agent --feedback`).
+three files beside it by name: `reviewed.jsonl`, questions that a person judged right (`evoseek review`),
+`feedback.jsonl`, conversations with a verdict (`evoseek serve agent --feedback`), and `bound.json`, how certain an
+answer has to be to be shown (`evoseek eval --most-wrong`).
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ from evoseek.errors import ConfigError
 from evoseek.storage.files import expanded, write_atomic
 
 NAME = "evoseek.toml"
-REVIEWED, FEEDBACK = "reviewed.jsonl", "feedback.jsonl"
+REVIEWED, FEEDBACK, BOUND = "reviewed.jsonl", "feedback.jsonl", "bound.json"
 TABLE = "project"
 _TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int} | dict.fromkeys(
     ("stemming", "engine", "encoder"), str
@@ -41,7 +42,7 @@ _TYPES = {"documents": str, "run": str, "recipe": (str, list), "max_words": int}
 _NAMES = {"stemming": ("none", "english"), "engine": ("lexical", "dense", "hybrid")}
 _PATHS = (
     *("search.index", "evaluation.index", "evaluation.path", "evaluation.reviewed", "questions.path"),
-    *("questions.feedback", "ssp.answers", "selfplay.world", "demonstrations.path"),
+    *("questions.feedback", "support.bound", "ssp.answers", "selfplay.world", "demonstrations.path"),
 )
 _MAYBE_PATHS = ("policy.model", "policy.prompts", "judge.model", "reader.model", "simulator.model", "answerer.model")
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 
 from rich.console import Console
 
-from evoseek.agent.answer import certainty_of, chat_roller, check_of, uses_chat_model
+from evoseek.agent.answer import certainty_of, chat_roller, check_of, model_identity, uses_chat_model
 from evoseek.assembly.agent import limits_of
 from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import identity, inputs_of
@@ -89,10 +89,11 @@ class _EvaluatedModel:
 
 @dataclass(frozen=True, slots=True)
 class EvaluationResult:
-    """A finished evaluation: its results, also as JSON values."""
+    """A finished evaluation: its results, also as JSON values, and the `model_identity` of the answerer."""
 
     results: Results
     json: dict[str, Any]
+    answerer: str = ""
 
     @property
     def score(self) -> Score:
@@ -149,7 +150,7 @@ def evaluate(context: Context, request: EvaluationRequest, out: Path | None, *, 
             tuple(merged(samples.values()).values()),
         )
         _check_any_valid(results)
-        evaluated = EvaluationResult(results, results_json(results, about))
+        evaluated = EvaluationResult(results, results_json(results, about), model_identity(context))
         if folder:
             _write(folder, evaluated)
     return evaluated

@@ -12,9 +12,11 @@ from typing import Any
 
 from rich.table import Table
 
+from evoseek.agent.bound import Bound
 from evoseek.eval.comparison import Compared, ComparedSides
 from evoseek.eval.results import GROUPS, OF_SENTENCES, Cost, Results, Score
-from evoseek.eval.statistics import Interval, wilson_interval
+from evoseek.eval.risk import bounds, fewest
+from evoseek.eval.statistics import CONFIDENCE, Interval, wilson_interval
 from evoseek.storage.metrics import MetricRow
 from evoseek.text.normalization import SPARE_WORDS
 from evoseek.text.printable import shown
@@ -72,6 +74,7 @@ def results_json(results: Results, about: Mapping[str, object]) -> dict[str, Any
             name: {kind: {key: score_json(one) for key, one in scores.items()} for kind, scores in found.items()}
             for name, found in _groups(results).items()
         },
+        "bounds": {f"{share:g}": asdict(one) if one else None for share, one in bounds(results).items()},
         "evidence": {name: score_json(one) for name, one in results.evidence().items()},
         "cost": {name: asdict(cost) for name, cost in results.costs().items()},
         "invalid": [
@@ -114,6 +117,7 @@ def grids(results: Results, title: str) -> list[Grid]:
         kinds_grid(results.kinds()),
         answers_grid(results.answers(), results.metric),
         score_grid("Refusing what the documents do not answer", "", refusals),
+        bounds_grid(bounds(results)),
         *groups,
         cost_grid(results.costs()),
     ]
@@ -145,6 +149,19 @@ def kinds_grid(kinds: Mapping[str, Mapping[str, Score]]) -> Grid:
     names = {**NAMES, "cited": "cited passages right", **_EVIDENCE}
     rows = ((kind, names[metric], score_text(one)) for kind, scores in kinds.items() for metric, one in scores.items())
     return Grid("Short answers and answers of sentences", ("answers", "metric", "score [95 % interval]"), tuple(rows))
+
+
+def bounds_grid(bounds: Mapping[float, Bound | None]) -> Grid:
+    """Show for each promised share of wrong answers how many would be shown, and how many of these were wrong here."""
+    rows = list[tuple[str, ...]]()
+    for share, one in bounds.items():
+        cells = ("not promised", f"needs {fewest(share)} shown, all right", "")
+        if one is not None:
+            shown, wrong = f"{one.shown} of {one.questions}", f"{one.wrong} of {one.shown}"
+            cells = ("any" if one.above is None else f"above {one.above:.3f}", shown, wrong)
+        rows.append((f"{share:.0%}", *cells))
+    title = f"Wrong answers among the shown, bounded with {CONFIDENCE:.0%} confidence"
+    return Grid(title, ("at most", "certainty", "shown", "wrong of these"), tuple(rows))
 
 
 def cost_grid(costs: Mapping[str, Cost], title: str = "Cost of a sample") -> Grid:

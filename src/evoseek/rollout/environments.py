@@ -1,5 +1,5 @@
-"""Environments with one prompt: the solver's, with or without a first search, the reader's, the proposers', and one
-that continues a conversation."""
+"""Environments with one prompt: the solver's, with or without a first search, the reader's, the proposers', one that
+continues a conversation, and one that rewrites a question inside it."""
 
 from __future__ import annotations
 
@@ -125,6 +125,20 @@ class SearchFirstEnv(PromptEnv):
     def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
         passages = tuple(passage for result in results for passage in result.passages)
         return self._message(question=question.text, passages=passages)
+
+
+class FollowUpEnv(PromptEnv):
+    """The task to rewrite a question inside a conversation as one that stands alone, without tools. It is an
+    `OpeningEnvironment` that searches nothing, so that a turn without tags is the rewritten question."""
+
+    def __init__(self, prompts: PromptSet, history: Sequence[Message]) -> None:
+        super().__init__((), prompts, "tags", "follow_up", {"history": tuple(history)})
+
+    def opening(self, question: Question) -> Sequence[ToolCall]:
+        return ()
+
+    def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
+        return self.messages(question)
 
 
 class HistoryEnv:

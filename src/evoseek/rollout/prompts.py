@@ -21,6 +21,8 @@ set; missing ones come from the set `default`.
     baseline_*.jinja         for the baselines; `evoseek.eval.baselines` lists their variables
     search_first.jinja       for a solver after a search for its question; `question`, `passages`,
                              `format`, `max_calls`
+    follow_up.jinja          to rewrite a question inside a conversation as one that stands alone; `question`,
+                             `history` (messages with `role` and `content`)
     observation.jinja        the text of a search's result; variables `passages`, best first, maybe none, and `first`,
                              the number of the first one
     web_results.jinja        of a web search; `searches`, each with `query` and `passages` (their `id` is the URL)

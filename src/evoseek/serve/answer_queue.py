@@ -138,7 +138,7 @@ def _outcome(answered: Answered) -> str:
         return "failed"
     if answered.trajectory.answer is None:
         return "no_answer"
-    return "answered" if answered.support.is_given else "unsupported"
+    return "answered" if answered.support.is_given and not answered.is_refused else "unsupported"
 
 
 class Worker:

@@ -51,7 +51,6 @@ from evoseek.errors import DataError, first_problem
 from evoseek.questions.feedback import MAX_ANSWER, MAX_NOTE, Feedback
 from evoseek.serve.answer_queue import PendingAnswer, reply_id
 from evoseek.serve.connection import error_body, status_of
-from evoseek.text.language import NOT_FOUND
 from evoseek.text.scripts import find_citations, well_formed, without_citations
 from evoseek.types import Action, Message, StopReason, ToolResult
 
@@ -294,7 +293,7 @@ def _content(answered: Answered) -> str:
     """Return the reply's text, with the mark of an unsupported answer and the cited sources, for clients that read
     nothing else."""
     if not answered.answer:
-        return NOT_FOUND
+        return answered.refusal
     if not answered.support.is_given:
         return f"{answered.answer}\n\n{_UNSUPPORTED}"
     support: Any = answered.json["support"] if find_citations(answered.answer)[1] else ()

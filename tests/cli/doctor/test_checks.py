@@ -82,6 +82,19 @@ def test_questions_that_a_cold_start_writes_are_not_missing(found):
     assert "questions.path" in found({"questions.path": "none.jsonl", "cold_start.questions": 40})[0]
 
 
+@pytest.mark.parametrize(("number", "state"), [(0, None), (58, "warning"), (59, "ok")])
+def test_too_few_questions_to_bound_wrong_answers(folder, found, number, state):
+    """All 58 right: 0.95^58 = 0.051."""
+    row = json.dumps({"question": "who ?", "golden_answers": ["meri"]}) + "\n"
+    (folder / "tests.jsonl").write_text(row * number)
+    diagnoses = found({"evaluation.path": str(folder / "tests.jsonl")} if number else None)[1]
+    bound = [one for one in diagnoses if one.about == "bound"]
+    assert [one.state for one in bound] == ([state] if state else [])
+    assert not bound or bound[0].words.startswith(
+        f"{number} questions to evaluate on; to promise at most 5% wrong of what is shown takes 59 shown answers"
+    )
+
+
 def remove_index(folder):
     shutil.rmtree(folder / "index")
 

@@ -26,6 +26,7 @@ from evoseek.assembly.settings import TrainingSettings
 from evoseek.config.registry import build
 from evoseek.config.sections import is_given, lookup
 from evoseek.errors import EvoseekError
+from evoseek.eval.risk import SHARES, fewest
 from evoseek.models.load import check_device, load_tokenizer
 from evoseek.models.machine import cores, find_machine, oversubscription
 from evoseek.models.policy import is_spelled
@@ -266,6 +267,17 @@ def check_sources(context: DoctorContext) -> Iterator[Diagnosis]:
     if not settings.evaluation.path and not written:
         words = "No held-out questions: training is not evaluated."
         yield warning("evaluation.path", words, "Name labelled questions as evaluation.path, if there are any.")
+
+
+def check_bound(context: DoctorContext) -> Iterator[Diagnosis]:
+    """Check that there are enough questions to bound the share of wrong answers."""
+    tests, share = context.settings.evaluation.path or context.settings.evaluation.reviewed, SHARES[0]
+    with suppress(EvoseekError):  # a missing or unreadable file has been reported
+        number, needed = len(read_questions(tests, setting="evaluation.path")), fewest(share)
+        promised = f"to promise at most {share:.0%} wrong of what is shown takes {needed} shown answers, all right"
+        words = f"{number} questions to evaluate on; {promised}"
+        remedy = f"Collect more questions, or promise less: `evoseek eval --most-wrong {SHARES[1]:g}`."
+        yield warning("bound", f"{words}.", remedy) if number < needed else fine("bound", words)
 
 
 def _too_long(settings: TrainingSettings) -> Iterator[Diagnosis]:

@@ -83,6 +83,8 @@ def _diagnoses(
         from evoseek.storage.runs import RunDirectory
 
     given = gather(shared().config, system=system, options=options, sets=shared().sets, project=own)
+    if own is not None and own.reviewed.is_file() and not given.states("evaluation.reviewed"):
+        given = given.over({"evaluation.reviewed": str(own.reviewed)})
     settings, where = given.read(), run_dir or (own.run if own else None)
     if is_here(settings.policy.model):
         settings = chosen_for_model(settings, console=Console(quiet=True))
@@ -110,6 +112,7 @@ def diagnoses_of(context: DoctorContext) -> Iterator[Diagnosis]:
         checks.check_model: True,
         checks.check_indexes: False,
         checks.check_sources: True,
+        checks.check_bound: False,
         check_services: False,
         checks.check_directory: True,
         checks.check_plan: True,

@@ -238,14 +238,14 @@ function follow(view, event) {
 
 function end(view, question, content) {
   const { supported, answer, support } = view.result;
-  view.answer.replaceChildren(...(supported ? cited(answer, support) : [content]));
+  view.answer.replaceChildren(...(supported && answer !== null ? cited(answer, support) : [content]));
   view.answer.removeAttribute("aria-busy");
-  view.answer.classList.toggle("missing", !view.result.supported);
+  view.answer.classList.toggle("missing", !supported || answer === null);
   if (view.result.certainty !== null) {
     const text = `Sure ${view.result.certainty.toFixed(2)}: the probability that the model gives these words.`;
     view.answer.after(element("p", "sure", text));
   }
-  if (view.result.support.length) {
+  if (support.length && answer !== null) {
     const heads = {
       words: `Passages about the question that contain these words (no more was checked): ${view.result.words.join("; ")}`,
       sentences: "Passages that have these sentences, or most of their words (no more was checked):",
@@ -256,7 +256,7 @@ function end(view, question, content) {
     view.article.append(citations(view.result.support));
   }
   const out = view.result.sentences.filter((one) => !one.supported).length;
-  if (supported && out) {
+  if (supported && answer !== null && out) {
     const text = `${out} of ${view.result.sentences.length} sentences are left out, which no passage supports.`;
     view.answer.after(element("p", "note", text));
   }
