@@ -128,6 +128,7 @@ KINDS: Mapping[str, Kind] = {
         optional={
             "is_relative": "True if equal rewards in a group give no signal: training warns of such groups",
             "needs_critic": "True if __call__(rewards, values) gets a critic's values of a rollout's tokens instead",
+            "trajectories": "an argument of __call__: the rollouts. It may then return a list for one, a number a turn",
         },
     ),
     "loss": Kind(
