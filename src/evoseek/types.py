@@ -301,6 +301,20 @@ class Segment:
     policy_version: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn in a context: its action, the ids that the policy wrote, and the ids of what it was shown after them."""
+
+    action: Action
+    written: tuple[int, ...]
+    shown: tuple[int, ...] = ()
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """All ids in order."""
+        return (*self.written, *self.shown)
+
+
 class StopReason(StrEnum):
     """Why a rollout ended. Reasons of the first group are scored, those in the second make the rollout Invalid."""
 
@@ -378,6 +392,23 @@ class Trajectory:
         prompts = [place for place, segment in enumerate(self.segments) if segment.kind == "prompt"]
         ends = [*prompts[1:], len(self.segments)]
         return tuple(replace(self, segments=self.segments[a:b]) for a, b in zip(prompts, ends, strict=True))
+
+    def before(self, turn: int) -> Trajectory:
+        """Return what was there before an action (0: the first), from where another rollout can begin
+        (`run_trajectory(start=...)`). Raises ValueError for an action that has no segment."""
+        acted = [place for place, segment in enumerate(self.segments) if segment.kind == "action"]
+        given = len(self.actions) - len(acted)
+        if not given <= turn < len(self.actions):
+            raise ValueError(f"{self.id!r} has the actions {given} to {len(self.actions) - 1}, not {turn}.")
+        made = sum(len(action.tool_calls) for action in self.actions[:turn])
+        return replace(
+            self,
+            segments=self.segments[: acted[turn - given]],
+            actions=self.actions[:turn],
+            tool_results=self.tool_results[:made],
+            answer=None,
+            failure=None,
+        )
 
     @property
     def token_ids(self) -> tuple[int, ...]:

@@ -36,7 +36,7 @@ class Kind:
     one is `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` replaces
     them for a part that is bound to a question first. `settings` are the settings of parts that import torch, readable
     without torch. `packaged` are parts in separate distributions, which need not be installed. `optional` are methods
-    and attributes that a part may have, each with its effect.
+    and attributes that a part may have, each with its effect. `of_function` makes a part from a function.
     """
 
     what: str
@@ -46,6 +46,7 @@ class Kind:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     packaged: Mapping[str, str] = field(default_factory=dict[str, str])
     optional: Mapping[str, str] = field(default_factory=dict[str, str])
+    of_function: str = ""
 
 
 _ANSWER = "evoseek.reward.functions:AnswerReward"
@@ -69,6 +70,7 @@ KINDS: Mapping[str, Kind] = {
         {
             "solver": "evoseek.rollout.environments:SolverEnv",
             "search_first": "evoseek.rollout.environments:SearchFirstEnv",
+            "notes": "evoseek.rollout.environments:NotesEnv",
         },
         ("messages(question)", "role", "tools"),
     ),
@@ -76,10 +78,12 @@ KINDS: Mapping[str, Kind] = {
         "something that a policy can call",
         {
             "search": "evoseek.rollout.tools:SearchTool",
+            "note": "evoseek.rollout.tools:note",
             "web_search": "evoseek.web.tools:WebSearchTool",
             "browse": "evoseek.web.tools:BrowseTool",
         },
         (_BIND, "async __call__(call)", "name", "schema"),
+        of_function="evoseek.rollout.tools:FunctionTool",
     ),
     "search": Kind(
         "a search engine",
@@ -230,9 +234,9 @@ def build(kind: str, settings: Any, context: object) -> Any:
     from its settings if it has its own `Settings`; else the function itself."""
     part = find(kind, settings.name)
     if settings.name in KINDS[kind].parts:
-        return _make(part, settings, context)
+        return as_part(kind, _make(part, settings, context))
     try:
-        made = _make(part, settings, context)
+        made = as_part(kind, _make(part, settings, context))
     except EvoseekError:
         raise
     except Exception as error:
@@ -241,6 +245,15 @@ def build(kind: str, settings: Any, context: object) -> Any:
         raise ConfigError(f"Making the {kind} {settings.name!r} failed ({type(error).__name__}: {error}).") from error
     check_part(kind, settings.name, made)
     return made
+
+
+def as_part(kind: str, given: Any) -> Any:
+    """Return the part that a function makes, for a kind that can be made from functions; anything else unchanged."""
+    return _load(kind, KINDS[kind].of_function)(given) if _is_enough(kind, given) else given
+
+
+def _is_enough(kind: str, given: Any) -> bool:
+    return bool(KINDS[kind].of_function) and inspect.isroutine(given)
 
 
 def _make(part: Any, settings: Any, context: object) -> Any:
@@ -363,6 +376,8 @@ def _places(spec: ModuleSpec | None) -> list[str]:
 def check_part(kind: str, name: str, part: Any) -> None:
     """Raise ConfigError if a class, function or object is not a part of this kind. `name` is its name in the error."""
     about = KINDS[kind]
+    if _is_enough(kind, part):
+        return
     needs = about.or_needs if about.or_needs and hasattr(part, "for_question") else about.needs
     wanted = needs
     if isinstance(part, type) and hasattr(part, "build") and _BUILD not in needs:

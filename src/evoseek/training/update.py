@@ -133,7 +133,7 @@ class Attempt:
     def with_advantages(self, given: float | Sequence[float]) -> list[TrainingSample]:
         """Return the samples with one advantage, or one for each turn, which counts up to the next turn."""
         branches = [branch for branch in self.trajectory.branches if branch.num_action_tokens]
-        turns = repeat(given) if isinstance(given, float) else iter(given)
+        turns = iter(given) if isinstance(given, Sequence) else repeat(given)
         made: list[TrainingSample] = []
         for sample, branch in zip(self.samples, branches, strict=True):
             advantage, values = 0.0, list[float]()
