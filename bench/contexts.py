@@ -12,6 +12,10 @@ whose names occur nowhere in training, sampled at temperature 1, before and afte
 
     python bench/contexts.py --directory runs/contexts --seeds 0 1 2
     python bench/contexts.py --directory runs/contexts --seeds 0 --demonstrations 600 --questions 60 --steps 10
+    python bench/contexts.py --directory runs/reader --seeds 0 1 2 --reader
+
+With --reader no model is trained: a reader that makes no mistake plays the policy, and knows nothing but its context.
+Its scores are what a context permits.
 
 Finished parts are kept in the directory and not computed again.
 """
@@ -21,7 +25,9 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
-from collections.abc import Iterator, Sequence
+import random
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
@@ -41,14 +47,16 @@ from evoseek.questions.questions import load_questions
 from evoseek.rollout.roller import Roller
 from evoseek.storage.files import write_atomic
 from evoseek.storage.metrics import read_metrics
+from evoseek.text.normalization import exact_match
 from evoseek.training.demonstrations import WrittenTurns, samples_of
-from evoseek.types import Question, StopReason, ToolCall, Trajectory
-from evoseek.world.grammar import fact_text, possessive
+from evoseek.types import Completion, Question, SampleRequest, StopReason, ToolCall, Trajectory
+from evoseek.world.grammar import ParsedQuestion, fact_text, parse, possessive
 
 HOPS = (6, 7, 8)
 WAYS = {"no limit": (1600, ("search",)), "oldest leave": (160, ("search",)), "notes": (160, ("search", "note"))}
 PER_STEP = 12  # demonstrations of an optimizer step
 QUIET = Console(quiet=True)
+CALL = re.compile("<(search|note)> (.*?) </")
 
 
 def settings(way: str, folder: Path, policy: Path | str, seed: int) -> dict[str, object]:
@@ -162,6 +170,80 @@ def measured(way: str, seed: int, folder: Path, arguments: argparse.Namespace) -
     return scores
 
 
+class Reader:
+    """A `Sampler` that reads its context without a mistake. It guesses how far the search has come where the context
+    leaves this open."""
+
+    policy_version = 0
+
+    def __init__(self, roller: Roller, decode: Callable[[Sequence[int]], str], *, notes: bool) -> None:
+        self._renderer, self._decode, self._notes = roller.renderer, decode, notes
+
+    async def sample(self, request: SampleRequest) -> Completion:
+        """The next turn of a context."""
+        rng = random.Random(f"{request.seed}/{request.trajectory_id}/{request.turn}")
+        ids = self._renderer.render_turn(*self._turn(self._decode(request.token_ids), rng))
+        return Completion(ids, (0.0,) * len(ids), "stop")
+
+    def release(self, trajectory_id: str) -> None:
+        """Keep nothing."""
+
+    def update_weights(self, version: int, weights: Mapping[str, object] | None = None) -> None:
+        """Change nothing."""
+
+    def _turn(self, context: str, rng: random.Random) -> tuple[str, ToolCall | str]:
+        asked = parse(context.partition("<")[0].partition(":")[2])
+        calls = [(tag, parse(f"what is {text}")) for tag, text in CALL.findall(context)]
+        noted = [call for tag, call in calls if tag == "note"]
+        start = noted[-1] if noted else asked
+        if not calls or calls[-1][0] == "note":
+            return "", ToolCall("search", {"query": f"{start.name}'s {start.relations[0]}"})
+        subject, relation = calls[-1][1].name, calls[-1][1].relations[0]
+        shown = context.rpartition("<information>")[2]
+        found = re.search(rf"\b{re.escape(subject)} 's {relation} is (.+?) \.", shown)
+        if found is None:
+            return "", "unknown"
+        left = start.relations[1:] if self._notes else self._left(asked, [call for _, call in calls], rng)
+        thought = f"{subject}'s {relation} is {found[1]}."
+        if not left:
+            return thought, found[1]
+        text = f"{found[1]}'s {possessive(left)}"
+        if self._notes:
+            return thought, ToolCall("note", {"text": text})
+        return thought, ToolCall("search", {"query": f"{found[1]}'s {left[0]}"})
+
+    def _left(self, asked: ParsedQuestion, searches: Sequence[ParsedQuestion], rng: random.Random) -> tuple[str, ...]:
+        """The relations that are left, at a place of the chain where the searches of the context fit."""
+        relations, made = asked.relations, tuple(search.relations[0] for search in searches)
+        if searches[0].name == asked.name:
+            return relations[len(made) :]
+        places = [n for n in range(1, len(relations)) if relations[n : n + len(made)] == made]
+        return relations[rng.choice(places) + len(made) :]
+
+
+def read(way: str, seed: int, folder: Path, number: int) -> tuple[float, float]:
+    """The reader's score and the number of its contexts a question, in a way."""
+    notes = "note" in WAYS[way][1]
+    policy: Path | str = "tiny"
+    if notes:
+        tagged = load_policy("tiny")
+        add_tags(tagged, {"note": "search"})
+        policy = folder / "tagged"
+        save_policy(tagged, policy)
+    questions = load_questions(folder / f"seed-{seed}" / "questions.jsonl")[:number]
+    own = {**settings(way, folder, policy, seed), "search.index": str(folder / f"seed-{seed}" / "index")}
+    with Run("search-r1", settings=own).context() as context:
+        roller = context.solver(context.engine)
+        roller = replace(roller, sampler=Reader(roller, context.agent.decode, notes=notes))
+
+        async def all_of_them() -> list[Trajectory]:
+            return [await roller.one(question, f"{seed}/{question.id}") for question in questions]
+
+        rolled = asyncio.run(all_of_them())
+    right = fmean(exact_match(one.answer or "", one.question.golden_answers) for one in rolled)
+    return right, fmean(len(one.branches) for one in rolled)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--directory", type=Path, required=True)
@@ -172,7 +254,18 @@ def main() -> None:
     parser.add_argument("--questions", type=int, default=300)
     parser.add_argument("--steps", type=int, default=60)
     parser.add_argument("--entities", type=int, default=1000)
+    parser.add_argument("--reader", action="store_true")
     arguments = parser.parse_args()
+    if arguments.reader:
+        print("| context | seed | n | score | contexts a question |\n|---|---|---|---|---|")
+        for seed in arguments.seeds:
+            folder, number = arguments.directory / f"seed-{seed}", arguments.questions
+            make_world(folder, "evaluation", seed, number, HOPS, entities=arguments.entities)
+        for way in arguments.ways:
+            for seed in arguments.seeds:
+                score, branches = read(way, seed, arguments.directory, arguments.questions)
+                print(f"| {way} | {seed} | {arguments.questions} | {score:.2f} | {branches:.1f} |", flush=True)
+        return
     for name, split, seed in (("demonstrations", "train", 1), ("train", "train", 0), ("evaluation", "evaluation", 0)):
         number = arguments.demonstrations if name == "demonstrations" else 600
         make_world(arguments.directory / name, split, seed, number, HOPS, entities=arguments.entities)

@@ -8,6 +8,9 @@ from functools import partial
 import pytest
 
 from evoseek.credit import CriticCredit, group_advantages
+from evoseek.learner.learner import StepBatch
+from evoseek.loss.base import Totals
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
 from evoseek.training.update import GroupUpdate, PPOUpdate, mean_metrics, scored_attempts, split_groups
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
@@ -225,15 +228,35 @@ class TestBranches:
     def test_trap_they_share_one_reward_and_count_once_in_the_baseline(self, recorder):
         """Rewards 1 and 0: mean 1/2, not 2/3 as if each sample were an attempt."""
         seen = []
-        credit = lambda rewards, groups: seen.append(list(rewards)) or MEAN_ONLY(rewards, groups)  # noqa: E731
-        samples = GroupUpdate(recorder, credit, seed=0).samples([self.GROUP])
+
+        def credit(rewards, groups):
+            return seen.append(list(rewards)) or MEAN_ONLY(rewards, groups)
+
+        samples = GroupUpdate(recorder, credit, seed=0, loss=ClippedLoss()).samples([self.GROUP])
         assert seen == [[1.0, 0.0]]
         assert [max(sample.advantages, key=abs) for sample in samples] == [0.5, 0.5, -0.5]
         assert {sample.group for sample in samples} == {"k"}
 
+    @pytest.mark.parametrize(
+        ("loss", "weights"),
+        [
+            (ClippedLoss(), [1.0, 1.0, 1.0]),
+            (ClippedLoss(aggregate="sequence-sum"), [1.0, 1.0, 1.0]),
+            (ClippedLoss(aggregate="sequence-mean-token-mean"), [0.75, 0.25, 1.0]),
+            (SequenceLoss(), [0.75, 0.25, 1.0]),
+        ],
+    )
+    def test_trap_a_loss_that_averages_sequences_counts_an_attempt_once(self, recorder, loss, weights):
+        """Three of the four tokens are in the first branch; two sequences in all, not three."""
+        samples = GroupUpdate(recorder, MEAN_ONLY, seed=0, loss=loss).samples([self.GROUP])
+        assert [sample.weight for sample in samples] == weights
+        named = [replace(sample, id=id) for sample, id in zip(samples, ("t0", "t0", "t1"), strict=True)]
+        batch = StepBatch.of(named, loss)
+        assert (batch.totals, batch.metrics["learner/samples"]) == (Totals(tokens=7, sequences=2), 3.0)
+
     def test_an_advantage_for_each_turn_lies_on_the_tokens_of_the_turn(self, recorder):
         credit = lambda rewards, groups, trajectories: [[0.1, 0.2, 0.3], 0.4]  # noqa: E731
-        first, second, other = GroupUpdate(recorder, credit, seed=0).samples([self.GROUP])
+        first, second, other = GroupUpdate(recorder, credit, seed=0, loss=ClippedLoss()).samples([self.GROUP])
         assert first.advantages == (0.0, 0.0, 0.1, 0.1, 0.0, 0.2)
         assert second.advantages == (0.0, 0.0, 0.0, 0.0, 0.3)
         assert other.advantages == (0.0, 0.0, 0.4, 0.4, 0.0, 0.4)
@@ -246,6 +269,7 @@ class TestBranches:
             seed=0,
             transforms=[lambda samples: [replace(s, values=(0.0,) * len(s.token_ids)) for s in samples]],
             critic=recorder,
+            loss=ClippedLoss(),
         )
         first, second = update.samples([TrajectoryGroup("k", (REWRITTEN,), (Scored(1.0),))])
         assert first.returns == (0.0, 0.0, 0.125, 0.25, 0.0, 0.5)

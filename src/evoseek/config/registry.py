@@ -13,7 +13,7 @@ import re
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -384,15 +384,16 @@ def check_part(kind: str, name: str, part: Any) -> None:
         wanted = (_BUILD,)  # which may make anything
     elif isinstance(part, type) and not hasattr(part, "build"):
         wanted = (*needs, f"{part.__name__}({'settings' if 'Settings' in vars(part) else ''})")
-    if fault := next(filter(None, (_fault(part, need) for need in wanted)), ""):
+    if fault := next(filter(None, (_fault(part, need, about.optional) for need in wanted)), ""):
         raise ConfigError(
             f"{name} is given as {kind}, but {fault}. {'An' if kind[0] in 'aeiou' else 'A'} {kind} ({about.what}) "
             f"needs {', '.join(needs)}; `evoseek list {kind}` lists the built-in ones for comparison."
         )
 
 
-def _fault(part: Any, need: str) -> str:
-    """Describe why a part does not meet this need; "" if it does, or if only an instance can tell."""
+def _fault(part: Any, need: str, optional: Container[str]) -> str:
+    """Describe why a part does not meet this need; "" if it does, or if only an instance can tell. An `optional`
+    argument is given if the part has it."""
     name, is_method, arguments = need.removeprefix("async ").partition("(")
     is_class = isinstance(part, type)
     if is_class and name == part.__name__:
@@ -415,8 +416,9 @@ def _fault(part: Any, need: str) -> str:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # of C code, which has none
         return ""
+    more = (argument for argument in signature.parameters if argument in optional)
     try:
-        signature.bind(*given, **dict.fromkeys(keywords.split(", ") if keywords else ()))
+        signature.bind(*given, **dict.fromkeys((*filter(None, keywords.split(", ")), *more)))
     except TypeError as error:
         hint = "; @classmethod is missing" if name == "build" and "self" in signature.parameters else ""
         return f"its {name}{signature} cannot be called as {need} ({error}{hint})"

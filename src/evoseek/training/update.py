@@ -104,7 +104,18 @@ class GroupUpdate:
         keys = [attempt.group for attempt in attempts]
         given = advantages_of(self.credit, rewards, keys, [attempt.trajectory for attempt in attempts])
         pairs = zip(attempts, given, strict=True)
-        return [sample for attempt, own in pairs if own is not None for sample in attempt.with_advantages(own)]
+        made = [attempt.with_advantages(own) for attempt, own in pairs if own is not None]
+        return [sample for samples in made for sample in self._weighted(samples)]
+
+    def _weighted(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+        """Weight the branches of an attempt by their tokens, if the loss averages sequences: they count as one."""
+        loss = self.loss or self.learner.loss if len(samples) > 1 else None
+        own = getattr(loss, "loss", loss)  # of one with further terms
+        is_mean = getattr(own, "aggregate", "") == "sequence-mean-token-mean" or getattr(own, "level", "") == "sequence"
+        if not is_mean:
+            return samples
+        tokens = sum(sum(sample.loss_mask) for sample in samples)
+        return [replace(sample, weight=sum(sample.loss_mask) / tokens) for sample in samples]
 
     def scored(self, groups: Sequence[TrajectoryGroup]) -> list[Attempt]:
         """Return the attempts, with samples without advantages."""
@@ -297,12 +308,16 @@ class PPOUpdate(GroupUpdate):
         attempts = self.scored(groups)
         estimates = [self._estimate(attempt) for attempt in attempts]
         advantages = whiten([advantages for advantages, _ in estimates])
-        return [
-            replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, targets))
-            for attempt, values, (_, returns) in zip(attempts, advantages, estimates, strict=True)
-            for own, targets in [(iter(values), iter(returns))]
-            for sample in attempt.samples
-        ]
+        made: list[TrainingSample] = []
+        for attempt, values, (_, returns) in zip(attempts, advantages, estimates, strict=True):
+            own, targets = iter(values), iter(returns)
+            made += self._weighted(
+                [
+                    replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, targets))
+                    for sample in attempt.samples
+                ]
+            )
+        return made
 
     def _estimate(self, attempt: Attempt) -> tuple[list[float], list[float]]:
         """Return the advantages and returns of the action tokens of all branches, in their order."""
