@@ -97,8 +97,17 @@ def shows(kind, run: Path):
             assert len(advantages) > 1
             assert advantages <= {-1.0, -0.5, 0.0, 0.5, 1.0}  # rewards of 0 and 1 have no other distance to a median
         case "credit by turn":
-            samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
-            assert any(isinstance(sample["advantages"], list) for sample in samples)
+            samples = map(json.loads, (run / "samples.jsonl").read_text().splitlines())
+            trained = {sample["id"]: sample["advantages"] for sample in samples}
+            credit = importlib.import_module("mtgrpo").TurnCredit()
+            for step in (1, 2):
+                own = [record for record in rollouts if record.step == step]
+                given = credit([r.outcome.reward for r in own], [r.group for r in own], [r.trajectory for r in own])
+                for record, turns in zip(own, given, strict=True):
+                    acted = [s for s in record.trajectory.segments if s.kind == "action"]
+                    expected = [value for s, value in zip(acted, turns, strict=True) for _ in s.token_ids]
+                    found = trained[record.trajectory.id]
+                    assert (found if isinstance(found, list) else [found] * len(expected)) == expected
         case "system with trees":
             trajectories = {record.trajectory.id: record.trajectory for record in rollouts}
             grown = {id: trajectories[id.rpartition("/")[0]] for id in trajectories if id.count("/") == 3}

@@ -164,6 +164,13 @@ class TestStart:
         assert new.tool_results[:turn] == old.tool_results[:turn]
         assert (len(new.tool_results), new.answer, old.answer) == (turn + 1, "Tolu", "Meri")
 
+    def test_it_may_begin_in_a_rewritten_context(self, stage):
+        context = max(map(len, turn_ids(stage, [SEARCH.format(n) for n in range(3)]))) + ROOM
+        old, new = self.both(stage, 2, context=context)
+        assert len(old.branches) == 3
+        assert new.segments[0] == old.branches[1].segments[0]
+        assert (new.actions[:2], new.answer) == (old.actions[:2], "Tolu")
+
     def test_turns_and_calls_of_the_beginning_count_for_the_limits(self, stage):
         assert self.both(stage, 2, max_tool_calls=3)[1].stop_reason is StopReason.ANSWERED
         assert self.both(stage, 3, max_tool_calls=3)[1].stop_reason is StopReason.MAX_TOOL_CALLS
