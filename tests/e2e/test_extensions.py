@@ -31,8 +31,7 @@ KINDS = {
     "short": "reward",
     "first_words": "tool",
     "word_count": "search",
-    "median_baseline": "credit",
-    "mtgrpo": "credit by turn",
+    "mtgrpo": "credit",
     "tree": "system with trees",
     "cispo": "loss",
     "hardest": "system",
@@ -92,11 +91,6 @@ def shows(kind, run: Path):
             rewards = {record.outcome.reward for record in rollouts}
             assert rewards - {0.0, 1.0}  # answers of several words are worth less
         case "credit":
-            samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
-            advantages = {sample["advantages"] for sample in samples}
-            assert len(advantages) > 1
-            assert advantages <= {-1.0, -0.5, 0.0, 0.5, 1.0}  # rewards of 0 and 1 have no other distance to a median
-        case "credit by turn":
             samples = map(json.loads, (run / "samples.jsonl").read_text().splitlines())
             trained = {sample["id"]: sample["advantages"] for sample in samples}
             credit = importlib.import_module("mtgrpo").TurnCredit()
@@ -150,8 +144,6 @@ def objects(kind):
         case "loss":
             return {"loss": importlib.import_module("cispo").CISPO(0.3), "settings": {"algorithm.mini_batches": 2}}
         case "credit":
-            return {"credit": importlib.import_module("median_baseline").MedianBaseline()}
-        case "credit by turn":
             return {"credit": importlib.import_module("mtgrpo").TurnCredit()}
         case "system with trees":
             return {"system": "tree:Tree"}
