@@ -170,6 +170,15 @@ class TestStart:
         assert len(old.branches) == 3
         assert new.segments[0] == old.branches[1].segments[0]
         assert (new.actions[:2], new.answer) == (old.actions[:2], "Tolu")
+        assert len(new.branches) == 2  # what it began with has left again
+
+    def test_its_first_turns_leave_like_others_when_the_context_is_full(self, stage):
+        turns = turn_ids(stage, [SEARCH.format(n) for n in range(3)])
+        old, new = self.both(stage, 2, context=2 * max(map(len, turns)) + ROOM)
+        assert len(old.branches) == 2
+        assert new.segments[0].token_ids[stage.prompt :] == (*turns[0], *turns[1])
+        assert new.branches[1].token_ids[stage.prompt :][: len(turns[1])] == turns[1]
+        assert new.answer == "Tolu"
 
     def test_turns_and_calls_of_the_beginning_count_for_the_limits(self, stage):
         assert self.both(stage, 2, max_tool_calls=3)[1].stop_reason is StopReason.ANSWERED

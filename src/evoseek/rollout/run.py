@@ -75,7 +75,7 @@ async def run_trajectory(
         request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
         passages = [passage for result in found for passage in result.passages]
         instead = (reference(question, passages) if reference else NOT_FOUND) if puts_off else None
-        return _TokenActor(env, renderer, sampler, limits, clock, request, instead), found
+        return _TokenActor(env, renderer, sampler, limits, clock, request, instead, start), found
 
     try:
         return await _roll_out(question, env, begin, limits, clock, trajectory_id, watch, start)
@@ -252,12 +252,16 @@ class _TokenActor:
         clock: Clock,
         request: SampleRequest,
         instead: str | None,
+        start: Trajectory | None,
     ) -> None:
         self._is_open, self._tools = isinstance(env, OpeningEnvironment), tuple(env.tools)
         self._env, self._renderer, self._sampler, self._limits, self._clock = env, renderer, sampler, limits, clock
         self._instead = instead
         self._request = request  # its token_ids are the whole context so far
         self._head, self._turns = tuple(request.token_ids), list[Turn]()  # which make up the context
+        if start is not None:
+            self._head = start.branches[0].segments[0].token_ids
+            self._turns = _turns_after(self._head, start)
         self._written: tuple[int, ...] = ()
         self.segments = [Segment("prompt", tuple(request.token_ids))]
         self.policy_version = 0
@@ -342,6 +346,21 @@ class _TokenActor:
     def _append(self, segment: Segment) -> None:
         self.segments.append(segment)
         self._request = replace(self._request, token_ids=(*self._request.token_ids, *segment.token_ids))
+
+
+def _turns_after(head: tuple[int, ...], start: Trajectory) -> list[Turn]:
+    """Return the turns of a beginning after its first prompt. Those that a rewritten context holds are one turn."""
+    prompt, *later = start.branches[-1].segments
+    acted = sum(segment.kind == "action" for segment in later)
+    actions = start.actions[len(start.actions) - acted :]
+    held = prompt.token_ids[len(head) :]
+    turns = [Turn(start.actions[-acted - 1], held)] if held else []
+    for segment in later:
+        if segment.kind == "action":
+            turns.append(Turn(actions[len(turns) - bool(held)], segment.token_ids))
+        else:
+            turns[-1] = replace(turns[-1], shown=segment.token_ids)
+    return turns
 
 
 class _ChatActor:
