@@ -16,7 +16,7 @@ A worked example, one trajectory of a solver that searches once (ids are made up
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from math import inf
 from textwrap import shorten
@@ -301,6 +301,20 @@ class Segment:
     policy_version: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn in a context: its action, the ids that the policy wrote, and the ids of what it was shown after them."""
+
+    action: Action
+    written: tuple[int, ...]
+    shown: tuple[int, ...] = ()
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """All ids in order."""
+        return (*self.written, *self.shown)
+
+
 class StopReason(StrEnum):
     """Why a rollout ended. Reasons of the first group are scored, those in the second make the rollout Invalid."""
 
@@ -341,8 +355,9 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
-    that prompts the model several times has a prompt each time); it is empty if the model was called with messages.
+    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation. Another
+    prompt begins a rewritten context, or the next prompt of a baseline that prompts the model several times. It is
+    empty if the model was called with messages. Actions that stand in the first prompt (`before`) have no segment.
     `opening` holds the results that stand in the prompt (`OpeningEnvironment`): the policy made none of their calls.
     `policy_version` is the first turn's, which is the oldest. `chat_tokens` are the numbers of prompt and reply tokens
     that an endpoint reported, over all turns; None if they are unknown."""
@@ -371,8 +386,33 @@ class Trajectory:
         return tuple(passage for result in self.results for passage in result.passages)
 
     @property
+    def branches(self) -> tuple[Trajectory, ...]:
+        """The samples of this attempt, which share its outcome: for each prompt the trajectory with only the segments
+        up to the next prompt. Every action is in exactly one."""
+        prompts = [place for place, segment in enumerate(self.segments) if segment.kind == "prompt"]
+        ends = [*prompts[1:], len(self.segments)]
+        return tuple(replace(self, segments=self.segments[a:b]) for a, b in zip(prompts, ends, strict=True))
+
+    def before(self, turn: int) -> Trajectory:
+        """Return what was there before an action (0: the first), from where another rollout can begin
+        (`run_trajectory(start=...)`). Raises ValueError for an action that has no segment."""
+        acted = [place for place, segment in enumerate(self.segments) if segment.kind == "action"]
+        given = len(self.actions) - len(acted)
+        if not given <= turn < len(self.actions):
+            raise ValueError(f"{self.id!r} has the actions {given} to {len(self.actions) - 1}, not {turn}.")
+        made = sum(len(action.tool_calls) for action in self.actions[:turn])
+        return replace(
+            self,
+            segments=self.segments[: acted[turn - given]],
+            actions=self.actions[:turn],
+            tool_results=self.tool_results[:made],
+            answer=None,
+            failure=None,
+        )
+
+    @property
     def token_ids(self) -> tuple[int, ...]:
-        """All ids in order: [T]."""
+        """All ids in order, of all branches: [T]."""
         return tuple(token for segment in self.segments for token in segment.token_ids)
 
     @property

@@ -66,10 +66,17 @@ class Roller:
         return self.prompt_length(question) + opening + self.limits.turn <= total
 
     async def one(
-        self, question: Question, trajectory_id: str, *, puts_off: bool = False, watch: Watch = unwatched
+        self,
+        question: Question,
+        trajectory_id: str,
+        *,
+        puts_off: bool = False,
+        start: Trajectory | None = None,
+        watch: Watch = unwatched,
     ) -> Trajectory:
         return await run_trajectory(
             question,
+            start=start,
             env=self.env,
             renderer=self.renderer,
             sampler=self.sampler,

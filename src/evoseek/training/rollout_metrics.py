@@ -95,6 +95,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     rollout/num               rollouts
     rollout/invalid_frac      share of rollouts that failed outside the policy
     completions/malformed     turns a rollout with neither a call nor an answer and a next one; left out if none
+    rollout/branches          contexts a rollout: 1 more for each rewriting; left out if none was rewritten
     rollout/stop/<reason>     share of rollouts with this stop reason; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
@@ -127,6 +128,9 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         metrics["completions/malformed"] = told / len(trajectories)
     if made := searches(trajectories):
         metrics["tools/empty_frac"] = fmean(not result.passages for result in made)
+    branches = [len(trajectory.branches) for trajectory in trajectories]
+    if max(branches) > 1:
+        metrics["rollout/branches"] = fmean(branches)
     metrics["rollout/num"] = float(len(outcomes))
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
     ends = Counter(

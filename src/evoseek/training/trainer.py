@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress
+from itertools import compress, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -335,13 +336,14 @@ class SampleRecord:
             found = iter(self.complete(missing))
             named = [next(found) if sample.old_logprobs is None else sample for sample in named]
         if self.is_first and named:
-            self.file.append(map(_row, named))
+            rollouts = groupby(named, key=attrgetter("id"))
+            self.file.append(_row(id, list(branches)) for id, branches in rollouts)
 
 
-def _row(sample: TrainingSample) -> Mapping[str, object]:
-    advantages = list(compress(sample.advantages, sample.loss_mask))
+def _row(id: str, branches: Sequence[TrainingSample]) -> Mapping[str, object]:
+    advantages = [value for sample in branches for value in compress(sample.advantages, sample.loss_mask)]
     same = len(set(advantages)) == 1
-    row: dict[str, object] = {"id": sample.id, "advantages": advantages[0] if same else advantages}
-    if sample.old_logprobs is None:
+    row: dict[str, object] = {"id": id, "advantages": advantages[0] if same else advantages}
+    if any(sample.old_logprobs is None for sample in branches):
         return row
-    return {**row, "old_logprobs": list(compress(sample.old_logprobs, sample.loss_mask))}
+    return {**row, "old_logprobs": [v for s in branches for v in compress(s.old_logprobs or (), s.loss_mask)]}
