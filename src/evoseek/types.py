@@ -16,8 +16,9 @@ A worked example, one trajectory of a solver that searches once (ids are made up
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from itertools import pairwise
 from math import inf
 from textwrap import shorten
 from typing import Literal, cast
@@ -292,13 +293,16 @@ class Completion:
 class Segment:
     """A run of tokens with one origin. Only action segments carry logprobs (one per token) and are trained.
 
-    `policy_version` is set if the turn began with newer weights than the trajectory (None: with the same).
+    `policy_version` is set if the turn began with newer weights than the trajectory (None: with the same), and
+    `ended_version` if the weights changed during the turn. `cause` says why a prompt after the first one was needed.
     """
 
     kind: Literal["prompt", "action", "observation"]
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
     policy_version: int | None = None
+    ended_version: int | None = None
+    cause: str = ""
 
 
 class StopReason(StrEnum):
@@ -341,8 +345,9 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation (a baseline
-    that prompts the model several times has a prompt each time); it is empty if the model was called with messages.
+    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation. If the model
+    is prompted several times, there is a prompt each time, with the whole context; `samples` are then several.
+    `segments` is empty if the model was called with messages.
     `opening` holds the results that stand in the prompt (`OpeningEnvironment`): the policy made none of their calls.
     `policy_version` is the first turn's, which is the oldest. `chat_tokens` are the numbers of prompt and reply tokens
     that an endpoint reported, over all turns; None if they are unknown."""
@@ -369,6 +374,15 @@ class Trajectory:
     def passages(self) -> tuple[Passage, ...]:
         """The passages of all results in the order they were shown. An answer cites them by number, from 1: `[2]`."""
         return tuple(passage for result in self.results for passage in result.passages)
+
+    @property
+    def samples(self) -> list[Trajectory]:
+        """The rollout cut at its prompts: each part is one context, with only its own segments. An action that stands
+        in a later prompt is an action of the first part alone."""
+        starts = [place for place, segment in enumerate(self.segments) if segment.kind == "prompt"]
+        if len(starts) < 2:
+            return [self]
+        return [replace(self, segments=self.segments[start:end]) for start, end in pairwise([*starts, None])]
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -461,7 +475,8 @@ class TrainingSample:
     of ratios: logprobs of the policy that sampled, recomputed by the learner. If they are None, the optimizer step's
     own forward pass takes their place, held constant. All samples of a batch have them, or none. `ref_logprobs` are a
     frozen reference policy's, `values` a critic's predictions before the batch's first step, `returns` the targets that
-    the critic learns. `id` is the trajectory's, "" for a sample without one.
+    the critic learns. `id` is the trajectory's, "" for a sample without one. `part` numbers the samples of one rollout:
+    they follow each other, share its reward, and together count as one sequence.
     """
 
     token_ids: tuple[int, ...]
@@ -477,3 +492,4 @@ class TrainingSample:
     values: tuple[float, ...] | None = None
     returns: tuple[float, ...] | None = None
     id: str = ""
+    part: int = 0

@@ -53,14 +53,17 @@ class StepBatch(Generic[Inputs]):
     @classmethod
     def of(cls, samples: Sequence[TrainingSample], loss: LossFn[Inputs]) -> StepBatch[Inputs]:
         trained = [sample for sample in samples if trained_length(sample) > 0]
-        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(trained))
+        sequences = sum(not sample.part for sample in trained)
+        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=sequences)
         return cls([sample for sample in trained if loss.contributes(sample)], totals, loss)
 
     @property
     def metrics(self) -> dict[str, float]:
         return {
             "learner/samples": float(self.totals.sequences),
-            "learner/samples_without_gradient": float(self.totals.sequences - len(self.samples)),
+            "learner/samples_without_gradient": float(
+                self.totals.sequences - sum(not one.part for one in self.samples)
+            ),
         }
 
 

@@ -98,6 +98,8 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     rollout/stop/<reason>     share of rollouts with this stop reason; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
+    rollout/samples           contexts a rollout, each a training sample; left out if all have one
+    rollout/branches/<cause>  contexts a rollout that began for this cause (`rollout.gateway.calls`)
     rollout/failure_bias      estimate of how far failed tool calls have moved `reward`; left out if none failed
 
     A number that has no value (no scored rollout, no group of two, no search) is left out.
@@ -128,6 +130,10 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     if made := searches(trajectories):
         metrics["tools/empty_frac"] = fmean(not result.passages for result in made)
     metrics["rollout/num"] = float(len(outcomes))
+    contexts = [segment for one in trajectories for segment in one.segments if segment.kind == "prompt"]
+    if causes := Counter(segment.cause for segment in contexts if segment.cause):
+        metrics["rollout/samples"] = len(contexts) / len(outcomes)
+        metrics |= {f"rollout/branches/{cause}": count / len(outcomes) for cause, count in sorted(causes.items())}
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
     ends = Counter(
         outcome.reason if isinstance(outcome, Invalid) else trajectory.stop_reason

@@ -36,7 +36,7 @@ from evoseek.rollout.record import COMPACT
 from evoseek.storage.checkpoints import Checkpoint
 from evoseek.storage.jsonl import ResumableJsonl
 from evoseek.storage.runs import RunDirectory
-from evoseek.training.update import GroupUpdate, PPOUpdate, SampleTransform
+from evoseek.training.update import GroupUpdate, PPOUpdate, SampleTransform, in_rollouts
 from evoseek.types import TrainingSample
 
 
@@ -335,13 +335,15 @@ class SampleRecord:
             found = iter(self.complete(missing))
             named = [next(found) if sample.old_logprobs is None else sample for sample in named]
         if self.is_first and named:
-            self.file.append(map(_row, named))
+            self.file.append(map(_row, in_rollouts(named)))
 
 
-def _row(sample: TrainingSample) -> Mapping[str, object]:
-    advantages = list(compress(sample.advantages, sample.loss_mask))
+def _row(rollout: Sequence[TrainingSample]) -> Mapping[str, object]:
+    """Return the line of a rollout, for its action tokens in the order of its samples."""
+    advantages = [value for sample in rollout for value in compress(sample.advantages, sample.loss_mask)]
     same = len(set(advantages)) == 1
-    row: dict[str, object] = {"id": sample.id, "advantages": advantages[0] if same else advantages}
-    if sample.old_logprobs is None:
+    row: dict[str, object] = {"id": rollout[0].id, "advantages": advantages[0] if same else advantages}
+    if any(sample.old_logprobs is None for sample in rollout):
         return row
-    return {**row, "old_logprobs": list(compress(sample.old_logprobs, sample.loss_mask))}
+    old = [value for sample in rollout for value in compress(sample.old_logprobs or (), sample.loss_mask)]
+    return {**row, "old_logprobs": old}

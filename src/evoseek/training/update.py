@@ -100,15 +100,30 @@ class GroupUpdate:
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """Return a sample with advantages for each scored rollout to which the credit gives one."""
         samples, rewards = self.scored(groups)
+        rollouts = in_rollouts(samples)
+        rewards = [reward for sample, reward in zip(samples, rewards, strict=True) if not sample.part]
         if self.kl_coefficient:
-            costs = (sum(kl_penalties(sample, self.kl_coefficient)) for sample in samples)
+            costs = (sum(sum(kl_penalties(one, self.kl_coefficient)) for one in own) for own in rollouts)
             rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
-        advantages = advantages_of(self.credit, rewards, [sample.group for sample in samples])
+        advantages = advantages_of(self.credit, rewards, [own[0].group for own in rollouts])
         return [
             replace(sample, advantages=tuple(advantage if acts else 0.0 for acts in sample.loss_mask))
-            for sample, advantage in zip(samples, advantages, strict=True)
+            for own, advantage in zip(rollouts, advantages, strict=True)
             if advantage is not None
+            for sample in self.weighted(own)
         ]
+
+    def weighted(self, rollout: Sequence[TrainingSample]) -> Sequence[TrainingSample]:
+        """Weigh a rollout's samples by their shares of its tokens, if the loss takes a mean of each sequence: the
+        rollout then counts as one sequence, however many samples it has."""
+        if len(rollout) == 1:
+            return rollout
+        loss: Any = self.loss or self.learner.loss
+        loss = getattr(loss, "loss", loss)  # without the terms around it
+        if "sequence" not in (getattr(loss, "level", ""), str(getattr(loss, "aggregate", "")).partition("-mean-")[0]):
+            return rollout
+        tokens = sum(sum(sample.loss_mask) for sample in rollout)
+        return [replace(sample, weight=sample.weight * sum(sample.loss_mask) / tokens) for sample in rollout]
 
     def scored(self, groups: Sequence[TrajectoryGroup]) -> tuple[list[TrainingSample], list[float]]:
         """Return the samples without advantages, and their rewards."""
@@ -118,13 +133,14 @@ class GroupUpdate:
 def scored_samples(
     groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform] = (), *, mask_observations: bool = True
 ) -> tuple[list[TrainingSample], list[float]]:
-    """Return a sample without advantages, and the reward, of each scored rollout with an action. The sampler's record
-    is the reference of ratios, unless a transform replaces it."""
+    """Return the samples without advantages, and for each the reward, of every scored rollout with an action. The
+    sampler's record is the reference of ratios, unless a transform replaces it."""
     scored = [
-        (_sample(trajectory, group.key), outcome.reward)
+        (_sample(own, group.key, part), outcome.reward)
         for group in groups
         for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
-        if isinstance(outcome, Scored) and trajectory.num_action_tokens
+        if isinstance(outcome, Scored)
+        for part, own in enumerate(one for one in trajectory.samples if one.num_action_tokens)
     ]
     samples, rewards = [sample for sample, _ in scored], [reward for _, reward in scored]
     written = [sample.loss_mask for sample in samples]
@@ -135,6 +151,16 @@ def scored_samples(
     if not mask_observations:
         samples = [_record_own(sample, mask) for sample, mask in zip(samples, written, strict=True)]
     return samples, rewards
+
+
+def in_rollouts(samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
+    """Gather the samples of each rollout, which follow each other."""
+    rollouts: list[list[TrainingSample]] = []
+    for sample in samples:
+        if not sample.part:
+            rollouts.append([])
+        rollouts[-1].append(sample)
+    return rollouts
 
 
 def kl_penalties(sample: TrainingSample, coefficient: float) -> list[float]:
@@ -187,8 +213,9 @@ def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSamp
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
 
 
-def _sample(trajectory: Trajectory, group: str) -> TrainingSample:
+def _sample(trajectory: Trajectory, group: str, part: int) -> TrainingSample:
     record = trajectory.rollout_logprobs
+    versions = [segment.policy_version for segment in trajectory.segments if segment.kind == "action"]
     return TrainingSample(
         token_ids=trajectory.token_ids,
         loss_mask=trajectory.loss_mask,
@@ -197,8 +224,9 @@ def _sample(trajectory: Trajectory, group: str) -> TrainingSample:
         advantages=(0.0,) * len(record),
         role=trajectory.role,
         group=group,
-        policy_version=trajectory.policy_version,
+        policy_version=trajectory.policy_version if versions[0] is None else versions[0],
         id=trajectory.id,
+        part=part,
     )
 
 
