@@ -18,7 +18,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
-from itertools import pairwise
 from math import inf
 from textwrap import shorten
 from typing import Literal, cast
@@ -345,9 +344,9 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation. If the model
-    is prompted several times, there is a prompt each time, with the whole context; `samples` are then several.
-    `segments` is empty if the model was called with messages.
+    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation. A model
+    that is prompted several times has a prompt each time, with the whole context (`branches`). `segments` is empty if
+    the model was called with messages.
     `opening` holds the results that stand in the prompt (`OpeningEnvironment`): the policy made none of their calls.
     `policy_version` is the first turn's, which is the oldest. `chat_tokens` are the numbers of prompt and reply tokens
     that an endpoint reported, over all turns; None if they are unknown."""
@@ -376,17 +375,16 @@ class Trajectory:
         return tuple(passage for result in self.results for passage in result.passages)
 
     @property
-    def samples(self) -> list[Trajectory]:
-        """The rollout cut at its prompts: each part is one context, with only its own segments. An action that stands
-        in a later prompt is an action of the first part alone."""
-        starts = [place for place, segment in enumerate(self.segments) if segment.kind == "prompt"]
-        if len(starts) < 2:
-            return [self]
-        return [replace(self, segments=self.segments[start:end]) for start, end in pairwise([*starts, None])]
+    def branches(self) -> tuple[Trajectory, ...]:
+        """The samples of this attempt, which share its outcome: for each prompt the trajectory with only the segments
+        up to the next prompt. Every action is in exactly one."""
+        prompts = [place for place, segment in enumerate(self.segments) if segment.kind == "prompt"]
+        ends = [*prompts[1:], len(self.segments)]
+        return tuple(replace(self, segments=self.segments[a:b]) for a, b in zip(prompts, ends, strict=True))
 
     @property
     def token_ids(self) -> tuple[int, ...]:
-        """All ids in order: [T]."""
+        """All ids in order, of all branches: [T]."""
         return tuple(token for segment in self.segments for token in segment.token_ids)
 
     @property

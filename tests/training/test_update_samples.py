@@ -53,7 +53,7 @@ def update(loss=None):
 
 
 def test_a_rollout_is_cut_at_its_prompts_and_nothing_is_an_action_twice():
-    (sample, side, other) = rollout(0, THREE).samples
+    (sample, side, other) = rollout(0, THREE).branches
     assert sample.token_ids == (1, 2, 3, 4, 7, 5)
     assert side.token_ids == (1, 2, 3, 4, 8, 6)
     assert side.loss_mask == (False,) * 5 + (True,)

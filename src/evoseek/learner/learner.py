@@ -59,11 +59,10 @@ class StepBatch(Generic[Inputs]):
 
     @property
     def metrics(self) -> dict[str, float]:
+        with_gradient = sum(not sample.part for sample in self.samples)
         return {
             "learner/samples": float(self.totals.sequences),
-            "learner/samples_without_gradient": float(
-                self.totals.sequences - sum(not one.part for one in self.samples)
-            ),
+            "learner/samples_without_gradient": float(self.totals.sequences - with_gradient),
         }
 
 

@@ -140,7 +140,7 @@ def scored_samples(
         for group in groups
         for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
         if isinstance(outcome, Scored)
-        for part, own in enumerate(one for one in trajectory.samples if one.num_action_tokens)
+        for part, own in enumerate(one for one in trajectory.branches if one.num_action_tokens)
     ]
     samples, rewards = [sample for sample, _ in scored], [reward for _, reward in scored]
     written = [sample.loss_mask for sample in samples]
