@@ -85,7 +85,7 @@ class Agent:
             return Conversation(policy.tokenizer, shape, json.loads(tools), ends)
 
         agent = as_agent(build("agent", own, None))
-        return AgentRunner(agent, conversation, GATEWAY.open, GATEWAY.close, own.at_once, own.trained)
+        return AgentRunner(agent, conversation, GATEWAY.open, GATEWAY.close, own.concurrent, own.trained)
 
     def proposer(
         self,

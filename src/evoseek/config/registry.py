@@ -67,7 +67,7 @@ KINDS: Mapping[str, Kind] = {
     "agent": Kind(
         "who calls the policy: the package's own turn loop, or any program",
         {
-            "loop": "evoseek.rollout.gateway.agents:OwnLoop",
+            "loop": "evoseek.rollout.run:run_trajectory",
             "command": "evoseek.rollout.gateway.agents:Command",
         },
         ("__call__(task, client)",),

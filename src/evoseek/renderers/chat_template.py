@@ -105,10 +105,20 @@ def encode_rendered(encoder: TextEncoder, rendered: str, outside: Sequence[str])
 
 
 def encode_messages(
-    tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, messages: Sequence[Message], tools: Sequence[Schema] = ()
+    tokenizer: PreTrainedTokenizerBase,
+    encoder: TextEncoder,
+    messages: Sequence[Message],
+    tools: Sequence[Schema] = (),
+    *,
+    has_calls: bool = False,
 ) -> tuple[int, ...]:
-    """Encode a prompt through the chat template, up to where the model begins to write."""
+    """Encode a prompt through the chat template, up to where the model begins to write. It may hold calls only if it
+    `has_calls`."""
     outside: list[str] = []
+    if not has_calls and any(message.tool_calls for message in messages):
+        raise PolicyError(
+            "A prompt holds a message with tool calls; only what a model samples may call a tool. Use text."
+        )
     rendered = render_chat(tokenizer, _as_template(messages, outside), tools)
     if {int(index) for index in _PLACEHOLDER.findall(rendered)} != set(range(len(outside))):
         raise PolicyError(

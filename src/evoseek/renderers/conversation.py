@@ -24,7 +24,7 @@ Format = Literal["auto", "tags", "tools"]
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenReply:
     """A completion as a program gets it: its text, or its calls, and the thought before them."""
 
     text: str
@@ -60,7 +60,7 @@ class Conversation:
         marked = [self._marked(message) for message in messages]
         if isinstance(self._own, TagRenderer):
             return self._own.render_prompt(marked)
-        return encode_messages(self._tokenizer, self._encoder, marked, self._tools)
+        return encode_messages(self._tokenizer, self._encoder, marked, self._tools, has_calls=True)
 
     def after(self, messages: Sequence[Message], written: Sequence[int]) -> tuple[int, ...]:
         """Return the ids of results or messages that follow a completion, whose ids are `written`, up to where the
@@ -86,17 +86,17 @@ class Conversation:
         """Return a completion as an action: its text, and with tools its calls."""
         return self._own.parse(token_ids) if self._tools else Action(self._encoder.decode(token_ids))
 
-    def read(self, token_ids: Sequence[int]) -> Written:
+    def read(self, token_ids: Sequence[int]) -> WrittenReply:
         """Read a completion. A malformed call is text."""
         text = self.text(token_ids)
         if not self._tools:
-            return Written(text.strip())
+            return WrittenReply(text.strip())
         action = self._own.parse(token_ids)
         before, closed, after = text.rpartition("</think>")
         thought = before.rpartition("<think>")[2].strip() if closed else ""
         if action.tool_calls or (action.answer is not None and isinstance(self._own, TagRenderer)):
-            return Written(action.answer or "", action.tool_calls, thought)
-        return Written(after.strip(), (), thought)
+            return WrittenReply(action.answer or "", action.tool_calls, thought)
+        return WrittenReply(after.strip(), (), thought)
 
     def _marked(self, message: Message) -> Message:
         """Mark the text of a message as template text, except for what would become a control token. In the tag format,

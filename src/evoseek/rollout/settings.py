@@ -118,7 +118,7 @@ class AgentSettings(PartSettings):
         description="Agent: loop (the package's own, with the environment and the tools), command (a program), or "
         "package.module:Name of a function of the question and a client.",
     )
-    at_once: Count = Field(default=16, description="Maximum number of attempts of an agent that run concurrently.")
+    concurrent: Count = Field(default=16, description="Maximum number of attempts of an agent that run concurrently.")
     trained: Literal["all", "last"] = Field(
         default="all",
         description="Calls of an attempt that are trained on: all, or the last one with those that it continues.",
@@ -126,7 +126,7 @@ class AgentSettings(PartSettings):
 
     @classmethod
     def effects(cls) -> tuple[Needs, ...]:
-        return (Needs("at_once trained", "name", ("command",)),)
+        return (Needs("concurrent trained", "name", ("command",)),)
 
 
 class CommandSettings(AgentSettings):

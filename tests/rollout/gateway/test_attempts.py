@@ -9,7 +9,7 @@ import pytest
 from tests.doubles.scripted import ScriptedSampler
 
 from evoseek.errors import SamplerError
-from evoseek.rollout.gateway.attempts import RefusedError
+from evoseek.rollout.gateway.attempts import CallRefusedError
 from evoseek.rollout.gateway.server import GATEWAY
 from evoseek.types import Completion, StopReason
 
@@ -142,7 +142,7 @@ def test_trap_5_ids_without_their_logprobs_make_the_attempt_invalid(qwen):
     async def agent(task, client):
         try:
             await client.chat(messages=[user(task)])
-        except RefusedError:
+        except CallRefusedError:
             return "Meri"  # however it goes on
 
     trajectory = qwen.run(agent, [], sampler=Mismatched(lambda _: "Meri", qwen.tokenizer))

@@ -11,20 +11,20 @@ from evoseek import Run
 from evoseek.cli.learning_demo import make_world
 from evoseek.rollout.record import read_trajectories
 
-STEPS = 3
+STEPS = 2
 
 
 @pytest.fixture(scope="module")
 def world(tmp_path_factory):
     directory = tmp_path_factory.mktemp("world")
-    make_world(directory, questions=12, hops=(1, 2), entities=200)
+    make_world(directory, questions=4, hops=(1, 2), entities=200)
     return directory
 
 
 def run(world, directory, **options):
     own = {
         "questions.path": str(world / "questions.jsonl"),
-        "questions.per_step": 3,
+        "questions.per_step": 2,
         "rollout.group_size": 4,
         "sampler.slots": 1,  # one client at a time, in both ways
         "run.steps": STEPS,
@@ -45,10 +45,10 @@ def test_the_own_loop_trains_bit_for_bit_the_same_through_the_gateway(world, tmp
     if over_http:
         monkeypatch.setenv(agents.OVER_HTTP, "1")
     direct = run(world, tmp_path / "direct", **{"search.index": str(world / "index")})
-    foreign = {"agent.name": "tests.doubles.agents:own_loop", "agent.at_once": 1}
+    foreign = {"agent.name": "tests.doubles.agents:own_loop", "agent.concurrent": 1}
     through = run(world, tmp_path / "through", **foreign)
     pairs = [[*read_trajectories(one / "trajectories.jsonl")] for one in (direct, through)]
-    assert len(pairs[0]) == len(pairs[1]) == STEPS * 12
+    assert len(pairs[0]) == len(pairs[1]) == STEPS * 8
     for one, other in zip(*pairs, strict=True):
         assert one.trajectory.id == other.trajectory.id
         assert one.trajectory.segments == other.trajectory.segments

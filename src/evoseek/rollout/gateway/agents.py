@@ -9,6 +9,7 @@ import os
 import shlex
 import signal
 from collections.abc import Callable
+from concurrent.futures import Future, InvalidStateError
 from contextlib import suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -16,17 +17,9 @@ from threading import Thread
 from typing import Any
 
 from evoseek.rollout.gateway.attempts import Agent, AgentFailedError, Client
-from evoseek.rollout.settings import AgentSettings, CommandSettings
+from evoseek.rollout.settings import CommandSettings
 
 _READ = 64 * 2**10  # last bytes of what a program writes
-
-
-class OwnLoop:
-    """The package's own turn loop, with the tools of [environment] and `tools`."""
-
-    @classmethod
-    def build(cls, settings: AgentSettings, context: object) -> None:
-        """Return None: no agent runs in its place."""
 
 
 class Command:
@@ -53,7 +46,7 @@ class Command:
 
 
 async def _run(program: list[str], environment: dict[str, str], out: Any, err: Any) -> int:
-    """Return a program's exit code. Whatever it started ends with it."""
+    """Return a program's exit code. All that it started ends with it."""
     if not program:
         raise AgentFailedError("agent.program is empty. Give the command line of the agent.")
     try:
@@ -80,27 +73,17 @@ def as_agent(part: Callable[..., Any]) -> Agent:
         return part
 
     async def agent(task: str, client: Client) -> object:
-        loop = asyncio.get_running_loop()
-        done: asyncio.Future[object] = loop.create_future()
-
-        def finish(result: object, error: BaseException | None) -> None:
-            if done.done():
-                return
-            if error is None:
-                done.set_result(result)
-            else:
-                done.set_exception(AgentFailedError(f"{type(error).__name__}: {error}"))
+        done: Future[object] = Future()
 
         def run() -> None:
-            try:
-                outcome: tuple[object, BaseException | None] = part(task, client), None
-            except BaseException as error:
-                outcome = None, error
-            with suppress(RuntimeError):  # the loop is closed
-                loop.call_soon_threadsafe(finish, *outcome)
+            with suppress(InvalidStateError):  # it is no longer awaited
+                try:
+                    done.set_result(part(task, client))
+                except BaseException as error:  # the thread ends with it
+                    done.set_exception(AgentFailedError(f"{type(error).__name__}: {error}"))
 
         Thread(target=run, name="agent", daemon=True).start()
-        return await done
+        return await asyncio.wrap_future(done)
 
     return agent
 

@@ -1,7 +1,7 @@
 """Attempts: an agent runs, its calls are sampled and recorded, and the trajectory says what became of it.
 
-What the policy causes is scored: no answer, too many calls, or too many tokens, with whatever the agent does then. What
-the agent causes is Invalid: it crashes, ends without an answer before its first call, or works for too long by itself.
+What the policy causes is scored: no answer, too many calls, or too many tokens, even if the agent then fails. What the
+agent causes is Invalid: it crashes, ends without an answer before its first call, or works for too long by itself.
 """
 
 from __future__ import annotations
@@ -12,14 +12,21 @@ import json
 import secrets
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from evoseek.errors import DataError, EvoseekError, PolicyError, SamplerError
 from evoseek.protocols import Sampler
 from evoseek.renderers.conversation import Conversation
 from evoseek.rollout.calls import Watch
-from evoseek.rollout.gateway.calls import Call, CallTree, Said
-from evoseek.rollout.gateway.chat_requests import ChatRequest, Choice, Reply, arguments_of, completion_of, read_request
+from evoseek.rollout.gateway.calls import AgentCall, CallTree, Said
+from evoseek.rollout.gateway.chat_requests import (
+    AgentChoice,
+    AgentReply,
+    AgentRequest,
+    arguments_of,
+    completion_of,
+    read_request,
+)
 from evoseek.rollout.limits import Clock, Limits
 from evoseek.types import Completion, Message, Question, SampleRequest, StopReason, Trajectory
 
@@ -29,7 +36,7 @@ _SHOWN = 500  # characters of an agent's error
 _ANSWER = 20_000  # characters of an answer
 
 
-class RefusedError(DataError):
+class CallRefusedError(DataError):
     """A call that is refused: the program must not repeat it. `code` is OpenAI's."""
 
     def __init__(self, message: str, code: str = "refused") -> None:
@@ -39,27 +46,6 @@ class RefusedError(DataError):
 
 class AgentFailedError(EvoseekError):
     """An agent failed outside the policy."""
-
-
-class Client(Protocol):
-    """An agent's access to the policy: an OpenAI-compatible address of its own, with a key, or `chat` without HTTP."""
-
-    @property
-    def base_url(self) -> str: ...
-
-    @property
-    def api_key(self) -> str: ...
-
-    @property
-    def model(self) -> str: ...
-
-    async def chat(self, **body: Any) -> dict[str, Any]:
-        """Return the reply to a request of chat completions, whole. Raises RefusedError."""
-        ...
-
-
-Agent = Callable[[str, Client], Awaitable[object]]
-"""Answers a question with a client; None is no answer."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +58,7 @@ class Rolled:
     seed: int
 
 
-class Attempt:
+class AgentAttempt:
     """One run of an agent. Its calls are sampled one after the other, by any of the tasks of its event loop."""
 
     def __init__(
@@ -80,18 +66,18 @@ class Attempt:
     ) -> None:
         self.id, self.question, self.key = id, question, secrets.token_urlsafe(18)
         self.loop = asyncio.get_running_loop()
-        self.clock = Clock(rolled.limits)
+        self.clock = Clock(rolled.limits, counts_queue=False)
         self.tree = CallTree()
         self.limit: StopReason | None = None
         self.failure: str | None = None
         self.has_ended = False
         self._rolled, self._conversation, self._watch = rolled, conversation, watch
         self._turns, self._lock = 0, asyncio.Lock()
-        self._asked: dict[bytes, asyncio.Task[tuple[Reply, list[Call]]]] = {}
+        self._asked: dict[bytes, asyncio.Task[tuple[AgentReply, list[AgentCall]]]] = {}
 
-    async def reply(self, request: ChatRequest, *, retries: bool = False) -> tuple[Reply, list[Call]]:
+    async def reply(self, request: AgentRequest, *, retries: bool = False) -> tuple[AgentReply, list[AgentCall]]:
         """Return the reply and its calls, which count once they are `delivered`. A request that a client `retries` gets
-        the reply of the first one. Raises RefusedError."""
+        the reply of the first one. Raises CallRefusedError."""
         self._check_open()
         digest = hashlib.blake2b(request.model_dump_json().encode(), digest_size=16).digest()
         if not retries or digest not in self._asked:
@@ -106,9 +92,9 @@ class Attempt:
 
     def _check_open(self) -> None:
         if self.has_ended:
-            raise RefusedError("This attempt has ended, so its calls are no longer answered.", "attempt_ended")
+            raise CallRefusedError("This attempt has ended, so its calls are no longer answered.", "attempt_ended")
 
-    async def _answer(self, request: ChatRequest) -> tuple[Reply, list[Call]]:
+    async def _answer(self, request: AgentRequest) -> tuple[AgentReply, list[AgentCall]]:
         async with self._lock:
             self._check_open()
             said, tools = request.said, json.dumps(request.schemas, sort_keys=True)
@@ -118,9 +104,9 @@ class Attempt:
                 after, known = self.tree.find(said, tools)
                 context = _context(conversation, after, [one.shown for one in said[known:]])
             except PolicyError as error:
-                raise RefusedError(str(error)) from error
+                raise CallRefusedError(str(error)) from error
             room = self._room(context, request)
-            number, choices, calls = self._turns, list[Choice](), list[Call]()
+            number, choices, calls = self._turns, list[AgentChoice](), list[AgentCall]()
             for _ in range(request.n or 1):
                 done, ended = await self._sample(context, room, conversation.stop(request.stop_strings))
                 call, choice = _read(conversation, request, done, context)
@@ -129,28 +115,30 @@ class Attempt:
                 self._watch(call.action)
                 choices.append(choice)
                 calls.append(call)
-            return Reply(number, context, tuple(choices)), calls
+            return AgentReply(number, context, tuple(choices)), calls
 
     def _check_limits(self, said: Sequence[Said], choices: int) -> None:
         limits = self._rolled.limits
         if self._turns + choices > limits.max_turns:
             self.limit = StopReason.MAX_TURNS
-            raise RefusedError(f"An attempt has at most {limits.max_turns} calls (rollout.max_turns).", "call_limit")
+            raise CallRefusedError(
+                f"An attempt has at most {limits.max_turns} calls (rollout.max_turns).", "call_limit"
+            )
         if self.clock.is_over:
             self.limit = StopReason.MAX_TIME
-            raise RefusedError(f"The policy wrote for {limits.deadline_s} s (rollout.deadline_s).", "time_limit")
+            raise CallRefusedError(f"The policy wrote for {limits.deadline_s} s (rollout.deadline_s).", "time_limit")
         texts = [text for one in said for text in (one.message.content, *map(arguments_of, one.message.tool_calls))]
         if sum(map(len, texts)) > limits.max_result_characters:
             self._refuse_length("far too many")
 
-    def _room(self, context: Sequence[int], request: ChatRequest) -> int:
+    def _room(self, context: Sequence[int], request: AgentRequest) -> int:
         limits = self._rolled.limits
         room = min(request.most or limits.max_tokens_per_turn, limits.max_tokens_per_turn)
         left = limits.max_total_tokens - len(context)
         if left < 1:
             self._refuse_length(str(len(context)))
         if not context:
-            raise RefusedError("The conversation is empty. Send a message with text.")
+            raise CallRefusedError("The conversation is empty. Send a message with text.")
         return min(room, left)
 
     def _refuse_length(self, length: str) -> None:
@@ -159,7 +147,7 @@ class Attempt:
         text = f"The conversation has {length} tokens; with the reply it may have {most} (rollout.max_total_tokens)."
         if self.tree.calls:
             self.limit = StopReason.MAX_TOKENS
-        raise RefusedError(text, "context_length_exceeded")
+        raise CallRefusedError(text, "context_length_exceeded")
 
     async def _sample(self, context: tuple[int, ...], room: int, stop: Any) -> tuple[Completion, int]:
         own = self._rolled
@@ -178,19 +166,19 @@ class Attempt:
         except SamplerError as error:
             self._check_open()
             self.failure = str(error)
-            raise RefusedError(f"The sampler failed: {error}", "sampler_failed") from error
+            raise CallRefusedError(f"The sampler failed: {error}", "sampler_failed") from error
         return done, own.sampler.policy_version
 
 
-def _context(conversation: Conversation, after: Call | None, messages: Sequence[Message]) -> tuple[int, ...]:
+def _context(conversation: Conversation, after: AgentCall | None, messages: Sequence[Message]) -> tuple[int, ...]:
     if after is None:
         return conversation.prompt(messages)
     return (*after.token_ids, *conversation.after(messages, after.completion.token_ids))
 
 
 def _read(
-    conversation: Conversation, request: ChatRequest, done: Completion, context: tuple[int, ...]
-) -> tuple[Call, Choice]:
+    conversation: Conversation, request: AgentRequest, done: Completion, context: tuple[int, ...]
+) -> tuple[AgentCall, AgentChoice]:
     """Return the call and the reply. Its text ends before a stop string, as in OpenAI's API; a program may put the
     string back."""
     written = conversation.read(done.token_ids)
@@ -204,15 +192,16 @@ def _read(
     thoughts = dict.fromkeys((written.thought, ""))
     replies = tuple(Said(Message("assistant", text, written.calls), t) for t in thoughts for text in forms)
     action = conversation.action(done.token_ids)
-    return Call(context, done, action, 0, (), "", replies), Choice(written, done, tokens)
+    return AgentCall(context, done, action, 0, (), "", replies), AgentChoice(written, done, tokens)
 
 
 @dataclass(slots=True)
-class DirectClient:
-    """A client of one attempt. The address is opened when it is first asked for."""
+class Client:
+    """An agent's access to the policy: an OpenAI-compatible address of its own with a key, which is opened when it is
+    first asked for; or `chat`, without HTTP."""
 
-    attempt: Attempt
-    open: Callable[[Attempt], str]
+    attempt: AgentAttempt
+    open: Callable[[AgentAttempt], str]
     model: str = "policy"
 
     @property
@@ -224,6 +213,7 @@ class DirectClient:
         return self.attempt.key
 
     async def chat(self, **body: Any) -> dict[str, Any]:
+        """Return the reply to a request of chat completions, whole. Raises CallRefusedError."""
         request = read_request(body)
         reply, calls = await self.attempt.reply(request)
         for call in calls:
@@ -231,16 +221,20 @@ class DirectClient:
         return completion_of(reply, request)
 
 
+Agent = Callable[[str, Client], Awaitable[object]]
+"""Answers a question with a client; None is no answer."""
+
+
 @dataclass(slots=True)
 class AgentRunner:
-    """Runs an agent on questions, at most `at_once` attempts concurrently. `conversation` makes the renderer for tools,
-    given as JSON; `trained` chooses the calls that are trained on."""
+    """Runs an agent on questions, `concurrent` attempts together. `conversation` makes the renderer for tools, given as
+    JSON; `trained` chooses the calls that are trained on."""
 
     agent: Agent
     conversation: Callable[[str], Conversation]
-    open: Callable[[Attempt], str]
-    close: Callable[[Attempt], None]
-    at_once: int
+    open: Callable[[AgentAttempt], str]
+    close: Callable[[AgentAttempt], None]
+    concurrent: int
     trained: Literal["all", "last"] = "all"
     _room: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = field(default=None, init=False)
 
@@ -248,12 +242,11 @@ class AgentRunner:
         """Run the agent once. Every attempt ends with a StopReason."""
         loop = asyncio.get_running_loop()
         if self._room is None or self._room[0] is not loop:
-            self._room = loop, asyncio.Semaphore(self.at_once)
+            self._room = loop, asyncio.Semaphore(self.concurrent)
         limits = replace(rolled.limits, wait_s=rolled.limits.waiting_s or WAIT_S)
         async with self._room[1]:
-            attempt = Attempt(question, id, replace(rolled, limits=limits), self.conversation, watch)
-            client = DirectClient(attempt, self.open)
-            task = asyncio.create_task(_answer_of(self.agent(question.text, client)))
+            attempt = AgentAttempt(question, id, replace(rolled, limits=limits), self.conversation, watch)
+            task = asyncio.create_task(_answer_of(self.agent(question.text, Client(attempt, self.open))))
             try:
                 async with attempt.clock.waiting:
                     await asyncio.wait({task})
@@ -267,7 +260,9 @@ class AgentRunner:
                 self.close(attempt)
         return self._trajectory(attempt, reason, answer, failure)
 
-    def _trajectory(self, attempt: Attempt, reason: StopReason, answer: str | None, failure: str | None) -> Trajectory:
+    def _trajectory(
+        self, attempt: AgentAttempt, reason: StopReason, answer: str | None, failure: str | None
+    ) -> Trajectory:
         calls = [call for call in attempt.tree.calls if call.delivered]
         version = calls[0].completion.policy_version if calls else 0
         segments, actions = attempt.tree.segments(version, only_last=self.trained == "last")
@@ -286,7 +281,7 @@ class AgentRunner:
 
 
 async def _answer_of(running: Awaitable[object]) -> str | AgentFailedError | None:
-    """Return the answer of an agent, or its failure, whatever it raises."""
+    """Return the answer of an agent, or its failure, for any exception."""
     try:
         answer = await running
     except (Exception, SystemExit) as error:
@@ -297,7 +292,7 @@ async def _answer_of(running: Awaitable[object]) -> str | AgentFailedError | Non
     return (answer and answer[:_ANSWER].strip()) or None
 
 
-def _ended(attempt: Attempt, answer: str | AgentFailedError | None) -> tuple[StopReason, str | None, str | None]:
+def _ended(attempt: AgentAttempt, answer: str | AgentFailedError | None) -> tuple[StopReason, str | None, str | None]:
     if attempt.failure is not None:
         return StopReason.SAMPLER_FAILED, None, attempt.failure
     if isinstance(answer, str):

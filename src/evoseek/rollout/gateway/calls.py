@@ -58,7 +58,7 @@ class Said:
 
 
 @dataclass(slots=True, eq=False)
-class Call:
+class AgentCall:
     """One completion. `keys` are of the messages that it answers, `replies` the forms in which its reply may come back,
     the first as it was sent. It continues the call `after`. Without being `delivered` it is not trained on."""
 
@@ -69,7 +69,7 @@ class Call:
     keys: tuple[bytes, ...]
     tools: str
     replies: tuple[Said, ...]
-    after: Call | None = None
+    after: AgentCall | None = None
     delivered: bool = False
 
     @property
@@ -79,22 +79,22 @@ class Call:
 
 
 @dataclass(slots=True)
-class Branch:
+class CallBranch:
     """Calls that continue each other, and why they began."""
 
     cause: str
-    calls: list[Call]
+    calls: list[AgentCall]
 
 
 @dataclass(slots=True)
 class CallTree:
     """The calls of an attempt."""
 
-    branches: list[Branch] = field(default_factory=list[Branch])
-    calls: list[Call] = field(default_factory=list[Call])
-    _ends: dict[bytes, Call] = field(default_factory=dict[bytes, Call])
+    branches: list[CallBranch] = field(default_factory=list[CallBranch])
+    calls: list[AgentCall] = field(default_factory=list[AgentCall])
+    _ends: dict[bytes, AgentCall] = field(default_factory=dict[bytes, AgentCall])
 
-    def find(self, said: Sequence[Said], tools: str) -> tuple[Call | None, int]:
+    def find(self, said: Sequence[Said], tools: str) -> tuple[AgentCall | None, int]:
         """Return the call that a conversation continues, and the number of messages up to its reply; (None, 0) if it
         begins a branch."""
         keys = [one.key for one in said]
@@ -102,14 +102,14 @@ class CallTree:
         call = self._ends.get(_digest(tools, keys[:last])) if 0 < last < len(said) else None
         return (call, last) if call is not None else (None, 0)
 
-    def add(self, call: Call, said: Sequence[Said]) -> None:
+    def add(self, call: AgentCall, said: Sequence[Said]) -> None:
         """Add a call, to the branch of the call that it continues, or as a new one."""
         branch = next((own for own in self.branches if own.calls[-1] is call.after), None)
         if branch is not None:
             branch.calls.append(call)
         else:
             cause = "" if not self.calls else "fork" if call.after else self._cause(call, said)
-            self.branches.append(Branch(cause, [call]))
+            self.branches.append(CallBranch(cause, [call]))
         self.calls.append(call)
         for reply in call.replies:
             self._ends[_digest(call.tools, (*call.keys, reply.key))] = call
@@ -117,9 +117,9 @@ class CallTree:
     def segments(self, version: int, *, only_last: bool) -> tuple[tuple[Segment, ...], tuple[Action, ...]]:
         """Return the segments of delivered calls and their actions, in the order of the branches; `only_last` keeps the
         last call and those that it continues. `version` is the trajectory's."""
-        kept = [Branch(own.cause, [call for call in own.calls if call.delivered]) for own in self.branches]
+        kept = [CallBranch(own.cause, [call for call in own.calls if call.delivered]) for own in self.branches]
         if only_last and (delivered := [call for call in self.calls if call.delivered]):
-            kept = [Branch("", _path(delivered[-1]))]
+            kept = [CallBranch("", _path(delivered[-1]))]
         kept = [own for own in kept if own.calls]
         segments: list[Segment] = []
         for number, branch in enumerate(kept):
@@ -133,7 +133,7 @@ class CallTree:
                 before = call.token_ids
         return tuple(segments), tuple(call.action for branch in kept for call in branch.calls)
 
-    def _cause(self, call: Call, said: Sequence[Said]) -> str:
+    def _cause(self, call: AgentCall, said: Sequence[Said]) -> str:
         common, other = max(
             ((_common(call.keys, one), one) for one in self.calls[-_COMPARED:]), key=lambda pair: pair[0]
         )
@@ -149,7 +149,7 @@ class CallTree:
         return _edit(other.replies[0], said[common])
 
 
-def _path(call: Call) -> list[Call]:
+def _path(call: AgentCall) -> list[AgentCall]:
     """Return the calls that a call continues, and the call itself."""
     return [*(_path(call.after) if call.after is not None else ()), call]
 
@@ -168,7 +168,7 @@ def _edit(sent: Said, given: Said) -> str:
     return "thought" if texts[0] == texts[1] else "reply"
 
 
-def _common(keys: Sequence[bytes], call: Call) -> int:
+def _common(keys: Sequence[bytes], call: AgentCall) -> int:
     """Return how many messages a conversation shares with a call's, its reply included."""
     pairs = zip(keys, call.keys, strict=False)
     common = next((place for place, (one, other) in enumerate(pairs) if one != other), min(len(keys), len(call.keys)))
@@ -176,7 +176,7 @@ def _common(keys: Sequence[bytes], call: Call) -> int:
     return common + (is_whole and keys[common] in {reply.key for reply in call.replies})
 
 
-def _action(call: Call, version: int) -> Segment:
+def _action(call: AgentCall, version: int) -> Segment:
     done = call.completion
     newer = None if done.policy_version == version else done.policy_version
     ended = None if call.ended_version == done.policy_version else call.ended_version

@@ -15,7 +15,7 @@ from typing import Any, Literal, cast
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from evoseek.errors import DataError, first_problem
-from evoseek.renderers.conversation import Written
+from evoseek.renderers.conversation import WrittenReply
 from evoseek.rollout.gateway.calls import Said
 from evoseek.types import Completion, Message, ToolCall
 
@@ -27,24 +27,24 @@ class _Lenient(BaseModel):
     model_config = ConfigDict(extra="ignore")
 
 
-class _Part(_Lenient):
+class _PartBody(_Lenient):
     type: Literal["text", "input_text", "output_text", "refusal"]
     text: str = ""
 
 
-class _Function(_Lenient):
+class _FunctionBody(_Lenient):
     name: str
     arguments: str | dict[str, Any] = "{}"
 
 
-class _Call(_Lenient):
-    function: _Function
+class _CallBody(_Lenient):
+    function: _FunctionBody
 
 
-class _Message(_Lenient):
+class _MessageBody(_Lenient):
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[_Part] | None = None
-    tool_calls: list[_Call] | None = None
+    content: str | list[_PartBody] | None = None
+    tool_calls: list[_CallBody] | None = None
     reasoning: str | None = None
     reasoning_content: str | None = None
 
@@ -56,20 +56,20 @@ class _Message(_Lenient):
         return Said(Message(role, text, calls), (self.reasoning or self.reasoning_content or "").strip())
 
 
-class _Tool(_Lenient):
+class _ToolBody(_Lenient):
     type: Literal["function"]
     function: dict[str, Any]
 
 
-class _StreamOptions(_Lenient):
+class _StreamBody(_Lenient):
     include_usage: bool = False
 
 
-class ChatRequest(_Lenient):
+class AgentRequest(_Lenient):
     """The body of a request."""
 
-    messages: list[_Message] = Field(min_length=1)
-    tools: list[_Tool] | None = None
+    messages: list[_MessageBody] = Field(min_length=1)
+    tools: list[_ToolBody] | None = None
     tool_choice: str | dict[str, Any] | None = None
     stop: str | list[str] | None = None
     max_tokens: int | None = Field(default=None, ge=1)
@@ -78,7 +78,7 @@ class ChatRequest(_Lenient):
     logprobs: bool | None = None
     top_logprobs: Literal[0] | None = None
     stream: bool | None = None
-    stream_options: _StreamOptions | None = None
+    stream_options: _StreamBody | None = None
     return_token_ids: bool = False
     include_stop_str_in_output: bool = False
 
@@ -104,10 +104,10 @@ class ChatRequest(_Lenient):
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class AgentChoice:
     """One completion as the program gets it. `tokens` are the texts of its ids, if they were asked for."""
 
-    written: Written
+    written: WrittenReply
     completion: Completion
     tokens: Sequence[str] = ()
 
@@ -119,12 +119,12 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
-class Reply:
+class AgentReply:
     """The reply to a request: its number in the attempt, the ids of its prompt, and its choices."""
 
     number: int
     prompt: tuple[int, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[AgentChoice, ...]
 
     @property
     def usage(self) -> dict[str, int]:
@@ -133,10 +133,10 @@ class Reply:
         return {"prompt_tokens": read, "completion_tokens": written, "total_tokens": read + written}
 
 
-def read_request(body: object) -> ChatRequest:
+def read_request(body: object) -> AgentRequest:
     """Read a request. Raises DataError."""
     try:
-        return ChatRequest.model_validate(body)
+        return AgentRequest.model_validate(body)
     except ValidationError as error:
         raise DataError(
             f"The request is not valid: {first_problem(error)}. Expected chat completions with text and functions; "
@@ -144,14 +144,14 @@ def read_request(body: object) -> ChatRequest:
         ) from error
 
 
-def completion_of(reply: Reply, request: ChatRequest) -> dict[str, Any]:
+def completion_of(reply: AgentReply, request: AgentRequest) -> dict[str, Any]:
     """Return the body of a whole reply."""
     choices = [_choice(reply, place, request) for place in range(len(reply.choices))]
     ids = {"prompt_token_ids": list(reply.prompt)} if request.return_token_ids else {}
     return {**_head(reply, "chat.completion"), "choices": choices, "usage": reply.usage, **ids}
 
 
-def stream_of(reply: Reply, request: ChatRequest) -> Iterator[str]:
+def stream_of(reply: AgentReply, request: AgentRequest) -> Iterator[str]:
     """Yield the events of a stream."""
     head = _head(reply, "chat.completion.chunk")
     for whole in completion_of(reply, request)["choices"]:
@@ -172,7 +172,7 @@ def event(value: Mapping[str, Any], name: str = "") -> str:
     return f"{line}data: {json.dumps(value, ensure_ascii=False)}\n\n"
 
 
-def call_id(reply: Reply, place: int, number: int) -> str:
+def call_id(reply: AgentReply, place: int, number: int) -> str:
     """Return the id of a call of a reply's choice."""
     return f"call_{reply.number:04d}_{place}_{number}"
 
@@ -182,11 +182,11 @@ def arguments_of(call: ToolCall) -> str:
     return json.dumps(dict(call.arguments), ensure_ascii=False)
 
 
-def _head(reply: Reply, kind: str) -> dict[str, Any]:
+def _head(reply: AgentReply, kind: str) -> dict[str, Any]:
     return {"id": f"chatcmpl-{reply.number}", "object": kind, "created": int(time.time()), "model": MODEL}
 
 
-def _choice(reply: Reply, place: int, request: ChatRequest) -> dict[str, Any]:
+def _choice(reply: AgentReply, place: int, request: AgentRequest) -> dict[str, Any]:
     choice = reply.choices[place]
     written, done = choice.written, choice.completion
     message: dict[str, Any] = {"role": "assistant", "content": None if written.calls else written.text}
@@ -213,7 +213,7 @@ def _choice(reply: Reply, place: int, request: ChatRequest) -> dict[str, Any]:
     return made
 
 
-def _call(function: _Function) -> ToolCall:
+def _call(function: _FunctionBody) -> ToolCall:
     given = function.arguments
     try:
         read: object = json.loads(given) if isinstance(given, str) else given

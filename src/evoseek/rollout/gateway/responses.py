@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from evoseek.errors import DataError
-from evoseek.rollout.gateway.chat_requests import MODEL, ChatRequest, Reply, arguments_of, call_id, event
+from evoseek.rollout.gateway.chat_requests import MODEL, AgentReply, AgentRequest, arguments_of, call_id, event
 
 _TURN = ("reasoning", "function_call")
 
@@ -33,7 +33,7 @@ def chat_body(body: Any) -> dict[str, Any]:
         raise DataError(f"The request is not valid ({error!r}). Expected messages and functions as input.") from error
 
 
-def response_of(reply: Reply, request: ChatRequest) -> dict[str, Any]:
+def response_of(reply: AgentReply, request: AgentRequest) -> dict[str, Any]:
     """Return the body of a whole reply."""
     usage = reply.usage
     return {
@@ -49,13 +49,13 @@ def response_of(reply: Reply, request: ChatRequest) -> dict[str, Any]:
     }
 
 
-def response_stream(reply: Reply, request: ChatRequest) -> Iterator[str]:
+def response_stream(reply: AgentReply, request: AgentRequest) -> Iterator[str]:
     """Yield the events of a stream."""
     for number, (name, fields) in enumerate(_events(reply, request)):
         yield event({"type": name, "sequence_number": number, **fields}, name)
 
 
-def _events(reply: Reply, request: ChatRequest) -> Iterator[tuple[str, dict[str, Any]]]:
+def _events(reply: AgentReply, request: AgentRequest) -> Iterator[tuple[str, dict[str, Any]]]:
     began = {**_head(reply, "in_progress"), "output": [], "usage": None}
     yield "response.created", {"response": began}
     yield "response.in_progress", {"response": began}
@@ -113,7 +113,7 @@ def _tool(tool: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "function", "function": function}
 
 
-def _head(reply: Reply, status: str) -> dict[str, Any]:
+def _head(reply: AgentReply, status: str) -> dict[str, Any]:
     cut = {"reason": "max_output_tokens"} if status == "incomplete" else None
     return {
         "id": f"resp_{reply.number}",
@@ -133,7 +133,7 @@ def _head(reply: Reply, status: str) -> dict[str, Any]:
     }
 
 
-def _items(reply: Reply) -> list[dict[str, Any]]:
+def _items(reply: AgentReply) -> list[dict[str, Any]]:
     choice, done = reply.choices[0], "completed" if reply.choices[0].finish_reason != "length" else "incomplete"
     written = choice.written
     items: list[dict[str, Any]] = []

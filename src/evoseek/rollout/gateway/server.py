@@ -13,14 +13,14 @@ policy computes.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
 from collections.abc import Callable, Iterable
-from threading import Event, Lock, Thread
+from threading import Lock, Thread
+from time import monotonic, sleep
 from typing import TYPE_CHECKING, Any
 
 from evoseek.errors import ConfigError, DataError
-from evoseek.rollout.gateway.attempts import Attempt, RefusedError
+from evoseek.rollout.gateway.attempts import AgentAttempt, CallRefusedError
 from evoseek.rollout.gateway.chat_requests import MODEL, completion_of, read_request, stream_of
 from evoseek.rollout.gateway.responses import chat_body, response_of, response_stream
 
@@ -36,10 +36,10 @@ class Gateway:
     """The server, which starts with the first attempt that needs it and ends with the process."""
 
     def __init__(self) -> None:
-        self._attempts: dict[str, Attempt] = {}
+        self._attempts: dict[str, AgentAttempt] = {}
         self._starting, self._url = Lock(), ""
 
-    def open(self, attempt: Attempt) -> str:
+    def open(self, attempt: AgentAttempt) -> str:
         """Answer an attempt's calls; return the server's address. Raises ConfigError if it cannot start."""
         self._attempts[attempt.key] = attempt
         with self._starting:
@@ -47,7 +47,7 @@ class Gateway:
                 self._url = _started(self._app())
         return self._url
 
-    def close(self, attempt: Attempt) -> None:
+    def close(self, attempt: AgentAttempt) -> None:
         """Forget an attempt that has ended."""
         self._attempts.pop(attempt.key, None)
 
@@ -93,7 +93,7 @@ class Gateway:
             asked = asyncio.run_coroutine_threadsafe(attempt.reply(wanted, retries=retries), attempt.loop)
             reply, calls = await asyncio.wrap_future(asked)
         except (DataError, RuntimeError) as error:  # or the attempt's loop is closed
-            code = error.api_code if isinstance(error, RefusedError) else "invalid_request"
+            code = error.api_code if isinstance(error, CallRefusedError) else "invalid_request"
             detail = {"message": str(error), "type": "invalid_request_error", "param": None, "code": code}
             return JSONResponse({"error": detail}, 400, {"x-should-retry": "false"})
         if await request.is_disconnected():  # a retry may still get the reply
@@ -104,13 +104,13 @@ class Gateway:
             return JSONResponse(whole(reply, wanted))
         return StreamingResponse(iter([*stream(reply, wanted)]), media_type="text/event-stream")
 
-    def _attempt(self, request: Request) -> Attempt:
+    def _attempt(self, request: Request) -> AgentAttempt:
         named: str = request.path_params.get("key", "")
         scheme, _, sent = request.headers.get("authorization", "").partition(" ")
         sent = sent.strip() if scheme.lower() == "bearer" else ""
         attempt = self._attempts.get(named or sent)
         if attempt is None or (sent in self._attempts and self._attempts[sent] is not attempt):
-            raise RefusedError("The key is of no attempt that is running, or of another one.", "unknown_attempt")
+            raise CallRefusedError("The key is of no attempt that is running, or of another one.", "unknown_attempt")
         return attempt
 
 
@@ -123,11 +123,11 @@ async def _body(request: Request) -> Any:
     async for chunk in request.stream():
         body += chunk
         if len(body) > _MOST_BODY:
-            raise RefusedError(f"The request has more than {_MOST_BODY:,} bytes.", "context_length_exceeded")
+            raise CallRefusedError(f"The request has more than {_MOST_BODY:,} bytes.", "context_length_exceeded")
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise RefusedError(f"The request is not JSON: {error}.") from error
+        raise CallRefusedError(f"The request is not JSON: {error}.") from error
 
 
 def _started(app: Any) -> str:
@@ -139,18 +139,11 @@ def _started(app: Any) -> str:
     server = uvicorn.Server(
         uvicorn.Config(app, port=0, log_level="error", access_log=False, lifespan="off", timeout_keep_alive=60)
     )
-    is_up = Event()
-
-    async def serve() -> None:
-        task = asyncio.create_task(server.serve())
-        while not server.started and not task.done():
-            await asyncio.sleep(0.005)
-        is_up.set()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-
-    Thread(target=asyncio.run, args=(serve(),), name="gateway", daemon=True).start()
-    if not is_up.wait(_START_S) or not server.started:
-        raise ConfigError("The gateway's server did not start on 127.0.0.1. Look for what prevents listening there.")
+    Thread(target=server.run, name="gateway", daemon=True).start()
+    until = monotonic() + _START_S
+    while not server.started:
+        if monotonic() > until:
+            raise ConfigError("The gateway did not start on 127.0.0.1. Look for what prevents listening there.")
+        sleep(0.005)
     port = server.servers[0].sockets[0].getsockname()[1]
     return f"http://127.0.0.1:{port}"
