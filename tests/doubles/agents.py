@@ -2,6 +2,7 @@
 
 import os
 from functools import cache
+from pathlib import Path
 
 import httpx2
 
@@ -17,7 +18,7 @@ STOP = ["</search>", "</answer>"]
 
 @cache
 def tool(index):
-    return SearchTool(LexicalIndex.open(index), 3, template=load_prompts("tiny")["observation"])
+    return SearchTool(LexicalIndex.open(Path(index)), 3, template=load_prompts("tiny")["observation"])
 
 
 async def ask(client, **body):
@@ -53,3 +54,8 @@ async def rambling(task, client):
     """Asks in a new conversation each time, until it is refused."""
     for number in range(1_000):
         await client.chat(messages=[{"role": "user", "content": f"{number} {task}"}])
+
+
+def letters(trajectory):
+    """A reward that differs between most answers."""
+    return len(trajectory.answer or "") % 7 / 7

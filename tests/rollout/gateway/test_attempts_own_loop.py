@@ -24,8 +24,9 @@ def world(tmp_path_factory):
 def run(world, directory, **options):
     own = {
         "questions.path": str(world / "questions.jsonl"),
-        "questions.per_step": 2,
+        "questions.per_step": 4,
         "rollout.group_size": 4,
+        "reward": "tests.doubles.agents:letters",  # so that rewards differ
         "sampler.slots": 1,  # one client at a time, in both ways
         "run.steps": STEPS,
         "run.checkpoint_every": STEPS,
@@ -48,7 +49,7 @@ def test_the_own_loop_trains_bit_for_bit_the_same_through_the_gateway(world, tmp
     foreign = {"agent.name": "tests.doubles.agents:own_loop", "agent.concurrent": 1}
     through = run(world, tmp_path / "through", **foreign)
     pairs = [[*read_trajectories(one / "trajectories.jsonl")] for one in (direct, through)]
-    assert len(pairs[0]) == len(pairs[1]) == STEPS * 8
+    assert len(pairs[0]) == len(pairs[1]) == STEPS * 16
     for one, other in zip(*pairs, strict=True):
         assert one.trajectory.id == other.trajectory.id
         assert one.trajectory.segments == other.trajectory.segments

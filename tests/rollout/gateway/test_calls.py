@@ -28,6 +28,7 @@ def test_the_layout_of_json_and_the_order_of_its_names_do_not_count():
     other = said("assistant", "", ToolCall("search", {"k": 3, "query": "mayor"}))
     changed = said("assistant", "", ToolCall("search", {"k": 4, "query": "mayor"}))
     assert one.key == other.key != changed.key
+    assert said("assistant", "<think>\nwhy\n</think>\n\na").key == said("assistant", "a", thought="why").key
     assert said("user", "a").key != said("assistant", "a").key != said("assistant", "a", thought="b").key
 
 

@@ -30,7 +30,7 @@ from dataclasses import dataclass, field
 from evoseek.types import Action, Completion, Message, Segment
 
 _COMPARED = 64  # last calls that a new branch is compared with
-_THOUGHT = re.compile(r"<think>.*?</think>\s*", re.DOTALL)
+_THOUGHT = re.compile(r"<think>(.*?)</think>\s*", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +42,12 @@ class Said:
 
     @property
     def key(self) -> bytes:
-        """A digest. The layout of the JSON of calls does not count."""
-        message = self.message
+        """A digest. The layout of the JSON of calls does not count, nor where the thought of a turn stands."""
+        message, thought, content = self.message, self.thought, self.message.content
+        if message.role == "assistant" and not thought and (found := _THOUGHT.match(content)):
+            thought, content = found[1].strip(), content[found.end() :]
         calls = [[call.name, call.arguments] for call in message.tool_calls]
-        text = json.dumps([message.role, message.content, calls, self.thought], sort_keys=True)
+        text = json.dumps([message.role, content, calls, thought], sort_keys=True)
         return hashlib.blake2b(text.encode(), digest_size=16).digest()
 
     @property
