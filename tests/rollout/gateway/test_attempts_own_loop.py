@@ -9,6 +9,8 @@ from tests.doubles import agents
 
 from evoseek import Run
 from evoseek.cli.learning_demo import make_world
+from evoseek.report.view.html import make_page
+from evoseek.report.view.source import RunSource
 from evoseek.rollout.record import read_trajectories
 
 STEPS = 2
@@ -47,6 +49,8 @@ def test_the_own_loop_trains_bit_for_bit_the_same_through_the_gateway(world, tmp
         monkeypatch.setenv(agents.OVER_HTTP, "1")
     direct = run(world, tmp_path / "direct", **{"search.index": str(world / "index")})
     foreign = {"agent.name": "tests.doubles.agents:own_loop", "agent.concurrent": 1}
+    if not over_http:
+        run(world, tmp_path / "through", **foreign, **{"run.steps": 1})  # the second step resumes it
     through = run(world, tmp_path / "through", **foreign)
     pairs = [[*read_trajectories(one / "trajectories.jsonl")] for one in (direct, through)]
     assert len(pairs[0]) == len(pairs[1]) == STEPS * 16
@@ -61,3 +65,15 @@ def test_the_own_loop_trains_bit_for_bit_the_same_through_the_gateway(world, tmp
     before, after = map(weights_of, (direct, through))
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before)
+    page = make_page([RunSource.open(through)], "data")
+    assert "step-000002/" in page.html
+
+
+def test_an_evaluation_scores_an_agent_as_the_own_loop(world, monkeypatch):
+    monkeypatch.setenv(agents.INDEX, str(world / "index"))
+    given = {"policy.model": "tiny", "rollout.temperature": 1.0, "sampler.slots": 1}
+    ways = {"search.index": str(world / "index")}, {"agent.name": "tests.doubles.agents:own_loop"}
+    scores = [
+        Run("search-r1", settings=given | way).evaluate(str(world / "questions.jsonl")).score.mean for way in ways
+    ]
+    assert scores[0] == scores[1]
