@@ -2,7 +2,8 @@
 
 Each takes rewards and group keys, in parallel. A reward of None is an Invalid member, which stays None and enters no
 statistic. If rewards are equal, advantages relative to them are exactly 0. A credit may declare two attributes, which
-`is_relative` and `needs_critic` read.
+`is_relative` and `needs_critic` read. One with an argument `trajectories` also gets these, and may return a list with
+an advantage for each of a trajectory's turns.
 
     REINFORCE     r_i                                                        `raw_advantages` (Williams 1992)
     GRPO          (r_i - mean of its group) / (std of its group + eps)       `group_advantages` (arXiv 2402.03300)
@@ -23,6 +24,7 @@ import math
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from inspect import signature
 from numbers import Real
 from typing import Annotated, Any, ClassVar, Literal, cast
 
@@ -31,10 +33,12 @@ from pydantic import Field, SerializeAsAny
 from evoseek.config.registry import KINDS, find
 from evoseek.config.sections import Chosen, PartSettings
 from evoseek.errors import EvoseekError, TrainingError
+from evoseek.types import Trajectory
 
 Rewards = Sequence[float | None]
 Groups = Sequence[Hashable]
-Credit = Callable[[Rewards, Groups], list[float | None]]
+Advantages = list[float | None] | list[float | list[float] | None]
+Credit = Callable[..., Advantages]
 
 
 class CreditSettings(PartSettings):
@@ -62,11 +66,32 @@ def credits_with_critic() -> tuple[str, ...]:
     return tuple(name for name in KINDS["credit"].parts if needs_critic(find("credit", name)))
 
 
-def advantages_of(credit: Callable[..., Any], rewards: Rewards, groups: Groups) -> list[float | None]:
-    """Return a credit's advantages, one for each reward; None leaves a rollout out. Raises TrainingError for anything
-    else, and if the credit fails."""
-    given = _called(credit, rewards, groups)
-    return _checked(credit, given, len(rewards), "advantages for the rewards", or_none=True)
+def advantages_of(
+    credit: Callable[..., Any], rewards: Rewards, groups: Groups, trajectories: Sequence[Trajectory] = ()
+) -> list[float | list[float] | None]:
+    """Return a credit's advantages: for each reward a number, or one for each turn of its trajectory; None leaves a
+    rollout out. Raises TrainingError for anything else, and if the credit fails."""
+    more = {"trajectories": trajectories} if trajectories and _takes_trajectories(credit) else {}
+    given = _called(credit, rewards, groups, **more)
+    what = "advantages for the rewards"
+    if not more or not isinstance(given, list | tuple) or len(cast("list[object]", given)) != len(rewards):
+        return [*_checked(credit, given, len(rewards), what, or_none=True)]
+    made: list[float | list[float] | None] = []
+    for own, trajectory in zip(cast("list[object]", given), trajectories, strict=True):
+        if isinstance(own, list | tuple) or getattr(own, "shape", ()):
+            turns = sum(segment.kind == "action" for segment in trajectory.segments)
+            numbers = _checked(credit, own, turns, f"advantages for the turns of {trajectory.id!r}")
+            made.append(cast("list[float]", numbers))
+        else:
+            made += _checked(credit, [own], 1, what, or_none=True)
+    return made
+
+
+def _takes_trajectories(credit: Callable[..., Any]) -> bool:
+    try:
+        return "trajectories" in signature(credit).parameters
+    except (TypeError, ValueError):  # of C code, which has none
+        return False
 
 
 def estimates_of(
@@ -87,9 +112,9 @@ def estimates_of(
     return advantages, returns
 
 
-def _called(credit: Callable[..., Any], *arguments: object) -> object:
+def _called(credit: Callable[..., Any], *arguments: object, **more: object) -> object:
     try:
-        return credit(*arguments)
+        return credit(*arguments, **more)
     except EvoseekError:
         raise
     except (Exception, SystemExit) as error:

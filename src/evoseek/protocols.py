@@ -19,6 +19,7 @@ from evoseek.types import (
     ToolResult,
     Trajectory,
     TrajectoryGroup,
+    Turn,
 )
 
 
@@ -304,6 +305,17 @@ class OpeningEnvironment(Environment, Protocol):
 
     def opened(self, question: Question, results: Sequence[ToolResult]) -> list[Message]:
         """Return the prompt's messages with the results of these calls."""
+        ...
+
+
+@runtime_checkable
+class RewritingEnvironment(Environment, Protocol):
+    """An environment that rewrites a context without room for another turn. Each rewriting begins a branch of the
+    attempt (`Trajectory.branches`)."""
+
+    def rewritten(self, turns: Sequence[Turn], room: int) -> Sequence[Turn]:
+        """Return what stands after the prompt from now on: turns in their order, also with less `shown`, of at most
+        `room` tokens. The last one should stay, since the policy has not read its results."""
         ...
 
 

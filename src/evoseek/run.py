@@ -64,7 +64,7 @@ class Run:
         loss: LossFn[LossInputs] | None = None,
         credit: Credit | None = None,
         web: Web | None = None,
-        tools: Sequence[Tool] = (),
+        tools: Sequence[Tool | Callable[..., Any]] = (),
         trackers: Sequence[MetricSink] = (),
         console: Console | None = None,
     ) -> None:

@@ -304,6 +304,20 @@ class Segment:
     cause: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """A turn in a context: its action, the ids that the policy wrote, and the ids of what it was shown after them."""
+
+    action: Action
+    written: tuple[int, ...]
+    shown: tuple[int, ...] = ()
+
+    @property
+    def token_ids(self) -> tuple[int, ...]:
+        """All ids in order."""
+        return (*self.written, *self.shown)
+
+
 class StopReason(StrEnum):
     """Why a rollout ended. Reasons of the first group are scored, those in the second make the rollout Invalid."""
 
@@ -344,9 +358,9 @@ class ToolResult:
 
 @dataclass(frozen=True, slots=True)
 class Trajectory:
-    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation. A model
-    that is prompted several times has a prompt each time, with the whole context (`branches`). `segments` is empty if
-    the model was called with messages.
+    """One rollout as it happened. `segments` begins with the prompt, then alternates action and observation. Another
+    prompt begins a rewritten context, or the next prompt of a baseline that prompts the model several times. It is
+    empty if the model was called with messages. Actions that stand in the first prompt (`before`) have no segment.
     `opening` holds the results that stand in the prompt (`OpeningEnvironment`): the policy made none of their calls.
     `policy_version` is the first turn's, which is the oldest. `chat_tokens` are the numbers of prompt and reply tokens
     that an endpoint reported, over all turns; None if they are unknown."""
@@ -381,6 +395,23 @@ class Trajectory:
         prompts = [place for place, segment in enumerate(self.segments) if segment.kind == "prompt"]
         ends = [*prompts[1:], len(self.segments)]
         return tuple(replace(self, segments=self.segments[a:b]) for a, b in zip(prompts, ends, strict=True))
+
+    def before(self, turn: int) -> Trajectory:
+        """Return what was there before an action (0: the first), from where another rollout can begin
+        (`run_trajectory(start=...)`). Raises ValueError for an action that has no segment."""
+        acted = [place for place, segment in enumerate(self.segments) if segment.kind == "action"]
+        given = len(self.actions) - len(acted)
+        if not given <= turn < len(self.actions):
+            raise ValueError(f"{self.id!r} has the actions {given} to {len(self.actions) - 1}, not {turn}.")
+        made = sum(len(action.tool_calls) for action in self.actions[:turn])
+        return replace(
+            self,
+            segments=self.segments[: acted[turn - given]],
+            actions=self.actions[:turn],
+            tool_results=self.tool_results[:made],
+            answer=None,
+            failure=None,
+        )
 
     @property
     def token_ids(self) -> tuple[int, ...]:
@@ -473,8 +504,7 @@ class TrainingSample:
     of ratios: logprobs of the policy that sampled, recomputed by the learner. If they are None, the optimizer step's
     own forward pass takes their place, held constant. All samples of a batch have them, or none. `ref_logprobs` are a
     frozen reference policy's, `values` a critic's predictions before the batch's first step, `returns` the targets that
-    the critic learns. `id` is the trajectory's, "" for a sample without one. `part` numbers the samples of one rollout:
-    they follow each other, share its reward, and together count as one sequence.
+    the critic learns. `id` is the trajectory's, "" for a sample without one.
     """
 
     token_ids: tuple[int, ...]
@@ -490,4 +520,3 @@ class TrainingSample:
     values: tuple[float, ...] | None = None
     returns: tuple[float, ...] | None = None
     id: str = ""
-    part: int = 0

@@ -33,6 +33,16 @@ class Silent:
 def constant(trajectory):
     return 1.0
 
+def by_turn(rewards, groups, trajectories):
+    return trajectories
+
+def by_other(rewards, groups, other):
+    return other
+
+def doubled(number: float) -> float:
+    """Double a number."""
+    return 2 * number
+
 NUMBER = 3
 
 class Narrow:
@@ -320,6 +330,17 @@ def test_a_part_in_a_file_beside_the_working_directory_is_found_and_built(mine):
     assert credit([1.0, 3.0], ["a", "a"]) == [0.5, 1.5]
     assert build("reward", LossSettings(name=mine("constant")), None)(None) == 1.0  # a function is the part itself
     assert find("reward", mine("Outer.inner")).__name__ == "inner"
+
+
+def test_a_credit_may_take_the_trajectories_as_its_third_argument(mine):
+    assert find("credit", mine("by_turn"))([1.0], ["a"], trajectories=["t"]) == ["t"]
+    with pytest.raises(ConfigError, match="missing a required argument: 'other'"):
+        find("credit", mine("by_other"))
+
+
+def test_a_function_with_a_docstring_is_made_a_tool(mine):
+    tool = build("tool", LossSettings(name=mine("doubled")), None)
+    assert (tool.name, tool.schema["function"]["description"]) == ("doubled", "Double a number.")
 
 
 def test_a_part_is_built_by_its_own_settings():

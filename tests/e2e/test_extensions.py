@@ -3,6 +3,7 @@
 import ast
 import importlib
 import json
+import math
 import re
 import shutil
 from contextlib import chdir
@@ -14,10 +15,12 @@ from rich.console import Console
 
 from evoseek.config.registry import find
 from evoseek.config.trust import VARIABLE
+from evoseek.credit import advantages_of
 from evoseek.rollout.record import read_trajectories
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.metrics import read_metrics
+from evoseek.types import Action, Passage, Question, Segment, StopReason, ToolCall, ToolResult, Trajectory
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extend.md").read_text()
@@ -29,6 +32,8 @@ KINDS = {
     "first_words": "tool",
     "word_count": "search",
     "median_baseline": "credit",
+    "mtgrpo": "credit by turn",
+    "tree": "system with trees",
     "cispo": "loss",
     "hardest": "system",
 }
@@ -91,6 +96,16 @@ def shows(kind, run: Path):
             advantages = {sample["advantages"] for sample in samples}
             assert len(advantages) > 1
             assert advantages <= {-1.0, -0.5, 0.0, 0.5, 1.0}  # rewards of 0 and 1 have no other distance to a median
+        case "credit by turn":
+            samples = [json.loads(line) for line in (run / "samples.jsonl").read_text().splitlines()]
+            assert any(isinstance(sample["advantages"], list) for sample in samples)
+        case "system with trees":
+            trajectories = {record.trajectory.id: record.trajectory for record in rollouts}
+            grown = {id: trajectories[id.rpartition("/")[0]] for id in trajectories if id.count("/") == 3}
+            assert len(grown) == 12  # half of all
+            for id, root in grown.items():
+                before = root.before(int(id.rpartition("/")[2]))
+                assert trajectories[id].segments[0].token_ids == before.token_ids
         case "search" | "tool":
             found = [result for record in rollouts for result in record.trajectory.tool_results]
             assert any(result.passages for result in found)
@@ -127,6 +142,10 @@ def objects(kind):
             return {"loss": importlib.import_module("cispo").CISPO(0.3), "settings": {"algorithm.mini_batches": 2}}
         case "credit":
             return {"credit": importlib.import_module("median_baseline").MedianBaseline()}
+        case "credit by turn":
+            return {"credit": importlib.import_module("mtgrpo").TurnCredit()}
+        case "system with trees":
+            return {"system": "tree:Tree"}
         case "reward":
             return {"reward": importlib.import_module("short").short_answer}
         case "search":
@@ -156,6 +175,29 @@ def test_from_python(folder, kind):
     if kind != "loss":  # a policy of a run is asked and scored with the same parts
         assert run.ask("where is the mayor of the town?").trajectory.stop_reason is not None
         assert 0 <= run.evaluate("few.jsonl").score.mean <= 1
+
+
+def test_mt_grpo_gives_a_turn_the_outcome_s_advantage_and_its_own(tmp_path):
+    """Rewards 1, 0, and what the first turn found, 1, 0: both +- 0.7071 (mean 1/2, std 0.7071), together +- 1.4142."""
+    own = {}
+    exec(FILES["mtgrpo.py"], own)
+    question, call = Question("q", "who?", ("Meri",)), ToolCall("search", {"query": "a"})
+    actions = (Action("", (call,)), Action("", answer="Meri"))
+    segments = (Segment("prompt", (1,)), *(Segment("action", (2,), (0.0,)),) * 2)
+    results = [ToolResult(call, "", (Passage("p", "d", "Kalo", text),)) for text in ("It is MERI.", "It is Tolu.")]
+    both = [
+        Trajectory(f"t{n}", question, "solver", segments, actions, (result,), StopReason.ANSWERED)
+        for n, result in enumerate(results)
+    ]
+    half = math.sqrt(0.5)
+    for rewards, expected in (
+        ([1.0, 0.0], [[2 * half, half], [-2 * half, -half]]),
+        ([1.0, 1.0], [[half, 0.0], [-half, 0.0]]),
+        ([None, 1.0], [None, [-half, 0.0]]),
+    ):
+        found = advantages_of(own["TurnCredit"](), rewards, "aa", both)
+        for one, other in zip(found, expected, strict=True):
+            assert one is other is None or one == pytest.approx(other, abs=1e-5)
 
 
 def test_every_kind_of_part_is_on_the_page():

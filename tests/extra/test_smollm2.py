@@ -22,7 +22,7 @@ from evoseek.learner.logprobs import LogprobModel
 from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.storage.checkpoints import latest_checkpoint
 from evoseek.storage.files import file_digest
-from evoseek.training.update import scored_samples
+from evoseek.training.update import scored_attempts
 from evoseek.types import Question
 
 pytestmark = pytest.mark.slow
@@ -116,7 +116,10 @@ def test_segments_are_what_the_model_was_given_and_wrote_and_the_learner_agrees_
                 assert trajectory.segments[number].token_ids == completion.token_ids
                 assert trajectory.segments[number].logprobs == completion.logprobs
         assert max(len(trajectory.tool_results) for trajectory in group.trajectories) >= 1  # it has learnt to search
-        batch = make_batch(scored_samples([group])[0], context.agent.policy.model.device)
+        batch = make_batch(
+            [sample for attempt in scored_attempts([group]) for sample in attempt.samples],
+            context.agent.policy.model.device,
+        )
         inputs = LogprobModel(context.agent.policy.model)(batch)
         apart = (inputs.logprobs - inputs.rollout_logprobs)[batch.loss_mask].abs().detach()
     assert len(apart) > 100

@@ -7,9 +7,9 @@ from tools.tiny.tokenizer import tiny_tokenizer
 
 from evoseek.renderers.encoding import plain, split_trusted
 from evoseek.renderers.tags import TagRenderer
-from evoseek.rollout.environments import ReaderEnv, SolverEnv
+from evoseek.rollout.environments import ReaderEnv, SearchFirstEnv, SolverEnv
 from evoseek.rollout.prompts import load_prompts
-from evoseek.rollout.tools import SearchTool
+from evoseek.rollout.tools import FunctionTool, SearchTool
 from evoseek.search.lexical import LexicalIndex
 from evoseek.types import Message, Passage, Question
 from evoseek.world.world import World
@@ -48,6 +48,31 @@ ASKED = Question("q", "Who is Kalo's mayor?", ("Meri",))
 def said(env) -> str:
     (message,) = env.messages(ASKED)
     return plain(message.content)
+
+
+def weather(city: str, day: int) -> str:
+    """Say the weather."""
+    return f"{city} {day}"
+
+
+@pytest.mark.parametrize("prompts", ["default", "short"])
+def test_a_tool_of_ones_own_is_described_in_the_tag_format_alone(prompts):
+    tools = [FunctionTool(weather), SearchTool(None, template=load_prompts("tiny")["observation"])]
+    line = 'write a line "name: value" for each of city, day inside <weather> and </weather>'
+    assert line in said(SolverEnv(tools, load_prompts(prompts)))
+    assert "<search>" in said(SolverEnv(tools, load_prompts(prompts)))
+    assert "weather" not in said(SolverEnv(tools, load_prompts(prompts), "tools"))
+    assert line in said(SearchFirstEnv(tools, load_prompts(prompts)))
+
+
+def test_without_a_search_the_prompt_offers_none():
+    env = SolverEnv([FunctionTool(weather)], load_prompts("default"))
+    assert "<search>" not in said(env)
+    assert "documents" not in said(env)
+    assert "<weather>" in said(env)
+    told = plain(env.malformed("it is wrong"))
+    assert "To call weather, write its arguments inside <weather> and </weather>." in told
+    assert "<search>" not in told
 
 
 def test_reads_without_tools():

@@ -8,8 +8,8 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import SearchEngine
 from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.settings import ToolContext
-from evoseek.rollout.tools import SearchTool
-from evoseek.types import Passage, Question, ToolCall
+from evoseek.rollout.tools import FunctionTool, SearchTool
+from evoseek.types import Passage, Question, ToolCall, ToolResult
 
 MEIRI = Passage("a#0", "a", "Kalo", "Kalo 's mayor is Meri .")
 
@@ -174,3 +174,91 @@ def test_what_is_hidden_stays_hidden_in_an_engine_that_is_bound_to_the_question(
     tool = SearchTool(Bound(), 2, template=load_prompts("tiny")["observation"], context=5)
     bound = tool.for_question(Question("q", "who?", ("x",), {"hidden": ["d0"]}), "q/0").after("so")
     assert [passage.id for passage in call(bound, query="x").passages] == ["d1#0", "d1#1"]
+
+
+async def weather(city: str, day: int = 1) -> str:
+    """Say how the weather
+    will be.
+
+    A second paragraph is for readers of the code.
+    """
+    if city == "nowhere":
+        raise ToolError("no such city")
+    return f"{city}, {day + 1}"
+
+
+class TestFunctions:
+    def test_its_name_docstring_and_type_hints_are_the_schema(self):
+        parameters = {
+            "type": "object",
+            "properties": {"city": {"type": "string"}, "day": {"type": "integer", "default": 1}},
+            "required": ["city"],
+            "additionalProperties": False,
+        }
+        about = {"name": "weather", "description": "Say how the weather will be.", "parameters": parameters}
+        assert FunctionTool(weather).schema == {"type": "function", "function": about}
+
+    def test_arguments_are_converted_to_their_types(self):
+        tool = FunctionTool(weather)
+        assert call(tool, city="Kalo", day="3").text == "Kalo, 4"
+        assert call(tool, city="Kalo").text == "Kalo, 2"
+
+    @pytest.mark.parametrize(
+        ("arguments", "words"),
+        [
+            ({}, "city: Field required"),
+            ({"city": "a", "day": "x"}, "day: Input"),
+            ({"city": "a", "x": "b"}, "x: Extra"),
+        ],
+    )
+    def test_wrong_arguments_are_the_models_mistake_and_the_result_says_so(self, arguments, words):
+        text = call(FunctionTool(weather), **arguments).text
+        assert text.startswith(f'The tool "weather" cannot take these arguments: {words}')
+
+    def test_trap_a_failure_of_the_function_is_no_result(self):
+        with pytest.raises(ToolError, match="no such city"):
+            call(FunctionTool(weather), city="nowhere")
+
+    def test_passages_are_shown_and_kept_with_what_was_asked(self):
+        def find(words: str):
+            """Find passages."""
+            return [MEIRI]
+
+        result = call(FunctionTool(find), words="mayor")
+        assert (result.text, result.passages, result.queries) == (MEIRI.contents, (MEIRI,), ("mayor",))
+
+    @pytest.mark.parametrize(
+        ("given", "text"), [(2, "2"), (ToolResult(ToolCall("x", {}), "own"), "own"), ([], "Nothing was found.")]
+    )
+    def test_other_results(self, given, text):
+        def own():
+            """Give something."""
+            return given
+
+        result = call(FunctionTool(own))
+        assert (result.text, result.call) == (text, ToolCall("search", {}))
+
+    @pytest.mark.parametrize("given", [None, {"a": 1}, ["a"]])
+    def test_trap_anything_else_is_a_failure(self, given):
+        def own():
+            """Give something."""
+            return given
+
+        with pytest.raises(TypeError, match="expected a text, a number, passages"):
+            call(FunctionTool(own))
+
+    def test_a_function_that_cannot_be_described_is_refused(self):
+        def bare(city):
+            return city
+
+        def many(*cities):
+            """Take many."""
+
+        def strange(engine: OneBook):
+            """Take an object."""
+
+        for function in (bare, many, strange):
+            with pytest.raises(
+                ConfigError, match=f"The function {function.__name__} cannot be a tool: .* Expected a doc"
+            ):
+                FunctionTool(function)

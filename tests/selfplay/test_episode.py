@@ -16,7 +16,7 @@ from evoseek.selfplay.episode import EpisodeSeconds, SelfPlay, relabel
 from evoseek.selfplay.filters import supporting_passages
 from evoseek.selfplay.proposer_reward import DIFFICULTIES, ProposerReward
 from evoseek.selfplay.tasks import proposal_groups, solver_groups
-from evoseek.training.update import scored_samples
+from evoseek.training.update import scored_attempts
 from evoseek.types import Episode, Invalid, Passage, ProposerTask, Question, Scored, StopReason
 
 MERI, TOLU = "<answer> meri </answer>", "<answer> tolu </answer>"
@@ -304,15 +304,14 @@ class TestTrap1AFailureIsNoReward:
         assert isinstance(episode.outcome, Invalid)
         assert episode.outcome.detail.startswith("3 of 6 of the solver's attempts failed")
         assert episode.question is not None
-        assert scored_samples([episode.solvers])[1] == [1.0, 1.0, 0.0]
+        assert [attempt.reward for attempt in scored_attempts([episode.solvers])] == [1.0, 1.0, 0.0]
 
     def test_and_out_of_the_solvers_baseline_and_loss(self, stage):
         (episode,) = run(stage(dict(self.TWO_RIGHT), attempts=4))
         rewards = [getattr(outcome, "reward", None) for outcome in episode.solvers.outcomes]
         advantages = group_advantages(rewards, ["q"] * 4, scale="none")
         assert advantages == [pytest.approx(1 / 3), pytest.approx(1 / 3), None, pytest.approx(-2 / 3)]
-        samples, rewards = scored_samples([episode.solvers])
-        assert (len(samples), rewards) == (3, [1.0, 1.0, 0.0])
+        assert [attempt.reward for attempt in scored_attempts([episode.solvers])] == [1.0, 1.0, 0.0]
 
     @pytest.mark.parametrize("difficulty", DIFFICULTIES)
     def test_a_question_whose_attempts_all_failed_is_not_one_that_nobody_could_answer(self, stage, difficulty):
@@ -347,8 +346,7 @@ class TestTrap1AFailureIsNoReward:
         assert rewards == [0.0, 0.5, 1.0, None, None, None]
         assert group_advantages(rewards, [0] * 6, scale="none") == [-0.5, 0.0, 0.5, None, None, None]
         assert raw_advantages(rewards) == rewards
-        samples, rewards = scored_samples([group])
-        assert (len(samples), rewards) == (3, [0.0, 0.5, 1.0])
+        assert [attempt.reward for attempt in scored_attempts([group])] == [0.0, 0.5, 1.0]
         reasons = [outcome.reason for outcome in group.outcomes[3:]]
         assert reasons == [StopReason.TOOL_FAILED, StopReason.TOOL_FAILED, StopReason.SAMPLER_FAILED]
 

@@ -28,7 +28,7 @@ from evoseek.training.demonstrations import (
     demonstrations_of_file,
     hold_out,
     on_all_ranks,
-    sample_of,
+    samples_of,
     summary,
     without,
 )
@@ -75,7 +75,7 @@ def written(tmp_path):
 
 def test_a_file_is_played_and_what_is_learnt_are_the_turns(written):
     played = demonstrations_of_file(written(demonstration("vesu")), roles_with())
-    sample = sample_of(played.trajectories[0])
+    (sample,) = samples_of(played.trajectories[:1])
     learnt = [i for i, acts in zip(sample.token_ids, sample.loss_mask, strict=True) if acts]
     assert TOKENIZER.decode(learnt) == "<search> kalo </search> <think> vesu is it </think> <answer> meri </answer>"
     assert set(sample.rollout_logprobs) == set(sample.advantages) == {0.0}

@@ -7,9 +7,12 @@ from functools import partial
 
 import pytest
 
-from evoseek.credit import group_advantages
+from evoseek.credit import CriticCredit, group_advantages
+from evoseek.learner.learner import StepBatch
+from evoseek.loss.base import Totals
+from evoseek.loss.clipped import ClippedLoss, SequenceLoss
 from evoseek.loss.likelihood import ReinforceLoss
-from evoseek.training.update import GroupUpdate, mean_metrics, scored_samples, split_groups
+from evoseek.training.update import GroupUpdate, PPOUpdate, mean_metrics, scored_attempts, split_groups
 from evoseek.types import Invalid, Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 ONE_RIGHT = {"q0/0": "meri", "q0/1": "kalo", "q1/0": "kalo", "q1/1": "kalo"}
@@ -196,5 +199,78 @@ def test_the_advantage_lies_on_action_tokens_only(recorder):
 def test_trap_invalid_members_and_those_without_an_action_make_no_sample():
     prompt_only = trajectory(Segment("prompt", (5,)))
     outcomes = (Scored(1.0), Invalid(StopReason.DEADLINE), Scored(0.0))
-    samples, rewards = scored_samples([TrajectoryGroup("k", (SEARCHED, SEARCHED, prompt_only), outcomes)])
-    assert (len(samples), rewards) == (1, [1.0])
+    (attempt,) = scored_attempts([TrajectoryGroup("k", (SEARCHED, SEARCHED, prompt_only), outcomes)])
+    assert (len(attempt.samples), attempt.reward) == (1, 1.0)
+
+
+REWRITTEN = trajectory(
+    Segment("prompt", (5, 9)),
+    Segment("action", (20, 21), (-0.5, -0.25)),
+    Segment("observation", (30,)),
+    Segment("action", (22,), (-0.5,)),
+    Segment("prompt", (5, 9, 22, 31)),
+    Segment("action", (40,), (-1.0,)),
+)
+
+
+class TestBranches:
+    """An attempt whose context was rewritten before its last turn makes two samples."""
+
+    GROUP = TrajectoryGroup("k", (REWRITTEN, SEARCHED), (Scored(1.0), Scored(0.0)))
+
+    def test_they_hold_each_sampled_token_once_and_what_was_before_it(self):
+        first, second = REWRITTEN.branches
+        assert first.token_ids == (5, 9, 20, 21, 30, 22)
+        assert second.token_ids == (5, 9, 22, 31, 40)
+        assert second.loss_mask == (False, False, False, False, True)
+        assert sum(branch.num_action_tokens for branch in REWRITTEN.branches) == REWRITTEN.num_action_tokens == 4
+
+    def test_trap_they_share_one_reward_and_count_once_in_the_baseline(self, recorder):
+        """Rewards 1 and 0: mean 1/2, not 2/3 as if each sample were an attempt."""
+        seen = []
+
+        def credit(rewards, groups):
+            return seen.append(list(rewards)) or MEAN_ONLY(rewards, groups)
+
+        samples = GroupUpdate(recorder, credit, seed=0, loss=ClippedLoss()).samples([self.GROUP])
+        assert seen == [[1.0, 0.0]]
+        assert [max(sample.advantages, key=abs) for sample in samples] == [0.5, 0.5, -0.5]
+        assert {sample.group for sample in samples} == {"k"}
+
+    @pytest.mark.parametrize(
+        ("loss", "weights"),
+        [
+            (ClippedLoss(), [1.0, 1.0, 1.0]),
+            (ClippedLoss(aggregate="sequence-sum"), [1.0, 1.0, 1.0]),
+            (ClippedLoss(aggregate="sequence-mean-token-mean"), [0.75, 0.25, 1.0]),
+            (SequenceLoss(), [0.75, 0.25, 1.0]),
+        ],
+    )
+    def test_trap_a_loss_that_averages_sequences_counts_an_attempt_once(self, recorder, loss, weights):
+        """Three of the four tokens are in the first branch; two sequences in all, not three."""
+        samples = GroupUpdate(recorder, MEAN_ONLY, seed=0, loss=loss).samples([self.GROUP])
+        assert [sample.weight for sample in samples] == weights
+        named = [replace(sample, id=id) for sample, id in zip(samples, ("t0", "t0", "t1"), strict=True)]
+        batch = StepBatch.of(named, loss)
+        assert (batch.totals, batch.metrics["learner/samples"]) == (Totals(tokens=7, sequences=2), 3.0)
+
+    def test_an_advantage_for_each_turn_lies_on_the_tokens_of_the_turn(self, recorder):
+        credit = lambda rewards, groups, trajectories: [[0.1, 0.2, 0.3], 0.4]  # noqa: E731
+        first, second, other = GroupUpdate(recorder, credit, seed=0, loss=ClippedLoss()).samples([self.GROUP])
+        assert first.advantages == (0.0, 0.0, 0.1, 0.1, 0.0, 0.2)
+        assert second.advantages == (0.0, 0.0, 0.0, 0.0, 0.3)
+        assert other.advantages == (0.0, 0.0, 0.4, 0.4, 0.0, 0.4)
+
+    def test_a_critic_sees_the_actions_of_all_branches_as_one_sequence(self, recorder):
+        """Values of 0, gamma 1/2: the last of four tokens has the reward 1, so the returns halve backwards."""
+        update = PPOUpdate(
+            learner=recorder,
+            credit=CriticCredit(0.5, 1.0),
+            seed=0,
+            transforms=[lambda samples: [replace(s, values=(0.0,) * len(s.token_ids)) for s in samples]],
+            critic=recorder,
+            loss=ClippedLoss(),
+        )
+        first, second = update.samples([TrajectoryGroup("k", (REWRITTEN,), (Scored(1.0),))])
+        assert first.returns == (0.0, 0.0, 0.125, 0.25, 0.0, 0.5)
+        assert second.returns == (0.0, 0.0, 0.0, 0.0, 1.0)

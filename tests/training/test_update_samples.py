@@ -10,7 +10,7 @@ from evoseek.credit import group_advantages
 from evoseek.learner.learner import StepBatch
 from evoseek.loss.base import LossInputs
 from evoseek.loss.clipped import ClippedLoss, SequenceLoss
-from evoseek.training.update import GroupUpdate, scored_samples
+from evoseek.training.update import GroupUpdate
 from evoseek.types import Question, Scored, Segment, StopReason, Trajectory, TrajectoryGroup
 
 QUESTION = Question("q", "who is the mayor of Kalo ?", ("Meri",))
@@ -64,7 +64,7 @@ def test_a_rollout_is_cut_at_its_prompts_and_nothing_is_an_action_twice():
 def test_a_rollout_of_three_samples_enters_the_baseline_once():
     """Rewards 1, 1, 1, 0: the mean is 3/4 however many samples the last has; by samples it would be 1/2."""
     samples = update().samples([group([1.0, 1.0, 1.0, 0.0], ONE, ONE, ONE, THREE)])
-    assert [sample.part for sample in samples] == [0, 0, 0, 0, 1, 2]
+    assert [sample.id for sample in samples] == ["k/0", "k/1", "k/2", *["k/3"] * 3]
     assert [max(sample.advantages, key=abs) for sample in samples] == [0.25, 0.25, 0.25, -0.75, -0.75, -0.75]
 
 
@@ -99,11 +99,4 @@ def test_a_step_counts_rollouts_not_samples():
     samples = update().samples([group([1.0, 0.0], ONE, THREE)])
     batch = StepBatch.of(samples, ClippedLoss())
     assert (batch.totals.sequences, batch.totals.tokens) == (2, 12)
-    assert batch.metrics == {"learner/samples": 2.0, "learner/samples_without_gradient": 0.0}
-
-
-def test_each_sample_has_the_version_that_began_it():
-    late = (prompt(1), action(2), prompt(3, cause="other"), action(4, policy_version=5))
-    samples, rewards = scored_samples([group([1.0], late)])
-    assert [sample.policy_version for sample in samples] == [0, 5]
-    assert rewards == [1.0, 1.0]
+    assert batch.metrics == {"learner/samples": 4.0, "learner/samples_without_gradient": 0.0}

@@ -16,7 +16,7 @@ from evoseek.assembly.agent import Agent
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.chat.chats import make_chat
 from evoseek.chat.settings import EndpointSettings
-from evoseek.config.registry import build, check_part, find
+from evoseek.config.registry import as_part, build, check_part, find
 from evoseek.config.sections import with_setting
 from evoseek.errors import ConfigError
 from evoseek.models.load import load_policy
@@ -55,7 +55,7 @@ class Objects:
     loss: LossFn[LossInputs] | None = None
     credit: Credit | None = None
     web: Web | None = None
-    tools: Sequence[Tool] = ()
+    tools: Sequence[Tool | Callable[..., Any]] = ()
     trackers: Sequence[MetricSink] = ()
 
     def check(self) -> None:
@@ -195,7 +195,8 @@ class Context:
     def tools(self, prompts: PromptSet, engine: SearchEngine | QuestionEngine | None) -> list[Tool]:
         """Return the tools of the settings, which search with this engine, and the caller's own."""
         context = ToolContext(self.settings, prompts, engine, self.shared, lambda: self.web)
-        tools = [*(build("tool", tool, context) for tool in self.settings.tools), *self.objects.tools]
+        own = (as_part("tool", tool) for tool in self.objects.tools)
+        tools = [*(build("tool", tool, context) for tool in self.settings.tools), *own]
         names = [tool.name for tool in tools]
         if twice := next((name for name in names if names.count(name) > 1), None):
             raise ConfigError(

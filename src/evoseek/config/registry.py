@@ -13,7 +13,7 @@ import re
 import sys
 import tomllib
 import traceback
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass, field
 from importlib import import_module
 from importlib.machinery import ModuleSpec, PathFinder
@@ -36,7 +36,7 @@ class Kind:
     one is `__call__`, a function is enough; for any kind, a class whose `build` makes the part is. `or_needs` replaces
     them for a part that is bound to a question first. `settings` are the settings of parts that import torch, readable
     without torch. `packaged` are parts in separate distributions, which need not be installed. `optional` are methods
-    and attributes that a part may have, each with its effect.
+    and attributes that a part may have, each with its effect. `of_function` makes a part from a function.
     """
 
     what: str
@@ -46,6 +46,7 @@ class Kind:
     settings: Mapping[str, str] = field(default_factory=dict[str, str])
     packaged: Mapping[str, str] = field(default_factory=dict[str, str])
     optional: Mapping[str, str] = field(default_factory=dict[str, str])
+    of_function: str = ""
 
 
 _ANSWER = "evoseek.reward.functions:AnswerReward"
@@ -67,7 +68,7 @@ KINDS: Mapping[str, Kind] = {
     "agent": Kind(
         "who calls the policy: the package's own turn loop, or any program",
         {
-            "loop": "evoseek.rollout.run:run_trajectory",
+            "loop": "evoseek.rollout.gateway.agents:OwnLoop",
             "command": "evoseek.rollout.gateway.agents:Command",
         },
         ("__call__(task, client)",),
@@ -81,6 +82,7 @@ KINDS: Mapping[str, Kind] = {
         {
             "solver": "evoseek.rollout.environments:SolverEnv",
             "search_first": "evoseek.rollout.environments:SearchFirstEnv",
+            "notes": "evoseek.rollout.environments:NotesEnv",
         },
         ("messages(question)", "role", "tools"),
     ),
@@ -88,10 +90,12 @@ KINDS: Mapping[str, Kind] = {
         "something that a policy can call",
         {
             "search": "evoseek.rollout.tools:SearchTool",
+            "note": "evoseek.rollout.tools:note",
             "web_search": "evoseek.web.tools:WebSearchTool",
             "browse": "evoseek.web.tools:BrowseTool",
         },
         (_BIND, "async __call__(call)", "name", "schema"),
+        of_function="evoseek.rollout.tools:FunctionTool",
     ),
     "search": Kind(
         "a search engine",
@@ -140,6 +144,7 @@ KINDS: Mapping[str, Kind] = {
         optional={
             "is_relative": "True if equal rewards in a group give no signal: training warns of such groups",
             "needs_critic": "True if __call__(rewards, values) gets a critic's values of a rollout's tokens instead",
+            "trajectories": "an argument of __call__: the rollouts. It may then return a list for one, a number a turn",
         },
     ),
     "loss": Kind(
@@ -241,9 +246,9 @@ def build(kind: str, settings: Any, context: object) -> Any:
     from its settings if it has its own `Settings`; else the function itself."""
     part = find(kind, settings.name)
     if settings.name in KINDS[kind].parts:
-        return _make(part, settings, context)
+        return as_part(kind, _make(part, settings, context))
     try:
-        made = _make(part, settings, context)
+        made = as_part(kind, _make(part, settings, context))
     except EvoseekError:
         raise
     except Exception as error:
@@ -252,6 +257,15 @@ def build(kind: str, settings: Any, context: object) -> Any:
         raise ConfigError(f"Making the {kind} {settings.name!r} failed ({type(error).__name__}: {error}).") from error
     check_part(kind, settings.name, made)
     return made
+
+
+def as_part(kind: str, given: Any) -> Any:
+    """Return the part that a function makes, for a kind that can be made from functions; anything else unchanged."""
+    return _load(kind, KINDS[kind].of_function)(given) if _is_enough(kind, given) else given
+
+
+def _is_enough(kind: str, given: Any) -> bool:
+    return bool(KINDS[kind].of_function) and inspect.isroutine(given)
 
 
 def _make(part: Any, settings: Any, context: object) -> Any:
@@ -374,21 +388,24 @@ def _places(spec: ModuleSpec | None) -> list[str]:
 def check_part(kind: str, name: str, part: Any) -> None:
     """Raise ConfigError if a class, function or object is not a part of this kind. `name` is its name in the error."""
     about = KINDS[kind]
+    if _is_enough(kind, part):
+        return
     needs = about.or_needs if about.or_needs and hasattr(part, "for_question") else about.needs
     wanted = needs
     if isinstance(part, type) and hasattr(part, "build") and _BUILD not in needs:
         wanted = (_BUILD,)  # which may make anything
     elif isinstance(part, type) and not hasattr(part, "build"):
         wanted = (*needs, f"{part.__name__}({'settings' if 'Settings' in vars(part) else ''})")
-    if fault := next(filter(None, (_fault(part, need) for need in wanted)), ""):
+    if fault := next(filter(None, (_fault(part, need, about.optional) for need in wanted)), ""):
         raise ConfigError(
             f"{name} is given as {kind}, but {fault}. {'An' if kind[0] in 'aeiou' else 'A'} {kind} ({about.what}) "
             f"needs {', '.join(needs)}; `evoseek list {kind}` lists the built-in ones for comparison."
         )
 
 
-def _fault(part: Any, need: str) -> str:
-    """Describe why a part does not meet this need; "" if it does, or if only an instance can tell."""
+def _fault(part: Any, need: str, optional: Container[str]) -> str:
+    """Describe why a part does not meet this need; "" if it does, or if only an instance can tell. An `optional`
+    argument is given if the part has it."""
     name, is_method, arguments = need.removeprefix("async ").partition("(")
     is_class = isinstance(part, type)
     if is_class and name == part.__name__:
@@ -411,8 +428,9 @@ def _fault(part: Any, need: str) -> str:
         signature = inspect.signature(found)
     except (TypeError, ValueError):  # of C code, which has none
         return ""
+    more = (argument for argument in signature.parameters if argument in optional)
     try:
-        signature.bind(*given, **dict.fromkeys(keywords.split(", ") if keywords else ()))
+        signature.bind(*given, **dict.fromkeys((*filter(None, keywords.split(", ")), *more)))
     except TypeError as error:
         hint = "; @classmethod is missing" if name == "build" and "self" in signature.parameters else ""
         return f"its {name}{signature} cannot be called as {need} ({error}{hint})"

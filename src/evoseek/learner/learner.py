@@ -44,25 +44,26 @@ OptimizerFactory = Callable[..., Optimizer]
 
 @dataclass(frozen=True, slots=True)
 class StepBatch(Generic[Inputs]):
-    """A term of a step: its samples with a gradient, and the counts of all its samples with actions."""
+    """A term of a step: its samples with a gradient, and the counts of all its samples with actions. The branches of a
+    trajectory, which have its id, count as one sequence."""
 
     samples: Sequence[TrainingSample]
+    counted: int
     totals: Totals
     loss: LossFn[Inputs]
 
     @classmethod
     def of(cls, samples: Sequence[TrainingSample], loss: LossFn[Inputs]) -> StepBatch[Inputs]:
         trained = [sample for sample in samples if trained_length(sample) > 0]
-        sequences = sum(not sample.part for sample in trained)
-        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=sequences)
-        return cls([sample for sample in trained if loss.contributes(sample)], totals, loss)
+        sequences = {sample.id or number for number, sample in enumerate(trained)}
+        totals = Totals(tokens=sum(sum(sample.loss_mask) for sample in trained), sequences=len(sequences))
+        return cls([sample for sample in trained if loss.contributes(sample)], len(trained), totals, loss)
 
     @property
     def metrics(self) -> dict[str, float]:
-        with_gradient = sum(not sample.part for sample in self.samples)
         return {
-            "learner/samples": float(self.totals.sequences),
-            "learner/samples_without_gradient": float(self.totals.sequences - with_gradient),
+            "learner/samples": float(self.counted),
+            "learner/samples_without_gradient": float(self.counted - len(self.samples)),
         }
 
 

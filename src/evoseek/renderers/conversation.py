@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from evoseek.renderers.chat_template import Schema, check_template, encode_messages, encode_reply
+from evoseek.renderers.chat_template import Schema, check_template, encode_messages, encode_reply, tool_name
 from evoseek.renderers.encoding import TextEncoder, plain, trusted
 from evoseek.renderers.tags import OBSERVATION, TAGS, TagRenderer
 from evoseek.renderers.tool_calls import make_renderer
@@ -41,9 +41,9 @@ class Conversation:
     ) -> None:
         self._tokenizer, self._tools = tokenizer, tuple(tools)
         self._own = make_renderer(tokenizer, format, tools, eos_ids)
-        tags = TAGS if isinstance(self._own, TagRenderer) else ()
+        tags = (*TAGS, *map(tool_name, tools)) if isinstance(self._own, TagRenderer) else ()
         self._encoder = TextEncoder(tokenizer)
-        self._tag = re.compile(rf"(</?(?:{'|'.join(tags)})>)") if tags else None
+        self._tag = re.compile(rf"(</?(?:{'|'.join(map(re.escape, tags))})>)") if tags else None
         written = "".join(f"<{tag}></{tag}>" for tag in tags)
         self._forbidden = self._encoder.control_ids.difference(self._encoder.template(written))
         report = check_template(tokenizer)

@@ -5,16 +5,17 @@
     <answer> answer </answer>
 
 With the tools of the web, <search> holds queries and <browse> addresses, one in each line. The baseline RAgent opens
-passages by their numbers in <open>. A proposer states its question in <question> before the answer.
+passages by their numbers in <open>. Any other tool has a tag of its own name. A proposer states its question in
+<question> before the answer.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, cast
 
 from evoseek.errors import PolicyError
 from evoseek.renderers.chat_template import Schema, check_template, encode_messages, encode_reply, end_ids, tool_name
@@ -31,7 +32,8 @@ _ANSWER = re.compile(r"<answer>(?:(?!<answer>).)*?</answer>", re.DOTALL)  # that
 
 
 class TagCall(NamedTuple):
-    """The call that a tag makes: a tool, with the tag's content as one argument, as a whole or as a list of lines."""
+    """The call that a tag makes: a tool, with the tag's content as one argument, as a whole or as a list of lines. If
+    `argument` is empty, each line is an argument: `name: value`."""
 
     tool: str
     argument: str
@@ -47,17 +49,48 @@ _TAGS_OF_TOOLS = {
 }
 
 
+_NAME = re.compile(r"(?!(?:information|think|answer|question)\b)[A-Za-z]\w*")
+
+
 def tag_calls(tools: Sequence[Schema]) -> Mapping[str, TagCall]:
-    """Return the tags for tools of these schemas; without tools, `SEARCH`. Raises PolicyError for other tools."""
-    names = list(map(tool_name, tools))
-    if strange := [name for name in names if name not in _TAGS_OF_TOOLS]:
+    """Return the tags for tools of these schemas; without tools, `SEARCH`. Raises PolicyError for a name that cannot be
+    a tag, or two tools with one tag."""
+    calls = [_tag_call(schema) for schema in tools]
+    names, tags = list(map(tool_name, tools)), [tag for tag, _ in calls]
+    if strange := [name for name in names if not _NAME.fullmatch(name)]:
         raise PolicyError(
-            f"The tool {strange[0]!r} cannot be called in the tag format: it has tags for the tools "
-            f"{', '.join(_TAGS_OF_TOOLS)} only, so the model would neither see the tool nor be able to call it. Give "
-            "the tool one of these names, with the same argument, or use a model whose chat template has tool calls "
-            "(policy.format=tools)."
+            f"The tool {strange[0]!r} cannot be called in the tag format, where its name would be a tag. Expected a "
+            "letter, then letters, digits or _, and none of information, think, answer and question. Rename the tool."
         )
-    return dict(_TAGS_OF_TOOLS[name] for name in names) or SEARCH
+    if twice := [name for name, tag in zip(names, tags, strict=True) if tags.count(tag) > 1]:
+        raise PolicyError(f"The tools {' and '.join(twice)} have the same tag. Leave one out, or rename it.")
+    return dict(calls) or SEARCH
+
+
+def own_tools(tools: Sequence[Schema]) -> list[dict[str, object]]:
+    """Return the tools that no prompt knows: `name`, `description` and `arguments` (their names) of each."""
+    return [
+        {"name": name, "description": _function(schema).get("description", ""), "arguments": [*_properties(schema)]}
+        for schema in tools
+        if (name := tool_name(schema)) not in _TAGS_OF_TOOLS
+    ]
+
+
+def _tag_call(schema: Schema) -> tuple[str, TagCall]:
+    name, properties = tool_name(schema), _properties(schema)
+    known = _TAGS_OF_TOOLS.get(name)
+    if known is not None and (known[1].argument in properties or not properties):
+        return known
+    (argument,) = properties if len(properties) == 1 else ("",)
+    return name, TagCall(name, argument, bool(argument) and properties[argument].get("type") == "array")
+
+
+def _function(schema: Schema) -> Mapping[str, Any]:
+    return cast("Mapping[str, Any]", schema.get("function", {}))
+
+
+def _properties(schema: Schema) -> Mapping[str, Any]:
+    return _function(schema).get("parameters", {}).get("properties", {})
 
 
 def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
@@ -70,7 +103,7 @@ def stop_strings(calls: Mapping[str, TagCall]) -> tuple[str, ...]:
 _THOUGHT = re.compile(r"\A\s*+(?:<think>)?+(?:(?!<think>).)*?</think>", re.DOTALL)
 
 
-_OPENED = re.compile(r"<(search|browse|open|tool_call)>")
+_OPENED = ("search", "browse", "open", "tool_call")
 _WHOLE = re.compile(  # sentences, lines and their citations
     r"(.*(?:(?<!\n\d)(?<!\n\d\d)[.!?][\"')]*(?: ?\[[\d, ]+\])*(?=\s)|[。！？]|\S(?=[^\S\n]*\n)))", re.DOTALL
 )
@@ -111,20 +144,22 @@ def _without_thought(text: str) -> str:
     return _THOUGHT.sub("", text, count=1)
 
 
-def answer_alone(action: Action) -> Action:
+def answer_alone(action: Action, tools: Iterable[str]) -> Action:
     """Read a turn without a call or an answer in tags as an answer: its text after the thought, without tags. A turn
-    that opens a call, or has no word, is not an answer."""
+    that opens a call of these tools, or has no word, is not an answer."""
     text = _without_thought(action.text)
     answer = _TAG.sub(" ", text.rpartition("<answer>")[2]).strip()
-    if action.problem is None or _OPENED.search(text) or not any(map(str.isalnum, answer)):
+    is_call = any(f"<{name}>" in text for name in (*_OPENED, *tools))
+    if action.problem is None or is_call or not any(map(str.isalnum, answer)):
         return action
     return replace(action, answer=answer, problem=None)
 
 
-def whole_sentences(action: Action) -> Action:
+def whole_sentences(action: Action, tools: Iterable[str]) -> Action:
     """Read the whole sentences of a turn that was cut at its limit of tokens as its answer. A turn that was cut within
     a thought is not an answer."""
-    answer = answer_alone(action).answer if action.problem and "<think>" not in _without_thought(action.text) else None
+    is_open = "<think>" in _without_thought(action.text)
+    answer = answer_alone(action, tools).answer if action.problem and not is_open else None
     whole = _WHOLE.match(answer or "")
     return replace(action, answer=whole[1], problem=None) if whole else action
 
@@ -207,6 +242,8 @@ class TagRenderer:
         """Return the tag for a call, and its content. Raises PolicyError for a tool without a tag."""
         for tag, own in self._calls.items():
             if own.tool == call.name:
+                if not own.argument:
+                    return tag, "\n".join(f"{name}: {value}" for name, value in call.arguments.items())
                 value = call.arguments.get(own.argument)
                 return tag, "\n".join(map(str, value)) if isinstance(value, list) else str(value)
         raise PolicyError(f"The tag format has no tag for the tool {call.name}. Choose another format or another tool.")
@@ -274,4 +311,7 @@ def _folded(written: ToolCall | str | None) -> str:
 
 def _call(call: TagCall, content: str) -> ToolCall:
     lines = [line.strip() for line in content.splitlines() if line.strip()]
+    if not call.argument:
+        named = (line.partition(":") for line in lines)
+        return ToolCall(call.tool, {name.strip(): value.strip() for name, _, value in named})
     return ToolCall(call.tool, {call.argument: lines if call.is_list else content})

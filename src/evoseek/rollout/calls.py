@@ -11,7 +11,7 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import Environment, NumberedTool, OpeningEnvironment, ReasonedTool, Tool
 from evoseek.renderers.encoding import beginning, trusted
 from evoseek.rollout.limits import Limits
-from evoseek.types import Action, Question, ToolCall, ToolResult
+from evoseek.types import Action, Question, ToolCall, ToolResult, Trajectory
 
 Watch = Callable[[Action | ToolResult], None]
 """Called with every record of a rollout as soon as it exists: each turn's Action, and each ToolResult as it arrives
@@ -46,6 +46,12 @@ class ToolCalls:
             await self._make(self._env.opening(self._question), "")
             self.opening = tuple(replace(result, text="") for result in self.results)  # the prompt shows them
             self.results = []
+
+    def resume(self, start: Trajectory) -> None:
+        """Take over the results and the counts of another rollout's beginning."""
+        self.opening, self.results = start.opening, list(start.tool_results)
+        asked = [len(action.tool_calls) for action in start.actions]
+        self._may_call, self._malformed = sum(asked) <= len(self.results), asked.count(0)
 
     @property
     def is_left(self) -> bool:

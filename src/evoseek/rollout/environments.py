@@ -7,15 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Literal
 
 from evoseek.errors import ConfigError, DataError
-from evoseek.protocols import Environment, OpeningEnvironment, Tool
+from evoseek.protocols import Environment, OpeningEnvironment, RewritingEnvironment, Tool
+from evoseek.renderers.tags import own_tools
 from evoseek.rollout.prompts import PromptSet
 from evoseek.rollout.settings import EnvironmentContext, EnvironmentSettings
-from evoseek.types import Message, Passage, ProposerTask, Question, ToolCall, ToolResult
+from evoseek.types import Message, Passage, ProposerTask, Question, ToolCall, ToolResult, Turn
 
 
 class PromptEnv:
     """An `Environment` whose prompt is one user message from the prompt set's template of this name. The template gets
-    the question, the renderer's format and `values`."""
+    the question, the renderer's format, `values`, whether it `has_search`, and in the format tags the `own_tools`."""
 
     role = "solver"
 
@@ -29,7 +30,9 @@ class PromptEnv:
     ) -> None:
         self.tools: Mapping[str, Tool] = {tool.name: tool for tool in tools}
         self.template = template
-        self._prompts, self._format, self._template, self._values = prompts, format, prompts[template], values
+        own = own_tools([tool.schema for tool in tools]) if format == "tags" else []
+        self._values = {**values, "has_search": "search" in self.tools or not own, "own_tools": own}
+        self._prompts, self._format, self._template = prompts, format, prompts[template]
 
     def messages(self, question: Question) -> list[Message]:
         return self._message(question=question.text)
@@ -65,6 +68,26 @@ class SolverEnv(PromptEnv):
         max_calls: int | None = None,
     ) -> None:
         super().__init__(tools, prompts, format, prompt, {"max_calls": max_calls})
+
+
+class NotesEnv(SolverEnv):
+    """The solver's task with a context that is rewritten when it is full (rollout.max_total_tokens), so that a search
+    can be longer: a `RewritingEnvironment`.
+
+    Of the turns, the last one stays; then, as far as they fit, calls of the tool `note`, and then all others, the
+    newest first. Without that tool, the oldest turns leave.
+    """
+
+    def rewritten(self, turns: Sequence[Turn], room: int) -> list[Turn]:
+        *others, last = range(len(turns))
+        notes = [place for place in others if any(call.name == "note" for call in turns[place].action.tool_calls)]
+        kept, left = {last}, room - len(turns[last].token_ids)
+        for place in sorted(others, key=lambda place: (place in notes, place), reverse=True):
+            if len(turns[place].token_ids) > left:
+                break
+            kept.add(place)
+            left -= len(turns[place].token_ids)
+        return [turns[place] for place in sorted(kept)]
 
 
 class ReaderEnv(PromptEnv):
@@ -134,6 +157,8 @@ class HistoryEnv:
     def __init__(self, env: Environment, history: Sequence[Message]) -> None:
         self._env, self._history = env, tuple(history)
         self.role, self.tools = env.role, env.tools
+        if isinstance(env, RewritingEnvironment):
+            self.rewritten = env.rewritten
 
     def messages(self, question: Question) -> list[Message]:
         return [*self._history, *self._env.messages(question)]

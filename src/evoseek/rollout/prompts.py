@@ -2,7 +2,9 @@
 set; missing ones come from the set `default`.
 
     solver.jinja             the solver's user message; variables `question`, `format` ("tags" or "tools"), `max_calls`
-                             (a rollout's number of calls, or none)
+                             (a rollout's number of calls, or none), `has_search` (False: only tools of the user's own)
+    own_tools.jinja          for these, included by it in the format tags; `own_tools`, each with `name`, `description`
+                             and `arguments`
     solver_web.jinja         for a solver that searches and browses the web; variables as above
     closed_book.jinja        for a solver without tools; variables as above
     proposer_passage.jinja   for a proposer that begins with a passage; `hops`, `searches` (one less;

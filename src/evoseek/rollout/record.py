@@ -74,7 +74,7 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
     trajectory, question, outcome = record.trajectory, record.trajectory.question, record.outcome
     texts = [decode(segment.token_ids) for segment in trajectory.segments]
     own = [text for text, segment in zip(texts, trajectory.segments, strict=True) if segment.kind == "action"]
-    written = own or [""] * len(trajectory.actions)  # a model called with messages has no segments
+    written = [""] * (len(trajectory.actions) - len(own)) + own  # actions in messages or a prompt have no segment
     return {
         "step": record.step,
         "group": record.group,
@@ -104,7 +104,7 @@ def row_of(record: TrajectoryRecord, decode: Callable[[Sequence[int]], str]) -> 
 def record_of(row: Any) -> TrajectoryRecord:
     """Return the record of a line. Raises ValueError, LookupError, TypeError or AttributeError for another object."""
     own = [segment["text"] for segment in row["segments"] if segment["kind"] == "action"]
-    written = own or [""] * len(row["actions"])
+    written = [""] * (len(row["actions"]) - len(own)) + own
     trajectory = {
         **row,
         "segments": [{**segment, "token_ids": segment["ids"], **_logprobs(segment)} for segment in row["segments"]],

@@ -71,13 +71,20 @@ class Roller:
         return self.prompt_length(question) + opening + self.limits.turn <= total
 
     async def one(
-        self, question: Question, trajectory_id: str, *, puts_off: bool = False, watch: Watch = unwatched
+        self,
+        question: Question,
+        trajectory_id: str,
+        *,
+        puts_off: bool = False,
+        start: Trajectory | None = None,
+        watch: Watch = unwatched,
     ) -> Trajectory:
         if self.agent is not None:
             rolled = Rolled(self.sampler, self.limits, self.temperature, self.seed)
             return await self.agent.attempt(question, trajectory_id, rolled, watch)
         return await run_trajectory(
             question,
+            start=start,
             env=self.env,
             renderer=self.renderer,
             sampler=self.sampler,

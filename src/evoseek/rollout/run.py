@@ -1,7 +1,8 @@
 """The turn loop of every rollout: an actor writes and the tools answer, until there is an answer or a limit is reached.
 
 An actor is a policy, for which token ids go in and come out (the sampler's ids are kept unchanged, and only ids are
-appended to them), or a chat model, which is called with messages and leaves nothing to train on.
+appended to them, unless the environment rewrites a full context), or a chat model, which is called with messages and
+leaves nothing to train on.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from evoseek.errors import ConfigError, CutReplyError, SamplerError, ToolError
-from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, Sampler
+from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, RewritingEnvironment, Sampler
 from evoseek.renderers.tags import TagMessages, TagRenderer, answer_alone, tag_calls, whole_sentences
 from evoseek.rollout.calls import ToolCalls, ToolFailedError, Watch, unwatched
 from evoseek.rollout.limits import Clock, Limits
@@ -28,6 +29,7 @@ from evoseek.types import (
     StopReason,
     ToolResult,
     Trajectory,
+    Turn,
 )
 
 Reference = Callable[[Question, Sequence[Passage]], str]
@@ -46,12 +48,17 @@ async def run_trajectory(
     seed: int,
     puts_off: bool = False,
     reference: Reference | None = None,
+    start: Trajectory | None = None,
     watch: Watch = unwatched,
 ) -> Trajectory:
     """Roll out one trajectory. Every rollout ends with a StopReason. `watch` gets its turns and results as they happen.
     If it `puts_off`, a search replaces its first answer, if a call is left, and the policy continues from the search's
     beginning; in an `OpeningEnvironment` without a call left, the answer of `reference` (None: a refusal) replaces the
     turn, if that fits into one.
+
+    With `start`, the beginning of another rollout of the question (`Trajectory.before`), the policy continues from
+    there; its tokens are the prompt, so that they are trained only with that rollout. Tools are bound again, and no
+    call is repeated.
 
     A failure (of a tool or the sampler, or too long a wait) is also a stop reason, with its cause in `failure`. Errors
     in rendering the prompt and errors of the sampler other than SamplerError are raised; so is ConfigError for a prompt
@@ -61,14 +68,17 @@ async def run_trajectory(
     clock = Clock(limits)
 
     def begin(found: Sequence[ToolResult]) -> tuple[_Actor, Sequence[ToolResult]]:
-        prompt, found = _fitting_prompt(question, env, renderer, limits, found)
+        if start is not None:
+            prompt = start.branches[-1].token_ids
+        else:
+            prompt, found = _fitting_prompt(question, env, renderer, limits, found)
         request = SampleRequest(trajectory_id, 0, prompt, 1, temperature, renderer.stop, seed)
         passages = [passage for result in found for passage in result.passages]
         instead = (reference(question, passages) if reference else NOT_FOUND) if puts_off else None
         return _TokenActor(env, renderer, sampler, limits, clock, request, instead), found
 
     try:
-        return await _roll_out(question, env, begin, limits, clock, trajectory_id, watch)
+        return await _roll_out(question, env, begin, limits, clock, trajectory_id, watch, start)
     finally:
         sampler.release(trajectory_id)
 
@@ -156,14 +166,24 @@ _Begin = Callable[[Sequence[ToolResult]], tuple[_Actor, Sequence[ToolResult]]]
 
 
 async def _roll_out(
-    question: Question, env: Environment, begin: _Begin, limits: Limits, clock: Clock, trajectory_id: str, watch: Watch
+    question: Question,
+    env: Environment,
+    begin: _Begin,
+    limits: Limits,
+    clock: Clock,
+    trajectory_id: str,
+    watch: Watch,
+    start: Trajectory | None = None,
 ) -> Trajectory:
     """Return the trajectory. All turns are kept, however the rollout ends."""
-    actions: list[Action] = []
+    actions = list(start.actions) if start else []
     calls, failure, actor = ToolCalls(env, question, trajectory_id, limits, watch), None, None
     try:
         async with clock.waiting:
-            await calls.open()
+            if start is None:
+                await calls.open()
+            else:
+                calls.resume(start)
             actor, shown = begin(calls.opening)
             calls.opening = tuple(shown)
             reason = await _take_turns(actor, actions, calls, limits, watch)
@@ -194,7 +214,7 @@ async def _roll_out(
 async def _take_turns(
     actor: _Actor, actions: list[Action], calls: ToolCalls, limits: Limits, watch: Watch
 ) -> StopReason:
-    for turn in range(limits.max_turns):
+    for turn in range(len(actions), limits.max_turns):
         written = await actor.write(turn, may_call=calls.is_left and turn + 1 < limits.max_turns)
         action, is_last = written.action, turn + 1 == limits.max_turns
         actions.append(action)
@@ -233,10 +253,11 @@ class _TokenActor:
         request: SampleRequest,
         instead: str | None,
     ) -> None:
-        self._is_open = isinstance(env, OpeningEnvironment)
-        self._renderer, self._sampler, self._limits, self._clock = renderer, sampler, limits, clock
+        self._is_open, self._tools = isinstance(env, OpeningEnvironment), tuple(env.tools)
+        self._env, self._renderer, self._sampler, self._limits, self._clock = env, renderer, sampler, limits, clock
         self._instead = instead
         self._request = request  # its token_ids are the whole context so far
+        self._head, self._turns = tuple(request.token_ids), list[Turn]()  # which make up the context
         self._written: tuple[int, ...] = ()
         self.segments = [Segment("prompt", tuple(request.token_ids))]
         self.policy_version = 0
@@ -259,11 +280,12 @@ class _TokenActor:
                 f"The sampler gave {len(completion.token_ids)} token ids with {len(completion.logprobs)} logprobs. "
                 "Expected one for each id."
             )
-        if turn == 0:
+        if not self._written:
             self.policy_version = completion.policy_version
         newer = None if completion.policy_version == self.policy_version else completion.policy_version
         self._append(Segment("action", completion.token_ids, completion.logprobs, newer))
         self._written = completion.token_ids
+        self._turns.append(Turn(action, completion.token_ids))
         ending = StopReason.MAX_TIME if action.answer is None and self._clock.is_over else None
         is_cut = completion.finish_reason == "length"
         return _WrittenTurn(action, ending, StopReason.MAX_TOKENS if is_cut else StopReason.MALFORMED)
@@ -282,11 +304,11 @@ class _TokenActor:
         if not self._is_open or action.problem is None:
             return action
         if completion.finish_reason == "length":
-            return whole_sentences(action)
+            return whole_sentences(action, self._tools)
         if completion.finish_reason != "stop" or not isinstance(self._renderer, TagRenderer):
             return action
         whole = self._renderer.parse(ids[:-1]) if ids and ids[-1] in self._renderer.stop.token_ids else action
-        return replace(answer_alone(whole), text=action.text)
+        return replace(answer_alone(whole, self._tools), text=action.text)
 
     def observe(self, texts: Sequence[str]) -> bool:
         return self._observed(self._renderer.render_observation(texts, self._written))
@@ -295,9 +317,26 @@ class _TokenActor:
         return self._observed(self._renderer.render_notice(text, self._written))
 
     def _observed(self, token_ids: tuple[int, ...]) -> bool:
-        has_room = len(self._request.token_ids) + len(token_ids) < self._limits.max_total_tokens
+        self._turns[-1] = replace(self._turns[-1], shown=token_ids)
+        length = len(self._request.token_ids) + len(token_ids)
+        is_full = length + self._limits.turn > self._limits.max_total_tokens
+        if is_full and isinstance(self._env, RewritingEnvironment):
+            room = self._limits.max_total_tokens - self._limits.turn - len(self._head)
+            kept = list(self._env.rewritten(self._turns, room))
+            if kept != self._turns:
+                return self._rewrite(kept)
+        has_room = length < self._limits.max_total_tokens
         if has_room:
             self._append(Segment("observation", token_ids))
+        return has_room
+
+    def _rewrite(self, turns: list[Turn]) -> bool:
+        """Begin a branch with these turns after the prompt; False if nothing could be written after them."""
+        context = (*self._head, *(token for turn in turns for token in turn.token_ids))
+        has_room = len(context) < self._limits.max_total_tokens
+        if has_room:
+            self._turns, self._request = turns, replace(self._request, token_ids=context)
+            self.segments.append(Segment("prompt", context))
         return has_room
 
     def _append(self, segment: Segment) -> None:
@@ -311,7 +350,7 @@ class _ChatActor:
     def __init__(
         self, env: Environment, chat: Chat, tags: TagMessages, trajectory_id: str, messages: Sequence[Message]
     ) -> None:
-        self._is_open = isinstance(env, OpeningEnvironment)
+        self._is_open, self._tools = isinstance(env, OpeningEnvironment), tuple(env.tools)
         self._chat, self._tags, self._id = chat, tags, trajectory_id
         self._messages = list(messages)
         self.segments: list[Segment] = []
@@ -322,14 +361,14 @@ class _ChatActor:
             reply = await self._chat.chat([*self._messages], key=f"{self._id}/turn-{turn}", stop=self._tags.stop)
         except CutReplyError as error:  # of a model that kept writing after its call
             action = self._tags.parse(error.text)
-            action = whole_sentences(action) if self._is_open else action
+            action = whole_sentences(action, self._tools) if self._is_open else action
             if action.problem is not None:  # too long a reply is the model's mistake, as it is a policy's
                 return _WrittenTurn(Action("", problem="it was cut at its limit of tokens"), StopReason.MAX_TOKENS)
         except ToolError as error:
             raise SamplerError(str(error)) from error
         else:
             action = self._tags.parse(reply)
-            action = answer_alone(action) if self._is_open else action
+            action = answer_alone(action, self._tools) if self._is_open else action
             if isinstance(reply, CountedText):
                 given, written = self.chat_tokens or (0, 0)
                 self.chat_tokens = given + reply.tokens[0], written + reply.tokens[1]

@@ -37,7 +37,11 @@ class RolloutSettings(Section):
     )
     max_tokens_per_turn: Count = Field(default=96, description="Maximum number of tokens of a completion.")
     max_total_tokens: int = Field(
-        default=1600, ge=2, le=MANY, description="Maximum number of tokens of a rollout, with prompt and observations."
+        default=1600,
+        ge=2,
+        le=MANY,
+        description="Maximum number of tokens of a rollout, with prompt and observations; in the environment notes, of "
+        "its context.",
     )
     deadline_s: float | None = Field(
         default=None,

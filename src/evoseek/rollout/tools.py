@@ -1,16 +1,18 @@
-"""The tool `search`: the best passages of an engine for a query."""
+"""The tool `search`: the best passages of an engine for a query; and Python functions as tools, such as `note`."""
 
 from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import copy
 from dataclasses import replace
+from inspect import cleandoc, isawaitable, signature
+from typing import Any, cast
 
-from pydantic import Field
+from pydantic import BaseModel, ConfigDict, Field, PydanticUserError, ValidationError, create_model
 
-from evoseek.errors import ConfigError, ToolError
+from evoseek.errors import ConfigError, ToolError, first_problem
 from evoseek.protocols import QuestionEngine, SearchEngine
 from evoseek.rollout.prompts import PromptTemplate
 from evoseek.rollout.settings import ToolContext, ToolSettings
@@ -127,3 +129,68 @@ class SearchTool:
         before = self._reasoning.rpartition(query)[0].rpartition("<")[0]
         words = " ".join(_MARKUP.sub(" ", before).split())[-self._context :] if self._context else ""
         return f"{words}\n{query}" if words else query
+
+
+async def note(text: str) -> str:
+    """Keep a text, such as a fact that you have found: older results leave the context when it is full."""
+    return "Noted."
+
+
+class FunctionTool:
+    """A Python function as a tool: its name, its docstring, and its arguments by their type hints.
+
+    The result is a text, a number, passages or a ToolResult; a coroutine function is awaited. Arguments that do not fit
+    are the model's mistake, so the result says so; anything that the function raises is a failure.
+    """
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        """Raise ConfigError for a function that does not describe itself."""
+        self.name, about = function.__name__, cleandoc(function.__doc__ or "")
+        self._function = function
+        try:
+            given = signature(function, eval_str=True).parameters.values()
+            if not about or any(one.kind not in (one.POSITIONAL_OR_KEYWORD, one.KEYWORD_ONLY) for one in given):
+                raise TypeError("it has no docstring, or arguments without a name")
+            hints = {one.name: str if one.annotation is one.empty else one.annotation for one in given}
+            fields: dict[str, Any] = {
+                one.name: (hints[one.name], ... if one.default is one.empty else one.default) for one in given
+            }
+            self._arguments: type[BaseModel] = create_model(self.name, __config__=ConfigDict(extra="forbid"), **fields)
+        except (TypeError, NameError, PydanticUserError) as error:
+            why = str(error).partition(". ")[0]
+            raise ConfigError(
+                f"The function {self.name} cannot be a tool: {why}. Expected a docstring, which describes it to the "
+                "model, and arguments by name (no * or **) whose types JSON has."
+            ) from error
+        parameters = self._arguments.model_json_schema()
+        for described in (parameters, *parameters.get("properties", {}).values()):
+            described.pop("title", None)
+        description = " ".join(about.partition("\n\n")[0].split())
+        called = {"name": self.name, "description": description, "parameters": parameters}
+        self.schema: Mapping[str, object] = {"type": "function", "function": called}
+
+    def for_question(self, question: Question, trajectory_id: str) -> FunctionTool:
+        """Return itself: a function keeps nothing between calls."""
+        return self
+
+    async def __call__(self, call: ToolCall) -> ToolResult:
+        """Call the function. Raises what it raises."""
+        try:
+            given = dict(self._arguments.model_validate(dict(call.arguments)))
+        except ValidationError as error:
+            return ToolResult(call, f'The tool "{self.name}" cannot take these arguments: {first_problem(error)}.')
+        start = time.perf_counter()
+        made = self._function(**given)
+        found: object = await made if isawaitable(made) else made
+        latency = time.perf_counter() - start
+        if isinstance(found, ToolResult):
+            return replace(found, call=call)
+        if isinstance(found, str | int | float):
+            return ToolResult(call, str(found), latency_s=latency)
+        many = tuple(cast("Iterable[object]", found)) if isinstance(found, list | tuple) else (found,)
+        passages = tuple(passage for passage in many if isinstance(passage, Passage))
+        if len(passages) < len(many):
+            raise TypeError(f"it gave {found!r:.80}, expected a text, a number, passages or a ToolResult")
+        shown = "\n\n".join(passage.contents for passage in passages) or "Nothing was found."
+        queries = tuple(value for value in given.values() if isinstance(value, str))
+        return ToolResult(call, shown, passages, latency, queries)

@@ -110,12 +110,13 @@ class SFT:
         context.warn_unknown_words((t.question.text for t in played.trajectories), what="the demonstrations")
         context.notify(shown.summary(played, own.path))
         trained, held_out = shown.hold_out(played.trajectories, own.held_out, seed)
-        per_step = min(own.per_step, len(trained))
-        steps = math.ceil(own.epochs * len(trained) / per_step)
+        samples = shown.samples_of(trained)
+        per_step = min(own.per_step, len(samples))
+        steps = math.ceil(own.epochs * len(samples) / per_step)
         trainer = context.learn_supervised(total_steps=steps)
         system = cls(
-            samples=[shown.sample_of(trajectory) for trajectory in trained],
-            held_out=[shown.sample_of(trajectory) for trajectory in held_out],
+            samples=samples,
+            held_out=shown.samples_of(held_out),
             update=trainer.learner.update,
             score=trainer.own_logprobs(),
             publish=context.publish,

@@ -73,10 +73,11 @@ def on_all_ranks(make: Callable[[], Played], ranks: Ranks) -> Played:
     return played if ranks.size == 1 else gathered(ranks, played, Played)[0]
 
 
-def sample_of(trajectory: Trajectory) -> TrainingSample:
-    """Make a sample with zero advantages, whose action tokens are learnt."""
-    zeros = (0.0,) * len(trajectory.token_ids)
-    return TrainingSample(trajectory.token_ids, trajectory.loss_mask, zeros, zeros)
+def samples_of(trajectories: Sequence[Trajectory]) -> list[TrainingSample]:
+    """Make samples with zero advantages, one for each branch, whose action tokens are learnt."""
+    branches = [branch for trajectory in trajectories for branch in trajectory.branches]
+    zeros = [(0.0,) * len(branch.token_ids) for branch in branches]
+    return [TrainingSample(b.token_ids, b.loss_mask, zero, zero) for b, zero in zip(branches, zeros, strict=True)]
 
 
 def hold_out(trajectories: Sequence[Trajectory], share: float, seed: int) -> tuple[list[Trajectory], list[Trajectory]]:

@@ -95,10 +95,10 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     rollout/num               rollouts
     rollout/invalid_frac      share of rollouts that failed outside the policy
     completions/malformed     turns a rollout with neither a call nor an answer and a next one; left out if none
+    rollout/branches          contexts a rollout: 1 more for each rewriting; left out if none was rewritten
     rollout/stop/<reason>     share of rollouts with this stop reason; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
-    rollout/samples           contexts a rollout, each a training sample; left out if all have one
     rollout/branches/<cause>  contexts a rollout that began for this cause (`rollout.gateway.calls`)
     rollout/failure_bias      estimate of how far failed tool calls have moved `reward`; left out if none failed
 
@@ -129,11 +129,12 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
         metrics["completions/malformed"] = told / len(trajectories)
     if made := searches(trajectories):
         metrics["tools/empty_frac"] = fmean(not result.passages for result in made)
+    branches = [len(trajectory.branches) for trajectory in trajectories]
+    if max(branches) > 1:
+        metrics["rollout/branches"] = fmean(branches)
     metrics["rollout/num"] = float(len(outcomes))
-    contexts = [segment for one in trajectories for segment in one.segments if segment.kind == "prompt"]
-    if causes := Counter(segment.cause for segment in contexts if segment.cause):
-        metrics["rollout/samples"] = len(contexts) / len(outcomes)
-        metrics |= {f"rollout/branches/{cause}": count / len(outcomes) for cause, count in sorted(causes.items())}
+    causes = Counter(segment.cause for one in trajectories for segment in one.segments if segment.cause)
+    metrics |= {f"rollout/branches/{cause}": count / len(outcomes) for cause, count in sorted(causes.items())}
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
     ends = Counter(
         outcome.reason if isinstance(outcome, Invalid) else trajectory.stop_reason

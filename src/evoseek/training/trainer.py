@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import compress
+from itertools import compress, groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, Literal, cast
 
@@ -36,7 +37,7 @@ from evoseek.rollout.record import COMPACT
 from evoseek.storage.checkpoints import Checkpoint
 from evoseek.storage.jsonl import ResumableJsonl
 from evoseek.storage.runs import RunDirectory
-from evoseek.training.update import GroupUpdate, PPOUpdate, SampleTransform, in_rollouts
+from evoseek.training.update import GroupUpdate, PPOUpdate, SampleTransform
 from evoseek.types import TrainingSample
 
 
@@ -335,15 +336,14 @@ class SampleRecord:
             found = iter(self.complete(missing))
             named = [next(found) if sample.old_logprobs is None else sample for sample in named]
         if self.is_first and named:
-            self.file.append(map(_row, in_rollouts(named)))
+            rollouts = groupby(named, key=attrgetter("id"))
+            self.file.append(_row(id, list(branches)) for id, branches in rollouts)
 
 
-def _row(rollout: Sequence[TrainingSample]) -> Mapping[str, object]:
-    """Return the line of a rollout, for its action tokens in the order of its samples."""
-    advantages = [value for sample in rollout for value in compress(sample.advantages, sample.loss_mask)]
+def _row(id: str, branches: Sequence[TrainingSample]) -> Mapping[str, object]:
+    advantages = [value for sample in branches for value in compress(sample.advantages, sample.loss_mask)]
     same = len(set(advantages)) == 1
-    row: dict[str, object] = {"id": rollout[0].id, "advantages": advantages[0] if same else advantages}
-    if any(sample.old_logprobs is None for sample in rollout):
+    row: dict[str, object] = {"id": id, "advantages": advantages[0] if same else advantages}
+    if any(sample.old_logprobs is None for sample in branches):
         return row
-    old = [value for sample in rollout for value in compress(sample.old_logprobs or (), sample.loss_mask)]
-    return {**row, "old_logprobs": old}
+    return {**row, "old_logprobs": [v for s in branches for v in compress(s.old_logprobs or (), s.loss_mask)]}

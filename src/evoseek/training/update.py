@@ -4,7 +4,7 @@ GroupUpdate: without a critic: REINFORCE, RLOO, GRPO, DAPO, GSPO, DSPO.
 
 Only the credit function and the learner's loss distinguish them:
 
-    credit      rewards and group keys to one advantage a rollout        (evoseek.credit)
+    credit      rewards and group keys to one advantage a rollout, or one a turn  (evoseek.credit)
     loss        what the learner differentiates                          (evoseek.loss)
     batches     `mini_batches` optimizer steps on every batch of rollouts; after the first, ratios differ from 1
 
@@ -34,9 +34,9 @@ the token before it. PPO fails with its critic: until the critic is trained, the
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import compress
+from itertools import compress, islice, repeat
 from statistics import fmean
 from typing import Any
 
@@ -53,7 +53,7 @@ Update = Callable[[int, Sequence[TrajectoryGroup]], dict[str, float]]
 
 @dataclass(frozen=True, slots=True)
 class GroupUpdate:
-    """An update with one advantage per rollout, the same on all of its tokens.
+    """An update with one advantage per rollout, the same on all of its tokens, or one for each of its turns.
 
     `transforms` add, in order, what the credit needs besides the sampler's logprobs. `compared` add what the loss
     compares with its forward pass: logprobs of a reference policy, or those that replace the sampler's as
@@ -98,51 +98,76 @@ class GroupUpdate:
         return [next(scored) if passed else sample for sample, passed in zip(batch, in_pass, strict=True)]
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
-        """Return a sample with advantages for each scored rollout to which the credit gives one."""
-        samples, rewards = self.scored(groups)
-        rollouts = in_rollouts(samples)
-        rewards = [reward for sample, reward in zip(samples, rewards, strict=True) if not sample.part]
-        if self.kl_coefficient:
-            costs = (sum(sum(kl_penalties(one, self.kl_coefficient)) for one in own) for own in rollouts)
-            rewards = [reward - cost for reward, cost in zip(rewards, costs, strict=True)]
-        advantages = advantages_of(self.credit, rewards, [own[0].group for own in rollouts])
+        """Return the samples with advantages of each scored rollout to which the credit gives one."""
+        attempts = self.scored(groups)
+        rewards = [attempt.reward - sum(self._costs(attempt)) for attempt in attempts]
+        keys = [attempt.group for attempt in attempts]
+        given = advantages_of(self.credit, rewards, keys, [attempt.trajectory for attempt in attempts])
+        pairs = zip(attempts, given, strict=True)
+        made = [attempt.with_advantages(own) for attempt, own in pairs if own is not None]
+        return [sample for samples in made for sample in self._weighted(samples)]
+
+    def _weighted(self, samples: list[TrainingSample]) -> list[TrainingSample]:
+        """Weight the branches of an attempt by their tokens, if the loss averages sequences: they count as one."""
+        loss = self.loss or self.learner.loss if len(samples) > 1 else None
+        own = getattr(loss, "loss", loss)  # of one with further terms
+        is_mean = getattr(own, "aggregate", "") == "sequence-mean-token-mean" or getattr(own, "level", "") == "sequence"
+        if not is_mean:
+            return samples
+        tokens = sum(sum(sample.loss_mask) for sample in samples)
+        return [replace(sample, weight=sum(sample.loss_mask) / tokens) for sample in samples]
+
+    def scored(self, groups: Sequence[TrajectoryGroup]) -> list[Attempt]:
+        """Return the attempts, with samples without advantages."""
+        return scored_attempts(groups, self.transforms, mask_observations=self.mask_observations)
+
+    def _costs(self, attempt: Attempt) -> list[float]:
+        """Return the KL penalty of each action token."""
+        if not self.kl_coefficient:
+            return [0.0] * sum(sum(sample.loss_mask) for sample in attempt.samples)
         return [
-            replace(sample, advantages=tuple(advantage if acts else 0.0 for acts in sample.loss_mask))
-            for own, advantage in zip(rollouts, advantages, strict=True)
-            if advantage is not None
-            for sample in self.weighted(own)
+            cost
+            for sample in attempt.samples
+            for cost in compress(kl_penalties(sample, self.kl_coefficient), sample.loss_mask)
         ]
 
-    def weighted(self, rollout: Sequence[TrainingSample]) -> Sequence[TrainingSample]:
-        """Weigh a rollout's samples by their shares of its tokens, if the loss takes a mean of each sequence: the
-        rollout then counts as one sequence, however many samples it has."""
-        if len(rollout) == 1:
-            return rollout
-        loss: Any = self.loss or self.learner.loss
-        loss = getattr(loss, "loss", loss)  # without the terms around it
-        if "sequence" not in (getattr(loss, "level", ""), str(getattr(loss, "aggregate", "")).partition("-mean-")[0]):
-            return rollout
-        tokens = sum(sum(sample.loss_mask) for sample in rollout)
-        return [replace(sample, weight=sample.weight * sum(sample.loss_mask) / tokens) for sample in rollout]
 
-    def scored(self, groups: Sequence[TrajectoryGroup]) -> tuple[list[TrainingSample], list[float]]:
-        """Return the samples without advantages, and their rewards."""
-        return scored_samples(groups, self.transforms, mask_observations=self.mask_observations)
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A scored rollout. Its samples, one for each branch with an action, share its group and its reward."""
+
+    trajectory: Trajectory
+    group: str
+    reward: float
+    samples: tuple[TrainingSample, ...]
+
+    def with_advantages(self, given: float | Sequence[float]) -> list[TrainingSample]:
+        """Return the samples with one advantage, or one for each turn, which counts up to the next turn."""
+        branches = [branch for branch in self.trajectory.branches if branch.num_action_tokens]
+        turns = iter(given) if isinstance(given, Sequence) else repeat(given)
+        made: list[TrainingSample] = []
+        for sample, branch in zip(self.samples, branches, strict=True):
+            advantage, values = 0.0, list[float]()
+            for segment in branch.segments:
+                advantage = next(turns) if segment.kind == "action" else advantage
+                values += [advantage] * len(segment.token_ids)
+            kept = (value if acts else 0.0 for value, acts in zip(values, sample.loss_mask, strict=True))
+            made.append(replace(sample, advantages=tuple(kept)))
+        return made
 
 
-def scored_samples(
+def scored_attempts(
     groups: Sequence[TrajectoryGroup], transforms: Sequence[SampleTransform] = (), *, mask_observations: bool = True
-) -> tuple[list[TrainingSample], list[float]]:
-    """Return the samples without advantages, and for each the reward, of every scored rollout with an action. The
-    sampler's record is the reference of ratios, unless a transform replaces it."""
-    scored = [
-        (_sample(own, group.key, part), outcome.reward)
+) -> list[Attempt]:
+    """Return the scored rollouts with an action; their samples have no advantages. The sampler's record is the
+    reference of ratios, unless a transform replaces it."""
+    attempts = [
+        Attempt(trajectory, group.key, outcome.reward, _samples(trajectory, group.key))
         for group in groups
         for trajectory, outcome in zip(group.trajectories, group.outcomes, strict=True)
-        if isinstance(outcome, Scored)
-        for part, own in enumerate(one for one in trajectory.branches if one.num_action_tokens)
+        if isinstance(outcome, Scored) and trajectory.num_action_tokens
     ]
-    samples, rewards = [sample for sample, _ in scored], [reward for _, reward in scored]
+    samples = [sample for attempt in attempts for sample in attempt.samples]
     written = [sample.loss_mask for sample in samples]
     if not mask_observations:
         samples = [_unmask(sample) for sample in samples]
@@ -150,17 +175,8 @@ def scored_samples(
         samples = complete(samples)
     if not mask_observations:
         samples = [_record_own(sample, mask) for sample, mask in zip(samples, written, strict=True)]
-    return samples, rewards
-
-
-def in_rollouts(samples: Sequence[TrainingSample]) -> list[list[TrainingSample]]:
-    """Gather the samples of each rollout, which follow each other."""
-    rollouts: list[list[TrainingSample]] = []
-    for sample in samples:
-        if not sample.part:
-            rollouts.append([])
-        rollouts[-1].append(sample)
-    return rollouts
+    made = iter(samples)
+    return [replace(attempt, samples=tuple(islice(made, len(attempt.samples)))) for attempt in attempts]
 
 
 def kl_penalties(sample: TrainingSample, coefficient: float) -> list[float]:
@@ -213,20 +229,21 @@ def _record_own(sample: TrainingSample, written: Sequence[bool]) -> TrainingSamp
     return replace(sample, rollout_logprobs=tuple(record if acts else mine for record, mine, acts in rows))
 
 
-def _sample(trajectory: Trajectory, group: str, part: int) -> TrainingSample:
-    record = trajectory.rollout_logprobs
-    versions = [segment.policy_version for segment in trajectory.segments if segment.kind == "action"]
-    return TrainingSample(
-        token_ids=trajectory.token_ids,
-        loss_mask=trajectory.loss_mask,
-        rollout_logprobs=record,
-        old_logprobs=record,
-        advantages=(0.0,) * len(record),
-        role=trajectory.role,
-        group=group,
-        policy_version=trajectory.policy_version if versions[0] is None else versions[0],
-        id=trajectory.id,
-        part=part,
+def _samples(trajectory: Trajectory, group: str) -> tuple[TrainingSample, ...]:
+    return tuple(
+        TrainingSample(
+            token_ids=branch.token_ids,
+            loss_mask=branch.loss_mask,
+            rollout_logprobs=(record := branch.rollout_logprobs),
+            old_logprobs=record,
+            advantages=(0.0,) * len(record),
+            role=branch.role,
+            group=group,
+            policy_version=branch.policy_version,
+            id=branch.id,
+        )
+        for branch in trajectory.branches
+        if branch.num_action_tokens
     )
 
 
@@ -288,23 +305,28 @@ class PPOUpdate(GroupUpdate):
 
     def samples(self, groups: Sequence[TrajectoryGroup]) -> list[TrainingSample]:
         """Return the samples with whitened advantages and with the returns, which are the critic's targets."""
-        samples, rewards = self.scored(groups)
-        estimates = [self._estimate(sample, reward) for sample, reward in zip(samples, rewards, strict=True)]
+        attempts = self.scored(groups)
+        estimates = [self._estimate(attempt) for attempt in attempts]
         advantages = whiten([advantages for advantages, _ in estimates])
-        return [
-            replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, returns))
-            for sample, own, (_, returns) in zip(samples, advantages, estimates, strict=True)
-        ]
+        made: list[TrainingSample] = []
+        for attempt, values, (_, returns) in zip(attempts, advantages, estimates, strict=True):
+            own, targets = iter(values), iter(returns)
+            made += self._weighted(
+                [
+                    replace(sample, advantages=_on_actions(sample, own), returns=_on_actions(sample, targets))
+                    for sample in attempt.samples
+                ]
+            )
+        return made
 
-    def _estimate(self, sample: TrainingSample, reward: float) -> tuple[list[float], list[float]]:
-        rewards = [0.0] * sum(sample.loss_mask)
-        if self.kl_coefficient:
-            rewards = [-cost for cost in compress(kl_penalties(sample, self.kl_coefficient), sample.loss_mask)]
-        rewards[-1] += reward
-        return estimates_of(self.credit, rewards, list(compress(sample.values or (), sample.loss_mask)))
+    def _estimate(self, attempt: Attempt) -> tuple[list[float], list[float]]:
+        """Return the advantages and returns of the action tokens of all branches, in their order."""
+        rewards = [-cost for cost in self._costs(attempt)]
+        rewards[-1] += attempt.reward
+        values = [value for s in attempt.samples for value in compress(s.values or (), s.loss_mask)]
+        return estimates_of(self.credit, rewards, values)
 
 
-def _on_actions(sample: TrainingSample, values: Sequence[float]) -> tuple[float, ...]:
-    """Return values of the action tokens at their positions in the sequence; 0.0 elsewhere."""
-    given = iter(values)
-    return tuple(next(given) if acts else 0.0 for acts in sample.loss_mask)
+def _on_actions(sample: TrainingSample, values: Iterator[float]) -> tuple[float, ...]:
+    """Put the next values at the positions of the action tokens in the sequence; 0.0 elsewhere."""
+    return tuple(next(values) if acts else 0.0 for acts in sample.loss_mask)

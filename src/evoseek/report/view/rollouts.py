@@ -99,6 +99,9 @@ def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
     the question's metadata and task; if known for each action token, also `advantages`, and `differences` of the
     sampler's and the learner's logprobs. Raises as `rollout_of`."""
     segments: list[Any] = row["segments"] or list(_turns(row))
+    actions, acted = row["actions"], sum(segment["kind"] == "action" for segment in segments)
+    own = actions[len(actions) - acted :]  # not those that stand in the prompt, with their results
+    given = sum(len(action.get("tool_calls", ())) for action in actions[: len(actions) - acted])
     shown: dict[str, Any] = {
         "id": row["id"],
         "version": row.get("policy_version", 0),
@@ -107,18 +110,18 @@ def detail_of(row: Any, credit: RecordedCredit | None) -> dict[str, Any]:
         "metadata": row["question"].get("metadata") or {},
         "task": row["question"].get("task") or {},
         "segments": [_segment(segment) for segment in segments],
-        "actions": [{key: part for key, part in action.items() if key != "text"} for action in row["actions"]],
-        "results": [_result(result, segments) for result in row["tool_results"]],
+        "actions": [{key: part for key, part in action.items() if key != "text"} for action in own],
+        "results": [_result(result, segments) for result in row["tool_results"][given:]],
         "opening": [_result({**result, "text": ""}, segments) for result in row.get("opening", ())],
     }
     if credit is None:
         return shown
     sampled = [logprob for segment in row["segments"] for logprob in segment.get("logprobs", ())]
-    own = credit.advantages
-    if isinstance(own, float | int):
-        shown["advantages"] = _rounded(own)
-    elif len(own) == len(sampled):
-        shown["advantages"] = list(map(_rounded, own))
+    gained = credit.advantages
+    if isinstance(gained, float | int):
+        shown["advantages"] = _rounded(gained)
+    elif len(gained) == len(sampled):
+        shown["advantages"] = list(map(_rounded, gained))
     if len(credit.logprobs) == len(sampled):
         shown["differences"] = [_rounded(one - other) for one, other in zip(sampled, credit.logprobs, strict=True)]
     return shown

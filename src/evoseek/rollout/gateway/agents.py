@@ -17,9 +17,17 @@ from threading import Thread
 from typing import Any
 
 from evoseek.rollout.gateway.attempts import Agent, AgentFailedError, Client
-from evoseek.rollout.settings import CommandSettings
+from evoseek.rollout.settings import AgentSettings, CommandSettings
 
 _READ = 64 * 2**10  # last bytes of what a program writes
+
+
+class OwnLoop:
+    """The package's own turn loop, in place of an agent."""
+
+    @classmethod
+    def build(cls, settings: AgentSettings, context: object) -> None:
+        """Return no agent."""
 
 
 class Command:
