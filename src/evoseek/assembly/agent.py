@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, fields, replace
-from functools import cache
+from functools import lru_cache
 from typing import Any
 
 from evoseek.assembly.settings import TOO_LONG, TrainingSettings
@@ -80,7 +80,7 @@ class Agent:
         own, policy = self.settings.agent, self.policy
         ends, shape = eos_ids(policy), self.settings.policy.format
 
-        @cache
+        @lru_cache(maxsize=32)
         def conversation(tools: str) -> Conversation:
             return Conversation(policy.tokenizer, shape, json.loads(tools), ends)
 

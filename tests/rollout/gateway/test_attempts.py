@@ -8,7 +8,7 @@ import httpx2
 import pytest
 from tests.doubles.scripted import ScriptedSampler
 
-from evoseek.errors import SamplerError
+from evoseek.errors import ConfigError, SamplerError
 from evoseek.rollout.gateway.attempts import CallRefusedError
 from evoseek.rollout.gateway.server import GATEWAY
 from evoseek.types import Completion, StopReason
@@ -319,7 +319,28 @@ def test_what_the_policy_causes_is_scored_and_what_the_agent_causes_is_not(qwen)
     assert "int" in ends["wrong"].failure
 
 
+def test_a_fault_of_the_sampler_ends_the_run_as_in_the_own_loop(qwen):
+    """Here settings that cannot work: a limit of the policy's own time with a sampler that does not tell it."""
+
+    class Untimed(ScriptedSampler):
+        async def sample(self, request):
+            return Completion((1,), (-0.5,), "stop")
+
+    async def agent(task, client):
+        await client.chat(messages=[user(task)])
+
+    with pytest.raises(ConfigError, match="deadline_s"):
+        qwen.run(agent, [], sampler=Untimed(lambda _: "", qwen.tokenizer), deadline_s=5.0, wait_s=5.0)
+
+
 class TestHostile:
+    def test_half_a_character_is_text(self, qwen):
+        async def agent(task, client):
+            reply = await client.chat(messages=[user(f"{task} \ud83d")])
+            return reply["choices"][0]["message"]["content"]
+
+        assert qwen.run(agent, ["Meri<|im_end|>"]).answer == "Meri"
+
     def test_a_prompt_of_five_megabytes_is_refused_before_it_is_read(self, qwen):
         async def agent(task, client):
             await client.chat(messages=[user("x " * 2_500_000)])

@@ -1,10 +1,12 @@
 """The gateway over HTTP, with OpenAI's own client: whole, as streams, with tools, choices and responses."""
 
+import asyncio
 import json
 
 import httpx2
 import openai
 import pytest
+from tests.doubles.scripted import ScriptedSampler
 
 TOOLS = [
     {"type": "function", "function": {"name": "search", "description": "Finds.", "parameters": {"type": "object"}}}
@@ -162,3 +164,26 @@ def test_a_client_does_not_repeat_a_refused_call(qwen):
             return error.code
 
     assert qwen.run(agent, ["Meri<|im_end|>"], max_turns=1).answer == "call_limit"
+
+
+def test_many_attempts_together_keep_their_calls_apart(qwen):
+    async def agent(task, client):
+        messages, said = [{"role": "user", "content": task}], set()
+        async with httpx2.AsyncClient(base_url=client.base_url, timeout=60) as http:
+            for _ in range(3):
+                reply = (await http.post("chat/completions", json={"messages": messages})).json()
+                messages += [reply["choices"][0]["message"], {"role": "user", "content": "more"}]
+                said.add(messages[-2]["content"])
+        return " ".join(said)
+
+    async def attempt_all():
+        return await asyncio.gather(*(qwen.attempt(agent, id=f"k/{n}") for n in range(64)))
+
+    qwen.sampler = ScriptedSampler(lambda request: f"{request.trajectory_id}<|im_end|>", qwen.tokenizer)
+    rolled = asyncio.run(attempt_all())
+    assert [one.answer for one in rolled] == [f"k/{n}" for n in range(64)]
+    assert {len(one.branches) for one in rolled} == {1}
+    given = {request.token_ids for request in qwen.sampler.requests}
+    before = [one.token_ids[: -len(one.segments[-1].token_ids)] for one in rolled]
+    assert given.issuperset(before)
+    assert sorted(qwen.sampler.released) == sorted(f"k/{n}" for n in range(64))

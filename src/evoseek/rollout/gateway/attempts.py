@@ -70,6 +70,7 @@ class AgentAttempt:
         self.tree = CallTree()
         self.limit: StopReason | None = None
         self.failure: str | None = None
+        self.fault: Exception | None = None  # of the run, which ends it
         self.has_ended = False
         self._rolled, self._conversation, self._watch = rolled, conversation, watch
         self._turns, self._lock = 0, asyncio.Lock()
@@ -79,7 +80,7 @@ class AgentAttempt:
         """Return the reply and its calls, which count once they are `delivered`. A request that a client `retries` gets
         the reply of the first one. Raises CallRefusedError."""
         self._check_open()
-        digest = hashlib.blake2b(request.model_dump_json().encode(), digest_size=16).digest()
+        digest = hashlib.blake2b(repr(request).encode(errors="replace"), digest_size=16).digest()
         if not retries or digest not in self._asked:
             task = self._asked[digest] = asyncio.create_task(self._answer(request))
             task.add_done_callback(lambda done: done.cancelled() or done.exception())  # its client may be gone
@@ -98,7 +99,7 @@ class AgentAttempt:
         async with self._lock:
             self._check_open()
             said, tools = request.said, json.dumps(request.schemas, sort_keys=True)
-            self._check_limits(said, request.n or 1)
+            self._check_limits(said, tools, request.n or 1)
             try:
                 conversation = self._conversation(tools)
                 after, known = self.tree.find(said, tools)
@@ -117,10 +118,10 @@ class AgentAttempt:
                 calls.append(call)
             return AgentReply(number, context, tuple(choices)), calls
 
-    def _check_limits(self, said: Sequence[Said], choices: int) -> None:
+    def _check_limits(self, said: Sequence[Said], tools: str, choices: int) -> None:
         limits = self._rolled.limits
         if self._turns + choices > limits.max_turns:
-            self.limit = StopReason.MAX_TURNS
+            self.limit = StopReason.MAX_TURNS if self.tree.calls else None
             raise CallRefusedError(
                 f"An attempt has at most {limits.max_turns} calls (rollout.max_turns).", "call_limit"
             )
@@ -128,7 +129,7 @@ class AgentAttempt:
             self.limit = StopReason.MAX_TIME
             raise CallRefusedError(f"The policy wrote for {limits.deadline_s} s (rollout.deadline_s).", "time_limit")
         texts = [text for one in said for text in (one.message.content, *map(arguments_of, one.message.tool_calls))]
-        if sum(map(len, texts)) > limits.max_result_characters:
+        if sum(map(len, (tools, *texts))) > limits.max_result_characters:
             self._refuse_length("far too many")
 
     def _room(self, context: Sequence[int], request: AgentRequest) -> int:
@@ -160,12 +161,12 @@ class AgentAttempt:
                     f"The sampler gave {len(done.token_ids)} token ids with {len(done.logprobs)} logprobs. Expected "
                     "one for each id."
                 )
-        except RuntimeError:  # of the clock, if the attempt ended meanwhile
+        except Exception as error:
             self._check_open()
-            raise
-        except SamplerError as error:
-            self._check_open()
-            self.failure = str(error)
+            if isinstance(error, SamplerError):
+                self.failure = str(error)
+            else:
+                self.fault = error
             raise CallRefusedError(f"The sampler failed: {error}", "sampler_failed") from error
         return done, own.sampler.policy_version
 
@@ -239,7 +240,8 @@ class AgentRunner:
     _room: tuple[asyncio.AbstractEventLoop, asyncio.Semaphore] | None = field(default=None, init=False)
 
     async def attempt(self, question: Question, id: str, rolled: Rolled, watch: Watch) -> Trajectory:
-        """Run the agent once. Every attempt ends with a StopReason."""
+        """Run the agent once. Every attempt ends with a StopReason; errors of the sampler other than SamplerError are
+        raised."""
         loop = asyncio.get_running_loop()
         if self._room is None or self._room[0] is not loop:
             self._room = loop, asyncio.Semaphore(self.concurrent)
@@ -250,6 +252,8 @@ class AgentRunner:
             try:
                 async with attempt.clock.waiting:
                     await asyncio.wait({task})
+                if attempt.fault is not None:
+                    raise attempt.fault
                 reason, answer, failure = _ended(attempt, task.result())
             except TimeoutError:
                 reason, answer = StopReason.DEADLINE, None
