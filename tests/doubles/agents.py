@@ -24,7 +24,7 @@ def tool(index):
 async def ask(client, **body):
     if not os.environ.get(OVER_HTTP):
         return await client.chat(**body)
-    async with httpx2.AsyncClient(timeout=60) as http:
+    async with httpx2.AsyncClient(timeout=None) as http:
         reply = await http.post(f"{client.base_url}/chat/completions", json=body)
         return reply.json()
 

@@ -3,6 +3,7 @@
 import asyncio
 import json
 import threading
+from functools import partial
 
 import httpx2
 import pytest
@@ -13,6 +14,7 @@ from evoseek.rollout.gateway.attempts import CallRefusedError
 from evoseek.rollout.gateway.server import GATEWAY
 from evoseek.types import Completion, StopReason
 
+post = partial(httpx2.post, timeout=None)  # however busy the machine is
 TOOLS = [{"type": "function", "function": {"name": "search", "parameters": {"type": "object"}}}]
 CALL = '<tool_call>\n{"name": "search", "arguments": {"query": "mayor",   "k": 3}}\n</tool_call><|im_end|>'
 THOUGHT = f"<think>\nI look it up.\n</think>\n\n{CALL}"
@@ -153,7 +155,7 @@ def test_trap_5_ids_without_their_logprobs_make_the_attempt_invalid(qwen):
 def test_trap_6_a_retry_gets_the_first_reply_and_equal_calls_are_calls(qwen):
     def agent(task, client):
         body = {"messages": [user(task)]}
-        with httpx2.Client(base_url=client.base_url) as http:
+        with httpx2.Client(base_url=client.base_url, timeout=None) as http:
             first = http.post("chat/completions", json=body).json()
             again = http.post("chat/completions", json=body, headers={"x-stainless-retry-count": "1"}).json()
             others = [http.post("chat/completions", json=body).json() for _ in range(4)]
@@ -171,12 +173,12 @@ def test_trap_7_a_refusal_is_not_repeated_and_not_recorded(qwen):
 
     def agent(task, client):
         for _ in range(3):
-            reply = httpx2.post(f"{client.base_url}/chat/completions", json={"messages": [user(task)]})
+            reply = post(f"{client.base_url}/chat/completions", json={"messages": [user(task)]})
             replies.append(reply)
         replies.append(client.base_url)
 
     trajectory = qwen.run(agent, [ANSWER], max_turns=1)
-    late = httpx2.post(f"{replies.pop()}/chat/completions", json={"messages": [user("late")]})
+    late = post(f"{replies.pop()}/chat/completions", json={"messages": [user("late")]})
     assert [reply.status_code for reply in (*replies, late)] == [200, 400, 400, 400]
     assert all(reply.headers["x-should-retry"] == "false" for reply in (*replies[1:], late))
     assert replies[1].json()["error"]["code"] == "call_limit"
@@ -264,11 +266,11 @@ def test_trap_12_the_server_answers_while_the_policy_computes(qwen):
     def agent(task, client):
         address = client.base_url.partition("/v1")[0].rpartition("/")[0]
         body = {"messages": [user(address)]}
-        return httpx2.post(f"{client.base_url}/chat/completions", json=body).json()["choices"][0]["message"]["content"]
+        return post(f"{client.base_url}/chat/completions", json=body).json()["choices"][0]["message"]["content"]
 
     def script(request):
         address = GATEWAY.open(type("Nobody", (), {"key": "nobody"})())
-        return httpx2.get(f"{address}/health", timeout=20).json()["status"] + "<|im_end|>"
+        return httpx2.get(f"{address}/health", timeout=None).json()["status"] + "<|im_end|>"
 
     assert qwen.run(agent, script).answer == "ok"
 
@@ -366,7 +368,7 @@ class TestHostile:
         def blocks(task, client):
             address = client.base_url
             release.wait(20)
-            told.append(httpx2.post(f"{address}/chat/completions", json={"messages": [user(task)]}).status_code)
+            told.append(post(f"{address}/chat/completions", json={"messages": [user(task)]}).status_code)
 
         async def waits(task, client):
             await client.chat(messages=[user(task)])
@@ -393,7 +395,7 @@ class TestHostile:
         async def thief(task, client):
             while not keys:
                 await asyncio.sleep(0)
-            async with httpx2.AsyncClient(headers={"Authorization": f"Bearer {keys[1]}"}) as http:
+            async with httpx2.AsyncClient(timeout=None, headers={"Authorization": f"Bearer {keys[1]}"}) as http:
                 for address in (client.base_url, f"{client.base_url.rpartition('/')[0]}x/v1"):
                     body = {"messages": [user(task)]}
                     statuses.append((await http.post(f"{address}/chat/completions", json=body)).status_code)

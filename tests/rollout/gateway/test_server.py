@@ -2,12 +2,14 @@
 
 import asyncio
 import json
+from functools import partial
 
 import httpx2
 import openai
 import pytest
 from tests.doubles.scripted import ScriptedSampler
 
+post = partial(httpx2.post, timeout=None)  # however busy the machine is
 TOOLS = [
     {"type": "function", "function": {"name": "search", "description": "Finds.", "parameters": {"type": "object"}}}
 ]
@@ -64,7 +66,7 @@ def test_a_client_of_openai_calls_tools_in_one_sample(qwen, stream):
 def test_choices_logprobs_ids_and_usage(qwen):
     def agent(task, client):
         return json.dumps(
-            httpx2.post(
+            post(
                 f"{client.base_url}/chat/completions",
                 json={
                     "messages": [{"role": "user", "content": [{"type": "text", "text": task}]}],
@@ -132,7 +134,7 @@ def test_responses_are_the_same_conversation(qwen, stream):
 )
 def test_what_cannot_be_answered_is_refused_with_the_reason(qwen, path, body, word):
     def agent(task, client):
-        reply = httpx2.post(f"{client.base_url}/{path}", content=body)
+        reply = post(f"{client.base_url}/{path}", content=body)
         assert (reply.status_code, reply.headers["x-should-retry"]) == (400, "false")
         return reply.json()["error"]["message"]
 
@@ -169,7 +171,7 @@ def test_a_client_does_not_repeat_a_refused_call(qwen):
 def test_many_attempts_together_keep_their_calls_apart(qwen):
     async def agent(task, client):
         messages, said = [{"role": "user", "content": task}], set()
-        async with httpx2.AsyncClient(base_url=client.base_url, timeout=60) as http:
+        async with httpx2.AsyncClient(base_url=client.base_url, timeout=None) as http:
             for _ in range(3):
                 reply = (await http.post("chat/completions", json={"messages": messages})).json()
                 messages += [reply["choices"][0]["message"], {"role": "user", "content": "more"}]
@@ -181,7 +183,7 @@ def test_many_attempts_together_keep_their_calls_apart(qwen):
 
     qwen.sampler = ScriptedSampler(lambda request: f"{request.trajectory_id}<|im_end|>", qwen.tokenizer)
     rolled = asyncio.run(attempt_all())
-    assert [one.answer for one in rolled] == [f"k/{n}" for n in range(64)]
+    assert [one.failure or one.answer for one in rolled] == [f"k/{n}" for n in range(64)]
     assert {len(one.branches) for one in rolled} == {1}
     given = {request.token_ids for request in qwen.sampler.requests}
     before = [one.token_ids[: -len(one.segments[-1].token_ids)] for one in rolled]
