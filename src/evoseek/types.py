@@ -292,13 +292,16 @@ class Completion:
 class Segment:
     """A run of tokens with one origin. Only action segments carry logprobs (one per token) and are trained.
 
-    `policy_version` is set if the turn began with newer weights than the trajectory (None: with the same).
+    `policy_version` is set if the turn began with newer weights than the trajectory (None: with the same), and
+    `ended_version` if the weights changed during the turn. `cause` says why a prompt after the first one was needed.
     """
 
     kind: Literal["prompt", "action", "observation"]
     token_ids: tuple[int, ...]
     logprobs: tuple[float, ...] = ()
     policy_version: int | None = None
+    ended_version: int | None = None
+    cause: str = ""
 
 
 @dataclass(frozen=True, slots=True)

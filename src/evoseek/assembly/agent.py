@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from functools import lru_cache
 from typing import Any
 
 from evoseek.assembly.settings import TOO_LONG, TrainingSettings
@@ -13,9 +15,13 @@ from evoseek.models.load import prepare_process
 from evoseek.models.policy import Policy, SamplerContext, SamplerRun, eos_ids, prompts_of
 from evoseek.protocols import Environment, Renderer, Sampler, Tool
 from evoseek.renderers.chat_template import check_template
+from evoseek.renderers.conversation import Conversation
 from evoseek.renderers.tags import TagRenderer
 from evoseek.renderers.tool_calls import ToolCallRenderer, make_renderer
 from evoseek.rollout.environments import AnswerProposerEnv, PassageProposerEnv
+from evoseek.rollout.gateway.agents import as_agent
+from evoseek.rollout.gateway.attempts import AgentRunner
+from evoseek.rollout.gateway.server import GATEWAY
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.prompts import PromptSet, load_prompts
 from evoseek.rollout.roller import Roller
@@ -66,7 +72,20 @@ class Agent:
         """Return a solver with these tools; without tools it must answer from its own knowledge."""
         renderer = self.renderer(tools)
         context = EnvironmentContext(tools, self.prompts, renderer.format, self.limits.calls)
-        return self.roller(build("environment", self.settings.environment, context), renderer)
+        roller = self.roller(build("environment", self.settings.environment, context), renderer)
+        return replace(roller, agent=self._runner()) if self.settings.runs_agent else roller
+
+    def _runner(self) -> AgentRunner:
+        """Return the runner of the settings' agent."""
+        own, policy = self.settings.agent, self.policy
+        ends, shape = eos_ids(policy), self.settings.policy.format
+
+        @lru_cache(maxsize=32)
+        def conversation(tools: str) -> Conversation:
+            return Conversation(policy.tokenizer, shape, json.loads(tools), ends)
+
+        agent = as_agent(build("agent", own, None))
+        return AgentRunner(agent, conversation, GATEWAY.open, GATEWAY.close, own.concurrent, own.trained)
 
     def proposer(
         self,

@@ -165,12 +165,12 @@ class Context:
     @property
     def searched(self) -> SearchEngine | QuestionEngine | None:
         """The engine that is searched for a user's question; None on the web."""
-        return self.engine if self.settings.has_engine else None
+        return self.engine if self.settings.has_engine and not self.settings.runs_agent else None
 
     @property
     def searched_held_out(self) -> SearchEngine | QuestionEngine | None:
         """The engine that is searched for held-out questions; None on the web."""
-        return self.held_out_engine if self.settings.has_engine else None
+        return self.held_out_engine if self.settings.has_engine and not self.settings.runs_agent else None
 
     @cached_property
     def corpus(self) -> PassageStore:
@@ -206,7 +206,7 @@ class Context:
         return tools
 
     def solver(self, engine: SearchEngine | QuestionEngine | None) -> Roller:
-        return self.agent.solver(self.tools(self.agent.prompts, engine))
+        return self.agent.solver(() if self.settings.runs_agent else self.tools(self.agent.prompts, engine))
 
     def chat(self, section: str) -> tuple[Chat, PromptSet]:
         """Return the chat model of a table such as [judge], with its prompts."""

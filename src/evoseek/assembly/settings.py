@@ -29,7 +29,7 @@ from evoseek.models.settings import LoraSettings, PolicySettings, SamplerPart
 from evoseek.models.source import adapter_rank, longest_context
 from evoseek.questions.writers.base import QuestionWriterPart
 from evoseek.reward.functions import RewardPart
-from evoseek.rollout.settings import EnvironmentPart, RolloutSettings, ToolPart
+from evoseek.rollout.settings import AgentPart, EnvironmentPart, RolloutSettings, ToolPart
 from evoseek.search.settings import SearchPart
 
 
@@ -215,6 +215,7 @@ class TrainingSettings(Section):
     sampler: SamplerPart = part("torch")
     search: SearchPart = part("auto")
     rollout: RolloutSettings = RolloutSettings()
+    agent: AgentPart = part("loop")
     environment: EnvironmentPart = part("solver")
     tools: tuple[ToolPart, ...] = parts("search")
     reward: RewardPart = part("exact_match")
@@ -249,6 +250,8 @@ class TrainingSettings(Section):
         if self.loss.name == "reinforce":
             yield from self.off_policy("loss.name is reinforce", "loss.name to clipped")
         put_off = lookup(self, "rollout.put_off")
+        if put_off and self.runs_agent:
+            yield "rollout.put_off needs the package's own turn loop. Leave it out, or set agent.name to loop."
         own = self.rollout
         if put_off and min(own.max_turns - 1, own.max_tool_calls) < 1 and not self.environment.opens:
             yield (
@@ -348,13 +351,18 @@ class TrainingSettings(Section):
         return self.lora.rank or adapter_rank(self.policy.model)
 
     @property
+    def runs_agent(self) -> bool:
+        """Whether an agent of the user's calls the policy, with tools of its own, instead of the turn loop."""
+        return self.agent.name != "loop"
+
+    @property
     def searches_index(self) -> bool:
-        return self.searches_engine and self.search.reads_index
+        return self.searches_engine and self.search.reads_index and not self.runs_agent
 
     @property
     def examines_index(self) -> bool:
         """Whether held-out questions are answered by searching an index."""
-        return self.has_engine and self.search.reads_index
+        return self.has_engine and self.search.reads_index and not self.runs_agent
 
     @property
     def held_out_temperature(self) -> float:

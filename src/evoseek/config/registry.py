@@ -65,6 +65,18 @@ KINDS: Mapping[str, Kind] = {
         },
         (_BUILD, "async step(step)", "Settings"),
     ),
+    "agent": Kind(
+        "who calls the policy: the package's own turn loop, or any program",
+        {
+            "loop": "evoseek.rollout.gateway.agents:OwnLoop",
+            "command": "evoseek.rollout.gateway.agents:Command",
+        },
+        ("__call__(task, client)",),
+        settings={
+            "loop": "evoseek.rollout.settings:AgentSettings",
+            "command": "evoseek.rollout.settings:CommandSettings",
+        },
+    ),
     "environment": Kind(
         "how a solver is asked, with which tools",
         {

@@ -105,16 +105,21 @@ def encode_rendered(encoder: TextEncoder, rendered: str, outside: Sequence[str])
 
 
 def encode_messages(
-    tokenizer: PreTrainedTokenizerBase, encoder: TextEncoder, messages: Sequence[Message], tools: Sequence[Schema] = ()
+    tokenizer: PreTrainedTokenizerBase,
+    encoder: TextEncoder,
+    messages: Sequence[Message],
+    tools: Sequence[Schema] = (),
+    *,
+    has_calls: bool = False,
 ) -> tuple[int, ...]:
-    """Encode a prompt through the chat template, up to where the model begins to write."""
+    """Encode a prompt through the chat template, up to where the model begins to write. It may hold calls only if it
+    `has_calls`."""
     outside: list[str] = []
-    if any(message.tool_calls for message in messages):
+    if not has_calls and any(message.tool_calls for message in messages):
         raise PolicyError(
             "A prompt holds a message with tool calls; only what a model samples may call a tool. Use text."
         )
-    plain_messages = [{"role": message.role, "content": _protect(message.content, outside)} for message in messages]
-    rendered = render_chat(tokenizer, plain_messages, tools)
+    rendered = render_chat(tokenizer, _as_template(messages, outside), tools)
     if {int(index) for index in _PLACEHOLDER.findall(rendered)} != set(range(len(outside))):
         raise PolicyError(
             "The chat template of this model leaves out part of the prompt's messages (some templates drop a role or "
@@ -128,19 +133,21 @@ def encode_messages(
 def encode_reply(
     tokenizer: PreTrainedTokenizerBase,
     encoder: TextEncoder,
-    content: str,
+    messages: Sequence[Message],
     after: Sequence[int],
     end_of_turn: int,
     tools: Sequence[Schema] = (),
 ) -> tuple[int, ...]:
-    """Encode a marked user message after the model's output, `after`, up to where the model continues.
+    """Encode marked messages after the model's output, `after`, up to where the model continues.
 
     If `after` lacks the token that closes the model's turn, the token comes first. Raises PolicyError for a template
-    that leaves out part of the message.
+    that leaves out part of a message.
     """
     outside: list[str] = []
-    answer, reply = {"role": "assistant", "content": WRITTEN}, {"role": "user", "content": _protect(content, outside)}
-    rendered = render_chat(tokenizer, [USER, answer, reply], tools)
+    answer = {"role": "assistant", "content": WRITTEN}
+    if messages[0].role == "tool":
+        answer = dummy_turn(next(map(tool_name, tools), "tool"))[0]
+    rendered = render_chat(tokenizer, [USER, answer, *_as_template(messages, outside)], tools)
     closing = str(tokenizer.convert_ids_to_tokens(end_of_turn))
     _, _, suffix = rendered.partition(WRITTEN)[2].partition(closing)
     if {int(index) for index in _PLACEHOLDER.findall(suffix)} != set(range(len(outside))):
@@ -150,6 +157,43 @@ def encode_reply(
         )
     closed = bool(after) and after[-1] == end_of_turn
     return (() if closed else (end_of_turn,)) + encode_rendered(encoder, suffix, outside)
+
+
+def _as_template(messages: Sequence[Message], outside: list[str]) -> list[dict[str, Any]]:
+    """Return messages as templates take them, with placeholders for outside text and the texts within calls."""
+    made: list[dict[str, Any]] = []
+    called = "tool"
+    for message in messages:
+        one: dict[str, Any] = {"role": message.role, "content": _protect(message.content, outside)}
+        if message.role == "tool":
+            one |= {"name": called, "tool_call_id": "evoseek01"}
+        if message.tool_calls:
+            functions = [
+                (_protect_values(call.name, outside), _protect_values(dict(call.arguments), outside))
+                for call in message.tool_calls
+            ]
+            one["tool_calls"] = [
+                {"type": "function", "id": "evoseek01", "function": {"name": name, "arguments": arguments}}
+                for name, arguments in functions
+            ]
+            called = functions[0][0]
+        made.append(one)
+    return made
+
+
+def _protect_values(value: Any, outside: list[str]) -> Any:
+    """Replace the texts within a JSON value, names too, by placeholders for the texts as JSON has them."""
+    match value:
+        case str():
+            outside.append(json.dumps(well_formed(value), ensure_ascii=False)[1:-1])
+            return placeholder(len(outside) - 1)
+        case list():
+            return [_protect_values(item, outside) for item in cast("list[object]", value)]
+        case dict():
+            items = cast("dict[str, object]", value).items()
+            return {_protect_values(name, outside): _protect_values(item, outside) for name, item in items}
+        case _:
+            return value
 
 
 def _protect(content: str, outside: list[str]) -> str:

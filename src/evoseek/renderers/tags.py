@@ -256,7 +256,7 @@ class TagRenderer:
         """Encode the text as <information> if the model continues in the same turn; as a user message if it ended the
         turn."""
         if after and after[-1] in self._stop.token_ids and self._end_of_turn is not None:
-            return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn)
+            return encode_reply(self._tokenizer, self._encoder, [Message("user", text)], after, self._end_of_turn)
         return (*self._opening, *self._encoder.marked(text), *self._closing)
 
 

@@ -133,7 +133,8 @@ class ToolCallRenderer:
 
     def render_notice(self, text: str, after: Sequence[int]) -> tuple[int, ...]:
         """Encode a user message after the turn, which had no call that a tool could answer."""
-        return encode_reply(self._tokenizer, self._encoder, text, after, self._end_of_turn, self._tools)
+        messages = [Message("user", text)]
+        return encode_reply(self._tokenizer, self._encoder, messages, after, self._end_of_turn, self._tools)
 
     def put_off(self, token_ids: Sequence[int]) -> None:
         """Return None: the template alone decides how a call begins."""

@@ -72,11 +72,12 @@ class Clock:
     `waiting` is entered around the whole rollout and raises TimeoutError when it has waited for too long. The sampler
     reports how long it worked on a turn and how long the turn waited before, and ends one that would take more than the
     policy's time left. No turn is ended from here while it is sampled, since the policy may be writing: a sampler has
-    limits of its own for servers that hang.
+    limits of its own for servers that hang. Without `counts_queue` the wait for the sampler is not counted either.
     """
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: Limits, *, counts_queue: bool = True) -> None:
         self.waiting = asyncio.timeout(limits.waiting_s)
+        self._counts_queue = counts_queue
         self._left_s = inf if limits.deadline_s is None else limits.deadline_s
 
     @property
@@ -101,7 +102,7 @@ class Clock:
                 "deadline_s out; the limits in tokens bound what a policy writes."
             )
         self._left_s = 0.0 if completion.finish_reason == "time" else self._left_s - (completion.seconds or 0.0)
-        end += max(time() - began - completion.waited, 0.0)
+        end += max(time() - began - (completion.waited if self._counts_queue else 0.0), 0.0)
         self.waiting.reschedule(end)
         if end <= time():
             await asyncio.sleep(0)  # let the limit end the rollout: a last turn does not suspend it again

@@ -129,6 +129,10 @@ def _segment_row(segment: Segment, text: str) -> Mapping[str, object]:
     row: dict[str, object] = {"kind": segment.kind, "text": text, "ids": segment.token_ids}
     if segment.policy_version is not None:
         row["policy_version"] = segment.policy_version
+    if segment.ended_version is not None:
+        row["ended_version"] = segment.ended_version
+    if segment.cause:
+        row["cause"] = segment.cause
     if not segment.logprobs:
         return row
     if _float32(segment.logprobs) != [*segment.logprobs]:

@@ -10,6 +10,7 @@ from evoseek.errors import ConfigError, ToolError
 from evoseek.protocols import Chat, Environment, OpeningEnvironment, Renderer, RewardFn, Sampler
 from evoseek.rollout.calls import Watch, unwatched
 from evoseek.rollout.environments import after
+from evoseek.rollout.gateway.attempts import AgentRunner, Rolled
 from evoseek.rollout.limits import Limits
 from evoseek.rollout.run import Reference, converse, run_trajectory
 from evoseek.types import (
@@ -34,7 +35,8 @@ _NAMED = 5  # questions named in a text
 @dataclass(frozen=True, slots=True)
 class Roller:
     """An environment, its policy and limits. `temperature` 0 is greedy. Seed, trajectory id and turn determine random
-    streams. `reference` answers in place of rollouts that are put off."""
+    streams. `reference` answers in place of rollouts that are put off. An `agent` runs instead of the turn loop; the
+    lengths of its prompts are unknown."""
 
     env: Environment
     renderer: Renderer
@@ -43,6 +45,7 @@ class Roller:
     temperature: float = 1.0
     seed: int = 0
     reference: Reference | None = None
+    agent: AgentRunner | None = None
 
     def at(self, temperature: float | None) -> Roller:
         """Return this roller at another temperature; None changes nothing."""
@@ -52,6 +55,8 @@ class Roller:
         return replace(self, env=after(history, self.env))
 
     def prompt_length(self, question: Question) -> int:
+        if self.agent is not None:
+            return 0
         return len(self.renderer.render_prompt(self.env.messages(question)))
 
     def can_ask(self, question: Question) -> bool:
@@ -74,6 +79,9 @@ class Roller:
         start: Trajectory | None = None,
         watch: Watch = unwatched,
     ) -> Trajectory:
+        if self.agent is not None:
+            rolled = Rolled(self.sampler, self.limits, self.temperature, self.seed)
+            return await self.agent.attempt(question, trajectory_id, rolled, watch)
         return await run_trajectory(
             question,
             start=start,

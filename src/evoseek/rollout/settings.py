@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, SerializeAsAny
 
-from evoseek.config.sections import MANY, Chosen, Count, PartSettings, Section, Temperature
+from evoseek.config.sections import MANY, Chosen, Count, Needs, PartSettings, Section, Temperature
 
 if TYPE_CHECKING:  # settings are read without loading what reads prompts
     from evoseek.protocols import QuestionEngine, SearchEngine, Tool, WebAccess
@@ -114,6 +114,32 @@ class ToolSettings(PartSettings):
     name: str = Field(default="", description="Tool: a built-in name, or package.module:Name.")
 
 
+class AgentSettings(PartSettings):
+    """Who calls the policy, and what for."""
+
+    name: str = Field(
+        default="loop",
+        description="Agent: loop (the package's own, with the environment and the tools), command (a program), or "
+        "package.module:Name of a function of the question and a client.",
+    )
+    concurrent: Count = Field(default=16, description="Maximum number of attempts of an agent that run concurrently.")
+    trained: Literal["all", "last"] = Field(
+        default="all",
+        description="Calls of an attempt that are trained on: all, or the last one with those that it continues.",
+    )
+
+    @classmethod
+    def effects(cls) -> tuple[Needs, ...]:
+        return (Needs("concurrent trained", "name", ("command",)),)
+
+
+class CommandSettings(AgentSettings):
+    """A program that answers one question and ends."""
+
+    program: str = Field(default="", description="Command line of the agent's program, such as `python agent.py`.")
+
+
+AgentPart = Annotated[SerializeAsAny[AgentSettings], Chosen("agent", AgentSettings)]
 EnvironmentPart = Annotated[SerializeAsAny[EnvironmentSettings], Chosen("environment", EnvironmentSettings)]
 ToolPart = Annotated[SerializeAsAny[ToolSettings], Chosen("tool", ToolSettings)]
 

@@ -124,7 +124,7 @@ class DSPO(SearchR1):
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:  # pyright: ignore[reportIncompatibleMethodOverride]
-        return cls.plan(settings, context, context.engine, limit=settings.dspo.limit)
+        return cls.plan(settings, context, context.searched, limit=settings.dspo.limit)
 
     async def collect(self, step: int) -> Rollouts:
         """Collect rounds of rollouts until enough groups have a signal. The questions and their order are determined

@@ -109,7 +109,7 @@ class SearchR1:
 
     @classmethod
     def build(cls, settings: Settings, context: TrainingContext) -> TrainingPlan:
-        return cls.plan(settings, context, context.engine)
+        return cls.plan(settings, context, context.searched)
 
     @classmethod
     def plan(

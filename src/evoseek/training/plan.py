@@ -187,7 +187,7 @@ class TrainingContext(Context):
         """Return the plan of a system that trains the run's own policy. Held-out questions use the held-out engine, if
         any. `state` is the system's state in checkpoints, `ahead` holds rollouts of later steps."""
         eval_roller = solver
-        if self.settings.evaluation.path and self.settings.has_engine:
-            eval_roller = self.solver(self.held_out_engine)
+        if self.settings.evaluation.path and self.searched_held_out is not None:
+            eval_roller = self.solver(self.searched_held_out)
         drop = ahead.drop if ahead is not None else do_nothing
         return TrainingPlan(system, self.trainer.parts, self.publish, eval_roller, state=state, drop=drop)

@@ -99,6 +99,7 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     rollout/stop/<reason>     share of rollouts with this stop reason; for an invalid one, why it is invalid
     rollout/refilled          failed attempts that were rolled out again, per rollout
     rollout/refilled/<reason> the same for one reason
+    rollout/branches/<cause>  contexts a rollout that began for this cause (`rollout.gateway.calls`)
     rollout/failure_bias      estimate of how far failed tool calls have moved `reward`; left out if none failed
 
     A number that has no value (no scored rollout, no group of two, no search) is left out.
@@ -132,6 +133,8 @@ def rollout_metrics(groups: Sequence[TrajectoryGroup]) -> dict[str, float]:
     if max(branches) > 1:
         metrics["rollout/branches"] = fmean(branches)
     metrics["rollout/num"] = float(len(outcomes))
+    causes = Counter(segment.cause for one in trajectories for segment in one.segments if segment.cause)
+    metrics |= {f"rollout/branches/{cause}": count / len(outcomes) for cause, count in sorted(causes.items())}
     metrics["rollout/invalid_frac"] = fmean(isinstance(outcome, Invalid) for outcome in outcomes)
     ends = Counter(
         outcome.reason if isinstance(outcome, Invalid) else trajectory.stop_reason
