@@ -9,6 +9,7 @@ from runpy import run_path
 
 import pytest
 from rich.console import Console
+from tests.documents.test_documents import small_pdf
 
 from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.search.opening import LiveIndex
@@ -66,7 +67,7 @@ def documents(tmp_path_factory):
         lines = [line.format(number) for number in range(60)]
         return "\n\n".join([*lines[:30], text, *lines[30:]])
 
-    long = around(f"## Mayor of Kalo\n\n{said} He was elected in spring.", "## Part {}\n\nThe well number {0} is dry.")
+    long = around(f"## Mayor of Kalo\n\n{said} He was elected in spring.", "## Part {0}\n\nThe well number {0} is dry.")
     (folder / "corpus" / "guide.md").write_text(f"# Guide of Kalo\n\n{long}")
     page = around(
         f"<p>{said.replace('Kalo', 'Vesu')} It is a town.</p><script>alert(1)</script>", "<p>Road {} is long.</p>"
@@ -74,6 +75,8 @@ def documents(tmp_path_factory):
     (folder / "corpus" / "vesu.html").write_text(f"<title>Vesu</title><body onload=alert(2)>{page}</body>")
     rows = "\n".join(f"Town {number},{number * 7}" for number in range(60))
     (folder / "corpus" / "towns.csv").write_text(f"town,people\n{rows}\n")
+    pages = [f"The price of the harbour {number} is {number * 3}." for number in range(1, 301)]
+    (folder / "corpus" / "harbours.pdf").write_bytes(small_pdf(*pages))
     build_index(folder / "corpus", folder / "index", IndexPlan(max_words=20), console=Console(quiet=True))
     return folder
 
@@ -213,10 +216,12 @@ def test_a_narrow_dark_screen(serving, open_page):
         expect(page.get_by_role("button", name="Close the passage")).to_be_focused()
 
 
-def open_cited(page, question):
+def open_found(page, question, name):
+    """Open a passage that was found, by its name."""
     ask(page, question)
     expect(page.locator(".answer").last).not_to_have_attribute("aria-busy", "true")
-    page.locator("article > .cited button").last.click()
+    page.locator(".searches summary").last.click()
+    page.locator(".searches .cited button", has_text=name).first.click()
     panel = page.get_by_label("Cited passage", exact=True)
     expect(panel.locator("section")).not_to_have_count(1)  # what stands around it is there
     return panel
@@ -231,17 +236,19 @@ def served_documents(serving, documents):
 
 def test_a_citation_opens_its_document_at_the_marked_words(served_documents, open_page):
     page = open_page(served_documents, width=1280, height=800)
-    panel = open_cited(page, WHO)
+    ask(page, WHO)
+    page.locator("article > .cited button", has_text="Guide").click()
+    panel = page.get_by_label("Cited passage", exact=True)
     expect(panel.locator(".here mark")).to_have_text(["Meri Tolu"])
     expect(panel.locator("mark")).to_be_in_viewport()
     expect(panel).to_contain_text("The well number 27 is dry.")
+    picture(page, "wide")
     expect(panel.get_by_text("The well number 2 is dry.")).to_have_count(0)
     while panel.get_by_role("button", name="Earlier").count():
         panel.get_by_role("button", name="Earlier").click()
         page.wait_for_timeout(300)
     expect(panel.get_by_text("The well number 2 is dry.")).to_have_count(1)
     check_access(page)
-    picture(page, "wide")
     link = panel.get_by_role("link", name="guide.md")
     assert "#:~:text=" in link.get_attribute("href")
     assert page.told == []
@@ -249,7 +256,7 @@ def test_a_citation_opens_its_document_at_the_marked_words(served_documents, ope
 
 def test_an_original_page_runs_nothing_and_shows_the_words(served_documents, open_page):
     page = open_page(served_documents)
-    panel = open_cited(page, "who is the mayor of Vesu?")
+    panel = open_found(page, "who is the mayor of Vesu?", "Vesu")
     with page.expect_popup() as opened:
         panel.get_by_role("link", name="vesu.html").click()
     original = opened.value
@@ -260,9 +267,20 @@ def test_an_original_page_runs_nothing_and_shows_the_words(served_documents, ope
 
 def test_a_row_of_a_table_opens_between_the_other_rows(served_documents, open_page):
     page = open_page(served_documents)
-    panel = open_cited(page, "how many people has Town 31? say 217")
+    panel = open_found(page, "people of Town 31? 217", "31")
     expect(panel.locator(".here")).to_contain_text("people: 217")
     expect(panel).to_contain_text("Town 32")
+    assert page.told == []
+
+
+def test_a_pdf_opens_at_its_page_with_the_passage_marked(served_documents, open_page):
+    pytest.importorskip("pypdfium2", reason="needs pypdfium2")
+    page = open_page(served_documents, width=1280, height=800)
+    panel = open_found(page, "price of the harbour 150 ?", "page 150")
+    expect(panel.get_by_role("img", name="Page 150, with the cited text marked")).to_be_in_viewport(timeout=60_000)
+    assert panel.get_by_role("link", name="harbours.pdf").get_attribute("href").endswith("harbours.pdf#page=150")
+    check_access(page)
+    picture(page, "pdf")
     assert page.told == []
 
 
@@ -285,7 +303,7 @@ def test_conversations_are_kept_in_the_browser(served_documents, open_page):
     expect(page.get_by_label("Cited passage", exact=True)).to_contain_text("Meri Tolu")
     ask(page, f"again {WHO}")
     expect(page.locator(".answer").nth(5)).to_have_text("Meri Tolu")
-    assert "4 : who is" in served_documents.sampler.prompts[-1]  # what was said before is sent again
+    assert "4: who is" in served_documents.sampler.prompts[-1]  # what was said before is sent again
     side.get_by_role("button", name="Rename").click()
     page.keyboard.type("The mayor")
     page.keyboard.press("Enter")
@@ -304,24 +322,19 @@ def test_conversations_are_kept_in_the_browser(served_documents, open_page):
 def test_documents_are_dropped_and_then_found(served_documents, open_page):
     page = open_page(served_documents, width=390, height=760)
     page.get_by_role("button", name="Conversations").click()
-    files = [{"name": "iru.md", "mimeType": "text/markdown", "buffer": b"# Iru\n\nThe mayor of Iru is Lina Meho."}]
-    files += [{"name": "empty.txt", "mimeType": "text/plain", "buffer": b""}]
-    files += [{"name": "a.exe", "mimeType": "", "buffer": b"MZ"}]
+    sent = {"iru.md": b"# Iru\n\nThe mayor of Iru is Lina Meho.", "empty.txt": b"", "a.exe": b"MZ", "b.docx": b"PK"}
+    sent |= {f"page-{number}.html": b"<p>Well %d is dry.</p>" % number for number in range(26)}
+    files = [{"name": name, "mimeType": "", "buffer": data} for name, data in sent.items()]
     page.locator("#files").set_input_files(files)
+    shown = ["iru.md 1 passage", "empty.txt not read; empty"]
+    shown += [re.compile("a.exe not taken: Files of type .exe are not read"), re.compile("b.docx not read; ")]
     uploads = page.locator("#uploads li")
-    expect(uploads).to_have_text(
-        [
-            "iru.md 1 passage",
-            "empty.txt not read; empty",
-            re.compile("a.exe not taken: Files of type .exe are not read"),
-        ],
-        timeout=120_000,
-    )
+    expect(uploads).to_have_text([*shown, *(f"page-{n}.html 1 passage" for n in range(26))], timeout=240_000)
     check_access(page)
     picture(page, "upload")
     page.keyboard.press("Escape")
-    ask(page, "who is the mayor of Iru? say Lina Meho")
-    expect(page.locator(".answer")).to_have_text("Lina Meho")
+    ask(page, "who is the mayor of Iru?")
+    expect(page.locator(".searches")).to_contain_text("Iru")
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
 

@@ -160,6 +160,30 @@ def test_twenty_at_once_of_one_name_are_one_file(served, corpus):
     assert MAX_AT_ONCE < 20
 
 
+def test_a_file_that_was_removed_meanwhile_is_not_waited_for(serving, corpus):
+    uploads = Uploads(corpus / "corpus" / "new", corpus / "index")
+    with serving(uploads=uploads) as served:
+        assert put(served, "gone.md").status_code == 201
+        (corpus / "corpus" / "new" / "gone.md").unlink()
+        assert reported(served, 1)["new/gone.md"]["skipped"] == ["it is gone"]
+
+
+def test_an_index_that_cannot_be_updated_is_told_and_tried_again(serving, corpus, tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "_RETRY_S", 0.1)
+    uploads = Uploads(corpus / "corpus" / "new", corpus / "index")
+    hidden = (corpus / "index").rename(tmp_path / "hidden")
+    with serving(uploads=uploads) as served:
+        assert put(served, "later.md").status_code == 201
+        deadline = time.monotonic() + 300
+        while (told := httpx2.get(f"{served.url}/v1/uploads").json())["error"] is None:
+            assert time.monotonic() < deadline
+            time.sleep(0.1)
+        assert "There is no folder" in told["error"]
+        hidden.rename(corpus / "index")
+        assert reported(served, 1)["new/later.md"]["state"] == "read"
+        assert httpx2.get(f"{served.url}/v1/uploads").json()["error"] is None
+
+
 def test_uploads_need_the_key(serving, corpus):
     uploads = Uploads(corpus / "corpus", corpus / "index")
     with serving(keys=["a-key-that-is-long"], uploads=uploads) as served:

@@ -7,6 +7,7 @@ import base64
 import io
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -39,9 +40,7 @@ def _process() -> ParseProcess:
 
 def draw(header: Mapping[str, Any], data: bytes) -> Mapping[str, object]:
     """Answer a request of `picture_of_page`, in its process."""
-    import pypdfium2 as pdfium
-    from PIL import Image
-
+    pdfium = import_module("pypdfium2")
     try:
         page = pdfium.PdfDocument(data)[header["page"] - 1]
         scale = min(_WIDTH / page.get_width(), _HEIGHT / page.get_height())
@@ -54,16 +53,15 @@ def draw(header: Mapping[str, Any], data: bytes) -> Mapping[str, object]:
     except (pdfium.PdfiumError, IndexError, ValueError) as error:
         return {"problem": str(error)}
     png = io.BytesIO()
-    Image.fromarray(pixels[:, :, 2::-1]).save(png, "PNG")
+    import_module("PIL.Image").fromarray(pixels[:, :, 2::-1]).save(png, "PNG")
     return {"png": base64.b64encode(png.getvalue()).decode()}
 
 
 def _boxes(page: Any, text: str) -> Iterator[tuple[float, float, float, float]]:
     """Yield the left, bottom, right and top of each line of a text on a page. Readers differ in spaces, hyphens and the
     order of columns, so that the letters and digits of each line are looked for by themselves."""
-    import pypdfium2.raw as raw
-
-    signs = [chr(raw.FPDFText_GetUnicode(page, number)).casefold()[:1] for number in range(page.count_chars())]
+    code_of = import_module("pypdfium2.raw").FPDFText_GetUnicode
+    signs = [chr(code_of(page, number)).casefold()[:1] for number in range(page.count_chars())]
     kept = [number for number, sign in enumerate(signs) if sign.isalnum()]
     shown = "".join(signs[number] for number in kept)
     for line in text.splitlines():

@@ -243,6 +243,8 @@ class AgentServer:
 
     async def _described(self, name: str) -> dict[str, object]:
         own = {"id": name, "object": "model", "created": 0, "owned_by": "evoseek"}
+        if self._index is not None:
+            await asyncio.to_thread(self._index.look)
         known = await asyncio.to_thread(self._library.describe) if self._library is not None else {}
         documents = {**known, "files": len(self._files)} if self._files else known
         if self._uploads is not None:

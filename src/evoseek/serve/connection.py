@@ -165,7 +165,8 @@ class TimedConnection(H11Protocol):
 
     @property
     def _is_upload(self) -> bool:
-        return self.cycle is not None and self.cycle.scope["method"] == "PUT" and not self.cycle.response_complete
+        cycle: Any = self.cycle  # None before the first request
+        return cycle is not None and cycle.scope["method"] == "PUT" and not cycle.response_complete
 
     def _watch_request(self) -> None:
         """Start the timer of an incomplete request, or stop it for a complete one."""

@@ -174,8 +174,8 @@ class Library:
         """Return the number of files, and the paths and dates of the newest ones."""
         files = self.store.files if isinstance(self.store, _Filed) else {}
         within = {name: one for name, one in files.items() if f"{name}/".startswith(folder and f"{folder.strip('/')}/")}
-        dated = await to_thread(lambda: sorted(((_changed(one), name) for name, one in within.items()), reverse=True))
-        return {"count": len(dated), "files": [{"file": name, "changed": day} for day, name in dated[:_LISTED]]}
+        newest = await to_thread(_newest_first, within)
+        return {"count": len(newest), "files": [{"file": name, "changed": day} for day, name in newest[:_LISTED]]}
 
     async def contents(
         self, file: Annotated[str, Field(description="Path of a file, as `files` gives it.", max_length=1_000)]
@@ -201,6 +201,11 @@ class Library:
             return self.store.get(id) if self.store else None
         except DataError:
             return None
+
+
+def _newest_first(files: Mapping[str, FileOrigin]) -> list[tuple[str, str]]:
+    """Return the day on which each file was changed, and its name."""
+    return sorted(((_changed(origin), name) for name, origin in files.items()), reverse=True)
 
 
 def _changed(origin: FileOrigin) -> str:

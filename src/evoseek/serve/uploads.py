@@ -126,11 +126,12 @@ class Uploads:
         """Update the index until no file waits; after a failure try again later."""
         while any(file["state"] == "waiting" for file in self._files.values()):
             await asyncio.sleep(_RETRY_S if self._error else _PAUSE_S)
+            waiting = [name for name, file in self._files.items() if file["state"] == "waiting"]
             report = await self._updated()
-            found = {file["file"]: file for file in report.get("files", ())}
-            for name in self._files.keys() & found.keys():
-                self._tell(_reported(found[name]))
             self._error = report.get("error")
+            found = {file["file"]: file for file in report.get("files", ())}
+            for name in waiting if self._error is None else ():
+                self._tell(_reported(found.get(name, {"file": name, "skipped_for": [{"reason": "it is gone"}]})))
 
     async def _updated(self) -> Mapping[str, Any]:
         """Return the report of an update, or its `error`."""
@@ -138,7 +139,9 @@ class Uploads:
             report = Path(folder, "report.json")
             command = ["index", str(self._corpus), str(self._index), "--update", "--report", str(report)]
             process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "evoseek", *command), stdout=asyncio.subprocess.DEVNULL, stderr=-1
+                *(sys.executable, "-m", "evoseek", *command),
+                stdout=asyncio.subprocess.DEVNULL,
+                stderr=asyncio.subprocess.PIPE,
             )
             try:
                 errors = (await process.communicate())[1]
@@ -167,8 +170,8 @@ def _reported(file: Mapping[str, Any]) -> Mapping[str, object]:
     """Return a file's part of the report of an update, for clients."""
     return {
         "file": file["file"],
-        "state": "read" if file["documents"] else "skipped",
-        "passages": file["passages"],
+        "state": "read" if file.get("documents") else "skipped",
+        "passages": file.get("passages", 0),
         "skipped": [one["reason"] for one in file.get("skipped_for", ())][:5],
         "warnings": file.get("warnings", [])[:5],
     }

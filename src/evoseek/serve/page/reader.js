@@ -23,10 +23,10 @@ function marked(text, spans = []) {
 // The address of the cited words in a file that a browser shows. A PDF has its page already.
 function fragment(passage) {
   if (passage.link.includes("#")) return passage.link;
-  const words = passage.text.split(/\s+/).filter(Boolean);
-  const part = (some) => encodeURIComponent(some.join(" ")).replaceAll("-", "%2D");
-  const range = words.length > 12 ? `${part(words.slice(0, 5))},${part(words.slice(-5))}` : part(words);
-  return `${passage.link}#:~:text=${range}`;
+  const lines = passage.text.split("\n").map((line) => line.replace(/^[-*#>|\s]+/, "").split(/\s+/).filter(Boolean)).filter((line) => line.length);
+  const part = (words) => encodeURIComponent(words.join(" ")).replaceAll("-", "%2D");
+  const isShort = lines.length === 1 && lines[0].length <= 10;
+  return `${passage.link}#:~:text=${isShort ? part(lines[0]) : `${part(lines[0].slice(0, 5))},${part(lines.at(-1).slice(-5))}`}`;
 }
 
 function original(passage) {
