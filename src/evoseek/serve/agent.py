@@ -138,6 +138,10 @@ class AgentServer:
         return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._queue.stop)
 
     def _routes(self) -> list[BaseRoute]:
+        uploads = list[BaseRoute]()
+        if (taken := self._uploads) is not None:
+            uploads.append(Route("/v1/uploads", taken.tell))
+            uploads.append(Route("/v1/uploads/{name:path}", taken.take, methods=["PUT"]))
         return [
             Route("/", page_of("index.html")),
             *(Route(f"/{name}", page_of(name)) for name in PAGE_FILES),
@@ -148,7 +152,7 @@ class AgentServer:
             Route("/v1/models/{name:path}", self._model),
             Route(f"/{FILES}/{{file:path}}", self._file),
             *document_routes(lambda request: (self._library, self._files)),
-            *(self._uploads.routes if self._uploads is not None else ()),
+            *uploads,
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/feedback", self._judge, methods=["POST"]),
             Route("/mcp", self._mcp, methods=["POST"]),
