@@ -138,10 +138,6 @@ class AgentServer:
         return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._queue.stop)
 
     def _routes(self) -> list[BaseRoute]:
-        uploads = list[BaseRoute]()
-        if (taken := self._uploads) is not None:
-            uploads.append(Route("/v1/uploads", taken.tell))
-            uploads.append(Route("/v1/uploads/{name:path}", taken.take, methods=["PUT"]))
         return [
             Route("/", page_of("index.html")),
             *(Route(f"/{name}", page_of(name)) for name in PAGE_FILES),
@@ -152,7 +148,8 @@ class AgentServer:
             Route("/v1/models/{name:path}", self._model),
             Route(f"/{FILES}/{{file:path}}", self._file),
             *document_routes(lambda request: (self._library, self._files)),
-            *uploads,
+            Route("/v1/uploads", self._upload),
+            Route("/v1/uploads/{name:path}", self._upload, methods=["PUT"]),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/feedback", self._judge, methods=["POST"]),
             Route("/mcp", self._mcp, methods=["POST"]),
@@ -232,6 +229,11 @@ class AgentServer:
         if origin is None or file is None:
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
         return _document(origin.path, file)
+
+    async def _upload(self, request: Request) -> Response:
+        if self._uploads is None:
+            raise HTTPException(404, "This server takes no uploads. Start it with --upload.")
+        return await (self._uploads.take(request) if request.method == "PUT" else self._uploads.tell(request))
 
     def _check_name(self, name: str) -> None:
         if name not in (self.model, ALIAS):
