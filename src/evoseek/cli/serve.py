@@ -30,7 +30,7 @@ from evoseek.cli.options import (
 from evoseek.config.sections import lookup, with_setting
 from evoseek.errors import ConfigError
 from evoseek.protocols import QuestionEngine, SearchEngine
-from evoseek.storage.files import check_new_file
+from evoseek.storage.files import check_new_file, expanded
 from evoseek.text.printable import say
 from evoseek.training.interrupt import end_on_interrupt
 
@@ -94,6 +94,10 @@ def serve_agent(
     feedback: Annotated[
         bool, typer.Option("--feedback", help="Keep conversations with a verdict, in feedback.jsonl (see `feedback`).")
     ] = False,
+    upload: Annotated[
+        Path | None,
+        typer.Option(metavar="FOLDER", help="Folder of the indexed documents into which clients may upload files."),
+    ] = None,
 ) -> None:
     """Serve an agent until Ctrl-C or SIGTERM: a chat page, OpenAI's chat completions, and MCP at /mcp.
 
@@ -105,11 +109,13 @@ def serve_agent(
     with _extra():
         from evoseek.serve.agent import AgentServer, AgentServerLimits
         from evoseek.serve.connection import read_keys
+        from evoseek.serve.uploads import Uploads
     keys = read_keys(key_file, host=host)
     console = Console()
     kept = f", feedback in {judged.path}" if judged else ""
     run = _run(answerer, index, f"a server at {host}:{port}{kept}", running)
     with _answering(run, console) as (agent, engine):
+        uploads = Uploads(expanded(upload), Path(run.settings.search.index)) if upload else None
 
         def started(url: str) -> None:
             say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
@@ -126,6 +132,7 @@ def serve_agent(
             names=name or (),
             feedback=judged,
             examples=example_questions(run),
+            uploads=uploads,
         )
         server.run(port, started=started)
     say(console, "Ended.")

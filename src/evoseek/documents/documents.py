@@ -98,7 +98,7 @@ def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) ->
             report.skipped.add(folder, f"folder cannot be listed: {error.strerror}")
             continue
         subfolders = list[tuple[Path, Path]]()
-        for name in filterfalse(_LEFTOVER.fullmatch, names):
+        for name in filterfalse(is_leftover, names):
             path, leads_to = folder / name, place / name
             try:
                 is_link, is_folder = stat.S_ISLNK(os.lstat(path).st_mode), os.path.isdir(path)
@@ -118,6 +118,11 @@ def find_files(root: Path, report: ReadReport, *, follow_links: bool = False) ->
             else:
                 yield CorpusFile(path, _text(path.relative_to(root).as_posix()), within)
         pending += reversed(subfolders)
+
+
+def is_leftover(name: str) -> bool:
+    """Return whether a file of this name is a lock, a backup or a thumbnail, which other programs leave."""
+    return _LEFTOVER.fullmatch(name) is not None
 
 
 def _why_not_entered(name: str, real: Path, root: Path, entered: Set[Path], *, is_link: bool) -> str:

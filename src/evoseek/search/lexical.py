@@ -112,12 +112,25 @@ class LexicalIndex:
 
     def get(self, passage_id: str) -> Passage:
         """Return the passage with this id. DataError if there is none."""
+        return from_stored(self._searcher.doc(self._address(passage_id)))
+
+    def around(self, passage_id: str, count: int) -> list[Passage]:
+        """Return the passage with this id and up to `count` before and after it, in the order in which they were added.
+        DataError if there is none."""
+        (place,) = _orders_at(self._searcher, [self._address(passage_id)])
+        number, first = tantivy.FieldType.Unsigned, max(0, place - count)
+        near = tantivy.Query.range_query(SCHEMA, "order", number, first, place + count)
+        addresses = [address for _, address in self._searcher.search(near, 2 * count + 1, count=False).hits]
+        found = zip(_orders_at(self._searcher, addresses), addresses, strict=True)
+        return [from_stored(self._searcher.doc(address)) for _, address in sorted(found, key=lambda one: one[0])]
+
+    def _address(self, passage_id: str) -> tantivy.DocAddress:
         address = self._first("id", passage_id)
         if address is None:
             raise DataError(
                 f"The search index in {self.directory} has no passage {passage_id!r}.", code="index.no_passage"
             )
-        return from_stored(self._searcher.doc(address))
+        return address
 
     def place_of(self, document_id: str) -> int | None:
         """Return the place at which a passage of this document was added; None without one."""

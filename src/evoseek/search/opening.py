@@ -64,6 +64,9 @@ class LiveIndex:
     def get(self, passage_id: str) -> Passage:
         return self._index.get(passage_id)
 
+    def around(self, passage_id: str, count: int) -> list[Passage]:
+        return self._index.around(passage_id, count)
+
     def passages_with(self, word: str) -> int:
         return self._index.passages_with(word)
 

@@ -3,6 +3,8 @@
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models[/{name}]    the agent, as a model
     GET  /v1/files/{file}       a document, by its path within the corpus
+    GET  /v1/passages/{id}      a passage with those around it, as in `serve.document_routes`
+    PUT  /v1/uploads/{name}     a new document, as in `serve.uploads`, if the server takes any
     POST /v1/feedback           a verdict on an answer, if the server keeps them
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
@@ -52,6 +54,7 @@ from evoseek.serve.chat_api import (
     stream,
 )
 from evoseek.serve.connection import (
+    PAGE_FILES,
     BusyError,
     CancelOnDisconnect,
     Guard,
@@ -61,7 +64,9 @@ from evoseek.serve.connection import (
     refused,
     status_of,
 )
+from evoseek.serve.document_routes import document_routes
 from evoseek.serve.mcp import Library, mcp_server
+from evoseek.serve.uploads import Uploads
 from evoseek.text.scripts import well_formed
 
 _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(
@@ -90,7 +95,8 @@ class AgentServerLimits:
 class AgentServer:
     """The agent server, with the ASGI application `app`. MCP clients search `engine` (None: nothing). `keys` are the
     valid keys, `host` the address to listen at, `names` its further names. `feedback` keeps conversations with a
-    verdict (None: not kept). The chat page suggests the questions `examples`."""
+    verdict (None: not kept). The chat page suggests the questions `examples`. `uploads` takes new documents (None: none
+    are taken)."""
 
     def __init__(
         self,
@@ -103,10 +109,12 @@ class AgentServer:
         names: Collection[str] = (),
         feedback: FeedbackFile | None = None,
         examples: Sequence[str] = (),
+        uploads: Uploads | None = None,
     ) -> None:
         self._limits, self._host = limits or AgentServerLimits(), host
         self._worker = Worker()
         self._feedback, self._answers = feedback, OrderedDict[str, Feedback]()
+        self._uploads = uploads
         self._index = engine if isinstance(engine, LiveIndex) else None
         self._queue = AnswerQueue(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
         self.model = Path(answerer.name).name or ALIAS
@@ -132,14 +140,16 @@ class AgentServer:
     def _routes(self) -> list[BaseRoute]:
         return [
             Route("/", page_of("index.html")),
-            Route("/chat.css", page_of("chat.css")),
-            Route("/chat.js", page_of("chat.js")),
+            *(Route(f"/{name}", page_of(name)) for name in PAGE_FILES),
             Route("/health", self._health),
             Route("/ready", self._ready),
             Route("/metrics", self._metrics),
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
             Route(f"/{FILES}/{{file:path}}", self._file),
+            *document_routes(lambda request: (self._library, self._files)),
+            Route("/v1/uploads", self._upload),
+            Route("/v1/uploads/{name:path}", self._upload, methods=["PUT"]),
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/feedback", self._judge, methods=["POST"]),
             Route("/mcp", self._mcp, methods=["POST"]),
@@ -220,6 +230,11 @@ class AgentServer:
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
         return _document(origin.path, file)
 
+    async def _upload(self, request: Request) -> Response:
+        if self._uploads is None:
+            raise HTTPException(404, "This server takes no uploads. Start it with --upload.")
+        return await (self._uploads.take(request) if request.method == "PUT" else self._uploads.tell(request))
+
     def _check_name(self, name: str) -> None:
         if name not in (self.model, ALIAS):
             raise HTTPException(404, f"There is no model {name[:100]!r} here. Expected {self.model} or {ALIAS}.")
@@ -234,8 +249,12 @@ class AgentServer:
 
     async def _described(self, name: str) -> dict[str, object]:
         own = {"id": name, "object": "model", "created": 0, "owned_by": "evoseek"}
+        if self._index is not None:
+            await asyncio.to_thread(self._index.look)
         known = await asyncio.to_thread(self._library.describe) if self._library is not None else {}
         documents = {**known, "files": len(self._files)} if self._files else known
+        if self._uploads is not None:
+            documents = {**documents, "upload": self._uploads.described}
         if self._feedback is not None:
             documents = {**documents, "feedback": "/".join(self._feedback.path.absolute().parts[-2:])}
         return {**own, "evoseek": documents}

@@ -28,7 +28,7 @@ _LOG = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page"
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "img-src blob:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "X-Content-Type-Options": "nosniff",
     "Referrer-Policy": "no-referrer",
     "Cache-Control": "no-cache",
@@ -134,8 +134,9 @@ async def _disconnected(receive: Receive) -> None:
 
 class TimedConnection(H11Protocol):
     """A client's connection, closed if a request is not complete within `_REQUEST_S` seconds from its first byte (or
-    from the connection), or if nothing of a reply is accepted for `_REPLY_S` seconds. After the first request uvicorn
-    closes an idle connection in 5 seconds; h11 refuses headers of more than 64 KiB."""
+    from the connection), or if nothing of a reply is accepted for `_REPLY_S` seconds. An upload that the application
+    takes is closed only if nothing of it comes for `_REQUEST_S` seconds. After the first request uvicorn closes an idle
+    connection in 5 seconds; h11 refuses headers of more than 64 KiB."""
 
     _request: asyncio.TimerHandle | None = None
     _reply: asyncio.TimerHandle | None = None
@@ -162,13 +163,20 @@ class TimedConnection(H11Protocol):
         if self._reply is not None:
             self._reply.cancel()
 
+    @property
+    def _is_upload(self) -> bool:
+        cycle: Any = self.cycle  # None before the first request
+        return cycle is not None and cycle.scope["method"] == "PUT" and not cycle.response_complete
+
     def _watch_request(self) -> None:
         """Start the timer of an incomplete request, or stop it for a complete one."""
         if self.conn.their_state not in (h11.IDLE, h11.SEND_BODY):
             if self._request is not None:
                 self._request.cancel()
             self._request = None
-        elif self._request is None:
+        elif self._request is None or self._is_upload:
+            if self._request is not None:
+                self._request.cancel()
             self._request = self.loop.call_later(_REQUEST_S, self.transport.abort)
 
 
@@ -225,7 +233,8 @@ def _bound(host: str, port: int) -> socket.socket:
 
 KEY_VARIABLE = "EVOSEEK_KEY"
 _SHORTEST_KEY = 16
-_OPEN = frozenset({"/", "/chat.css", "/chat.js", "/health", "/ready"})
+PAGE_FILES = ("chat.css", "chat.js", "conversations.js", "reader.js", "upload.js")
+_OPEN = frozenset({"/", "/health", "/ready", *(f"/{name}" for name in PAGE_FILES)})
 
 
 class Guard:

@@ -18,6 +18,7 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from difflib import get_close_matches
 from pathlib import Path
+from typing import BinaryIO
 
 from evoseek.errors import ConfigError, RunError, disk_text
 
@@ -85,6 +86,19 @@ def write_atomic(path: Path, data: bytes | str, *, mode: int = 0o666) -> None:
                 raise
     except OSError as error:
         raise RunError(disk_text(error, f"{path} could not be written"), code="disk.failed") from error
+
+
+@contextmanager
+def new_file(path: Path) -> Generator[BinaryIO]:
+    """Provide a file to fill. On success it is flushed and becomes `path`. FileExistsError if anything is there, also a
+    link; OSError if it cannot be written."""
+    with _temporary(path) as temporary:
+        with temporary.open("r+b") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        os.link(temporary, path)
+        _sync_directory(path.parent)
 
 
 def read_regular(path: Path, encoding: str = "utf-8") -> str:

@@ -46,8 +46,9 @@ async function connect() {
 
 function describe(documents) {
   feedback = documents.feedback;
+  offerUpload(documents.upload);
   $("kept").hidden = !feedback;
-  $("kept").textContent = feedback ? `An answer that you judge is kept with its question in ${feedback} where the server runs; \`evoseek feedback --delete\` removes it. Nothing else is kept.` : "";
+  $("kept").textContent = feedback ? `An answer that you judge is kept with its question in ${feedback} where the server runs; \`evoseek feedback --delete\` removes it. The server keeps nothing else.` : "";
   const counted = [[documents.files, "file"], [documents.passages, "passage"]].filter(([number]) => number !== undefined);
   $("documents").textContent = counted.map(([number, name]) => `${number.toLocaleString("en")} ${name}${number === 1 ? "" : "s"}`).join(", ");
   $("examples").replaceChildren(...(documents.examples ?? []).map((question) => {
@@ -65,82 +66,10 @@ $("unlock").addEventListener("submit", (event) => {
   key = $("key").value.replace(/[^\x21-\x7e]/g, ""); // what no key holds, and no header may
   sessionStorage.setItem("key", key);
   $("key").value = "";
+  begin();
+  listKept();
   connect();
 });
-
-// The panel with a cited passage
-
-function place(passage) {
-  return { File: passage.file, Page: passage.page, Heading: passage.heading, Passage: passage.id };
-}
-
-// A text with these ranges of its characters marked. The server counts code points, and so does Array.from.
-function marked(text, spans = []) {
-  const characters = Array.from(text);
-  const cut = (start, end) => characters.slice(start, end).join("");
-  let last = 0;
-  const parts = spans.flatMap(([start, end]) => {
-    const before = cut(last, start);
-    last = end;
-    return [before, element("mark", "", cut(start, end))];
-  });
-  return [...parts, cut(last)];
-}
-
-function show(passage, button) {
-  $("passage-title").replaceChildren(...marked(passage.title, passage.title_spans));
-  $("passage-text").replaceChildren(...marked(passage.text, passage.spans));
-  $("passage-place").replaceChildren();
-  for (const [name, value] of Object.entries(place(passage))) {
-    if (value !== undefined && value !== null) {
-      const shown = element("dd", "", String(value));
-      if (name === "File" && passage.link && !key) { // with a key, a link would be refused
-        const link = Object.assign(element("a", "", String(value)), { href: passage.link, target: "_blank", rel: "noopener" });
-        shown.replaceChildren(link);
-      }
-      $("passage-place").append(element("dt", "", name), shown);
-    }
-  }
-  opener = button;
-  $("panel").hidden = false;
-  $("panel").focus();
-}
-
-function closePanel() {
-  $("panel").hidden = true;
-  if (opener) opener.focus();
-  opener = null;
-}
-
-$("close").addEventListener("click", closePanel);
-
-// Passages with the numbers by which the answer cites them; what was found is numbered after the `before` before it.
-function citations(passages, before = 0) {
-  const list = element("ul", "cited");
-  passages.forEach((passage, place) => {
-    const numbers = passage.numbers ?? [before + place + 1];
-    const button = element("button", "", `${numbers.map((number) => `[${number}] `).join("")}${passage.label}`);
-    button.type = "button";
-    button.addEventListener("click", () => show(passage, button));
-    const item = element("li");
-    item.append(button);
-    list.append(item);
-  });
-  return list;
-}
-
-// An answer whose citations show their passages.
-function cited(answer, passages) {
-  return answer.split(/(\[\d+\])/).map((part) => {
-    const passage = passages.find(({ numbers }) => numbers.some((number) => part === `[${number}]`));
-    if (!passage) return part;
-    const button = element("button", "citation", part);
-    button.type = "button";
-    button.setAttribute("aria-label", `Passage ${part.slice(1, -1)}: ${passage.label}`);
-    button.addEventListener("click", () => show(passage, button));
-    return button;
-  });
-}
 
 // The user's verdict on an answer
 
@@ -201,7 +130,7 @@ function exchange(question) {
   const searches = element("ol", "searches");
   const answer = element("p", "answer", "Reading the question ...");
   answer.setAttribute("aria-busy", "true");
-  article.append(element("p", "question", question), searches, answer);
+  article.append(element("h2", "question", question), searches, answer);
   $("hint").hidden = true;
   $("log").append(article);
   article.scrollIntoView({ block: "end" });
@@ -217,7 +146,7 @@ function follow(view, event) {
     const item = element("li", "", `${event.tool}: ${said(event)} ...`);
     view.waiting.push([said(event), item]);
     view.searches.append(item);
-    view.answer.textContent = "Searching ...";
+    view.answer.textContent = `Searching for "${said(event)}" ...`;
   } else if (event.event === "found") {
     const index = view.waiting.findIndex(([asked]) => asked === said(event));
     const item = index < 0 ? view.searches.appendChild(element("li")) : view.waiting.splice(index, 1)[0][1];
@@ -319,16 +248,18 @@ async function answered(view, question, signal) {
   }
   if (!view.result) throw new TypeError("the stream ended early");
   end(view, question, content);
+  keep({ question, content, id: view.id, result: view.result });
 }
 
 async function ask(question) {
   const view = exchange(question);
-  running = new AbortController();
+  const mine = (running = new AbortController());
   $("stop").hidden = false;
   $("send").disabled = true;
   try {
-    await answered(view, question, running.signal);
+    await answered(view, question, mine.signal);
   } catch (error) {
+    if (!view.article.isConnected) return; // another conversation was opened meanwhile
     if (error.name === "AbortError") {
       fail(view, question, "Stopped.");
     } else if (error instanceof Refused) {
@@ -339,10 +270,12 @@ async function ask(question) {
       connect();
     }
   } finally {
-    running = null;
-    $("stop").hidden = true;
-    $("send").disabled = false;
-    $("question").focus();
+    if (running === mine) {
+      running = null;
+      $("stop").hidden = true;
+      $("send").disabled = false;
+      $("question").focus();
+    }
   }
 }
 
@@ -363,20 +296,39 @@ $("question").addEventListener("keydown", (event) => {
 
 $("stop").addEventListener("click", () => running?.abort());
 
-$("fresh").addEventListener("click", () => {
+// An empty conversation
+function begin() {
   running?.abort();
   conversation = [];
-  document.querySelectorAll("article").forEach((article) => article.remove());
+  current = null;
+  document.querySelectorAll("#log > article").forEach((article) => article.remove());
   $("hint").hidden = false;
   closePanel();
+}
+
+$("fresh").addEventListener("click", () => {
+  begin();
+  listKept();
+  openSide(false);
   $("question").focus();
 });
 
+function openSide(isOpen) {
+  document.body.classList.toggle("side", isOpen);
+  $("open-side").setAttribute("aria-expanded", String(isOpen));
+}
+
+$("open-side").addEventListener("click", () => openSide(!document.body.classList.contains("side")));
+
 document.addEventListener("keydown", (event) => {
   if (event.key !== "Escape") return;
-  if (!$("panel").hidden) closePanel();
+  if (document.body.classList.contains("side")) openSide(false);
+  else if (!$("panel").hidden) closePanel();
   else running?.abort();
 });
 
-connect();
-$("question").focus();
+document.addEventListener("DOMContentLoaded", () => { // once the other scripts are there
+  listKept();
+  connect();
+  $("question").focus();
+});
