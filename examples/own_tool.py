@@ -3,8 +3,7 @@ Needs nothing. The tiny model can write the call `search` alone; a model with to
 
 from pathlib import Path
 
-from evoseek import LexicalIndex, Question, Run, ToolCall, ToolResult
-from evoseek.cli.learning_demo import make_world
+from evoseek import LexicalIndex, Question, Run, ToolCall, ToolResult, make_world
 
 QUERY = {"type": "object", "properties": {"query": {"type": "string"}}, "required": ["query"]}
 ABOUT = {"name": "search", "description": "Search, and read how the best passages begin.", "parameters": QUERY}

@@ -10,6 +10,7 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as in typing, whose import alone takes as long as all else here
 if TYPE_CHECKING:
     from evoseek.agent.answer import Answerer
+    from evoseek.cli.learning_demo import make_world
     from evoseek.errors import ConfigError, DataError, EvoseekError, ToolError
     from evoseek.eval.comparison import compare_folders
     from evoseek.protocols import RewardFn, SearchEngine, Tool
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
 _MODULES = {
     "agent.answer": ("Answerer",),
+    "cli.learning_demo": ("make_world",),
     "errors": ("ConfigError", "DataError", "EvoseekError", "ToolError"),
     "eval.comparison": ("compare_folders",),
     "protocols": ("RewardFn", "SearchEngine", "Tool"),
@@ -34,7 +36,8 @@ _MODULES = {
 __version__ = "0.2.0"
 __all__ = ["Answerer", "ConfigError", "DataError", "EvoseekError", "IndexPlan", "Invalid", "LexicalIndex", "Passage"]
 __all__ += ["Question", "RewardFn", "Run", "Scored", "SearchEngine", "Tool", "ToolCall", "ToolError", "ToolResult"]
-__all__ += ["Trajectory", "__version__", "build_index", "compare_folders", "load_questions", "save_questions"]
+__all__ += ["Trajectory", "__version__", "build_index", "compare_folders", "load_questions", "make_world"]
+__all__ += ["save_questions"]
 
 
 def __getattr__(name: str) -> object:

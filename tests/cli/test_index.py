@@ -158,7 +158,7 @@ def test_what_is_chosen_is_built_and_the_project_says_it_from_then_on(tmp_path: 
     corpus(tmp_path / "docs")
     file, called = tmp_path / "evoseek.toml", ["index", "--project", str(tmp_path)]
     file.write_text('[project]\ndocuments = "docs"\nencoder = "static"\n[search]\nindex = "index"\n')
-    options = ["--choose", "--engine", "lexical", "--max-words", "60", "--shown-words", "100"]
+    options = ["--choose", "--engine", "lexical", "--max-words", "60"]
     found = CliRunner().invoke(app, [*called, *options])
     assert "Searching for 40 headings of 4 documents" in found.output
     assert "says so from now on: engine = lexical, stemming = english, max_words = 60, search.top_k = " in flat(
