@@ -10,7 +10,6 @@ from __future__ import annotations
 TYPE_CHECKING = False  # as in typing, whose import alone takes as long as all else here
 if TYPE_CHECKING:
     from evoseek.agent.answer import Answerer
-    from evoseek.cli.learning_demo import make_world
     from evoseek.errors import ConfigError, DataError, EvoseekError, ToolError
     from evoseek.eval.comparison import compare_folders
     from evoseek.protocols import RewardFn, SearchEngine, Tool
@@ -19,10 +18,10 @@ if TYPE_CHECKING:
     from evoseek.search.indexing import IndexPlan, build_index
     from evoseek.search.lexical import LexicalIndex
     from evoseek.types import Invalid, Passage, Question, Scored, ToolCall, ToolResult, Trajectory
+    from evoseek.world.world import make_world
 
 _MODULES = {
     "agent.answer": ("Answerer",),
-    "cli.learning_demo": ("make_world",),
     "errors": ("ConfigError", "DataError", "EvoseekError", "ToolError"),
     "eval.comparison": ("compare_folders",),
     "protocols": ("RewardFn", "SearchEngine", "Tool"),
@@ -31,6 +30,7 @@ _MODULES = {
     "search.indexing": ("IndexPlan", "build_index"),
     "search.lexical": ("LexicalIndex",),
     "types": ("Invalid", "Passage", "Question", "Scored", "ToolCall", "ToolResult", "Trajectory"),
+    "world.world": ("make_world",),
 }
 
 __version__ = "0.2.0"
