@@ -34,7 +34,7 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.config.settings_tree import FOLDER
 from evoseek.errors import EvoseekError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
@@ -44,6 +44,7 @@ from evoseek.storage.metrics import read_metrics
 from evoseek.storage.runs import RunDirectory
 from evoseek.training.train import training_loop
 from evoseek.types import TrainingSample
+from evoseek.world.world import make_world
 
 RECIPES = FOLDER / "algorithms"
 QUESTIONS = 500

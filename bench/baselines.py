@@ -27,7 +27,7 @@ from demo_real import PASSAGE_WORDS, held_out
 from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.model_defaults import apply_model_defaults
 from evoseek.assembly.sources import gather
-from evoseek.cli.learning_demo import EVALUATION_HOPS, make_world
+from evoseek.cli.learning_demo import EVALUATION_HOPS
 from evoseek.config.registry import KINDS, find
 from evoseek.eval.comparison import compare, holm, values_of
 from evoseek.eval.draw import Sample
@@ -36,6 +36,7 @@ from evoseek.models.machine import find_machine
 from evoseek.run import Run
 from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.types import Question
+from evoseek.world.world import make_world
 
 METRIC, AGENT = "exact_match", "agent"
 Seeds = Mapping[int, tuple[Path, Sequence[Question]]]

@@ -38,7 +38,7 @@ from scipy.stats import t
 from evoseek.assembly.context import Objects
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, make_world
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS
 from evoseek.config.settings_tree import FOLDER
 from evoseek.errors import EvoseekError
 from evoseek.questions.outcomes import Rejection
@@ -51,7 +51,7 @@ from evoseek.storage.runs import RunDirectory
 from evoseek.text.normalization import answer_value, exact_match
 from evoseek.training.train import training_loop
 from evoseek.types import Passage, Question, Scored, Trajectory
-from evoseek.world.world import load_world
+from evoseek.world.world import load_world, make_world
 from selfplay import SSP_ENTITIES, examine, folder_of
 
 QUESTIONS = 200

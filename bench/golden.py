@@ -20,7 +20,6 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from evoseek.cli.learning_demo import make_world
 from evoseek.renderers.encoding import plain
 from evoseek.rollout.prompts import load_prompts
 from evoseek.run import Run
@@ -29,7 +28,7 @@ from evoseek.systems.zerosearch.engine import SimulatedEngine, simulator_reply
 from evoseek.web.reading import PageBeginning
 from evoseek.web.web import Web
 from evoseek.world.site import Site
-from evoseek.world.world import World
+from evoseek.world.world import World, make_world
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the doubles
 

@@ -40,7 +40,7 @@ from transformers import AutoModelForCausalLM, LlamaConfig, PreTrainedModel, Qwe
 
 from evoseek.assembly.memory_needs import training_needs
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import RECIPE, TRAINING_HOPS, demo_options, make_world
+from evoseek.cli.learning_demo import RECIPE, TRAINING_HOPS, demo_options
 from evoseek.config.settings_tree import find_recipe
 from evoseek.learner.batch import make_batch, split_by_tokens
 from evoseek.learner.learner import Learner, LearnerContext
@@ -54,6 +54,7 @@ from evoseek.models.shape import shape_of
 from evoseek.samplers.torch.sampler import TorchSampler
 from evoseek.storage.checkpoints import latest_checkpoint
 from evoseek.types import TrainingSample
+from evoseek.world.world import make_world
 from real_speed import GROUP, PROMPT, difference, learn, prompts_of, rollouts_of, sample
 
 MODELS = {

@@ -28,12 +28,13 @@ from time import perf_counter
 
 from rich.console import Console
 
-from evoseek.cli.learning_demo import TRAINING_HOPS, demo_options, make_world
+from evoseek.cli.learning_demo import TRAINING_HOPS, demo_options
 from evoseek.report.view.html import data_folder, make_page
 from evoseek.report.view.source import RunSource
 from evoseek.run import Run
 from evoseek.search.indexing import IndexPlan, build_index, update_index
 from evoseek.text.duplicates import NearDuplicates
+from evoseek.world.world import make_world
 from view import make_run
 
 QUIET = Console(quiet=True)

@@ -47,7 +47,7 @@ from algorithms import examine
 from evoseek.assembly.context import Objects
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.errors import EvoseekError
 from evoseek.loss.base import Loss, LossInputs, PolicyLoss, Totals, aggregate_tokens
 from evoseek.loss.clipped import ClippedLoss
@@ -61,6 +61,7 @@ from evoseek.training import train as training
 from evoseek.training.alarms import alarms
 from evoseek.training.loop import StepProgress, TrainingLoop
 from evoseek.types import Scored, TrainingSample, Trajectory
+from evoseek.world.world import make_world
 
 QUESTIONS, STEP_QUESTIONS = 200, 10
 LOST = 0.1

@@ -28,13 +28,14 @@ from torch.profiler import ProfilerActivity, profile
 from transformers import Qwen2Config, Qwen2ForCausalLM
 
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import TRAINING_HOPS, make_world
+from evoseek.cli.learning_demo import TRAINING_HOPS
 from evoseek.errors import TrainingError
 from evoseek.learner.distributed import joined_ranks, run_together
 from evoseek.learner.learner import Learner
 from evoseek.models.load import load_policy
 from evoseek.storage.runs import RunDirectory
 from evoseek.training.train import training_loop
+from evoseek.world.world import make_world
 
 sys.path.append(str(Path(__file__).parents[1]))  # for the doubles
 

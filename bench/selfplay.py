@@ -33,7 +33,7 @@ from evoseek.assembly.context import Context
 from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.cli.learning_demo import ENTITIES, EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.config.settings_tree import find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
@@ -43,6 +43,7 @@ from evoseek.storage.files import write_atomic
 from evoseek.storage.metrics import read_metrics
 from evoseek.storage.runs import RunDirectory
 from evoseek.training.train import training_loop
+from evoseek.world.world import make_world
 
 QUESTIONS = 500
 SSP_ENTITIES = 3000  # of the training world: few answers lead back by several searches

@@ -32,10 +32,11 @@ from tempfile import TemporaryDirectory
 from rich.console import Console
 from rich.table import Table
 
-from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, demo_options, make_world
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, demo_options
 from evoseek.run import Run
 from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.metrics import read_metrics
+from evoseek.world.world import make_world
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from evoseek.assembly.context import Context, Objects
 from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS, make_world
+from evoseek.cli.learning_demo import EVALUATION_HOPS, TRAINING_HOPS, TRAINING_QUESTIONS
 from evoseek.config.settings_tree import FOLDER, find_recipe
 from evoseek.errors import EvoseekError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
@@ -45,6 +45,7 @@ from evoseek.systems.zerosearch.engine import simulated_engine
 from evoseek.systems.zerosearch.searches import collect_searches, label_searches
 from evoseek.systems.zerosearch.tuning import tune_simulator
 from evoseek.training.train import training_loop
+from evoseek.world.world import make_world
 from selfplay import over_seeds
 
 RECIPES = FOLDER / "zerosearch"

@@ -14,7 +14,7 @@ One training step (Search-R1, arXiv 2503.09516, with GRPO, arXiv 2402.03300):
     1  draw questions, and let the policy play each of them several times
     2  reward: 1 if the answer is right, else 0
     3  advantage: how much better than the other attempts at the same question
-    4  one optimizer step that makes the tokens of good attempts likelier and those of bad ones less likely
+    4  one optimizer step that makes the tokens of good attempts likelier and the tokens of bad ones less likely
 
 From evoseek come the world and the search engine; all else is here. tests/docs/test_naked_grpo.py runs evoseek's own
 SearchR1, with its batched sampler, rollout loop and learner, beside it: after three steps the weights are the same.

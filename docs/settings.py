@@ -40,7 +40,7 @@ def _kinds() -> Iterator[str]:
 
 
 def _tables() -> Iterator[str]:
-    """The tables of every system, then those of some."""
+    """Yield the tables of every system, then the tables of some."""
     of = {table: tuple(name for name, own in SYSTEMS.items() if _has(own, table)) for table in OWNERS}
     for systems in sorted(set(of.values()), key=lambda names: (-len(names), names)):
         every = len(systems) == len(SYSTEMS)
@@ -109,7 +109,7 @@ def _defaults() -> Iterator[str]:
 
 
 def _parts() -> Iterator[str]:
-    """The settings of parts beside those that all of a kind have; those of several parts once."""
+    """Yield the settings of parts beside the ones that all of a kind have; shared settings once."""
     yield "## Settings of parts\n\nBeside those that all parts of the kind have, as listed above.\n"
     for kind in KINDS:
         table = next((table for table in sorted(OWNERS) if table.rpartition(".")[2] == kind), "")

@@ -4,8 +4,7 @@ Needs documents/, else makes a world. The tiny model knows the made-up words of 
 import asyncio
 from pathlib import Path
 
-from evoseek import Answerer, Run, build_index
-from evoseek.cli.learning_demo import make_world
+from evoseek import Answerer, Run, build_index, make_world
 
 index = "index"
 if Path("documents").exists():

@@ -1,10 +1,9 @@
 """Evaluate two models on the same questions, and compare them by a paired test.
-Needs nothing: makes a small world with 40 questions. The folders are those of `evoseek eval --out`."""
+Needs nothing: makes a small world with 40 questions. The folders are as `evoseek eval --out` writes them."""
 
 from pathlib import Path
 
-from evoseek import Run, compare_folders
-from evoseek.cli.learning_demo import make_world
+from evoseek import Run, compare_folders, make_world
 
 make_world("world", entities=200)
 folders: list[Path] = []

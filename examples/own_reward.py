@@ -1,8 +1,7 @@
 """Train with a reward of your own: 1 for a right answer, a tenth less for each search after the first.
 Needs nothing: makes a small world with questions, and trains the tiny model for two steps."""
 
-from evoseek import Run, Scored, Trajectory
-from evoseek.cli.learning_demo import make_world
+from evoseek import Run, Scored, Trajectory, make_world
 from evoseek.text.normalization import exact_match
 
 

@@ -5,8 +5,7 @@ import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
 
-from evoseek import LexicalIndex, Passage, Run
-from evoseek.cli.learning_demo import make_world
+from evoseek import LexicalIndex, Passage, Run, make_world
 
 
 class FullText:

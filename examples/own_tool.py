@@ -4,8 +4,7 @@ Needs nothing. The tiny model can write the call `search` alone; other models ta
 from dataclasses import replace
 from pathlib import Path
 
-from evoseek import LexicalIndex, Passage, Run
-from evoseek.cli.learning_demo import make_world
+from evoseek import LexicalIndex, Passage, Run, make_world
 
 make_world("world", entities=200)
 engine = LexicalIndex.open(Path("world", "index"))

@@ -26,6 +26,7 @@ DOCUMENT, QUESTION = (
     "Humi Jeje's employer is Pipajo.\n",
     "What is Humi Jeje's employer?",
 )  # which the tiny model can read
+WORLD = "from evoseek import make_world; make_world('world', entities=200, questions=4)"
 STEPS = (  # in a folder with documents/
     ("evoseek", "--version"),
     ("evoseek", "list", "recipes"),
@@ -33,7 +34,12 @@ STEPS = (  # in a folder with documents/
     ("evoseek", "index", "--project", "project"),
     ("evoseek", "search", "--project", "project", QUESTION),
     ("evoseek", "ask", "--project", "project", QUESTION),
-    ("evoseek", "demo", "--max-minutes", "0.05"),
+    ("python", "-c", WORLD),
+    shlex.split(
+        "evoseek train search-r1 --config search-r1/tiny --index world/index --questions world/questions.jsonl "
+        "--run-dir run --set run.steps=1 --set questions.per_step=2 --set rollout.group_size=2"
+    ),
+    ("evoseek", "eval", "run", "--questions", "world/questions.jsonl", "--alone"),
 )
 
 
@@ -61,7 +67,7 @@ def found(versions: Sequence[str]) -> dict[str, str]:
 
 
 def build(folder: Path) -> Path:
-    """Build the wheel into a folder that is made anew, and return its path."""
+    """Build the wheel into an emptied folder, and return its path."""
     shutil.rmtree(folder, ignore_errors=True)
     builder = folder / "build"
     subprocess.run([sys.executable, "-m", "venv", str(builder)], check=True)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from evoseek.search.indexing import IndexPlan, build_index
     from evoseek.search.lexical import LexicalIndex
     from evoseek.types import Invalid, Passage, Question, Scored, ToolCall, ToolResult, Trajectory
+    from evoseek.world.world import make_world
 
 _MODULES = {
     "agent.answer": ("Answerer",),
@@ -29,12 +30,14 @@ _MODULES = {
     "search.indexing": ("IndexPlan", "build_index"),
     "search.lexical": ("LexicalIndex",),
     "types": ("Invalid", "Passage", "Question", "Scored", "ToolCall", "ToolResult", "Trajectory"),
+    "world.world": ("make_world",),
 }
 
 __version__ = "0.2.0"
 __all__ = ["Answerer", "ConfigError", "DataError", "EvoseekError", "IndexPlan", "Invalid", "LexicalIndex", "Passage"]
 __all__ += ["Question", "RewardFn", "Run", "Scored", "SearchEngine", "Tool", "ToolCall", "ToolError", "ToolResult"]
-__all__ += ["Trajectory", "__version__", "build_index", "compare_folders", "load_questions", "save_questions"]
+__all__ += ["Trajectory", "__version__", "build_index", "compare_folders", "load_questions", "make_world"]
+__all__ += ["save_questions"]
 
 
 def __getattr__(name: str) -> object:

@@ -297,3 +297,7 @@ def test_a_run_is_asked_as_it_was_trained(model, tmp_path):
     (run / "config.json").write_text(json.dumps({"policy": {"model": str(tmp_path / "small")}}))
     model("small")
     assert first(f"policy.model={run}") == {}
+    protocol = {"environment": {"name": "search_first"}, "rollout": {"max_tool_calls": 2}}
+    (run / "config.json").write_text(json.dumps({"policy": {"model": str(tmp_path / "small")}, **protocol}))
+    assert first(f"policy.model={run}") == {"environment.name": "search_first", "rollout.max_tool_calls": 2}
+    assert first(f"policy.model={run}", "environment.name=solver") == {}

@@ -5,10 +5,10 @@ import asyncio
 import pytest
 
 from evoseek.assembly.inputs import read_questions
-from evoseek.cli.learning_demo import make_world
 from evoseek.questions.outcomes import Rejection
 from evoseek.rollout.prompts import load_prompts
 from evoseek.types import Question
+from evoseek.world.world import make_world
 
 
 @pytest.fixture(scope="module")

@@ -75,6 +75,19 @@ def test_the_tiny_policy_is_asked_in_its_words_in_every_role(prompt, tmp_path):
     assert "kalo" in proposer("kalo", "--config", "ssp/tiny")
 
 
+def test_the_model_of_answerer_is_shown_its_messages(prompt):
+    endpoint = ("--set", "answerer.model=big", "--set", "answerer.base_url=http://127.0.0.1:1")
+    shown = json.loads(prompt("who wrote dune ?", *endpoint, "--json")[1])
+    assert (shown["model"], shown["format"], shown["tokens"], shown["token_ids"]) == ("big", "messages", 0, [])
+    assert shown["template"] == str(load_prompts("default").directory / "search_first.jinja")
+    assert "Kalo is a city." in shown["text"]
+    assert "user: " in shown["text"]
+    assert "who wrote dune ?" in shown["text"]
+    out = prompt("who wrote dune ?", *endpoint, role="closed-book")[1]
+    assert "big as closed-book of search-r1: sent as messages." in out
+    assert prompt("who?", *endpoint, role="reader")[1].splitlines()[-1].startswith("read : who ?")  # the policy reads
+
+
 def test_closed_book_nothing_is_said_of_searching(prompt, model):
     shown = json.loads(prompt("who wrote dune ?", "--model", model, "--json", role="closed-book")[1])
     assert (shown["role"], shown["template"].rpartition("/")[2]) == ("closed-book", "closed_book.jinja")

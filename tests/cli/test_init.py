@@ -51,6 +51,7 @@ def test_smollm2_is_the_default_where_it_is_installed(init, monkeypatch):
     done, file = init()
     assert done.exit_code == 0
     assert "pip install gguf peft" not in done.stdout
+    assert "The model is smollm2-135m. It answers few questions" in done.stdout
     tree = tomllib.loads(file.read_text())
     assert tree["policy"] == {"model": "smollm2-135m"}
     assert tree["project"]["recipe"] == ["search-r1/smollm2", "search-r1/documents"]

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from evoseek.cli.learning_demo import make_world
 from evoseek.cli.main import main
+from evoseek.world.world import make_world
 
 LONG = "x" * 300
 

@@ -8,7 +8,9 @@ from types import SimpleNamespace
 
 import pytest
 
+from evoseek.assembly.sources import gather
 from evoseek.errors import SamplerError
+from evoseek.eval.run import with_metric_of_sentences
 from evoseek.eval.tables import metric_name
 from evoseek.report.view.rollouts import rollout_of
 from evoseek.report.view.source import RunSource
@@ -306,3 +308,13 @@ def test_who_answers_is_said_once(cli):
     }.items():
         status, _, err = cli("eval", *words)
         assert (status, phrase in " ".join(err.split())) == (2, True), err
+
+
+def test_an_untrained_model_that_is_searched_first_is_scored_by_sentences():
+    def metric(*sets):
+        given = gather([], sets=sets)
+        return with_metric_of_sentences(given.read(), given, None).reward.name
+
+    assert metric("environment.name=search_first") == "guarded_substring_match"
+    assert metric("environment.name=search_first", "reward.name=f1") == "f1"
+    assert metric() == "exact_match"

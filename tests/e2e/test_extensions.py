@@ -26,7 +26,7 @@ ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "extend.md").read_text()
 PAGES = run_path(str(ROOT / "tests" / "docs" / "pages.py"))
 FILES = PAGES["files"](PAGE)
-(*_, MAKE_WORLD), (_, *TRAIN) = PAGES["commands"](PAGE)
+(*_, MAKE_WORLD), (_, *TRAIN), (_, *EVAL) = PAGES["commands"](PAGE)
 KINDS = {
     "short": "reward",
     "first_words": "tool",
@@ -131,11 +131,14 @@ def test_on_the_command_line(folder, processes, kind, monkeypatch):
     assert 0 <= run.evaluate("few.jsonl").score.mean <= 1
 
 
-def test_the_commands_of_the_page_make_a_world_and_train_on_it_in_seconds(folder, processes, world):
+def test_the_commands_of_the_page_make_a_world_train_on_it_and_evaluate(folder, processes, world, monkeypatch, cli):
     (folder / "world").symlink_to(world)
     command = processes.start(*TRAIN)
     assert command.wait() == [0], command.said()
     assert [row["step"] for row in read_metrics(folder / "runs" / "cispo" / "metrics.jsonl")] == [1, 2]
+    monkeypatch.setenv(VARIABLE, "runs/cispo")
+    status, out, err = cli(*EVAL)
+    assert (status, "exact_match" in out) == (0, True), err
 
 
 def objects(kind):

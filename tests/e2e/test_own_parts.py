@@ -9,7 +9,6 @@ from tests.doubles.scripted import ScriptedChat
 
 from evoseek.assembly.context import Context, Objects
 from evoseek.assembly.sources import load_settings
-from evoseek.cli.learning_demo import make_world
 from evoseek.config.registry import find
 from evoseek.credit import CriticCredit
 from evoseek.errors import ConfigError, TrainingError
@@ -21,6 +20,7 @@ from evoseek.search.calling import search
 from evoseek.search.lexical import LexicalIndex
 from evoseek.systems.zerosearch.engine import SimulatedEngine
 from evoseek.types import Passage, ToolResult
+from evoseek.world.world import make_world
 
 QUIET = Console(quiet=True)
 

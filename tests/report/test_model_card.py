@@ -6,7 +6,6 @@ from pathlib import Path
 from evoseek.report.model_card import ExamplePrompt, model_card
 from evoseek.storage.files import json_digest
 from evoseek.storage.metrics import TOO_MANY_INVALID
-from evoseek.types import StopConditions
 
 INPUTS = {"search.index": {"path": "index", "sha256": "ab12"}}
 
@@ -45,13 +44,13 @@ def test_the_card_of_a_run(tmp_path: Path) -> None:
 
 def test_the_card_says_how_the_policy_is_used(tmp_path: Path) -> None:
     text = "<|im_start|>user\n```\n| a | <search>\n\nwho ?<|im_end|>\n"
-    tags = ExamplePrompt("who ?", text, "tags", StopConditions(("</search>", "</answer>"), (2,)), 512)
+    tags = ExamplePrompt("who ?", text, "tags", ("</search>", "</answer>"), 512)
     card = model_card(str(run(tmp_path)), step=9, prompt=tags)
     assert "    <|im_start|>user\n    ```\n    | a | <search>\n    \n    who ?<|im_end|>\n" in card  # as it is
     assert 'the question "who ?", with its control tokens, in the tag format' in card
     assert '"stop": ["</search>", "</answer>"], "include_stop_str_in_output": true' in card
     assert "max_new_tokens=512" in card
-    tools = ExamplePrompt("who ?", text, "tools", StopConditions((), (2,)), 512)
+    tools = ExamplePrompt("who ?", text, "tools", (), 512)
     card = model_card(str(run(tmp_path)), step=9, prompt=tools)
     assert "in the tool-call format" in card
     assert "stop_strings" not in card

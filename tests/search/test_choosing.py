@@ -112,10 +112,10 @@ def corpus(folder: Path) -> Path:
 def test_stems_are_chosen_where_headings_have_other_forms_of_the_words(tmp_path: Path) -> None:
     """Without stems no heading has a word of its section; with them each finds it first, whatever the size."""
     plan = IndexPlan(max_words=60)
-    chosen, top_k = choose(corpus(tmp_path / "docs"), plan, {"engine": "lexical", "max_words": 60}, 100, QUIET)
+    chosen, top_k = choose(corpus(tmp_path / "docs"), plan, {"engine": "lexical", "max_words": 60}, QUIET, 100)
     assert (chosen.engine, chosen.stemming, chosen.max_words) == ("lexical", "english", 60)
     assert 1 <= top_k <= 5
-    kept, _ = choose(tmp_path / "docs", plan, {"engine": "lexical", "max_words": 60, "stemming": "none"}, 100, QUIET)
+    kept, _ = choose(tmp_path / "docs", plan, {"engine": "lexical", "max_words": 60, "stemming": "none"}, QUIET, 100)
     assert kept.stemming == "none"
 
 
@@ -138,4 +138,4 @@ def test_what_is_measured_is_what_the_engine_finds() -> None:
 def test_a_corpus_without_headings_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text(FILLER * 20)
     with pytest.raises(DataError, match="has 0 headings of two words or more"):
-        choose(tmp_path / "a.txt", IndexPlan(), {}, 350, QUIET)
+        choose(tmp_path / "a.txt", IndexPlan(), {}, QUIET)

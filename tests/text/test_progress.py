@@ -26,6 +26,7 @@ def lines(monkeypatch: pytest.MonkeyPatch, *reports: tuple[float, int, int]) -> 
 
 def test_there_is_a_line_for_each_tenth(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines(monkeypatch, *((0, done, 20) for done in range(1, 6))) == ["read 2/20", "read 4/20"]
+    assert len(lines(monkeypatch, *((0, done, 19) for done in range(1, 20)))) == 10
     assert lines(monkeypatch, *((0, done, 1_000) for done in (0, 64, 128, 192, 256))) == [
         "read 0/1000",
         "read 128/1000",

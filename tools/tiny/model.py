@@ -49,7 +49,7 @@ def tiny_config(vocabulary: int, *, eos_token_id: int, pad_token_id: int, layers
 
 
 def tiny_model(config: LlamaConfig, seed: int) -> LlamaForCausalLM:
-    """A freshly initialised model: the same bits for the same seed, whatever the number of threads."""
+    """Return a freshly initialised model: the same bits for the same seed, with any number of threads."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)  # a factorisation on several threads rounds differently
     try:

@@ -91,7 +91,7 @@ def measure_skills(
         tasks = _tasks(world, index, seed, tries)
 
         async def all_of_them() -> list[Skill]:
-            """At once: a round of the sampler costs about the same for one rollout as for many."""
+            """Measure them concurrently: a round of the sampler costs about the same for one rollout as for many."""
             return await asyncio.gather(
                 *(
                     _measure(name, questions, world, judge, TaskEnv(name, tools), policy, sampler, temperature)

@@ -20,7 +20,7 @@ from tools.tiny.skills import measure_browsing, measure_skills
 
 
 def build_variant(directory: Path, work: Path, *, variant: str, steps: int | None, seed: int, console: Console) -> bool:
-    """Build the tiny policy, or go on with a build, and write a README with its skills beside it.
+    """Build the tiny policy, or resume a build, and write a README with its skills beside it.
 
     Returns False if Ctrl-C ended it early. Raises ConfigError for an unknown variant.
     """

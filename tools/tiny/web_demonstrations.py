@@ -1,7 +1,7 @@
 """Demonstrations of searching and browsing a generated site, from which the tiny policy learns to use the web.
 
 For each hop one search, and where the snippets do not tell the fact, the page that does. Prompts and observations are
-those of the tools themselves, with the tiny prompt set. Most demonstrations give up: they answer without a look at the
+the tools' own, with the tiny prompt set. Most demonstrations give up: they answer without a look at the
 page, or after the first hop. That browsing is rewarded, and that all hops are needed, is left to reinforcement
 learning.
 """

@@ -29,8 +29,8 @@ _REQUESTED = 2  # hops or searches
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A prompt as the model gets it: its token ids and their text with special tokens. `template` is its file ("" for a
-    user's own environment), `stop` holds the strings that end the model's turn."""
+    """A prompt as the model gets it: its token ids and their text with special tokens, or messages, without ids.
+    `template` is its file ("" for a user's own environment), `stop` holds the strings that end the model's turn."""
 
     role: str
     system: str
@@ -63,6 +63,18 @@ def rendered(settings: TrainingSettings, role: Role, text: str) -> Shown:
         token_ids=tuple(ids),
         stop=renderer.stop,
     )
+
+
+def messages_shown(settings: TrainingSettings, role: Role, text: str) -> Shown:
+    """Show the messages that the model of [answerer] gets for a question. Their tokens are not known here, so there are
+    none. Raises EvoseekError."""
+    called, own = settings.answerer, settings.policy.prompts
+    prompts = load_prompts(prompts_for("" if called.base_url else called.model, own))
+    tools = _tools(settings, prompts) if role == "solver" else []
+    env, template, question = _example(settings, role, text, tools, prompts, "tags")
+    messages = "\n\n".join(f"{message.role}: {message.content}" for message in _messages(env, question))
+    path = str(prompts.path(template)) if template else ""
+    return Shown(role, settings.run.system, called.model, "messages", path, 0, messages, (), StopConditions())
 
 
 def _example(

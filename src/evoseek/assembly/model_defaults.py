@@ -49,13 +49,15 @@ from evoseek.credit import needs_critic
 from evoseek.models.machine import Machine
 from evoseek.models.shape import ModelShape, read_config, shape_of
 from evoseek.models.source import origin
-from evoseek.storage.runs import flatten
+from evoseek.storage.files import expanded
+from evoseek.storage.runs import RunDirectory, flatten
 
 _RATES = ((0.3e9, 1.5e-5), (0.8e9, 7e-6), (2.5e9, 3e-6))  # below these numbers of parameters
 _LOWEST_RATE = 1e-6
 _SUPERVISED_RATE, _HIGHEST_RATE = 10.0, 1e-4  # times the rate of reinforcement learning, and the maximum
 _ADAPTER_RATE = 10.0  # times the rate of all weights
 _FEWEST_BFLOAT16 = 20_000_000  # parameters; in smaller models matrix products do not dominate
+_FIRST = "search_first"
 _FEWEST_THAT_SEARCH = 3e9  # parameters of an untrained model that may search by itself
 _MOST_SLOTS = 64
 _SHARE, _ANSWERING_SHARE = 0.25, 0.5  # of free memory, for keys and values
@@ -95,24 +97,28 @@ def follow_endpoint(settings: TrainingSettings) -> TrainingSettings:
 
 def search_first(settings: TrainingSettings, states: Callable[[str], bool]) -> TrainingSettings:
     """Let an untrained model, the policy or [answerer], answer after a search for the question, unless another
-    environment is stated; `states` tells which settings are. A run's model is asked as it was trained, and a model with
-    the prompts of the shipped policies as they are. A model of fewer than three billion parameters may not search
-    further: it would write calls where it could answer.
+    environment is stated; `states` tells which settings are. A run's model is asked so if it was trained so, and a
+    model with the prompts of the shipped policies is not. An untrained model of fewer than three billion parameters may
+    not search further: it would write calls where it could answer.
     """
     model, answerer = settings.policy.model, settings.answerer
     is_chat = bool(answerer.model or answerer.base_url)
     description = {} if is_chat else read_config(model)
-    if not is_chat and (origin(model) != model or description.get("evoseek_prompts") == "tiny"):
+    trained = None if is_chat or origin(model) == model else flatten(RunDirectory(expanded(model)).read_config())
+    is_tiny = description.get("evoseek_prompts") == "tiny"
+    if is_tiny if trained is None else trained.get("environment.name") != _FIRST:
         return settings
     if (states("environment.name") and not settings.environment.opens) or all(
         tool.name != "search" for tool in settings.tools
     ):
         return settings
     shape, chosen = shape_of(description) if description else None, dict[str, object]()
-    if shape is not None and shape.parameters < _FEWEST_THAT_SEARCH:
+    if trained is not None:
+        chosen = {key: trained[key] for key in ("policy.format", "rollout.max_tool_calls") if key in trained}
+    elif shape is not None and shape.parameters < _FEWEST_THAT_SEARCH:
         chosen = {"policy.format": "tags", "rollout.max_tool_calls": 0}
     if not states("environment.name"):
-        settings = with_setting(settings, "environment.name", "search_first")
+        settings = with_setting(settings, "environment.name", _FIRST)
     for key, value in chosen.items():
         settings = settings if states(key) else with_setting(settings, key, value)
     return settings

@@ -40,17 +40,13 @@ def ask(
 
     If there is no answer, print the model's output and end with status 1.
     """
-    from evoseek.cli.settings import answering_run, check_searched, chosen_for_model, named_answerer
+    from evoseek.cli.settings import answering_run, answering_settings, check_searched, named_answerer
 
     if not question.strip():
         raise ConfigError("The question is empty. Give the question's text.")
     given, run_dir = named_answerer({"search.index": index}, run_dir=run_dir, model=model)
     if show_prompt is not None:
-        with end_on_interrupt():
-            from evoseek.assembly.model_defaults import search_first
-
-        settings = chosen_for_model(search_first(given.read(), given.states), console=Console(quiet=True), answers=1)
-        _show_prompt(settings, show_prompt, question, json=json)
+        _show_prompt(answering_settings(given, answers=1), show_prompt, question, json=json)
         return
     check_searched(given.read())
     plan = f"Ask {answerer_name(given, run_dir)}: {question}"
@@ -67,9 +63,11 @@ def ask(
 
 def _show_prompt(settings: TrainingSettings, role: Role, text: str, *, json: bool) -> None:
     with end_on_interrupt():
-        from evoseek.agent.prompt import rendered
+        from evoseek.agent.answer import uses_chat_model
+        from evoseek.agent.prompt import messages_shown, rendered
 
-    shown, console = rendered(settings, role, text), Console()
+    called = role in ("solver", "closed-book") and uses_chat_model(settings)
+    shown, console = (messages_shown if called else rendered)(settings, role, text), Console()
     if json:
         print(dumps(asdict(shown), ensure_ascii=False))
         return
@@ -79,6 +77,7 @@ def _show_prompt(settings: TrainingSettings, role: Role, text: str, *, json: boo
         if shown.template
         else "The words come from your environment."
     )
-    say(console, f"{shown.model} as {shown.role} of {shown.system}: {shown.tokens} tokens, format {shown.format}.")
+    size = "sent as messages" if called else f"{shown.tokens} tokens, format {shown.format}"
+    say(console, f"{shown.model} as {shown.role} of {shown.system}: {size}.")
     say(console, f"{words}\n")
     say(console, shown.text)

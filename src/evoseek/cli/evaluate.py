@@ -161,14 +161,11 @@ def evaluate(
     if asked:
         result = scored(asked, suite=suite, kind=kind, out=out)
         values = result.json
-        if not json:
-            _show(result, out, console)
+        _show(result, out, console)
         if most_wrong is not None:
             values = {**values, **_bound(result, most_wrong, run_dir, console)}
         if not alone and run_dir is not None and searches and baseline is None:
             values = {**values, **_beside(result, asked, run_dir, settings, samples, out, console)}
-        if not json and kind and not settings.evaluation.path and project() is not None:
-            say(console, _ASK_PEOPLE)
     if wrong:
         values = {**values, "judged_wrong": _again(scored, wrong, out, console)}
     if json:
@@ -213,9 +210,8 @@ def _beside(
         shared = common({side: values_of(drawn, metric) for side, drawn in every.items()})
         pairs, means = compare(shared, metric), {side: fmean(own.values()) for side, own in shared.items()}
         found[name] = asdict(pairs[0])
-        if not console.stderr:  # where JSON is printed
-            for grid in comparison_grids(Compared(metric, pairs[0].n, means, pairs, ())):
-                console.print(terminal(grid))
+        for grid in comparison_grids(Compared(metric, pairs[0].n, means, pairs, ())):
+            console.print(terminal(grid))
     return found
 
 
@@ -365,7 +361,7 @@ def _written(settings: TrainingSettings, run_dir: Path | None) -> tuple[list[Que
     from evoseek.selfplay.question_log import held_out_questions
 
     questions, words = held_out_questions(RunDirectory(run_dir))
-    say(Console(stderr=True), words)
+    say(Console(stderr=True), f"{words} {_ASK_PEOPLE}" if project() is not None else words)
     by = "rules" if is_cold else "self-play"
     return questions, f"questions written by {by}, worded as those it was trained on"
 

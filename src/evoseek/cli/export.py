@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from evoseek.models.policy import Policy
     from evoseek.report.model_card import ExamplePrompt
     from evoseek.storage.checkpoints import Checkpoint
+    from evoseek.types import StopConditions
 
 
 _EXAMPLE = "Who is the mayor of Kalo?"
@@ -62,13 +63,13 @@ def export(
         raise _without_adapter(source)
     adapter_of = policy.model.name_or_path or "" if adapter else ""
     step = checkpoint.step if checkpoint else None
-    prompt = _prompt(source, checkpoint)
+    prompt, stop = _prompt(source, checkpoint)
     card = model_card(source, step, adapter_of=adapter_of, results=results, prompt=prompt)
     try:
         if adapter:
             save_policy(policy, directory)
         else:
-            export_policy(policy, directory, prompt.stop if prompt else None)
+            export_policy(policy, directory, stop)
         write_atomic(directory / "README.md", card)
     except OSError as error:
         raise ConfigError(disk_text(error, f"{directory} cannot be written")) from error
@@ -78,9 +79,9 @@ def export(
     say(Console(), f"Wrote the policy of {whence} to {directory}, {what}.")
 
 
-def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
-    """Return an example of the prompts that the policy was trained on or would get; None, with a note, if a part that
-    writes them is missing."""
+def _prompt(source: str, checkpoint: Checkpoint | None) -> tuple[ExamplePrompt | None, StopConditions | None]:
+    """Return an example of the prompts that the policy was trained on or would get, and where its turns end; nothing,
+    with a note, if a part that writes them is missing."""
     from evoseek.agent.prompt import rendered
     from evoseek.assembly.sources import gather
     from evoseek.report.model_card import ExamplePrompt
@@ -92,8 +93,9 @@ def _prompt(source: str, checkpoint: Checkpoint | None) -> ExamplePrompt | None:
         shown = rendered(settings, "solver", _EXAMPLE)
     except EvoseekError as error:
         say(Console(stderr=True), f"The model card has no prompt, and the model no stop strings: {error}")
-        return None
-    return ExamplePrompt(_EXAMPLE, shown.text, shown.format, shown.stop, settings.rollout.max_tokens_per_turn)
+        return None, None
+    longest = settings.rollout.max_tokens_per_turn
+    return ExamplePrompt(_EXAMPLE, shown.text, shown.format, shown.stop.strings, longest), shown.stop
 
 
 def _check(run_or_policy: str, directory: Path, *, adapter: bool) -> None:

@@ -60,6 +60,11 @@ Numbers = Annotated[
     Literal["float32", "float16"] | None, typer.Option(help="Data type of the vectors on disk. Default: float32.")
 ]
 
+Choose = Annotated[
+    bool,
+    typer.Option("--choose", help="Measure several ways to search, build the best, and set it in the project's file."),
+]
+
 
 @command("index", in_project=True)
 def index(
@@ -78,15 +83,7 @@ def index(
     encoder: EncoderName = None,
     device: Annotated[str | None, typer.Option(help="Device of the encoder: cpu, cuda or auto.")] = None,
     dtype: Numbers = None,
-    choose: Annotated[
-        bool,
-        typer.Option(
-            "--choose",
-            help="Measure searches for headings in several ways, build the best index, and write its settings to the "
-            "project's file.",
-        ),
-    ] = False,
-    shown_words: Annotated[int, typer.Option(min=1, help="Maximum words that a search shows, for --choose.")] = 350,
+    choose: Choose = False,
     update: Annotated[bool, typer.Option("--update", help="Read only what changed since the index was built.")] = False,
     watch: Annotated[bool, typer.Option("--watch", help="Update now and at every change, until Ctrl-C.")] = False,
     report: Annotated[
@@ -130,7 +127,7 @@ def index(
         from evoseek.search.choosing import choose as chosen
 
         check_apart(documents, built, report)  # before the measuring, which takes minutes
-        plan, top_k = chosen(documents, plan, given, shown_words, console)
+        plan, top_k = chosen(documents, plan, given, console)
     build_index(documents, built, plan, console=console, report_file=report)
     if top_k:
         _keep(plan, top_k, built, console)

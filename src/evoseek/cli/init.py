@@ -56,6 +56,7 @@ _GET = (
     "pip install gguf). Then run `evoseek init` again."
 )
 _FIRST = "When it is first loaded it is converted, once; that takes a minute or two."
+_SMALL = "The model is smollm2-135m. It answers few questions before `evoseek train`."
 _ENGLISH = "You need no questions: `evoseek train` first writes some about the documents, which must be English."
 _TAGS = "The model behind the endpoint writes its searches as tags in its text. Its API needs no tools."
 _UNTRAINED = (
@@ -343,9 +344,12 @@ def notes(options: ProjectOptions, folder: Path) -> Iterator[str]:
     """Yield what a user should know, and the commands that follow."""
     if options.origin in SHIPPED:
         yield _TINY
+    is_small = is_smollm2(options.model or "")
+    if is_small and options.starts_cold:
+        yield _SMALL
     if options.starts_cold and not options.questions:
         yield _ENGLISH
-    if is_smollm2(options.model or "") and not options.starts_cold and options.system != "sft":
+    if is_small and not options.starts_cold and options.system != "sft":
         yield _UNTRAINED.format(system=options.system)
     if options.endpoint:
         yield _TAGS

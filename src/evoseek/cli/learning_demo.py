@@ -26,28 +26,25 @@ from evoseek.assembly.inputs import read_questions
 from evoseek.assembly.settings import TrainingSettings
 from evoseek.assembly.sources import load_settings
 from evoseek.config.settings_tree import find_recipe
-from evoseek.errors import ConfigError, TrainingError
+from evoseek.errors import TrainingError
 from evoseek.eval.held_out import HeldOutScores, held_out_scores
 from evoseek.eval.statistics import paired_test
 from evoseek.eval.tables import Grid, score_grid, terminal
 from evoseek.learner.distributed import run_together
-from evoseek.questions.questions import save_questions
 from evoseek.run import Run
-from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.checkpoints import latest_checkpoint
 from evoseek.storage.runs import RunDirectory
 from evoseek.text.printable import say
 from evoseek.training.interrupt import INTERRUPTED
 from evoseek.training.train import seconds_left
 from evoseek.types import Question, Trajectory
-from evoseek.world.world import Split, World, load_world, save_world_card
+from evoseek.world.world import make_world
 
 ENTITIES = 1000
 TRAINING_QUESTIONS = 4000
 TRAINING_HOPS = (1, 2, 2, 3, 3, 4, 4)  # the policy already solves one hop, so those are rarer
 EVALUATION_HOPS = (1, 2, 3, 4)
 EVALUATION_QUESTIONS = 500
-OTHER_PHRASING = 1
 RECIPE = "search-r1/tiny"
 
 SAMPLED, GREEDY = "sampled", "greedy"
@@ -84,8 +81,9 @@ def learn(
     options = demo_options(directory, seed)
     run = Run(directory=directory / "run", settings=_settings(options), console=console)
     with RunDirectory(directory / "run").locked():
-        make_world(directory / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS)
-        make_world(directory / "evaluation", "evaluation", seed, EVALUATION_QUESTIONS, EVALUATION_HOPS)
+        make_world(directory / "train", "train", seed, TRAINING_QUESTIONS, TRAINING_HOPS, entities=ENTITIES)
+        held_out = directory / "evaluation"
+        make_world(held_out, "evaluation", seed, EVALUATION_QUESTIONS, EVALUATION_HOPS, entities=ENTITIES)
         say(console, f"Worlds in {directory}: {ENTITIES} entities each, names of the evaluation world held out.")
         say(console, f"Measuring the policy before training on {EVALUATION_QUESTIONS} held-out questions ...")
         with Context(run.settings) as context:
@@ -96,33 +94,6 @@ def learn(
     say(console, "Measuring it after training ...")
     with run.context() as context:
         return Learnt(before, _measure_both_phrasings(context))
-
-
-def make_world(
-    directory: Path | str,
-    split: Split = "train",
-    seed: int = 0,
-    questions: int = 40,
-    hops: Sequence[int] = (1, 2),
-    *,
-    entities: int | None = None,
-) -> None:
-    """Generate a world's index, card and questions, unless they are there. The same seed gives the same files."""
-    directory = Path(directory)
-    if (directory / "questions.jsonl").exists():
-        if (made := load_world(directory / "world.json").seed) != seed:
-            raise ConfigError(
-                f"{directory} holds the world of seed {made}, but the seed is {seed}. Give the same seed, or another "
-                "--run-dir."
-            )
-        return
-    world = World.generate(seed, entities or ENTITIES, split)
-    LexicalIndex.build(directory / "index", world.passages())
-    save_world_card(directory / "world.json", world)
-    save_questions(
-        directory / "rephrased.jsonl", world.questions(EVALUATION_QUESTIONS, seed=seed, phrasing=OTHER_PHRASING)
-    )
-    save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed, hops=hops))
 
 
 def demo_options(directory: Path, seed: int) -> dict[str, object]:

@@ -183,7 +183,7 @@ def parse_epub(data: bytes, encoding: str | None = None) -> Parsed:
 
 
 def checked_archive(data: bytes) -> zipfile.ZipFile:
-    """Open the archive. DataError if it is damaged, or too large when unpacked."""
+    """Open the archive. Raises DataError if it is damaged, or too large when unpacked."""
     if data.startswith(_COMPOUND):
         raise DataError("encrypted, or of an office program before 2007: save it without a password, in today's format")
     try:

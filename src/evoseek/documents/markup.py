@@ -181,7 +181,7 @@ def _text_before(element: Any) -> str:
 
 
 def raised(before: str, text: str, after: str = "", *, is_note: bool = False) -> str:
-    """Write a raised text between two others in a line: `^6` after `10`, `[1]` for the sign of a note. It stays
+    """Write a raised text between two others in a line: `^6` after `10`, `[1]` for the mark of a note. It stays
     unchanged after white space, at the end of a word (`1st`), or without a letter or digit."""
     bare = " ".join(text.split())
     word = _LAST_WORD.search(before[-20:])

@@ -52,7 +52,7 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
 
 
 def _attached(encoding: str | None, depth: int, name: str, data: bytes) -> Parsed | None:
-    """Parse an attachment; None if there is no reader for it. DataError if the reader fails."""
+    """Parse an attachment; None if there is no reader for it. Raises DataError if the reader fails."""
     suffix = PurePath(name.lower()).suffix
     if suffix not in PARSERS or (suffix == ".eml" and depth == _DEEPEST):
         return None

@@ -117,8 +117,9 @@ def with_metric_of_sentences(
     settings: TrainingSettings, sources: SettingsSources, baseline: str | None
 ) -> TrainingSettings:
     """Score answers as sentences (`eval.results.OF_SENTENCES`) if no reward was given and the model was not trained to
-    answer in few words: the model of [answerer], or any model by a baseline."""
-    if sources.states("reward.name") or (baseline is None and not uses_chat_model(settings)):
+    answer in few words: the model of [answerer], one that is searched first, or any model by a baseline."""
+    is_of_sentences = baseline is not None or uses_chat_model(settings) or settings.environment.opens
+    if sources.states("reward.name") or not is_of_sentences:
         return settings
     return with_setting(settings, "reward.name", OF_SENTENCES)
 

@@ -16,7 +16,6 @@ from evoseek.renderers.tags import OBSERVATION
 from evoseek.storage.metrics import counted, read_metrics
 from evoseek.storage.runs import RunDirectory, flatten
 from evoseek.text.templates import sandbox
-from evoseek.types import StopConditions
 
 SHOWN = (
     *("policy.dtype", "lora.rank", "rollout.group_size", "rollout.temperature", "questions.per_step"),
@@ -33,7 +32,7 @@ class ExamplePrompt:
     question: str
     text: str
     format: str
-    stop: StopConditions
+    stop_strings: tuple[str, ...]
     max_tokens: int
 
 
@@ -73,7 +72,7 @@ def model_card(
             settings=[(name, config[name]) for name in SHOWN if config.get(name) is not None],
             prompt=prompt,
             prompt_code=_Code(indent(prompt.text, "    ", lambda line: True)) if prompt else "",
-            stop_strings=_Code(json.dumps(prompt.stop.strings if prompt else ())),
+            stop_strings=_Code(json.dumps(prompt.stop_strings if prompt else ())),
             observation=_Code(json.dumps("PASSAGES".join(OBSERVATION))),
             source=measured_by,
             scores=scores,

@@ -35,6 +35,7 @@ _READ = 400_000  # words of the corpus, from files drawn at random
 _ASKED, _FEWEST = 300, 30  # headings
 _LONG = (100, 6_000)  # characters of their sections
 _PREFERRED = 0.02  # about the standard error of a difference
+_SHOWN = 350  # words of the passages of a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +71,7 @@ class Measured:
 
 
 def choose(
-    corpus: Path, plan: IndexPlan, given: Mapping[str, object], shown: int, console: Console
+    corpus: Path, plan: IndexPlan, given: Mapping[str, object], console: Console, shown: int = _SHOWN
 ) -> tuple[IndexPlan, int]:
     """Measure plans, print a table, and return the best one with its number of passages per search, at most `shown`
     words. Settings in `given` are not varied. Raises DataError for a corpus without enough headings."""

@@ -99,7 +99,7 @@ class LexicalIndex:
 
     @classmethod
     def open(cls, directory: Path) -> Self:
-        """Open for searching. SearchIndexError if there is no index, or it is damaged or of another version."""
+        """Open for searching. Raises SearchIndexError if there is no index, or it is damaged or of another version."""
         return opened(directory, partial(cls._checked, directory))
 
     @classmethod
@@ -111,12 +111,12 @@ class LexicalIndex:
         return self.manifest.passages
 
     def get(self, passage_id: str) -> Passage:
-        """Return the passage with this id. DataError if there is none."""
+        """Return the passage with this id. Raises DataError if there is none."""
         return from_stored(self._searcher.doc(self._address(passage_id)))
 
     def around(self, passage_id: str, count: int) -> list[Passage]:
         """Return the passage with this id and up to `count` before and after it, in the order in which they were added.
-        DataError if there is none."""
+        Raises DataError if there is none."""
         (place,) = _orders_at(self._searcher, [self._address(passage_id)])
         number, first = tantivy.FieldType.Unsigned, max(0, place - count)
         near = tantivy.Query.range_query(SCHEMA, "order", number, first, place + count)
@@ -368,7 +368,7 @@ SCHEMA = _schema()
 
 
 def to_stored(passage: Passage, order: int, analyser: Analyser) -> tantivy.Document:
-    """Convert a passage to a tantivy document. DataError for text that cannot be encoded, or offsets below zero."""
+    """Convert a passage to a tantivy document. Raises DataError for text that cannot be encoded or negative offsets."""
     document = tantivy.Document()
     try:
         document.add_text("id", passage.id)

@@ -110,7 +110,7 @@ class Manifest(_Record):
         return (self.engine or "lexical") if name == "auto" else name
 
     def vectors_for(self, engine: str, directory: Path) -> VectorsRecord:
-        """Return the record of the vectors that an engine needs. SearchIndexError if the index has none."""
+        """Return the record of the vectors that an engine needs. Raises SearchIndexError if the index has none."""
         if self.vectors is None:
             raise SearchIndexError(
                 f"The search index in {directory} has no vectors, which the engine {engine} needs. Build it again with "
@@ -125,7 +125,7 @@ class Manifest(_Record):
 
     @staticmethod
     def read(directory: Path) -> Manifest:
-        """Read and check for this version of evoseek. SearchIndexError if it is missing, or does not fit."""
+        """Read a manifest that this version of evoseek can use. Raises SearchIndexError if there is none."""
         path = directory / NAME
         try:
             text = path.read_bytes()

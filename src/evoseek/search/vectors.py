@@ -113,7 +113,7 @@ class MadeVectors:
     place. It holds 24 bytes for each passage."""
 
     def __init__(self, directory: Path, manifest: Manifest, passages: Iterable[Passage]) -> None:
-        """Read the vectors of `passages`, all of the index in order. SearchIndexError if there are none."""
+        """Read the vectors of `passages`, all of the index in order. Raises SearchIndexError if there are none."""
         self.content = manifest.content
         record = manifest.vectors_for("dense", directory)
         self._files = VectorFiles(directory / manifest.data, record)

@@ -194,7 +194,7 @@ def seen_passages(proposal: Trajectory) -> tuple[Passage, ...]:
 def supporting_passages(proposal: Trajectory) -> tuple[Passage, ...]:
     """Return the passages that seem to support the question, each once: the source passage, if the task shows one, and
     from every search the passages whose titles the proposer wrote later, or else the best one. If the task gave the
-    answer, passages about the answer itself do not count: there the way back began."""
+    answer, passages about the answer itself do not count: the proposer began with them."""
     given = [comparable(answer) for answer in proposal.question.golden_answers]
     supporting = {passage.id: passage for passage in _source(proposal)}
     for found, later in _searches(proposal):

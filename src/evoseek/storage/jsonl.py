@@ -139,7 +139,7 @@ class ResumableJsonl:
         checked.
 
         Raises RunError, and cuts nothing, if there are fewer bytes or different ones: rows are then missing or changed
-        and cannot be recovered. DataError if they cannot be read.
+        and cannot be recovered. Raises DataError if they cannot be read.
         """
         self._check_beginning(length, digest)
         if self.size > length:

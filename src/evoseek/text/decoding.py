@@ -48,7 +48,7 @@ _VOWELS = frozenset("аеёиоуыэюяіїєαεηιουωάέήίόύώ")
 
 
 def read_bytes(path: Path, limit: int, within: Path | None = None) -> bytes:
-    """Read the whole file. DataError if it is not a regular file, cannot be read or has more than `limit` bytes."""
+    """Read a whole file. Raises DataError if it is not a regular, readable file of at most `limit` bytes."""
     try:
         with open_regular(path, within) as file:
             data = file.read(limit + 1)
@@ -119,7 +119,7 @@ def decode(data: bytes, encoding: str | None = None) -> tuple[str, str]:
     """Decode by the byte order mark, as UTF-8, in the given `encoding`, or else in the most likely one. Return the
     text, and the name of the likely encoding (`guess_encoding`), "" if it was not used.
 
-    Line ends become newlines. DataError for binary data and for text in no known encoding.
+    Line ends become newlines. Raises DataError for binary data and for text in no known encoding.
     """
     marked, guessed = next((name for mark, name in _MARKS if data.startswith(mark)), ""), ""
     if not marked and b"\0" in data and not (guessed := unmarked_utf_16(data)):

@@ -58,7 +58,7 @@ class CountProgress(LiveProgress):
 
     def __call__(self, done: int, of: int, text: str = "") -> None:
         """Show how many are done, with a line of details."""
-        tenth, now = max(1, of // 10), time.monotonic()
+        tenth, now = max(1, -(-of // 10)), time.monotonic()
         is_tenth = done != self._last and (done in (0, of) or done // tenth > max(self._last, 0) // tenth)
         self._last, self._shown = done, self._shown or now
         if is_tenth or now - self._shown >= _SILENT_S or self._console.is_terminal:

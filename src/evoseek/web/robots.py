@@ -53,8 +53,8 @@ class Robots:
             raise PageError(f"The site of {url} asks robots not to read it (in its robots.txt). Choose another page.")
         if delay_s > MAX_DELAY_S:
             raise PageError(
-                f"The site of {url} asks robots to wait {delay_s:g} seconds between requests (in its robots.txt), more "
-                f"than the {MAX_DELAY_S:g} that are waited at most. Choose another page."
+                f"The site of {url} asks robots to wait {delay_s:g} seconds between requests (in its robots.txt), but "
+                f"the wait is at most {MAX_DELAY_S:g}. Choose another page."
             )
         return delay_s
 

@@ -22,7 +22,9 @@ from typing import Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from evoseek.errors import DataError, first_problem
+from evoseek.errors import ConfigError, DataError, first_problem
+from evoseek.questions.questions import save_questions
+from evoseek.search.lexical import LexicalIndex
 from evoseek.storage.files import write_atomic
 from evoseek.types import Document, Passage, Question
 from evoseek.world.grammar import WORDS, chain_text, fact_text, parse
@@ -310,3 +312,29 @@ def load_world(path: Path) -> World:
             "generated world. Leave the world out if the corpus is a real one."
         ) from error
     return World.generate(card.seed, card.entities, card.split)
+
+
+def make_world(
+    directory: Path | str,
+    split: Split = "train",
+    seed: int = 0,
+    questions: int = 40,
+    hops: Sequence[int] = (1, 2),
+    *,
+    entities: int = 1000,
+) -> None:
+    """Generate a world's index, card and questions, unless they are there. The same seed gives the same files.
+    `rephrased.jsonl` has as many questions in another phrasing, at most 500."""
+    directory = Path(directory)
+    if (directory / "questions.jsonl").exists():
+        if (made := load_world(directory / "world.json").seed) != seed:
+            raise ConfigError(
+                f"{directory} holds the world of seed {made}, but the seed is {seed}. Give the same seed, or another "
+                "--run-dir."
+            )
+        return
+    world = World.generate(seed, entities, split)
+    LexicalIndex.build(directory / "index", world.passages())
+    save_world_card(directory / "world.json", world)
+    save_questions(directory / "rephrased.jsonl", world.questions(min(questions, 500), seed=seed, phrasing=1))
+    save_questions(directory / "questions.jsonl", world.questions(questions, seed=seed, hops=hops))

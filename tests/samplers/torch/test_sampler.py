@@ -579,8 +579,8 @@ def test_one_sampler_serves_one_event_loop_after_another():
         (SampleRequest("t", 0, (1,), 5, -1.0, NO_STOP, 0), "temperature=-1.0"),
         (SampleRequest("t", 0, (1,), 5, float("nan"), NO_STOP, 0), "temperature=nan"),
         (SampleRequest("t", 0, (1,) * 60, 5, 1.0, NO_STOP, 0), "holds 64 per trajectory"),
-        (SampleRequest("t", 0, (1, VOCABULARY), 5, 1.0, NO_STOP, 0), "the model has those from 0 to 95"),
-        (SampleRequest("t", 0, (-1,), 5, 1.0, NO_STOP, 0), "the model has those from 0 to 95"),
+        (SampleRequest("t", 0, (1, VOCABULARY), 5, 1.0, NO_STOP, 0), "the model has ids from 0 to 95"),
+        (SampleRequest("t", 0, (-1,), 5, 1.0, NO_STOP, 0), "the model has ids from 0 to 95"),
     ],
 )
 def test_a_request_that_cannot_be_served_says_why(request_: SampleRequest, told: str):

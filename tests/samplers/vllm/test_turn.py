@@ -15,7 +15,7 @@ def test_tokens_of_a_reply_that_is_refused_are_no_part_of_the_turn():
     request = SampleRequest("t", 0, (5, 6), 8, 1.0, StopConditions(("</answer>",)), 0)
     turn = Turn(request, StopRules(tokenizer, [1]), vocabulary=len(tokenizer), version=0, paces=None)
     assert turn.add(Sampled((9,), (-0.5,), None)) is None
-    with pytest.raises(TransientError, match="it stopped after 3 tokens where none of the stop strings"):
+    with pytest.raises(TransientError, match="it stopped after 3 tokens, but at none of the stop strings"):
         turn.add(Sampled((5, 3), (-0.5, -0.5), "stop"))
     assert turn.rest().token_ids == (5, 6, 9)
 

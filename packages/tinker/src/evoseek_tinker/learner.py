@@ -5,7 +5,7 @@
     backward     at the service: by a loss whose derivatives are those slopes
     optim_step   at the service
 
-So the gradient is exactly that of the loss, for one and a half times the work. A loss sees logprobs and nothing else of
+So the gradient is exactly the loss's own, for one and a half times the work. A loss sees logprobs and nothing else of
 the model: there is no entropy and no critic.
 """
 
@@ -150,7 +150,7 @@ class TinkerLearner(LearnerBase[LossInputs]):
         return {**norm, "learning_rate": rate}, [term.metrics if term else {} for term in terms]
 
     def restart(self) -> None:
-        """Keep the weights, but reset the optimizer's state and the schedule to those of a new learner."""
+        """Keep the weights, but reset the optimizer's state and the schedule, as in a new learner."""
         _served(self._remote.forget_optimizer)
         self.step = 0
 

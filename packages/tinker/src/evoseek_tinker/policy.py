@@ -37,7 +37,7 @@ class TinkerPolicy(RemotePolicy):
 
     @contextmanager
     def active(self) -> Generator[None]:
-        """While the block runs, logprobs are those of this policy, not of its base, or the other way round."""
+        """Let logprobs be this policy's while the block runs, not its base's, or the other way round."""
         before, self.remote.adapted = self.remote.adapted, self.adapter is not None
         try:
             yield
@@ -66,7 +66,7 @@ def saved_state(directory: Path) -> str:
 
 
 def load_shell(name_or_dir: str) -> Policy:
-    """A policy without weights (they are on the device `meta`), whose config and tokenizer are those of a model that is
+    """Return a policy without weights (they are on the device `meta`), with the config and tokenizer of a model that is
     trained elsewhere. Raises PolicyError, also for an adapter or a GGUF file."""
     source = find_policy(name_or_dir)
     path = expanded(source)

@@ -23,9 +23,9 @@ class TinkerSampler:
     """Samples a TinkerPolicy (protocols.Sampler) with the weights of the last `update_weights`, which the service keeps
     for it.
 
-    The service reports logprobs of temperature 1 whatever it samples at, so that no others than 1, and 0 for greedy
-    answers, are taken. Where a turn ends is decided here, by the rule of the embedded sampler. The seed of each turn is
-    sent along; whether it counts is up to the service.
+    The service reports logprobs of temperature 1 at any temperature, so only 1, and 0 for greedy answers, are taken.
+    Where a turn ends is decided here, by the rule of the embedded sampler. The seed of each turn is sent along; whether
+    it counts is up to the service.
     """
 
     Settings = TinkerSamplerSettings

@@ -93,7 +93,7 @@ class RemoteModel:
     model; `state` is then the saved state that it continues from.
 
     `sdk` is the module, or a double of it; `timeout_s` is how long a call of training may take. `adapted` says whether
-    logprobs are those of the adapter, or of its frozen base. Every method raises ServiceError.
+    logprobs are the adapter's, or its frozen base's. Every method raises ServiceError.
     """
 
     def __init__(
@@ -270,9 +270,9 @@ class RemoteModel:
     def _importance(
         self, rows: Sequence[Sequence[int]], slopes: Sequence[Sequence[float]], logprobs: Sequence[Sequence[float]]
     ) -> list[Any]:
-        """The same gradient from a server that divides that of each sequence by the sum of its weights, and all by the
-        number of sequences: by a loss whose weights are 1, as is its ratio. Cross-entropy would divide by the sum of
-        the slopes, which may be 0 or negative."""
+        """Return data with the same gradient for a server that divides the gradient of each sequence by the sum of its
+        weights, and all by the number of sequences: by a loss whose weights are 1, as is its ratio. Cross-entropy would
+        divide by the sum of the slopes, which may be 0 or negative."""
         return [
             self._datum(row, logprobs=now, advantages=[-slope * len(own) * len(rows) for slope in own])
             for row, own, now in zip(rows, slopes, logprobs, strict=True)

@@ -32,8 +32,8 @@ class TinkerSettings(LearnerSettings):
     )
     gradient: Literal["sum", "mean"] = Field(
         default="sum",
-        description="Whether the server adds up the gradients of tokens (sum: the Tinker service), or divides those of "
-        "a sequence by its weights and their sum by the number of sequences (mean: SkyRL's JAX backend).",
+        description="Whether the server adds up the gradients of tokens (sum: the Tinker service), or divides the "
+        "gradients of a sequence by its weights and their sum by the number of sequences (mean: SkyRL's JAX backend).",
     )
     weight_decay: float = Field(
         default=WEIGHT_DECAY,

@@ -104,7 +104,7 @@ class Done:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """A reply, with the fields that it has in the SDK: those of several calls, of which each has some."""
+    """A reply, with the fields that it has in the SDK. Each call has some of them."""
 
     path: str = ""
     tokens: Sequence[int] = ()
@@ -194,8 +194,8 @@ class ScriptedService:
 class ScriptedTraining:
     """A TrainingClient: an adapter in this process.
 
-    `parameters` are its weights by name, `gradient` is that of the last step before it was clipped, and `last_step` the
-    numbers of that step.
+    `parameters` are its weights by name, `gradient` is the last step's before it was clipped, and `last_step` its
+    numbers.
     """
 
     def __init__(self, tinker: ScriptedTinker, rank: int, seed: int, number: int) -> None:

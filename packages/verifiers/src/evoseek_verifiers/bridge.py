@@ -113,7 +113,7 @@ class EvoseekTaskset(vf.Taskset[EvoseekTask, EvoseekTasksetConfig]):
 
 class EvoseekHarness(vf.Harness[vf.HarnessConfig]):
     """Holds evoseek's conversation in this process: every turn is a request to the endpoint of verifiers, which decides
-    on the model and its sampling and records what is said. Tools run here too, whatever the runtime."""
+    on the model and its sampling and records what is said. Tools run here too, in any runtime."""
 
     APPENDS_SYSTEM_PROMPT = True
     EXECUTES_CODE = False

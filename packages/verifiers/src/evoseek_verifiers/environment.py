@@ -82,7 +82,7 @@ class Opened:
     metric: str
 
     def model(self, chat: Chat) -> ChatRoller:
-        """A chat model in this environment: what `evoseek eval` examines as the model of [answerer]."""
+        """Return a chat model in this environment, as `evoseek eval` evaluates the model of [answerer]."""
         return ChatRoller(chat, self.env, self.limits)
 
 

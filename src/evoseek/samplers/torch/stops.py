@@ -123,6 +123,6 @@ def check_request(request: SampleRequest, *, max_length: int, vocabulary: int) -
         )
     if min(ids) < 0 or max(ids) >= vocabulary:
         raise SamplerError(
-            f"the request of '{name}' has ids from {min(ids)} to {max(ids)}, but the model has those from 0 to "
+            f"the request of '{name}' has ids from {min(ids)} to {max(ids)}, but the model has ids from 0 to "
             f"{vocabulary - 1}. Use the tokenizer that belongs to the model."
         )

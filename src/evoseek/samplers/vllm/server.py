@@ -317,7 +317,7 @@ class VLLM:
         if longest is not None and longest < self._max_length:
             raise ConfigError(
                 f"The server {self.link.url} takes sequences of up to {longest} tokens, but rollout.max_total_tokens "
-                f"is {self._max_length}. Start it for longer ones, or lower the setting."
+                f"is {self._max_length}. Start it with a longer limit, or lower the setting."
             )
         self._check_tempered(await self._top_logprobs(model, _WARM), await self._top_logprobs(model, _COLD))
         return model

@@ -75,8 +75,8 @@ class Turn:
             stopped = len(self._ids)
             del self._ids[before:], self._logprobs[before:]  # or the turn would continue after the refused tokens
             raise TransientError(
-                f"it stopped after {stopped} tokens where none of the stop strings and stop tokens that were "
-                "sent stands; see that it has the policy's own tokenizer"
+                f"it stopped after {stopped} tokens, but at none of the stop strings and stop tokens that were "
+                "sent; check that it has the policy's own tokenizer"
             )
         if len(self._ids) == self._request.max_tokens:
             return self._completion("length", len(self._ids))
