@@ -20,9 +20,10 @@ from evoseek.rollout.roller import ChatRoller
 from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
-from evoseek.search.sources import FileOrigin, files_of
+from evoseek.search.sources import FileOrigin
 from evoseek.serve.agent import AgentServerLimits
 from evoseek.serve.chat_api import linked, read_request
+from evoseek.serve.keys import EVERYBODY
 from evoseek.types import CountedText
 
 WHO = "who is the mayor of Kalo?"
@@ -136,7 +137,7 @@ def test_no_link_out_of_the_corpus_is_served(tmp_path, follow_links):
     (corpus / "folder" / "linked.md").unlink()
     (corpus / "folder").rmdir()
     (corpus / "folder").symlink_to(outside)
-    files = files_of(tmp_path / "index")
+    files = LiveIndex(tmp_path / "index").files
     given = {name for name, origin in files.items() if origin.opened()}
     everything = {"linked.md", "folder/linked.md", "kept.md", "known.md"}
     assert given == (everything if follow_links else {"kept.md"})
@@ -351,10 +352,11 @@ def test_tokens_are_counted_in_every_kind_of_reply(served):
 
 def test_tokens_of_a_model_behind_an_endpoint_are_as_it_reports_them(serving):
     with serving() as served:
-        answerer = served.server._queue._answerer
+        reader = served.server.readers[EVERYBODY]
+        answerer = reader.answerer
         chat = ScriptedChat(lambda messages, key: CountedText.of("<answer> Meri Tolu </answer>", (12, 3)))
         asked = replace(answerer, solver=ChatRoller(chat, answerer.solver.env, Limits()), agent=None)
-        served.server._queue._answerer = asked
+        reader.answerer = asked
         assert ask(served, say(WHO)).usage.to_dict() == {
             "prompt_tokens": 12,
             "completion_tokens": 3,

@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
 from evoseek.config.registry import build, settings_class
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.search.lexical import LexicalIndex, index_directory
-from evoseek.search.manifest import NAME, Manifest
+from evoseek.search.manifest import NAME, Manifest, opened
 from evoseek.search.settings import IndexSettings, SearchSettings
-from evoseek.search.sources import files_of
+from evoseek.search.sources import FileOrigin, Sources, files_of, is_in, places_in, sources_of
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S = 1.0  # seconds between checks for a changed index
 
 
 def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
@@ -40,35 +39,37 @@ class AsBuilt:
         return open_built(index_directory(settings.index, setting="search.index"))
 
 
-class LiveIndex:
-    """An index for a long-running server, as an engine and a store of passages. A second after a change on disk,
-    searches use the new state. If the new state cannot be opened, this is logged and the old one stays in use: its
-    files stay mapped. `files` are the result of `files_of`."""
+class _Opened(ABC):
+    """An index that changes while it is open, as an engine and a store of passages."""
 
     is_local = True
-
-    def __init__(self, directory: Path, opens: Callable[[], LexicalIndex] | None = None) -> None:
-        """Open the index with `opens`, by default `open_built`; raises the same errors."""
-        self._directory, self._opens = directory, opens or partial(open_built, directory)
-        self._opened = self._seen = _state(directory)
-        self._looked, self._index = time.monotonic(), self._opens()
-        self.files = files_of(directory)
+    files: Mapping[str, FileOrigin]
 
     @property
+    @abstractmethod
+    def now(self) -> LexicalIndex:
+        """The opened state."""
+
+    @property
+    @abstractmethod
     def is_current(self) -> bool:
-        return _state(self._directory) == self._opened
+        """Whether the opened state is the one on disk."""
+
+    @abstractmethod
+    def look(self) -> None:
+        """Open the index again if it was changed."""
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.now)
 
     def get(self, passage_id: str) -> Passage:
-        return self._index.get(passage_id)
+        return self.now.get(passage_id)
 
     def passages_with(self, word: str) -> int:
-        return self._index.passages_with(word)
+        return self.now.passages_with(word)
 
     def passages(self) -> Iterable[Passage]:
-        return self._index.passages()
+        return self.now.passages()
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         return self.find_all(queries, k)
@@ -78,21 +79,85 @@ class LiveIndex:
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Search as `search`, without awaiting. Call it from one thread at a time."""
-        if time.monotonic() - self._looked >= _LOOK_S:
-            self.look()
-        return self._index.find_all(queries, k)
+        self.look()
+        return self.now.find_all(queries, k)
+
+
+class LiveIndex(_Opened):
+    """An index for a long-running server: after a change on disk, searches use the new state. If the new state cannot
+    be opened, this is logged and the old one stays in use: its files stay mapped. `files` are the result of
+    `files_of`."""
+
+    def __init__(self, directory: Path, opens: Callable[[], LexicalIndex] | None = None) -> None:
+        """Open the index with `opens`, by default `open_built`; raises the same errors."""
+        self._directory, self._opens = directory, opens or partial(open_built, directory)
+        self._opened = self._seen = _state(directory)
+        self.state = self._open()
+        self.files = files_of(self.state[1])
+
+    def _open(self) -> tuple[LexicalIndex, Sources | None]:
+        """Open the index, with the record of its own files even if it is replaced meanwhile."""
+
+        def opens(manifest: Manifest) -> tuple[LexicalIndex, Sources | None]:
+            index = self._opens()
+            return index, sources_of(index)
+
+        return opened(self._directory, opens)
+
+    @property
+    def now(self) -> LexicalIndex:
+        return self.state[0]
+
+    @property
+    def is_current(self) -> bool:
+        return _state(self._directory) == self._opened
 
     def look(self) -> None:
-        """Open the index again if it was changed."""
-        state, self._looked = _state(self._directory), time.monotonic()
-        if state == self._seen:
+        if (state := _state(self._directory)) == self._seen:
             return
         self._seen = state
         try:
-            self._index, self._opened, self.files = self._opens(), state, files_of(self._directory)
+            self.state, self._opened = self._open(), state
+            self.files = files_of(self.state[1])
             _LOG.warning("%s was changed: its %s passages are searched from now on.", self._directory, len(self))
-        except EvoseekError as error:
+        except (EvoseekError, OSError) as error:
             _LOG.error("%s was changed and cannot be opened, so the old state is searched: %s", self._directory, error)
+
+
+class IndexPart(_Opened):
+    """The part of a live index in some folders of its corpus: nothing else is found, counted, listed or given by id."""
+
+    def __init__(self, whole: LiveIndex, folders: Collection[str]) -> None:
+        """Raises ConfigError for an index without a record of its files."""
+        self._whole, self._folders = whole, tuple(folders)
+        self._parts = whole.state[0], self._part(*whole.state)
+
+    def _part(self, index: LexicalIndex, sources: Sources | None) -> LexicalIndex:
+        if sources is None:
+            raise ConfigError(
+                f"A key with folders needs an index that records its files, and {index.directory} does not. Build it "
+                "again with `evoseek index`.",
+                code="index.no_files",
+            )
+        return index.within(places_in(sources, self._folders))
+
+    @property
+    def now(self) -> LexicalIndex:
+        index, sources = self._whole.state
+        if self._parts[0] is not index:
+            self._parts = index, self._part(index, sources)
+        return self._parts[1]
+
+    @property
+    def is_current(self) -> bool:
+        return self._whole.is_current
+
+    @property
+    def files(self) -> Mapping[str, FileOrigin]:  # pyright: ignore[reportIncompatibleVariableOverride]
+        return {name: origin for name, origin in self._whole.files.items() if is_in(name, self._folders)}
+
+    def look(self) -> None:
+        self._whole.look()
 
 
 def _state(directory: Path) -> object:
