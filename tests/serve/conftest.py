@@ -18,7 +18,6 @@ from evoseek.rollout.prompts import load_prompts
 from evoseek.rollout.roller import Roller
 from evoseek.rollout.tools import SearchTool
 from evoseek.search.lexical import LexicalIndex
-from evoseek.search.opening import IndexPart
 from evoseek.serve.agent import AgentServer, AgentServerLimits
 from evoseek.serve.connection import StoppableServer
 from evoseek.serve.keys import Key
@@ -92,8 +91,8 @@ def serving(made, library):
         agent = SimpleNamespace(decode=tokenizer.decode)
 
         def answerer_for(searched):
-            is_part = isinstance(searched, IndexPart)
-            tool = SearchTool(searched if is_part else library, template=prompts["observation"])
+            is_whole = searched is (engine or library)
+            tool = SearchTool(library if is_whole else searched, template=prompts["observation"])
             roller = Roller(
                 SolverEnv([tool], prompts), TagRenderer(tokenizer), sampler, Limits(max_total_tokens=1_000), 0.0
             )

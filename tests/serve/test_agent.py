@@ -160,7 +160,7 @@ def test_what_was_compared_is_what_is_sent(serving, tmp_path):
             self.path.symlink_to(tmp_path / "secret")
             return file
 
-    index.files = {"a.md": Swapped(*index.files["a.md"])}
+    index.state = *index.state[:2], {"a.md": Swapped(*index.files["a.md"])}
     with serving(engine=index) as served:
         reply = httpx2.get(f"{served.url}/v1/files/a.md", headers={"Range": "bytes=4-8"})
         assert (reply.status_code, reply.text) == (206, "mayor")
@@ -179,7 +179,7 @@ def test_passages_link_to_their_documents(documents):
 
 
 def test_an_answer_links_to_the_documents_of_the_index(serving, documents, monkeypatch):
-    monkeypatch.setattr(documents, "files", {"kalo.md": FileOrigin(Path("kalo.md"), "")})
+    monkeypatch.setattr(documents, "state", (*documents.state[:2], {"kalo.md": FileOrigin(Path("kalo.md"), "")}))
     with serving(engine=documents) as served:
         reply = ask(served, say(WHO))
         assert reply.evoseek["support"] == [CITED | {"link": "v1/files/kalo.md#page=2"}]

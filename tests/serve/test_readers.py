@@ -1,8 +1,10 @@
 """Keys that may see one folder: over every route, and during updates, nothing of another one in content or in count."""
 
+import asyncio
 import json
 import random
 import threading
+from dataclasses import replace
 from functools import partial
 
 import httpx2
@@ -11,6 +13,7 @@ from rich.console import Console
 from tests.raising import raises
 from tests.serve.conftest import PASSAGES
 
+from evoseek.errors import ConfigError
 from evoseek.questions.feedback import FeedbackFile
 from evoseek.search.indexing import IndexPlan, build_index, update_index
 from evoseek.search.lexical import LexicalIndex
@@ -111,7 +114,8 @@ class Client:
 def files_in(value):
     """Every value of a key `file` in JSON values."""
     if isinstance(value, dict):
-        return [value["file"]] * ("file" in value) + [name for one in value.values() for name in files_in(one)]
+        own = [value["file"]] if "file" in value else []
+        return own + [name for one in value.values() for name in files_in(one)]
     return [name for one in value for name in files_in(one)] if isinstance(value, list) else []
 
 
@@ -197,9 +201,47 @@ def test_a_key_of_everything_sees_everything(shared):
 
 
 def test_keys_with_folders_need_an_index_that_records_its_files(tmp_path, library):
-    with pytest.raises(Exception, match="does not search an index of `evoseek index`"):
+    with pytest.raises(ConfigError, match="does not search an index of `evoseek index`"):
         Source(lambda engine: None, library).seen_by(KEYS[1])
     LexicalIndex.build(tmp_path / "index", PASSAGES)
     with raises("index.no_files"):
         Source(lambda engine: None, LiveIndex(tmp_path / "index")).seen_by(KEYS[1])
     assert Source(lambda engine: None, library).seen_by(EVERYBODY) is library
+
+
+def test_a_reload_answers_by_another_source_and_closes_the_one_before(serving, corpus, tmp_path):
+    """Keys that are no longer in the file are refused from then on; if loading fails, nothing changes."""
+    closed, loads = [], []
+    with serving(engine=LiveIndex(tmp_path / "index"), keys=KEYS, load=lambda: loads.pop(0)()) as served:
+        server, headers = served.server, {"Authorization": f"Bearer {SALES}"}
+        before = server.readers.source
+        server.readers.source = replace(before, close=lambda: closed.append(True))
+
+        def models():
+            return httpx2.get(f"{served.url}/v1/models", headers=headers).status_code
+
+        def fails():
+            raise ConfigError("no such file")
+
+        def reload(load):
+            loads.append(load)
+            asyncio.run_coroutine_threadsafe(server.reload(), server._loop).result(60)
+
+        assert models() == 200
+        reload(fails)
+        assert (models(), closed) == (200, [])
+        reload(lambda: (None, KEYS))
+        assert (models(), closed) == (200, [])
+        newer = Source(before.answerer_for, before.engine)
+        more = Key(name="more", sha256=Key.of("another-key-of-more").sha256, folders=("board",))
+        reload(lambda: (newer, [KEYS[0], more]))
+        assert (models(), closed) == (401, [True])
+        assert server.readers.source is newer
+        headers["Authorization"] = "Bearer another-key-of-more"
+        own = httpx2.get(f"{served.url}/v1/models", headers=headers).json()["data"][0]["evoseek"]
+        assert own["files"] == 4
+        call = {"jsonrpc": "2.0", "id": 1, "method": "tools/call"}
+        call["params"] = {"name": "search", "arguments": {"query": "mayor pump kalo", "k": 50}}
+        headers["Accept"] = "application/json, text/event-stream"
+        found = httpx2.post(f"{served.url}/mcp", json=call, headers=headers).json()
+        assert set(files_in(found)) <= {f"board/zqname{number}.md" for number in range(8)}

@@ -76,7 +76,7 @@ def recognise(picture: NDArray[Any]) -> Scan:
     if not found.txts:
         return Scan("", "", 0.0)
     lengths = [len(text) for text in found.txts]
-    return Scan(*_laid_out(found.boxes, found.txts), float(np.average(found.scores, weights=lengths)))
+    return Scan(*laid_out(found.boxes, found.txts), float(np.average(found.scores, weights=lengths)))
 
 
 @cache
@@ -91,7 +91,7 @@ def _has_time() -> bool:
     return limit == resource.RLIM_INFINITY or limit - time.process_time() > _ENOUGH_S
 
 
-def _laid_out(boxes: NDArray[Any], texts: Iterable[str]) -> tuple[str, str]:
+def laid_out(boxes: NDArray[Any], texts: Iterable[str]) -> tuple[str, str]:
     """Return the text in these boxes, a line for each row of the page, and the same spaced as on paper."""
     boxes = np.asarray(boxes, np.float64)  # (n, 4, 2): the corners, from the upper left clockwise
     across, down = boxes[:, 1] - boxes[:, 0], boxes[:, 3] - boxes[:, 0]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 
@@ -39,25 +39,64 @@ class AsBuilt:
         return open_built(index_directory(settings.index, setting="search.index"))
 
 
-class _Opened(ABC):
-    """An index that changes while it is open, as an engine and a store of passages."""
+class LiveIndex:
+    """An index for a long-running server, as an engine and a store of passages: after a change on disk, searches use
+    the new state. If the new state cannot be opened, this is logged and the old one stays in use: its files stay
+    mapped."""
 
     is_local = True
-    files: Mapping[str, FileOrigin]
+
+    def __init__(self, directory: Path, opens: Callable[[], LexicalIndex] | None = None) -> None:
+        """Open the index with `opens`, by default `open_built`; raises the same errors."""
+        self._directory, self._opens = directory, opens or partial(open_built, directory)
+        self._opened = self._seen = _state(directory)
+        self.state = self._open()
+        self._whole, self._folders = self, tuple[str, ...]()
+        self._part = self.state[0], self.state[0]
+
+    def within(self, folders: Collection[str]) -> LiveIndex:
+        """Return the part of the index in some folders of its corpus, which changes as the whole does: nothing else is
+        found, counted, listed or given by id. Raises ConfigError for an index without a record of its files."""
+        part = copy(self)
+        part._folders, part._part = tuple(folders), (self.state[0], self._cut(folders))
+        return part
+
+    def _open(self) -> tuple[LexicalIndex, Sources | None, Mapping[str, FileOrigin]]:
+        """Open the index, with the record of its own files even if it is replaced meanwhile, and the files."""
+
+        def opens(manifest: Manifest) -> tuple[LexicalIndex, Sources | None, Mapping[str, FileOrigin]]:
+            index = self._opens()
+            return index, (sources := sources_of(index)), files_of(sources)
+
+        return opened(self._directory, opens)
+
+    def _cut(self, folders: Collection[str]) -> LexicalIndex:
+        index, sources, _ = self._whole.state
+        if sources is None:
+            raise ConfigError(
+                f"A key with folders needs an index that records its files, and {index.directory} does not. Build it "
+                "again with `evoseek index`.",
+                code="index.no_files",
+            )
+        return index.within(places_in(sources, folders))
 
     @property
-    @abstractmethod
     def now(self) -> LexicalIndex:
         """The opened state."""
+        index = self._whole.state[0]
+        if self._folders and self._part[0] is not index:
+            self._part = index, self._cut(self._folders)
+        return self._part[1] if self._folders else index
 
     @property
-    @abstractmethod
-    def is_current(self) -> bool:
-        """Whether the opened state is the one on disk."""
+    def files(self) -> Mapping[str, FileOrigin]:
+        """The result of `files_of`."""
+        files = self._whole.state[2]
+        return {name: files[name] for name in files if is_in(name, self._folders)} if self._folders else files
 
-    @abstractmethod
-    def look(self) -> None:
-        """Open the index again if it was changed."""
+    @property
+    def is_current(self) -> bool:
+        return _state(self._directory) == self._whole._opened
 
     def __len__(self) -> int:
         return len(self.now)
@@ -79,85 +118,19 @@ class _Opened(ABC):
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Search as `search`, without awaiting. Call it from one thread at a time."""
-        self.look()
+        self._whole.look()
         return self.now.find_all(queries, k)
 
-
-class LiveIndex(_Opened):
-    """An index for a long-running server: after a change on disk, searches use the new state. If the new state cannot
-    be opened, this is logged and the old one stays in use: its files stay mapped. `files` are the result of
-    `files_of`."""
-
-    def __init__(self, directory: Path, opens: Callable[[], LexicalIndex] | None = None) -> None:
-        """Open the index with `opens`, by default `open_built`; raises the same errors."""
-        self._directory, self._opens = directory, opens or partial(open_built, directory)
-        self._opened = self._seen = _state(directory)
-        self.state = self._open()
-        self.files = files_of(self.state[1])
-
-    def _open(self) -> tuple[LexicalIndex, Sources | None]:
-        """Open the index, with the record of its own files even if it is replaced meanwhile."""
-
-        def opens(manifest: Manifest) -> tuple[LexicalIndex, Sources | None]:
-            index = self._opens()
-            return index, sources_of(index)
-
-        return opened(self._directory, opens)
-
-    @property
-    def now(self) -> LexicalIndex:
-        return self.state[0]
-
-    @property
-    def is_current(self) -> bool:
-        return _state(self._directory) == self._opened
-
     def look(self) -> None:
+        """Open the index again if it was changed."""
         if (state := _state(self._directory)) == self._seen:
             return
         self._seen = state
         try:
             self.state, self._opened = self._open(), state
-            self.files = files_of(self.state[1])
             _LOG.warning("%s was changed: its %s passages are searched from now on.", self._directory, len(self))
         except (EvoseekError, OSError) as error:
             _LOG.error("%s was changed and cannot be opened, so the old state is searched: %s", self._directory, error)
-
-
-class IndexPart(_Opened):
-    """The part of a live index in some folders of its corpus: nothing else is found, counted, listed or given by id."""
-
-    def __init__(self, whole: LiveIndex, folders: Collection[str]) -> None:
-        """Raises ConfigError for an index without a record of its files."""
-        self._whole, self._folders = whole, tuple(folders)
-        self._parts = whole.state[0], self._part(*whole.state)
-
-    def _part(self, index: LexicalIndex, sources: Sources | None) -> LexicalIndex:
-        if sources is None:
-            raise ConfigError(
-                f"A key with folders needs an index that records its files, and {index.directory} does not. Build it "
-                "again with `evoseek index`.",
-                code="index.no_files",
-            )
-        return index.within(places_in(sources, self._folders))
-
-    @property
-    def now(self) -> LexicalIndex:
-        index, sources = self._whole.state
-        if self._parts[0] is not index:
-            self._parts = index, self._part(index, sources)
-        return self._parts[1]
-
-    @property
-    def is_current(self) -> bool:
-        return self._whole.is_current
-
-    @property
-    def files(self) -> Mapping[str, FileOrigin]:  # pyright: ignore[reportIncompatibleVariableOverride]
-        return {name: origin for name, origin in self._whole.files.items() if is_in(name, self._folders)}
-
-    def look(self) -> None:
-        self._whole.look()
 
 
 def _state(directory: Path) -> object:

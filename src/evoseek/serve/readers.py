@@ -20,7 +20,7 @@ from starlette.types import Receive, Scope, Send
 from evoseek.agent.answer import Answered, Answerer
 from evoseek.errors import ConfigError
 from evoseek.protocols import SearchEngine
-from evoseek.search.opening import IndexPart, LiveIndex
+from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import Worker
 from evoseek.serve.keys import Key, key_of
@@ -47,7 +47,7 @@ class Source:
                 f"The key {key.name} may see {', '.join(key.folders)} alone, but this server does not search an index "
                 "of `evoseek index`. Serve one, or leave out the key's folders."
             )
-        return IndexPart(self.engine, key.folders)
+        return self.engine.within(key.folders)
 
 
 @dataclass(slots=True)
@@ -61,7 +61,7 @@ class Reader:
 
     @property
     def files(self) -> Mapping[str, FileOrigin]:
-        return self.engine.files if isinstance(self.engine, LiveIndex | IndexPart) else {}
+        return self.engine.files if isinstance(self.engine, LiveIndex) else {}
 
     async def live(self, *, task_status: TaskStatus[None]) -> None:
         """Run the tools of MCP until the task is cancelled."""
