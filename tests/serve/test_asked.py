@@ -43,7 +43,7 @@ def test_without_texts_there_are_only_numbers(serving, tmp_path):
     with serving(asked=log) as served:
         ask(served, WHO)
     (row,) = map(json.loads, log.path.read_text().splitlines())
-    assert (row["question"], row["answer"], row["citations"], row["searches"]) == (None, None, [], 1)
+    assert row.keys() == {"time", "key", "id", "outcome", "seconds", "searches"}
     assert "Kalo" not in log.path.read_text()
 
 

@@ -228,8 +228,10 @@ def test_a_reload_answers_by_another_source_and_closes_the_one_before(serving, c
             asyncio.run_coroutine_threadsafe(server.reload(), server._loop).result(60)
 
         assert models() == 200
-        reload(fails)
-        assert (models(), closed) == (200, [])
+        for load in (fails, lambda: (None, [])):  # without any key, everybody would be let in
+            reload(load)
+            assert (models(), closed) == (200, [])
+            assert httpx2.get(f"{served.url}/v1/models").status_code == 401
         reload(lambda: (None, KEYS))
         assert (models(), closed) == (200, [])
         newer = Source(before.answerer_for, before.engine)

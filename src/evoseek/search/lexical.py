@@ -143,8 +143,8 @@ class LexicalIndex:
     def _passages_with(self, term: str) -> int:
         if self._spans is None:
             return self._searcher.doc_freq("text_terms", term)
-        query = self._here(tantivy.Query.term_query(SCHEMA, "text_terms", term, "basic"))
-        return self._searcher.search(query, 1).count or 0
+        found: Any = self._searcher.search(self._here(tantivy.Query.term_query(SCHEMA, "text_terms", term, "basic")), 1)
+        return found.count
 
     def passages(self) -> Iterator[Passage]:
         """Yield every passage, in the order in which they were added."""

@@ -35,7 +35,7 @@ from starlette.responses import FileResponse, JSONResponse, Response, StreamingR
 from starlette.routing import BaseRoute, Route
 
 from evoseek.agent.answer import Answered
-from evoseek.errors import DataError, RunError
+from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.questions.feedback import Feedback, FeedbackFile
 from evoseek.search.opening import LiveIndex
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
@@ -103,16 +103,16 @@ class AgentServer:
         feedback: FeedbackFile | None = None,
         asked: AskedLog | None = None,
         examples: Sequence[str] = (),
-        load: Callable[[], tuple[Source | None, Sequence[Key]]] = lambda: (None, ()),
+        load: Callable[[], tuple[Source | None, Sequence[Key]]] | None = None,
     ) -> None:
         self._limits, self._host, self._load = limits or AgentServerLimits(), host, load
-        self._worker, self._asked = Worker(), asked
+        self._worker, self._asked, self._reloading = Worker(), asked, asyncio.Lock()
         self._feedback, self._answers = feedback, OrderedDict[str, tuple[Key, Feedback]]()
         self._queue = AnswerQueue(
             self._worker,
             running=self._limits.running,
             waiting=self._limits.waiting,
-            ended=asked.add if asked else lambda *_: None,
+            ended=asked.add if asked else None,
         )
         self.readers = Readers(source, self._worker, self._ask_alone, examples)
         self.readers.add(keys or [EVERYBODY])
@@ -127,7 +127,7 @@ class AgentServer:
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve as `listen` does; unfinished answers are then cancelled, and their clients get an error."""
-        signal.signal(signal.SIGHUP, lambda number, frame: self._loop.call_soon_threadsafe(self._reload_soon))
+        signal.signal(signal.SIGHUP, lambda *_: asyncio.run_coroutine_threadsafe(self.reload(), self._loop))
         listen(self.stoppable(), self._host, port, started=started)
 
     def stoppable(self) -> StoppableServer:
@@ -222,15 +222,20 @@ class AgentServer:
         answerer = self.readers[key].answerer
         return await self._queue.ask(answerer, well_formed(question).strip(), by=key.name).answered()
 
-    def _reload_soon(self) -> None:
-        self._reloading = self._loop.create_task(self.reload())
-
     async def reload(self) -> None:
         """Read the keys again and load the newest checkpoint. Questions under way are answered as they began. If that
         fails, it is logged, and nothing changes."""
+        if self._load is None or self._reloading.locked():
+            return
+        async with self._reloading:
+            await self._reload(self._load)
+
+    async def _reload(self, load: Callable[[], tuple[Source | None, Sequence[Key]]]) -> None:
         try:
-            source, keys = await asyncio.to_thread(self._load)
-            await self.readers.add_living(keys or [EVERYBODY])
+            source, keys = await asyncio.to_thread(load)
+            if self._guard.keys and not keys:
+                raise ConfigError("There is no key any more, which would let everybody in.")
+            await self.readers.add_living(keys)
             before = self.readers.source
             if source is not None:
                 await asyncio.to_thread(self.readers.replace, source)

@@ -62,7 +62,7 @@ class AnswerQueue:
     """A queue of questions: at most `running` run concurrently, up to `waiting` wait in order of arrival. `ended` gets
     the name of the key, the question, its reply id, its outcome, its seconds and maybe its answer."""
 
-    def __init__(self, worker: Worker, *, running: int, waiting: int, ended: Ended = lambda *_: None) -> None:
+    def __init__(self, worker: Worker, *, running: int, waiting: int, ended: Ended | None = None) -> None:
         self._worker, self._on_end = worker, ended
         self.running, self.most = 0, running + waiting
         self._room = asyncio.Semaphore(running)
@@ -135,6 +135,7 @@ class AnswerQueue:
                 answered = await self._worker.run(answerer.answer(question, id, history=history, watch=watch))
                 outcome = _outcome(answered)
                 self._searches.inc(len(answered.trajectory.results))
+                return answered
             except asyncio.CancelledError:
                 outcome = "cancelled"
                 raise
@@ -143,8 +144,8 @@ class AnswerQueue:
                 self._ended.labels(outcome).inc()
                 seconds = time.monotonic() - began
                 self._seconds.observe(seconds)
-                self._on_end(by, question, id, outcome, seconds, answered)
-        return answered
+                if self._on_end is not None:
+                    self._on_end(by, question, id, outcome, seconds, answered)
 
 
 def _outcome(answered: Answered) -> str:

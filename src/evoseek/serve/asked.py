@@ -3,8 +3,8 @@
     {"time": "...", "key": "sales", "id": "chatcmpl-...", "outcome": "answered", "seconds": 1.3, "searches": 2,
      "question": "...", "answer": "...", "citations": ["id", ...]}
 
-`outcome` is answered, unsupported, no_answer, failed or cancelled. Without texts, the last three are left out. A file
-that reaches 50 MB is renamed to `asked.1.jsonl`, in place of the one before.
+`outcome` is answered, unsupported, no_answer, failed or cancelled. What is unknown is left out, and so are the last
+three without texts. A file that reaches 50 MB is renamed to `asked.1.jsonl`, in place of the one before.
 """
 
 from __future__ import annotations
@@ -60,17 +60,19 @@ class AskedLog:
 
     def add(self, key: str, question: str, id: str, outcome: str, seconds: float, answered: Answered | None) -> None:
         """Append a question. A disk that refuses it is logged: the answer is given all the same."""
-        searches = len(answered.trajectory.results) if answered else 0
-        found = [passage.id for passage in answered.support.passages] if answered and answered.answer else []
-        texts = (question, answered and answered.answer, tuple(found)) if self._has_texts else ()
-        now = f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}"
+        row: dict[str, Any] = {"time": f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}", "key": key, "id": id}
+        row |= {"outcome": outcome, "seconds": round(seconds, 3)}
+        if answered is not None:
+            row["searches"] = len(answered.trajectory.results)
+        if self._has_texts:
+            row["question"] = question
+        if self._has_texts and answered is not None and answered.answer is not None:
+            row |= {"answer": answered.answer, "citations": [passage.id for passage in answered.support.passages]}
         try:
+            if self.path.exists() and self.path.stat().st_size > _MAX_BYTES:
+                self.path.replace(self.path.with_suffix(".1.jsonl"))
             with locked(self.path, _PRIVATE):
-                log = ResumableJsonl(self.path, _UNICODE)
-                if log.size > _MAX_BYTES:
-                    self.path.replace(self.path.with_suffix(".1.jsonl"))
-            with locked(self.path, _PRIVATE):
-                log.append([asdict(Asked(now, key, id, outcome, round(seconds, 3), searches, *texts))])
+                ResumableJsonl(self.path, _UNICODE).append([row])
         except (EvoseekError, OSError) as error:
             _LOG.error("A question was not logged: %s", error)
 
@@ -79,13 +81,11 @@ class AskedLog:
         return list(ResumableJsonl(self.path).rows(made_by(_ROW), "question that was asked"))
 
     def overview(self, verdicts: Sequence[Feedback]) -> dict[str, Any]:
-        """Return the counts by outcome, verdict and key, and the last 500 questions, newest first, with their
-        verdicts."""
+        """Return the counts by outcome and verdict, and the last 500 questions, newest first, with verdicts."""
         every, judged = self.read(), {feedback.id: feedback.verdict for feedback in verdicts}
         return {
             "asked": len(every),
             "outcomes": dict(Counter(one.outcome for one in every)),
             "verdicts": dict(Counter(judged[one.id] for one in every if one.id in judged)),
-            "keys": dict(Counter(one.key for one in every)),
             "questions": [asdict(one) | {"verdict": judged.get(one.id)} for one in every[: -_SHOWN - 1 : -1]],
         }

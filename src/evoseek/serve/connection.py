@@ -23,7 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evoseek.errors import ConfigError, DataError, EvoseekError
-from evoseek.serve.keys import EVERYBODY, Key, find_key, is_loopback, with_key
+from evoseek.serve.keys import EVERYBODY, IN_SCOPE, Key, find_key, is_loopback
 
 _LOG = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page"
@@ -270,7 +270,7 @@ class Guard:
             text = f"This key may send {key.per_minute} requests a minute. Send the next one in {wait_s} seconds."
             app = error_reply(429, text, {"Retry-After": str(wait_s)})
         else:
-            app, scope = self._app, with_key(scope, key) if key else scope
+            app, scope = self._app, {**scope, IN_SCOPE: key} if key else scope
         await app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:

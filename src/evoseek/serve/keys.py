@@ -17,7 +17,7 @@ from ipaddress import ip_address
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field
 from starlette.requests import Request
 from starlette.types import Scope
 
@@ -25,7 +25,7 @@ from evoseek.errors import ConfigError, first_problem
 
 KEY_VARIABLE = "EVOSEEK_KEY"
 _SHORTEST_KEY = 16
-_IN_SCOPE = "evoseek.key"
+IN_SCOPE = "evoseek.key"
 _MAKE = "the output of `openssl rand -hex 24`"
 _Folder = Annotated[str, Field(pattern=r"^[^/].*[^/]$|^[^/]$")]
 
@@ -53,12 +53,7 @@ EVERYBODY = Key()
 
 def key_of(request: Request | Scope) -> Key:
     """Return the key of a request that the `Guard` passed."""
-    return (request.scope if isinstance(request, Request) else request)[_IN_SCOPE]
-
-
-def with_key(scope: Scope, key: Key) -> Scope:
-    """Return the scope of a request of this key."""
-    return {**scope, _IN_SCOPE: key}
+    return (request.scope if isinstance(request, Request) else request)[IN_SCOPE]
 
 
 def find_key(keys: Sequence[Key], authorization: str) -> Key | None:
@@ -118,9 +113,10 @@ def _of_lines(text: str, source: str) -> list[Key]:
 def _of_table(text: str, file: Path) -> list[Key]:
     try:
         return [Key.model_validate({"sha256": "", **row, "name": name}) for name, row in tomllib.loads(text).items()]
-    except (tomllib.TOMLDecodeError, ValidationError, TypeError) as error:
+    except (ValueError, TypeError) as error:
+        what = first_problem(error) if isinstance(error, ValueError) else error
         raise ConfigError(
-            f"The keys in {file} cannot be used: {first_problem(error)}. Expected a table for each key, with `sha256` "
-            '(of 64 characters), and `folders` = ["one", "two/three"] and `per_minute` if they are limited.',
+            f"The keys in {file} cannot be used: {what}. Expected a table for each key, with `sha256` (64 characters), "
+            '`folders` = ["one", "two/three"] if it may not see everything, and `per_minute` if it has a rate.',
             code="serve.keys_invalid",
         ) from error

@@ -3,7 +3,6 @@ index."""
 
 from __future__ import annotations
 
-from asyncio import to_thread
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -100,15 +99,15 @@ class Readers:
 
     async def add_living(self, keys: Sequence[Key]) -> None:
         """Add readers as `add`, in the block of `living`."""
-        for reader in await to_thread(self.add, keys):
+        for reader in self.add(keys):
             if self._running is not None:
                 await self._running.start(reader.live)
 
     def replace(self, source: Source) -> None:
         """Answer from another source from now on, over the same engines."""
-        made = {key: source.answerer_for(reader.engine) for key, reader in self._readers.items()}
-        for key, answerer in made.items():
-            self._readers[key].answerer = answerer
+        made = [source.answerer_for(reader.engine) for reader in self._readers.values()]
+        for reader, answerer in zip(self._readers.values(), made, strict=True):
+            reader.answerer = answerer
         self.source = source
 
     def _reader(self, key: Key) -> Reader:
