@@ -107,6 +107,7 @@ class AgentServer:
     ) -> None:
         self._limits, self._host, self._load = limits or AgentServerLimits(), host, load
         self._worker, self._asked, self._reloading = Worker(), asked, asyncio.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._feedback, self._answers = feedback, OrderedDict[str, tuple[Key, Feedback]]()
         self._queue = AnswerQueue(
             self._worker,
@@ -127,7 +128,7 @@ class AgentServer:
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve as `listen` does; unfinished answers are then cancelled, and their clients get an error."""
-        signal.signal(signal.SIGHUP, lambda *_: asyncio.run_coroutine_threadsafe(self.reload(), self._loop))
+        signal.signal(signal.SIGHUP, self._reload_soon)
         listen(self.stoppable(), self._host, port, started=started)
 
     def stoppable(self) -> StoppableServer:
@@ -230,6 +231,10 @@ class AgentServer:
         """Answer a question without a conversation. Raises BusyError, and EvoseekError if there is no answer."""
         answerer = self.readers[key].answerer
         return await self._queue.ask(answerer, well_formed(question).strip(), by=key.name).answered()
+
+    def _reload_soon(self, number: int, frame: object) -> None:
+        if self._loop is not None:
+            asyncio.run_coroutine_threadsafe(self.reload(), self._loop)
 
     async def reload(self) -> None:
         """Read the keys again and load the newest checkpoint. Questions under way are answered as they began. If that
