@@ -122,7 +122,7 @@ class Client:
 def files_in(value):
     """Every value of a key `file` in JSON values."""
     if isinstance(value, dict):
-        own = [value["file"]] if "file" in value else []
+        own = [value["file"]] if isinstance(value.get("file"), str) else []
         return own + [name for one in value.values() for name in files_in(one)]
     return [name for one in value for name in files_in(one)] if isinstance(value, list) else []
 
