@@ -59,18 +59,20 @@ class Answerer:
     rewriter: Callable[[Sequence[Message]], AnyRoller] | None = None
 
     @classmethod
-    def of(cls, context: Context) -> Answerer:
-        """Build the answerer of the settings. Raises EvoseekError."""
-        settings, check = context.settings, check_of(context, context.searched)
+    def of(cls, context: Context, engine: SearchEngine | QuestionEngine | None = None) -> Answerer:
+        """Build the answerer of the settings, which searches with `engine`, by default the settings' own. Raises
+        EvoseekError."""
+        engine = context.searched if engine is None else engine  # may have a length of 0
+        settings, check = context.settings, check_of(context, engine)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
-            model = chat_roller(context, context.searched)
+            model = chat_roller(context, engine)
             rewriter = partial(follow_up_roller, model, context.chat("answerer")[1])
             return cls(model.chat.name, model, check, refuses, True, None, *_bound(context), rewriter)
         agent, model = context.agent, settings.policy.model
         is_trained = context.checkpoint is not None or origin(model) != model
         reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
-        roller = context.solver(context.searched).at(0.0)
+        roller = context.solver(engine).at(0.0)
         bare = replace(roller, renderer=agent.renderer([]))
         rewriter = partial(follow_up_roller, bare, agent.prompts) if reads_history else None
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent, *_bound(context), rewriter)
