@@ -4,6 +4,8 @@ Building a wheel takes a network: `make wheel` does.
 """
 
 import ast
+import configparser
+import json
 import re
 import subprocess
 import sys
@@ -13,9 +15,11 @@ from pathlib import Path
 from runpy import run_path
 
 import pytest
+import typer
 import yaml
 
 import evoseek
+from evoseek.cli.main import app
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "evoseek"
@@ -125,3 +129,44 @@ def test_a_distribution_has_the_version_of_the_newest_changes(project):
     newest = re.search(r"^## (\S+) - \d{4}-\d\d-\d\d$", (ROOT / "CHANGELOG.md").read_text(), re.M)[1]
     stated = tomllib.loads((ROOT / project / "pyproject.toml").read_text())["project"]["version"]
     assert (stated, evoseek.__version__) == (newest, newest)
+
+
+def instructions(file):
+    """The instructions of a Dockerfile, each with its words."""
+    lines = re.sub(r"\\\n", " ", file.read_text()).splitlines()
+    return [tuple(line.split(maxsplit=1)) for line in lines if line.strip() and not line.startswith("#")]
+
+
+def check_command(words):
+    """Parse a command line of evoseek without running it: a wrong option ends it."""
+    group, *rest = words
+    command = typer.main.get_command(app).commands[group].commands[rest[0]]
+    command.make_context("evoseek", rest[1:])
+
+
+def test_the_container_is_slim_without_root_with_a_check_of_its_health_and_a_command_that_exists():
+    parts = instructions(ROOT / "deploy" / "Dockerfile")
+    assert {words.split()[0] for name, words in parts if name == "FROM"} == {"python:3.12-slim"}
+    names = [name for name, _ in parts]
+    assert int(dict(parts)["USER"]) > 0
+    assert names.index("USER") < names.index("ENTRYPOINT")
+    assert names.count("USER") == 1
+    assert re.search(r"/(\w+)'", dict(parts)["HEALTHCHECK"])[1] == "health"
+    (extras,) = re.findall(r"'\.\[(.*?)\]'", (ROOT / "deploy" / "Dockerfile").read_text())
+    assert set(extras.split(",")) <= PROJECT["project"]["optional-dependencies"].keys()
+    copied = [words.split()[:-1] for name, words in parts if name == "COPY" and not words.startswith("--from")]
+    allowed = (ROOT / "deploy" / "Dockerfile.dockerignore").read_text().splitlines()
+    assert {f"!{one}" for each in copied for one in each} == {line for line in allowed if line.startswith("!")}
+    assert all((ROOT / one).exists() for each in copied for one in each)
+    check_command(json.loads(dict(parts)["CMD"]))
+
+
+def test_the_unit_starts_and_reloads_a_server_that_exists_as_its_own_user():
+    unit = configparser.ConfigParser(interpolation=None, strict=False)
+    unit.optionxform = str
+    unit.read(ROOT / "deploy" / "evoseek.service")
+    service = unit["Service"]
+    check_command(service["ExecStart"].split()[1:])
+    assert service["User"] != "root"
+    assert service["ExecReload"].endswith("-HUP $MAINPID")
+    assert int(service["TimeoutStopSec"]) > 30 + 5  # --drain, and the errors of what is cancelled then

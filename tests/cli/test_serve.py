@@ -37,7 +37,6 @@ def test_the_embedded_policy_is_served_until_it_is_told_to_stop(index, capfd, mo
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     monkeypatch.setattr("sys.argv", ["evoseek", "serve", "agent", "tiny", "--index", str(index), "--port", str(port)])
-    monkeypatch.setattr("evoseek.search.opening._LOOK_S", 0.0)
     told = {}
 
     def use():

@@ -79,3 +79,21 @@ def test_terms_and_vectors_together(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     engine = build("search", Hybrid.Settings(index=str(tmp_path / "i")), None)
     assert [passage.document_id for passage in engine.find("bb", 1)] == ["3"]
     assert (len(engine), engine.get("2#0").text) == (3, "abb")
+
+
+@pytest.mark.parametrize("kind", [LexicalIndex, DenseIndex, HybridIndex])
+def test_a_part_finds_what_an_index_of_these_passages_would(tmp_path: Path, kind: type[LexicalIndex]) -> None:
+    texts = [f"{'a' * (n % 7 + 1)} {'b' * (n % 5 + 1)}" for n in range(60)]
+    passages = [Passage(f"{n}#0", str(n), f"t{n}", text) for n, text in enumerate(texts)]
+    encoder = () if kind is LexicalIndex else (LetterEncoder(),)
+    DenseIndex.build(tmp_path / "i", passages, LetterEncoder(), engine="hybrid")
+    spans = ((3, 9), (30, 41))
+    own = {f"{n}#0" for start, end in spans for n in range(start, end)}
+    part = kind.open(tmp_path / "i", *encoder).within(spans)
+    assert len(part) == len(own) == len(list(part.passages()))
+    for query in ("aa b", "bbbb", "aaaaa bb"):
+        found = part.find(query, 60)
+        ids = {one.id for passage in found for one in (passage, *passage.copies)}
+        assert ids <= own
+        assert ids == own or kind is LexicalIndex
+        assert [passage.id for passage in part.find(query, 3)] == [passage.id for passage in found[:3]]

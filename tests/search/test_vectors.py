@@ -69,3 +69,14 @@ def test_the_nearest_of_several_blocks_are_those_of_a_sort(tmp_path: Path, dtype
 def test_no_vectors_at_all(tmp_path: Path) -> None:
     files = files_of(tmp_path / "data", np.empty((0, 4), np.float32))
     assert (len(files), files.nearest(np.ones((1, 4), np.float32), 3)) == (0, [([], [])])
+
+
+def test_the_nearest_within_spans_are_those_of_the_rows_alone(tmp_path: Path) -> None:
+    vectors = np.random.default_rng(0).normal(size=(40, 4)).astype(np.float32)
+    files = files_of(tmp_path / "data", vectors)
+    spans = [(3, 5), (20, 31)]
+    rows = [row for start, end in spans for row in range(start, end)]
+    best = sorted(rows, key=lambda row: -float(vectors[row] @ vectors[0]))[:4]
+    assert files.nearest(vectors[:1], 4, spans)[0][0] == best
+    assert sorted(files.nearest(vectors[:1], 99, spans)[0][0]) == rows
+    assert files.nearest(vectors[:1], 4, []) == [([], [])]

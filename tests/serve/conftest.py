@@ -20,6 +20,8 @@ from evoseek.rollout.tools import SearchTool
 from evoseek.search.lexical import LexicalIndex
 from evoseek.serve.agent import AgentServer, AgentServerLimits
 from evoseek.serve.connection import StoppableServer
+from evoseek.serve.keys import Key
+from evoseek.serve.readers import Source
 from evoseek.types import Passage
 
 PASSAGES = [
@@ -86,11 +88,19 @@ def serving(made, library):
     ):
         tokenizer = made("qwen")
         sampler, prompts = Sampler(tokenizer), load_prompts("tiny")
-        env = SolverEnv([SearchTool(library, template=prompts["observation"])], prompts)
-        roller = Roller(env, TagRenderer(tokenizer), sampler, Limits(max_total_tokens=1_000), 0.0)
         agent = SimpleNamespace(decode=tokenizer.decode)
-        answerer = Answerer("runs/a-policy", roller, by_words, refuses, history, agent)
-        server = AgentServer(answerer, engine or library, limits=limits or AgentServerLimits(drain_s=1), **options)
+
+        def answerer_for(searched):
+            is_whole = searched is (engine or library)
+            tool = SearchTool(library if is_whole else searched, template=prompts["observation"])
+            roller = Roller(
+                SolverEnv([tool], prompts), TagRenderer(tokenizer), sampler, Limits(max_total_tokens=1_000), 0.0
+            )
+            return Answerer("runs/a-policy", roller, by_words, refuses, history, agent)
+
+        source = Source(answerer_for, engine or library)
+        options["keys"] = [key if isinstance(key, Key) else Key.of(key) for key in options.get("keys", ())]
+        server = AgentServer(source, limits=limits or AgentServerLimits(drain_s=1), **options)
         with socket.create_server(("127.0.0.1", port), backlog=256) as bound:
             http = server.stoppable() if tells else StoppableServer(server.app, drain_s=1)
             thread = threading.Thread(target=http.run, kwargs={"sockets": [bound]})

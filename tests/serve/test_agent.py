@@ -20,9 +20,10 @@ from evoseek.rollout.roller import ChatRoller
 from evoseek.search.indexing import IndexPlan, build_index
 from evoseek.search.lexical import LexicalIndex
 from evoseek.search.opening import LiveIndex
-from evoseek.search.sources import FileOrigin, files_of
+from evoseek.search.sources import FileOrigin
 from evoseek.serve.agent import AgentServerLimits
 from evoseek.serve.chat_api import linked, read_request
+from evoseek.serve.keys import EVERYBODY
 from evoseek.types import CountedText
 
 WHO = "who is the mayor of Kalo?"
@@ -136,7 +137,7 @@ def test_no_link_out_of_the_corpus_is_served(tmp_path, follow_links):
     (corpus / "folder" / "linked.md").unlink()
     (corpus / "folder").rmdir()
     (corpus / "folder").symlink_to(outside)
-    files = files_of(tmp_path / "index")
+    files = LiveIndex(tmp_path / "index").files
     given = {name for name, origin in files.items() if origin.opened()}
     everything = {"linked.md", "folder/linked.md", "kept.md", "known.md"}
     assert given == (everything if follow_links else {"kept.md"})
@@ -159,7 +160,7 @@ def test_what_was_compared_is_what_is_sent(serving, tmp_path):
             self.path.symlink_to(tmp_path / "secret")
             return file
 
-    index.files = {"a.md": Swapped(*index.files["a.md"])}
+    index.state = *index.state[:2], {"a.md": Swapped(*index.files["a.md"])}
     with serving(engine=index) as served:
         reply = httpx2.get(f"{served.url}/v1/files/a.md", headers={"Range": "bytes=4-8"})
         assert (reply.status_code, reply.text) == (206, "mayor")
@@ -178,7 +179,7 @@ def test_passages_link_to_their_documents(documents):
 
 
 def test_an_answer_links_to_the_documents_of_the_index(serving, documents, monkeypatch):
-    monkeypatch.setattr(documents, "files", {"kalo.md": FileOrigin(Path("kalo.md"), "")})
+    monkeypatch.setattr(documents, "state", (*documents.state[:2], {"kalo.md": FileOrigin(Path("kalo.md"), "")}))
     with serving(engine=documents) as served:
         reply = ask(served, say(WHO))
         assert reply.evoseek["support"] == [CITED | {"link": "v1/files/kalo.md#page=2"}]
@@ -351,10 +352,11 @@ def test_tokens_are_counted_in_every_kind_of_reply(served):
 
 def test_tokens_of_a_model_behind_an_endpoint_are_as_it_reports_them(serving):
     with serving() as served:
-        answerer = served.server._queue._answerer
+        reader = served.server.readers[EVERYBODY]
+        answerer = reader.answerer
         chat = ScriptedChat(lambda messages, key: CountedText.of("<answer> Meri Tolu </answer>", (12, 3)))
         asked = replace(answerer, solver=ChatRoller(chat, answerer.solver.env, Limits()), agent=None)
-        served.server._queue._answerer = asked
+        reader.answerer = asked
         assert ask(served, say(WHO)).usage.to_dict() == {
             "prompt_tokens": 12,
             "completion_tokens": 3,

@@ -3,9 +3,9 @@
 import httpx2
 import openai
 import pytest
-from tests.raising import raises
 
-from evoseek.serve.connection import Guard, is_loopback, read_keys
+from evoseek.serve.connection import Guard
+from evoseek.serve.keys import Key
 
 KEYS = ["first-key-0123456789", "second-key-0123456789"]
 
@@ -32,12 +32,13 @@ def test_without_one_everything_but_the_page_is_shut(locked, sent):
         ("POST", "/v1/chat/completions"),
         ("POST", "/mcp"),
         ("GET", "/metrics"),
+        ("GET", "/v1/log"),
         ("GET", "/nowhere"),
     ):
         reply = httpx2.request(method, f"{locked.url}{path}", headers=headers)
         assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
         assert "A key is needed" in reply.json()["error"]["message"]
-    for path in ("/", "/chat.css", "/chat.js", "/health", "/ready"):
+    for path in ("/", "/chat.css", "/chat.js", "/log", "/log.css", "/log.js", "/health", "/ready"):
         assert httpx2.get(f"{locked.url}{path}").status_code == 200
 
 
@@ -76,51 +77,28 @@ def test_a_page_from_elsewhere_is_refused(locked, origin, status):
 
 
 def test_at_an_open_address_every_address_may_be_the_host_but_no_strange_name():
-    guard = Guard(None, keys=KEYS, host="0.0.0.0")
+    guard = Guard(None, keys=list(map(Key.of, KEYS)), host="0.0.0.0")
     assert [guard._is_own(host) for host in ("10.0.0.1:80", "[fe80::1]", "localhost", "evil.example")] == [
         True,
         True,
         True,
         False,
     ]
-    assert Guard(None, keys=KEYS, host="0.0.0.0", names=None)._is_own("evil.example")
+    assert Guard(None, keys=list(map(Key.of, KEYS)), host="0.0.0.0", names=None)._is_own("evil.example")
 
 
-def test_keys_are_read_from_a_file_or_the_environment(tmp_path, monkeypatch):
-    monkeypatch.delenv("EVOSEEK_KEY", raising=False)
-    file = tmp_path / "keys"
-    file.write_text("\n".join([KEYS[0], "", f"  {KEYS[1]} "]))
-    assert read_keys(file, host="0.0.0.0") == KEYS
-    assert read_keys(None, host="127.0.0.1") == []
-    monkeypatch.setenv("EVOSEEK_KEY", KEYS[1])
-    assert read_keys(None, host="0.0.0.0") == [KEYS[1]]
+def test_a_key_has_its_own_rate(serving):
+    slow = Key(name="slow", sha256=Key.of(KEYS[1]).sha256, per_minute=2)
+    with serving(keys=[KEYS[0], slow]) as served:
+        sent = {key: [post(served, key) for _ in range(3)] for key in KEYS}
+        assert [reply.status_code for reply in sent[KEYS[0]]] == [400, 400, 400]
+        assert [reply.status_code for reply in sent[KEYS[1]]] == [400, 400, 429]
+        assert sent[KEYS[1]][2].headers["retry-after"] == "30"
+        assert "may send 2 requests a minute" in sent[KEYS[1]][2].json()["error"]["message"]
+        headers = {"Authorization": f"Bearer {KEYS[1]}"}
+        assert httpx2.get(f"{served.url}/v1/models", headers=headers).status_code == 200
 
 
-@pytest.mark.parametrize(
-    ("text", "code"),
-    [
-        ("", "serve.no_key"),
-        ("short", "serve.weak_key"),
-        ("schlüssel-0123456789", "serve.weak_key"),
-        (None, "serve.keys_unreadable"),
-    ],
-)
-def test_keys_that_are_none(tmp_path, text, code):
-    file = tmp_path / "keys"
-    if text is not None:
-        file.write_text(text)
-    with raises(code):
-        read_keys(file, host="127.0.0.1")
-
-
-def test_an_open_address_needs_a_key(monkeypatch):
-    monkeypatch.delenv("EVOSEEK_KEY", raising=False)
-    with raises("serve.open"):
-        read_keys(None, host="0.0.0.0")
-    assert [is_loopback(host) for host in ("localhost", "127.0.0.9", "::1", "0.0.0.0", "example.org")] == [
-        True,
-        True,
-        True,
-        False,
-        False,
-    ]
+def post(served, key):
+    headers = {"Authorization": f"Bearer {key}"}
+    return httpx2.post(f"{served.url}/v1/chat/completions", content=b"{", headers=headers)

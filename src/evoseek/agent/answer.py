@@ -46,17 +46,19 @@ class Answerer:
     agent: Agent | None = None  # of a policy
 
     @classmethod
-    def of(cls, context: Context) -> Answerer:
-        """Build the answerer of the settings. Raises EvoseekError."""
-        settings, check = context.settings, check_of(context, context.searched)
+    def of(cls, context: Context, engine: SearchEngine | QuestionEngine | None = None) -> Answerer:
+        """Build the answerer of the settings, which searches with `engine`, by default the settings' own. Raises
+        EvoseekError."""
+        engine = context.searched if engine is None else engine  # may have a length of 0
+        settings, check = context.settings, check_of(context, engine)
         refuses = settings.support.unsupported == "refuse"
         if uses_chat_model(settings):
-            model = chat_roller(context, context.searched)
+            model = chat_roller(context, engine)
             return cls(model.chat.name, model, check, refuses, reads_history=True)
         agent, model = context.agent, settings.policy.model
         is_trained = context.checkpoint is not None or origin(model) != model
         reads_history = not is_trained and bool(agent.policy.tokenizer.chat_template)
-        roller = context.solver(context.searched).at(0.0)
+        roller = context.solver(engine).at(0.0)
         return cls(agent.policy.name, roller, check, refuses, reads_history, agent)
 
     def notices(self, question: str = "") -> Iterator[str]:

@@ -1,7 +1,8 @@
-"""`evoseek feedback`: lists and deletes conversations with a verdict."""
+"""`evoseek feedback`: lists and deletes conversations with a verdict, and lists what was asked."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
 from json import dumps
 from pathlib import Path
@@ -17,6 +18,7 @@ from evoseek.text.printable import say
 
 if TYPE_CHECKING:
     from evoseek.questions.feedback import Feedback
+    from evoseek.serve.asked import AskedLog
 
 
 @command("feedback", in_project=True)
@@ -25,6 +27,9 @@ def feedback(
     delete: Annotated[
         str | None, typer.Option(metavar="N|all", help="Delete the conversation with this number, or all.")
     ] = None,
+    asked: Annotated[
+        bool, typer.Option("--asked", help="List what was asked, as `evoseek serve agent --log` kept it.")
+    ] = False,
     json: Json = False,
 ) -> None:
     """List the conversations that `evoseek serve agent --feedback` kept with a verdict, or delete some.
@@ -32,11 +37,14 @@ def feedback(
     Example: evoseek feedback --delete 3
     """
     from evoseek.questions.feedback import FeedbackFile, numbered
+    from evoseek.serve.asked import ASKED, AskedLog
 
     path, console = run / FEEDBACK if run else feedback_path(None), Console()
     file = FeedbackFile(path)
     verdicts = file.read()
-    if delete is not None:
+    if asked:
+        _list_asked(AskedLog(path.with_name(ASKED)), verdicts, console, json)
+    elif delete is not None:
         ids = numbered(verdicts, delete)
         stop_if_dry([f"Delete {len(ids)} of the {len(verdicts)} conversations in {path}"])
         say(console, f"Deleted {file.delete(ids)} of {len(verdicts)} conversations in {path}.")
@@ -46,6 +54,21 @@ def feedback(
         for number, verdict in enumerate(verdicts, 1):
             say(console, _line(number, verdict))
         say(console, f"{len(verdicts)} conversations in {path}.")
+
+
+def _list_asked(log: AskedLog, verdicts: Sequence[Feedback], console: Console, json: bool) -> None:
+    found = log.overview(verdicts)
+    if json:
+        print(dumps({"path": str(log.path), **found}, ensure_ascii=False))
+        return
+    for one in reversed(found["questions"]):
+        verdict = f", judged {one['verdict']}" if one["verdict"] else ""
+        head = f"{one['time']}  {one['key'] or '-'}  {one['outcome']}{verdict}, {one['seconds']:.1f} s"
+        texts = f"\n      {one['question']}\n      -> {one['answer'] or '-'}" if one["question"] else ""
+        say(console, Text(head + texts))
+    counts = ", ".join(f"{count} {name}" for name, count in found["outcomes"].items())
+    wrong = found["verdicts"].get("wrong", 0)
+    say(console, f"{found['asked']} questions in {log.path}: {counts or 'none'}; {wrong} judged wrong.")
 
 
 def _line(number: int, feedback: Feedback) -> Text:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from evoseek.assembly.settings import TrainingSettings
     from evoseek.questions.feedback import FeedbackFile
     from evoseek.run import Run
+    from evoseek.serve.readers import Source
 
 _RUNNING, _EXAMPLES = 16, 3
 serve = new_group("Servers for other programs.")
@@ -85,7 +86,10 @@ def serve_agent(
     port: Port = 8000,
     key_file: Annotated[
         Path | None,
-        typer.Option(help="File of accepted keys, one a line. Default: the key in the variable EVOSEEK_KEY, if set."),
+        typer.Option(
+            help="File of accepted keys: .toml, with their folders (see docs/serve.md), or one a line. Default: the "
+            "key in the variable EVOSEEK_KEY, if set."
+        ),
     ] = None,
     name: Names = None,
     running: Annotated[int, typer.Option(min=1, help="Maximum number of concurrent answers.")] = _RUNNING,
@@ -94,6 +98,10 @@ def serve_agent(
     feedback: Annotated[
         bool, typer.Option("--feedback", help="Keep conversations with a verdict, in feedback.jsonl (see `feedback`).")
     ] = False,
+    log: Annotated[
+        Literal["texts", "numbers"] | None,
+        typer.Option(help="Keep what was asked, in asked.jsonl (see `feedback --asked`), or without texts."),
+    ] = None,
     upload: Annotated[
         Path | None,
         typer.Option(metavar="FOLDER", help="Folder of the indexed documents into which clients may upload files."),
@@ -108,31 +116,33 @@ def serve_agent(
     judged = _feedback(answerer) if feedback else None
     with _extra():
         from evoseek.serve.agent import AgentServer, AgentServerLimits
-        from evoseek.serve.connection import read_keys
+        from evoseek.serve.asked import ASKED, AskedLog
+        from evoseek.serve.keys import read_keys
         from evoseek.serve.uploads import Uploads
     keys = read_keys(key_file, host=host)
+    asked = AskedLog(_feedback(answerer).path.with_name(ASKED), log == "texts") if log else None
     console = Console()
     kept = f", feedback in {judged.path}" if judged else ""
     run = _run(answerer, index, f"a server at {host}:{port}{kept}", running)
-    with _answering(run, console) as (agent, engine):
-        uploads = Uploads(expanded(upload), Path(run.settings.search.index)) if upload else None
 
-        def started(url: str) -> None:
-            say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
-            if judged is not None:
-                say(console, f"Conversations with a verdict are kept in {judged.path}: `evoseek feedback` lists them.")
+    def started(url: str) -> None:
+        say(console, f"{server.model} at {url}   chat page {url}/, API {url}/v1, MCP {url}/mcp   (Ctrl-C ends it)")
+        for file, shown in ((judged, "Conversations with a verdict"), (asked, "Questions")):
+            if file is not None:
+                say(console, f"{shown} are kept in {file.path}: `evoseek feedback` lists them.")
 
-        limits = AgentServerLimits(running=running, waiting=waiting, drain_s=drain)
+    with _Sources(run, console) as sources:
         server = AgentServer(
-            agent,
-            engine,
-            limits=limits,
+            sources.open(),
+            limits=AgentServerLimits(running=running, waiting=waiting, drain_s=drain),
             keys=keys,
             host=host,
             names=name or (),
             feedback=judged,
+            asked=asked,
             examples=example_questions(run),
-            uploads=uploads,
+            uploads=Uploads(expanded(upload), Path(run.settings.search.index)) if upload else None,
+            load=lambda: (sources.newer(), read_keys(key_file, host=host)),
         )
         server.run(port, started=started)
     say(console, "Ended.")
@@ -157,8 +167,10 @@ def serve_mcp(
         mcp_server(Library(LiveIndex(Path(answerer))), None).run("stdio")
         return
     run = _run(answerer, index, "MCP by stdio", _RUNNING)
-    with _answering(run, Console(stderr=True)) as (agent, engine):
-        mcp_server(Library(engine) if engine is not None else None, agent.answer_alone).run("stdio")
+    with _Sources(run, Console(stderr=True)) as sources:
+        source = sources.open()
+        library = Library(source.engine) if source.engine is not None else None
+        mcp_server(library, source.answerer_for(source.engine).answer_alone).run("stdio")
 
 
 def _run(answerer: str | None, index: str | None, place: str, running: int) -> Run:
@@ -209,17 +221,37 @@ def _live(settings: TrainingSettings) -> SearchEngine | None:
     return LiveIndex(Path(settings.search.index), partial(build, "search", settings.search, None))
 
 
-@contextmanager
-def _answering(run: Run, console: Console) -> Generator[tuple[Answerer, SearchEngine | None]]:
-    """Open, for the block, the answerer and the engine that clients may search (None on the web, or if the engine
-    depends on the question)."""
-    from evoseek.agent.answer import Answerer
+class _Sources(ExitStack):
+    """The sources of a server, which are closed at the end of the `with` block, or before."""
 
-    with run.context() as context:
-        answerer, engine = Answerer.of(context), context.searched
-        for notice in answerer.notices():
-            say(console, notice)
-        yield answerer, None if isinstance(engine, QuestionEngine) else engine
+    def __init__(self, run: Run, console: Console) -> None:
+        super().__init__()
+        self._run, self._console, self._loaded = run, console, ""
+
+    def open(self) -> Source:
+        """Load what answers, with the newest checkpoint. Clients may search nothing if the engine depends on the
+        question, or on the web."""
+        from evoseek.agent.answer import Answerer
+        from evoseek.serve.readers import Source
+
+        closing = self.enter_context(ExitStack())
+        context = closing.enter_context(self._run.context())
+
+        def answerer_for(engine: SearchEngine | None) -> Answerer:
+            return Answerer.of(context, engine)
+
+        for notice in answerer_for(None).notices():
+            say(self._console, notice)
+        self._loaded = context.checkpoint.digest if context.checkpoint else ""
+        engine = context.searched
+        return Source(answerer_for, None if isinstance(engine, QuestionEngine) else engine, closing.close)
+
+    def newer(self) -> Source | None:
+        """Load what answers, if the run has a newer checkpoint."""
+        from evoseek.storage.checkpoints import latest_checkpoint
+
+        newest = latest_checkpoint(self._run.directory.path) if self._run.directory else None
+        return None if newest is None or newest.digest == self._loaded else self.open()
 
 
 @contextmanager

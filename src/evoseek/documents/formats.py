@@ -22,6 +22,7 @@ from evoseek.documents.hyphens import join_cut_words, without_soft_hyphens
 from evoseek.documents.markdown import markdown_headings, without_struck_and_hidden
 from evoseek.documents.markup import simplify
 from evoseek.documents.page_layout import with_tables
+from evoseek.documents.scans import RECOGNISED, Scan, can_recognise, recognise_pages, recognise_pictures
 from evoseek.errors import ConfigError, DataError
 from evoseek.text.decoding import check_encoding, decode
 from evoseek.text.scripts import well_formed
@@ -269,8 +270,8 @@ def _decode_page(data: bytes, encoding: str | None) -> tuple[str, str]:
 
 
 def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
-    """Extract the text layer of a PDF, with an empty line between pages. Scanned pages have no text: there is no OCR. A
-    PDF itself says how its text is encoded."""
+    """Extract the text layer of a PDF, with an empty line between pages. If the extra `ocr` is installed, pages without
+    text are recognised. A PDF itself says how its text is encoded."""
     if pypdf is None:
         raise DataError("PDF needs an extra: pip install 'evoseek[pdf]'")
     try:
@@ -283,19 +284,50 @@ def parse_pdf(data: bytes, encoding: str | None = None) -> Parsed:
         ) from error
     except pypdf.errors.DependencyError as error:
         raise DataError("encrypted PDF: reading it needs another package: pip install 'evoseek[pdf]'") from error
-    if texts and not any(text.strip() for text in texts):
-        raise DataError("PDF without text: its pages are pictures; recognise their text (OCR) with another program")
+    bare = [number for number, text in enumerate(texts, start=1) if not text.strip()]
+    scans = recognise_pages(data, bare) if bare and can_recognise() else {}
+    if texts and len(bare) == len(texts) and not any(scan.text for scan in scans.values()):
+        raise DataError(
+            "PDF without text: its pages are pictures" + ("" if scans else "; to read them: pip install 'evoseek[ocr]'")
+        )
     if attached := list(reader.attachments):
         warnings.warn(f"attachments not read: {len(attached):,} ({', '.join(attached[:_LISTED])})", stacklevel=1)
-    if bare := [str(number) for number, text in enumerate(texts, start=1) if not text.strip()]:
-        shown = ", ".join(bare[:_LISTED]) + (", ..." if len(bare) > _LISTED else "")
-        warnings.warn(f"PDF pages without text: {len(bare):,} of {len(texts):,} (page {shown})", stacklevel=1)
-    texts, in_columns = with_tables(texts, list(map(_layout, reader.pages)))
+    if empty := [number for number in bare if number not in scans or not scans[number].text]:
+        warnings.warn(f"PDF pages without text: {len(empty):,} of {len(texts):,} (page {_few(empty)})", stacklevel=1)
+    for number, scan in scans.items():
+        texts[number - 1] = scan.text
+    spaced = [scans[n].layout if n in scans else _layout(page) for n, page in enumerate(reader.pages, start=1)]
+    texts, in_columns = with_tables(texts, spaced)
     if in_columns:
-        shown = ", ".join(map(str, in_columns[:_LISTED])) + (", ..." if len(in_columns) > _LISTED else "")
-        warnings.warn(f"PDF pages in columns, put one after the other: page {shown}", stacklevel=1)
+        warnings.warn(f"PDF pages in columns, put one after the other: page {_few(in_columns)}", stacklevel=1)
+    return _of_pages(title_of(title), texts, scans)
+
+
+def parse_picture(data: bytes, encoding: str | None = None) -> Parsed:
+    """Recognise the text in a picture, which may have pages. DataError if it has none."""
+    scans = recognise_pictures(data)
+    if not any(scan.text for scan in scans.values()):
+        raise DataError("picture without text")
+    pages = range(1, max(scans) + 1)
+    texts, spaced = ([getattr(scans.get(page), name, "") for page in pages] for name in ("text", "layout"))
+    return _of_pages("", with_tables(texts, spaced)[0], scans)
+
+
+def _of_pages(title: str, texts: Sequence[str], scans: Mapping[int, Scan]) -> Parsed:
+    """Join pages, and mark recognised ones; a warning tells their numbers and the confidence of each."""
+    if found := {number: f"{number}: {scan.confidence:.2f}" for number, scan in scans.items() if scan.text}:
+        mean = sum(scans[number].confidence for number in found) / len(found)
+        what = f"pages recognised (OCR): {len(found):,}, confidence {mean:.2f} (page {_few(found.values())})"
+        warnings.warn(what, stacklevel=1)
     pages = enumerate(join_cut_words(texts), start=1)
-    return joined(title_of(title), ((text, [Mark(0, page=page)]) for page, text in pages))
+    marks = ((text, Mark(0, page=page, heading=RECOGNISED if page in scans else None)) for page, text in pages)
+    return joined(title, ((text, [mark]) for text, mark in marks))
+
+
+def _few(values: Iterable[object]) -> str:
+    """Return the first values as text."""
+    shown = list(map(str, values))
+    return ", ".join(shown[:_LISTED]) + (", ..." if len(shown) > _LISTED else "")
 
 
 def _layout(page: Any) -> str:

@@ -20,9 +20,11 @@ from evoseek.documents.formats import (
     parse_markdown,
     parse_message,
     parse_pdf,
+    parse_picture,
     parse_plain,
 )
 from evoseek.documents.parse_process import ParseProcess
+from evoseek.documents.scans import PICTURES, can_recognise
 from evoseek.documents.tables import parse_csv, parse_xlsx
 from evoseek.errors import DataError, ToolError
 
@@ -48,6 +50,7 @@ PARSERS: Mapping[str, Callable[[bytes, str | None], Parsed]] = {
     ".tsv": parse_csv,
     ".xlsx": parse_xlsx,
     ".xlsm": parse_xlsx,
+    **(dict.fromkeys(PICTURES, parse_picture) if can_recognise() else {}),
 }
 
 

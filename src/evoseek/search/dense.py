@@ -85,7 +85,7 @@ class DenseIndex(LexicalIndex):
         if not queries:
             return []
         texts = [well_formed(query) for query in queries]
-        return self._vectors.nearest(self._encoder.queries(texts), k)
+        return self._vectors.nearest(self._encoder.queries(texts), k, self._spans)
 
     def at(self, place: int) -> Passage:
         """Return the passage at a place in `passages`."""
@@ -132,7 +132,9 @@ class HybridIndex(DenseIndex):
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         depth, found = max(k, DEPTH), list[list[Passage]]()
         vectors = self._encoder.queries([well_formed(query) for query in queries])
-        for query, vector, near in zip(queries, vectors, self._vectors.nearest(vectors, depth), strict=True):
+        for query, vector, near in zip(
+            queries, vectors, self._vectors.nearest(vectors, depth, self._spans), strict=True
+        ):
             terms = self.rank(query, depth)
             best = fuse(terms, self._vectors.scores(vector, list(terms)) | dict(zip(*near, strict=True)))
             fused = partial(self._passages, best)  # read only the texts of inspected passages

@@ -7,8 +7,10 @@ import json
 import secrets
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from importlib.metadata import version
+from itertools import chain
 from pathlib import Path
 from typing import Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast
 
@@ -46,6 +48,8 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
+Spans = tuple[tuple[int, int], ...]
+"""Places of passages, in order: from each first number up to, but without, the second one."""
 Embed = Callable[[Path, Iterator[Passage], int, str], VectorsRecord]
 """Writes the vectors of an index's passages, given their number and their checksum, into its data folder.
 Returns the record for the manifest."""
@@ -87,6 +91,7 @@ class LexicalIndex:
         self.directory, self.manifest = directory, manifest
         self.analyser = Analyser(manifest.analyser.stemming, manifest.analyser.version)
         self._searcher, self._segments = _searcher_of(directory, manifest)
+        self._spans: Spans | None = None  # None: all passages
 
     @classmethod
     def build(cls, directory: Path, passages: Iterable[Passage], **options: Unpack[BuildOptions]) -> Self:
@@ -107,8 +112,15 @@ class LexicalIndex:
         manifest.check_files(directory)
         return cls(directory, manifest)
 
+    def within(self, spans: Spans) -> Self:
+        """Return the index of only the passages at these places: no other is found, counted, listed or given by id.
+        Words weigh as in the whole index, and both share one searcher."""
+        part = copy(self)
+        part._spans = spans
+        return part
+
     def __len__(self) -> int:
-        return self.manifest.passages
+        return self.manifest.passages if self._spans is None else sum(end - start for start, end in self._spans)
 
     def get(self, passage_id: str) -> Passage:
         """Return the passage with this id. DataError if there is none."""
@@ -119,7 +131,7 @@ class LexicalIndex:
         DataError if there is none."""
         (place,) = _orders_at(self._searcher, [self._address(passage_id)])
         number, first = tantivy.FieldType.Unsigned, max(0, place - count)
-        near = tantivy.Query.range_query(SCHEMA, "order", number, first, place + count)
+        near = self._here(tantivy.Query.range_query(SCHEMA, "order", number, first, place + count))
         addresses = [address for _, address in self._searcher.search(near, 2 * count + 1, count=False).hits]
         found = zip(_orders_at(self._searcher, addresses), addresses, strict=True)
         return [from_stored(self._searcher.doc(address)) for _, address in sorted(found, key=lambda one: one[0])]
@@ -139,11 +151,17 @@ class LexicalIndex:
 
     def passages_with(self, word: str) -> int:
         """Return the number of passages that contain a word; if it has several terms, the number for the rarest."""
-        return min((self._searcher.doc_freq("text_terms", term) for term in self.analyser.terms(word)), default=0)
+        return min(map(self._passages_with, self.analyser.terms(word)), default=0)
+
+    def _passages_with(self, term: str) -> int:
+        if self._spans is None:
+            return self._searcher.doc_freq("text_terms", term)
+        found: Any = self._searcher.search(self._here(tantivy.Query.term_query(SCHEMA, "text_terms", term, "basic")), 1)
+        return found.count
 
     def passages(self) -> Iterator[Passage]:
         """Yield every passage, in the order in which they were added."""
-        return _in_order(self._searcher, self._segments)
+        return _in_order(self._searcher, self._segments, self._spans)
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Return, for each query, at most k passages with different texts, best first, each with its score. Any text is
@@ -172,7 +190,7 @@ class LexicalIndex:
         k = min(k, len(self))
         if not terms or k < 1:
             return []
-        query, limit = _terms_query(terms, self.manifest.title_boost), k + 8
+        query, limit = self._here(_terms_query(terms, self.manifest.title_boost)), k + 8
         while True:
             found = self._searcher.search(query, limit, count=False).hits
             hits = [(round(score, _SCORE_DIGITS), address) for score, address in found]
@@ -190,8 +208,20 @@ class LexicalIndex:
             query = tantivy.Query.term_query(SCHEMA, field, value, "basic")
         except ValueError:  # not encodable, so no passage has it
             return None
-        hits = self._searcher.search(query, 1, count=False).hits
+        hits = self._searcher.search(self._here(query), 1, count=False).hits
         return hits[0][1] if hits else None
+
+    def _here(self, query: tantivy.Query) -> tantivy.Query:
+        """Return the query, for only the passages of this index if it is a part of another one."""
+        if self._spans is None:
+            return query
+        number = tantivy.FieldType.Unsigned
+        ranges = [
+            (tantivy.Occur.Should, tantivy.Query.range_query(SCHEMA, "order", number, start, end, include_upper=False))
+            for start, end in self._spans
+        ]
+        place = tantivy.Query.const_score_query(tantivy.Query.boolean_query(ranges), 0.0)
+        return tantivy.Query.boolean_query([(tantivy.Occur.Must, query), (tantivy.Occur.Must, place)])
 
 
 def write_index(
@@ -315,16 +345,16 @@ def _segments(data: Path) -> list[int]:
     return [segment["max_doc"] for segment in json.loads((data / "meta.json").read_bytes())["segments"]]
 
 
-def _in_order(searcher: tantivy.Searcher, segments: Sequence[int]) -> Iterator[Passage]:
-    """Yield all passages by their orders. It holds eight bytes for each: searching for the next ones would scan all
-    orders every time."""
+def _in_order(searcher: tantivy.Searcher, segments: Sequence[int], spans: Spans | None = None) -> Iterator[Passage]:
+    """Yield all passages, or those in the spans, by their orders. It holds eight bytes for each: searching for the next
+    ones would scan all orders every time."""
     places = np.empty(sum(segments), np.int64)  # by order: the number of the segment, and the place in it
     for number, count in enumerate(segments):
         for first in range(0, count, _PAGE):
             docs = range(first, min(first + _PAGE, count))
             orders = _orders_at(searcher, [tantivy.DocAddress(number, doc) for doc in docs])
             places[orders] = np.arange(docs.start, docs.stop) + (number << 32)
-    for place in places:
+    for place in places if spans is None else chain.from_iterable(places[start:end] for start, end in spans):
         yield from_stored(searcher.doc(tantivy.DocAddress(int(place >> 32), int(place & 0xFFFFFFFF))))
 
 

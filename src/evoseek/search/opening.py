@@ -3,21 +3,20 @@
 from __future__ import annotations
 
 import logging
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from copy import copy
 from functools import partial
 from pathlib import Path
 
 from evoseek.config.registry import build, settings_class
 from evoseek.errors import ConfigError, EvoseekError
 from evoseek.search.lexical import LexicalIndex, index_directory
-from evoseek.search.manifest import NAME, Manifest
+from evoseek.search.manifest import NAME, Manifest, opened
 from evoseek.search.settings import IndexSettings, SearchSettings
-from evoseek.search.sources import files_of
+from evoseek.search.sources import FileOrigin, Sources, files_of, is_in, places_in, sources_of
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)
-_LOOK_S = 1.0  # seconds between checks for a changed index
 
 
 def open_built(directory: Path, engine: str = "auto") -> LexicalIndex:
@@ -41,9 +40,9 @@ class AsBuilt:
 
 
 class LiveIndex:
-    """An index for a long-running server, as an engine and a store of passages. A second after a change on disk,
-    searches use the new state. If the new state cannot be opened, this is logged and the old one stays in use: its
-    files stay mapped. `files` are the result of `files_of`."""
+    """An index for a long-running server, as an engine and a store of passages: after a change on disk, searches use
+    the new state. If the new state cannot be opened, this is logged and the old one stays in use: its files stay
+    mapped."""
 
     is_local = True
 
@@ -51,27 +50,68 @@ class LiveIndex:
         """Open the index with `opens`, by default `open_built`; raises the same errors."""
         self._directory, self._opens = directory, opens or partial(open_built, directory)
         self._opened = self._seen = _state(directory)
-        self._looked, self._index = time.monotonic(), self._opens()
-        self.files = files_of(directory)
+        self.state = self._open()
+        self._whole, self._folders = self, tuple[str, ...]()
+        self._part = self.state[0], self.state[0]
+
+    def within(self, folders: Collection[str]) -> LiveIndex:
+        """Return the part of the index in some folders of its corpus, which changes as the whole does: nothing else is
+        found, counted, listed or given by id. Raises ConfigError for an index without a record of its files."""
+        part = copy(self)
+        part._folders, part._part = tuple(folders), (self.state[0], self._cut(folders))
+        return part
+
+    def _open(self) -> tuple[LexicalIndex, Sources | None, Mapping[str, FileOrigin]]:
+        """Open the index, with the record of its own files even if it is replaced meanwhile, and the files."""
+
+        def opens(manifest: Manifest) -> tuple[LexicalIndex, Sources | None, Mapping[str, FileOrigin]]:
+            index = self._opens()
+            return index, (sources := sources_of(index)), files_of(sources)
+
+        return opened(self._directory, opens)
+
+    def _cut(self, folders: Collection[str]) -> LexicalIndex:
+        index, sources, _ = self._whole.state
+        if sources is None:
+            raise ConfigError(
+                f"A key with folders needs an index that records its files, and {index.directory} does not. Build it "
+                "again with `evoseek index`.",
+                code="index.no_files",
+            )
+        return index.within(places_in(sources, folders))
+
+    @property
+    def now(self) -> LexicalIndex:
+        """The opened state."""
+        index = self._whole.state[0]
+        if self._folders and self._part[0] is not index:
+            self._part = index, self._cut(self._folders)
+        return self._part[1] if self._folders else index
+
+    @property
+    def files(self) -> Mapping[str, FileOrigin]:
+        """The result of `files_of`."""
+        files = self._whole.state[2]
+        return {name: files[name] for name in files if is_in(name, self._folders)} if self._folders else files
 
     @property
     def is_current(self) -> bool:
-        return _state(self._directory) == self._opened
+        return _state(self._directory) == self._whole._opened
 
     def __len__(self) -> int:
-        return len(self._index)
+        return len(self.now)
 
     def get(self, passage_id: str) -> Passage:
-        return self._index.get(passage_id)
+        return self.now.get(passage_id)
 
     def around(self, passage_id: str, count: int) -> list[Passage]:
-        return self._index.around(passage_id, count)
+        return self.now.around(passage_id, count)
 
     def passages_with(self, word: str) -> int:
-        return self._index.passages_with(word)
+        return self.now.passages_with(word)
 
     def passages(self) -> Iterable[Passage]:
-        return self._index.passages()
+        return self.now.passages()
 
     async def search(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         return self.find_all(queries, k)
@@ -81,20 +121,18 @@ class LiveIndex:
 
     def find_all(self, queries: Sequence[str], k: int) -> list[list[Passage]]:
         """Search as `search`, without awaiting. Call it from one thread at a time."""
-        if time.monotonic() - self._looked >= _LOOK_S:
-            self.look()
-        return self._index.find_all(queries, k)
+        self._whole.look()
+        return self.now.find_all(queries, k)
 
     def look(self) -> None:
         """Open the index again if it was changed."""
-        state, self._looked = _state(self._directory), time.monotonic()
-        if state == self._seen:
+        if (state := _state(self._directory)) == self._seen:
             return
         self._seen = state
         try:
-            self._index, self._opened, self.files = self._opens(), state, files_of(self._directory)
+            self.state, self._opened = self._open(), state
             _LOG.warning("%s was changed: its %s passages are searched from now on.", self._directory, len(self))
-        except EvoseekError as error:
+        except (EvoseekError, OSError) as error:
             _LOG.error("%s was changed and cannot be opened, so the old state is searched: %s", self._directory, error)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from io import BufferedReader
 from itertools import accumulate, islice
@@ -24,8 +24,8 @@ from evoseek.documents.parsing import MAX_SECONDS, MAX_TEXT, Reading
 from evoseek.documents.passages import count_words, split_document
 from evoseek.documents.read_report import Note, Notes, ReadReport, counted
 from evoseek.errors import DataError, SearchIndexError
-from evoseek.search.lexical import SOURCES, LexicalIndex
-from evoseek.search.manifest import REMEDY, Manifest
+from evoseek.search.lexical import SOURCES, LexicalIndex, Spans
+from evoseek.search.manifest import REMEDY
 from evoseek.storage.files import json_digest
 from evoseek.text.decoding import open_regular
 from evoseek.text.duplicates import TextSet
@@ -35,7 +35,7 @@ _FORMATS = 8  # increment it if the same file gives another text than before
 _TOLD = 500  # passages between two calls of `progress` in one file
 _READERS = (
     *("evoseek", "trafilatura", "markdown-it-py", "charset-normalizer", "pypdf", "cryptography"),
-    *("markitdown", "mammoth", "python-pptx", "openpyxl"),
+    *("markitdown", "mammoth", "python-pptx", "openpyxl", "rapidocr", "pypdfium2"),
 )
 
 _DEFAULT_READING = Reading()
@@ -109,17 +109,41 @@ class FileOrigin(NamedTuple):
         return file
 
 
-def files_of(directory: Path) -> dict[str, FileOrigin]:
+def sources_of(index: LexicalIndex) -> Sources | None:
+    """Return the record of an opened index's files; None without one. Raises OSError if the index was replaced."""
+    if SOURCES not in index.manifest.files:
+        return None
+    try:
+        return Sources.model_validate_json((index.directory / index.manifest.data / SOURCES).read_bytes())
+    except ValidationError:  # of another version
+        return None
+
+
+def is_in(file: str, folders: Collection[str]) -> bool:
+    """Return whether a file stands in one of these folders, or is named itself."""
+    return any(f"{file}/".startswith(f"{folder}/") for folder in folders)
+
+
+def places_in(sources: Sources, folders: Collection[str]) -> Spans:
+    """Return the places of the passages whose files stand in these folders."""
+    spans, end = list[tuple[int, int]](), 0
+    for source in sources.files:
+        start, end = end, end + source.passages
+        if source.passages and is_in(source.file, folders):
+            first = spans.pop()[0] if spans and spans[-1][1] == start else start
+            spans.append((first, end))
+    return tuple(spans)
+
+
+def files_of(sources: Sources | None) -> dict[str, FileOrigin]:
     """Return the files from which the passages of an index were read, by their paths within the corpus; none if the
     index does not record them, or the corpus is gone."""
     try:
-        path = directory / Manifest.read(directory).data / SOURCES
-        sources = Sources.model_validate_json(path.read_bytes())
-        root = Path(sources.corpus)
+        root = Path(sources.corpus if sources else "")
         is_file = root.is_file()
-        if not sources.corpus or not root.exists():
+        if sources is None or not sources.corpus or not root.exists():
             return {}
-    except (OSError, ValidationError):  # also for a corpus that this user may not see
+    except OSError:  # also for a corpus that this user may not see
         return {}
     read = [source for source in sources.files if source.passages]
     within = None if sources.follow_links else root.parent if is_file else root

@@ -55,17 +55,16 @@ class VectorFiles:
     def rows(self, rows: Rows) -> NDArray[Any]:
         return self._vectors[rows]
 
-    def blocks(self) -> Iterator[NDArray[Any]]:
-        for start in range(0, len(self), _BLOCK):
-            yield self._vectors[start : start + _BLOCK]
-
-    def nearest(self, queries: Vectors, k: int) -> list[tuple[list[int], list[float]]]:
-        """Return, for each query (B, D), at most k rows with their inner products, best first, equal ones in order of
-        rows. A query of zeros finds nothing."""
-        k = min(k, len(self))
+    def nearest(
+        self, queries: Vectors, k: int, spans: Sequence[tuple[int, int]] | None = None
+    ) -> list[tuple[list[int], list[float]]]:
+        """Return, for each query (B, D), at most k rows (of these spans) with their inner products, best first, equal
+        ones in order of rows. A query of zeros finds nothing."""
+        spans = [(0, len(self))] if spans is None else spans
+        k = min(k, sum(end - start for start, end in spans))
         if k < 1:
             return [([], []) for _ in queries]
-        found = zip(queries, self._candidates(queries, k), strict=True)
+        found = zip(queries, self._candidates(queries, k, spans), strict=True)
         return [self._best(query, rows, k) if query.any() else ([], []) for query, rows in found]
 
     def scores(self, query: Vectors, rows: Sequence[int]) -> dict[int, float]:
@@ -73,15 +72,16 @@ class VectorFiles:
         found = self._vectors.take(np.array(rows, np.int64), axis=0).astype(np.float32, copy=False) @ query
         return dict(zip(rows, np.round(found, _SCORE_DIGITS).tolist(), strict=True))
 
-    def _candidates(self, queries: Vectors, k: int) -> list[Rows]:
+    def _candidates(self, queries: Vectors, k: int, spans: Sequence[tuple[int, int]]) -> list[Rows]:
         """Return, for each query, the rows of each block that may be among the k best, and all equally good rows."""
         found: list[list[Rows]] = [[] for _ in queries]
-        for number, block in enumerate(self.blocks()):
+        for first, last in ((at, min(at + _BLOCK, end)) for start, end in spans for at in range(start, end, _BLOCK)):
+            block = self._vectors[first:last]
             scores = queries @ block.astype(np.float32, copy=False).T
             kept = min(k, len(block))
             least = np.partition(scores, -kept, axis=1)[:, -kept] - _ROUNDED
             for rows, own, bound in zip(found, scores, least, strict=True):
-                rows.append(np.flatnonzero(own >= bound) + number * _BLOCK)
+                rows.append(np.flatnonzero(own >= bound) + first)
         return [np.concatenate(rows) for rows in found]
 
     def _best(self, query: Vectors, rows: Rows, k: int) -> tuple[list[int], list[float]]:

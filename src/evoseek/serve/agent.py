@@ -3,21 +3,21 @@
     POST /v1/chat/completions   as in `serve.chat_api`, whole or as a stream
     GET  /v1/models[/{name}]    the agent, as a model
     GET  /v1/files/{file}       a document, by its path within the corpus
-    GET  /v1/passages/{id}      a passage with those around it, as in `serve.document_routes`
-    PUT  /v1/uploads/{name}     a new document, as in `serve.uploads`, if the server takes any
     POST /v1/feedback           a verdict on an answer, if the server keeps them
     POST /mcp                   as in `serve.mcp`
     GET  /                      the chat page
     GET  /health /ready         whether the server lives; whether it has room for a question
-    GET  /metrics               numbers for Prometheus
+    GET  /metrics /log /v1/log  numbers for Prometheus; what was asked (`serve.asked`): for keys that see everything
 
-If the queue is full, a question gets 429 with Retry-After. A client that leaves ends its rollout.
+If the queue is full, a question gets 429 with Retry-After. A client that leaves ends its rollout. A key sees what its
+`Reader` has, and nothing else. SIGHUP reads the keys again and loads the newest checkpoint.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
@@ -26,7 +26,6 @@ from functools import partial
 from pathlib import Path
 from typing import BinaryIO
 
-from mcp.server.transport_security import TransportSecuritySettings
 from prometheus_client.exposition import CONTENT_TYPE_LATEST
 from starlette.applications import Starlette
 from starlette.background import BackgroundTask
@@ -35,13 +34,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
-from evoseek.agent.answer import Answered, Answerer
-from evoseek.errors import DataError, RunError
-from evoseek.protocols import SearchEngine
+from evoseek.agent.answer import Answered
+from evoseek.errors import ConfigError, DataError, RunError
 from evoseek.questions.feedback import Feedback, FeedbackFile
 from evoseek.search.opening import LiveIndex
 from evoseek.search.sources import FileOrigin
 from evoseek.serve.answer_queue import AnswerQueue, PendingAnswer, Worker
+from evoseek.serve.asked import AskedLog
 from evoseek.serve.chat_api import (
     FILES,
     ChatRequest,
@@ -65,14 +64,15 @@ from evoseek.serve.connection import (
     status_of,
 )
 from evoseek.serve.document_routes import document_routes
-from evoseek.serve.mcp import Library, mcp_server
+from evoseek.serve.keys import EVERYBODY, Key, key_of
+from evoseek.serve.mcp import Library
+from evoseek.serve.readers import Readers, Source, for_all_seeing
 from evoseek.serve.uploads import Uploads
 from evoseek.text.scripts import well_formed
 
 _SHOWN = {".pdf": "application/pdf", ".html": "text/html", ".htm": "text/html"} | dict.fromkeys(
     (".txt", ".md", ".rst", ".org", ".csv", ".tsv"), "text/plain"
 )
-_CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
 _LOG = logging.getLogger(__name__)
 _CANCEL_S = 10.0  # seconds for cancelled rollouts to end
 _JUDGEABLE = 1_000  # number of last answers whose verdicts are accepted
@@ -93,72 +93,83 @@ class AgentServerLimits:
 
 
 class AgentServer:
-    """The agent server, with the ASGI application `app`. MCP clients search `engine` (None: nothing). `keys` are the
-    valid keys, `host` the address to listen at, `names` its further names. `feedback` keeps conversations with a
-    verdict (None: not kept). The chat page suggests the questions `examples`. `uploads` takes new documents (None: none
-    are taken)."""
+    """The agent server, with the ASGI application `app`. `keys` are the valid keys, `host` the address to listen at,
+    `names` its further names. `feedback` keeps conversations with a verdict (None: not kept), `asked` what was asked.
+    The chat page suggests the questions `examples`. `uploads` takes new documents (None: none are taken). `load` gives
+    a newer source (None: there is none), and the keys."""
 
     def __init__(
         self,
-        answerer: Answerer,
-        engine: SearchEngine | None,
+        source: Source,
         *,
         limits: AgentServerLimits | None = None,
-        keys: Sequence[str] = (),
+        keys: Sequence[Key] = (),
         host: str = "127.0.0.1",
         names: Collection[str] = (),
         feedback: FeedbackFile | None = None,
+        asked: AskedLog | None = None,
         examples: Sequence[str] = (),
         uploads: Uploads | None = None,
+        load: Callable[[], tuple[Source | None, Sequence[Key]]] | None = None,
     ) -> None:
-        self._limits, self._host = limits or AgentServerLimits(), host
-        self._worker = Worker()
-        self._feedback, self._answers = feedback, OrderedDict[str, Feedback]()
+        self._limits, self._host, self._load = limits or AgentServerLimits(), host, load
+        self._worker, self._asked, self._reloading = Worker(), asked, asyncio.Lock()
         self._uploads = uploads
-        self._index = engine if isinstance(engine, LiveIndex) else None
-        self._queue = AnswerQueue(answerer, self._worker, running=self._limits.running, waiting=self._limits.waiting)
-        self.model = Path(answerer.name).name or ALIAS
-        self._library = Library(engine, self._worker.run, examples) if engine is not None else None
-        self._mcp = mcp_server(self._library, self._ask_alone).streamable_http_app(
-            stateless_http=True, json_response=True, transport_security=_CHECKED_BEFORE
+        self._feedback, self._answers = feedback, OrderedDict[str, tuple[Key, Feedback]]()
+        self._queue = AnswerQueue(
+            self._worker,
+            running=self._limits.running,
+            waiting=self._limits.waiting,
+            ended=asked.add if asked else None,
         )
+        self.readers = Readers(source, self._worker, self._ask_alone, examples)
+        self.readers.add(keys or [EVERYBODY])
+        self.model = Path(self.readers[(keys or [EVERYBODY])[0]].answerer.name).name or ALIAS
         app = Starlette(
             routes=self._routes(),
             exception_handlers={HTTPException: refused},
             lifespan=self._living,
         )
         attended = CancelOnDisconnect(app, max_body=self._limits.max_body)
-        self.app = Guard(attended, keys=keys, host=host, names=names)
+        self.app = self._guard = Guard(attended, keys=keys, host=host, names=names)
 
     def run(self, port: int, *, started: Callable[[str], None] = lambda url: None) -> None:
         """Serve as `listen` does; unfinished answers are then cancelled, and their clients get an error."""
+        signal.signal(signal.SIGHUP, lambda *_: asyncio.run_coroutine_threadsafe(self.reload(), self._loop))
         listen(self.stoppable(), self._host, port, started=started)
 
     def stoppable(self) -> StoppableServer:
         return StoppableServer(self.app, drain_s=self._limits.drain_s, end=self._queue.stop)
 
     def _routes(self) -> list[BaseRoute]:
+        uploads = list[BaseRoute]()
+        if (taken := self._uploads) is not None:
+            uploads.append(Route("/v1/uploads", for_all_seeing(taken.tell)))
+            uploads.append(Route("/v1/uploads/{name:path}", for_all_seeing(taken.take), methods=["PUT"]))
         return [
             Route("/", page_of("index.html")),
             *(Route(f"/{name}", page_of(name)) for name in PAGE_FILES),
             Route("/health", self._health),
             Route("/ready", self._ready),
-            Route("/metrics", self._metrics),
+            Route("/metrics", for_all_seeing(self._metrics)),
+            Route("/log", page_of("log.html")),
+            Route("/v1/log", for_all_seeing(self._log)),
             Route("/v1/models", self._models),
             Route("/v1/models/{name:path}", self._model),
             Route(f"/{FILES}/{{file:path}}", self._file),
-            *document_routes(lambda request: (self._library, self._files)),
-            *(self._uploads.routes if self._uploads is not None else ()),
+            *document_routes(self._seen),
+            *uploads,
             Route("/v1/chat/completions", self._complete, methods=["POST"]),
             Route("/v1/feedback", self._judge, methods=["POST"]),
-            Route("/mcp", self._mcp, methods=["POST"]),
+            Route("/mcp", self.readers, methods=["POST"]),
         ]
 
     @asynccontextmanager
     async def _living(self, app: Starlette) -> AsyncGenerator[None]:
         self._worker.start()
+        self._loop = asyncio.get_running_loop()
         try:
-            async with self._mcp.router.lifespan_context(self._mcp):
+            async with self.readers.living():
                 yield
         finally:
             if not await asyncio.to_thread(self._worker.stop, _CANCEL_S):
@@ -173,28 +184,30 @@ class AgentServer:
         if (said := wanted.side_task) is not None:
             return _streamed(side_stream(wanted, said)) if wanted.stream else JSONResponse(side_reply(wanted, said))
         try:
-            pending = self._queue.ask(wanted.question, wanted.history)
+            key = key_of(request)
+            reader = self.readers[key]
+            pending = self._queue.ask(reader.answerer, wanted.question, wanted.history, by=key.name)
             if self._feedback is not None:
-                pending.task.add_done_callback(partial(self._remember, pending.id))
+                pending.task.add_done_callback(partial(self._remember, pending.id, key))
             if wanted.stream:
-                return _streamed(stream(pending, wanted, self._files))
-            return JSONResponse(await self._reply(pending, wanted))
+                return _streamed(stream(pending, wanted, reader.files))
+            return JSONResponse(await self._reply(pending, wanted, reader.files))
         except HTTPException:
             raise
         except Exception as error:  # from any model or tool
             headers = {"Retry-After": _RETRY_S} if isinstance(error, BusyError) else None
             raise HTTPException(*status_of(error), headers) from error
 
-    async def _reply(self, pending: PendingAnswer, wanted: ChatRequest) -> Mapping[str, object]:
+    async def _reply(self, pending: PendingAnswer, wanted: ChatRequest, files: Collection[str]) -> Mapping[str, object]:
         answered = await pending.answered()
         if failure := answered.trajectory.failure:
             raise HTTPException(502, f"The question could not be answered: {failure}")
-        return completion(pending, answered, wanted, self._files)
+        return completion(pending, answered, wanted, files)
 
-    def _remember(self, id: str, task: asyncio.Task[Answered]) -> None:
+    def _remember(self, id: str, key: Key, task: asyncio.Task[Answered]) -> None:
         """Keep an answer, for a later verdict, in place of the oldest one."""
         if not task.cancelled() and task.exception() is None and not task.result().trajectory.failure:
-            self._answers[id] = judgeable(id, task.result())
+            self._answers[id] = key, judgeable(id, task.result())
             if len(self._answers) > _JUDGEABLE:
                 self._answers.popitem(last=False)
 
@@ -205,7 +218,8 @@ class AgentServer:
             wanted = read_feedback(await request.body())
         except DataError as error:
             raise HTTPException(400, str(error)) from error
-        if (answer := self._answers.get(wanted.id)) is None:
+        key, answer = self._answers.get(wanted.id, (None, None))
+        if key is None or answer is None or key.name != key_of(request).name:
             text = f"The id {wanted.id[:100]!r} is of none of the last {_JUDGEABLE:,} answers since the server started."
             raise HTTPException(404, f"{text} Ask again to judge the answer.")
         try:
@@ -214,47 +228,75 @@ class AgentServer:
             raise HTTPException(507, str(error)) from error
         return JSONResponse({"id": wanted.id, "verdict": wanted.verdict})
 
-    async def _ask_alone(self, question: str) -> Answered:
+    async def _ask_alone(self, key: Key, question: str) -> Answered:
         """Answer a question without a conversation. Raises BusyError, and EvoseekError if there is no answer."""
-        return await self._queue.ask(well_formed(question).strip(), ()).answered()
+        answerer = self.readers[key].answerer
+        return await self._queue.ask(answerer, well_formed(question).strip(), by=key.name).answered()
 
-    @property
-    def _files(self) -> Mapping[str, FileOrigin]:
-        return self._index.files if self._index is not None else {}
+    async def reload(self) -> None:
+        """Read the keys again and load the newest checkpoint. Questions under way are answered as they began. If that
+        fails, it is logged, and nothing changes."""
+        if self._load is None or self._reloading.locked():
+            return
+        async with self._reloading:
+            await self._reload(self._load)
+
+    async def _reload(self, load: Callable[[], tuple[Source | None, Sequence[Key]]]) -> None:
+        try:
+            source, keys = await asyncio.to_thread(load)
+            if self._guard.keys and not keys:
+                raise ConfigError("There is no key any more, which would let everybody in.")
+            await self.readers.add_living(keys)
+            before = self.readers.source
+            if source is not None:
+                await asyncio.to_thread(self.readers.replace, source)
+        except Exception as error:  # also of a model that cannot be loaded
+            _LOG.error("Nothing was reloaded: %s", error)
+            return
+        self._guard.keys = keys
+        _LOG.warning("Reloaded: %s keys, %s.", len(keys), "a new checkpoint" if source else "the same checkpoint")
+        if source is not None:
+            await self._queue.idle()
+            await asyncio.to_thread(before.close)
 
     async def _file(self, request: Request) -> Response:
-        origin = self._files.get(request.path_params["file"])
+        origin = self.readers[key_of(request)].files.get(request.path_params["file"])
         file = await asyncio.to_thread(origin.opened) if origin else None
         if origin is None or file is None:
             raise HTTPException(404, "The index was built from no such file, or the file was changed or moved since.")
         return _document(origin.path, file)
+
+    def _seen(self, request: Request) -> tuple[Library | None, Mapping[str, FileOrigin]]:
+        reader = self.readers[key_of(request)]
+        return reader.library, reader.files
 
     def _check_name(self, name: str) -> None:
         if name not in (self.model, ALIAS):
             raise HTTPException(404, f"There is no model {name[:100]!r} here. Expected {self.model} or {ALIAS}.")
 
     async def _models(self, request: Request) -> Response:
-        return JSONResponse({"object": "list", "data": [await self._described(self.model)]})
+        return JSONResponse({"object": "list", "data": [await self._described(self.model, key_of(request))]})
 
     async def _model(self, request: Request) -> Response:
         name: str = request.path_params["name"]
         self._check_name(name)
-        return JSONResponse(await self._described(name))
+        return JSONResponse(await self._described(name, key_of(request)))
 
-    async def _described(self, name: str) -> dict[str, object]:
-        own = {"id": name, "object": "model", "created": 0, "owned_by": "evoseek"}
-        if self._index is not None:
-            await asyncio.to_thread(self._index.look)
-        known = await asyncio.to_thread(self._library.describe) if self._library is not None else {}
-        documents = {**known, "files": len(self._files)} if self._files else known
-        if self._uploads is not None:
+    async def _described(self, name: str, key: Key) -> dict[str, object]:
+        own, reader = {"id": name, "object": "model", "created": 0, "owned_by": "evoseek"}, self.readers[key]
+        if isinstance(reader.engine, LiveIndex):
+            await asyncio.to_thread(reader.engine.look)
+        known = await asyncio.to_thread(reader.library.describe) if reader.library is not None else {}
+        documents = {**known, "files": len(files)} if (files := reader.files) else known
+        if self._uploads is not None and key.folders is None:
             documents = {**documents, "upload": self._uploads.described}
         if self._feedback is not None:
             documents = {**documents, "feedback": "/".join(self._feedback.path.absolute().parts[-2:])}
         return {**own, "evoseek": documents}
 
     async def _health(self, request: Request) -> Response:
-        state = {"index_is_current": self._index.is_current} if self._index is not None else {}
+        index = self.readers.source.engine
+        state = {"index_is_current": index.is_current} if isinstance(index, LiveIndex) else {}
         return JSONResponse({"status": "ok", "model": self.model, **state})
 
     async def _ready(self, request: Request) -> Response:
@@ -263,6 +305,12 @@ class AgentServer:
 
     async def _metrics(self, request: Request) -> Response:
         return Response(self._queue.metrics, media_type=CONTENT_TYPE_LATEST)
+
+    async def _log(self, request: Request) -> Response:
+        if self._asked is None:
+            raise HTTPException(404, "This server does not log what was asked. Start it with --log.")
+        verdicts = await asyncio.to_thread(self._feedback.read) if self._feedback is not None else []
+        return JSONResponse(await asyncio.to_thread(self._asked.overview, verdicts))
 
 
 def _streamed(events: AsyncIterator[str]) -> Response:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Coroutine, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
 from threading import Thread
 from typing import Any, TypeVar
 
@@ -18,6 +18,7 @@ from evoseek.types import Action, Message, ToolResult
 T = TypeVar("T")
 _SECONDS = (0.1, 0.3, 1, 3, 10, 30, 100, 300)
 Event = Action | ToolResult
+Ended = Callable[[str, str, str, str, float, Answered | None], object]
 
 
 def reply_id() -> str:
@@ -58,15 +59,15 @@ class PendingAnswer:
 
 
 class AnswerQueue:
-    """A queue of questions for an answerer: at most `running` run concurrently, up to `waiting` wait in order of
-    arrival."""
+    """A queue of questions: at most `running` run concurrently, up to `waiting` wait in order of arrival. `ended` gets
+    the name of the key, the question, its reply id, its outcome, its seconds and maybe its answer."""
 
-    def __init__(self, answerer: Answerer, worker: Worker, *, running: int, waiting: int) -> None:
-        self._answerer, self._worker = answerer, worker
+    def __init__(self, worker: Worker, *, running: int, waiting: int, ended: Ended | None = None) -> None:
+        self._worker, self._on_end = worker, ended
         self.running, self.most = 0, running + waiting
         self._room = asyncio.Semaphore(running)
         self._under_way = set[asyncio.Task[Answered]]()
-        registry = self._registry = CollectorRegistry()
+        registry = self.registry = CollectorRegistry()
         self._ended = Counter(
             "evoseek_answers",
             "Rollouts that ended: answered, unsupported, no_answer, failed or cancelled.",
@@ -89,27 +90,38 @@ class AnswerQueue:
 
     @property
     def metrics(self) -> bytes:
-        return generate_latest(self._registry)
+        return generate_latest(self.registry)
 
     def stop(self) -> None:
         """End all running or waiting questions with StoppedError."""
         for task in self._under_way:
             task.cancel()
 
-    def ask(self, question: str, history: Sequence[Message]) -> PendingAnswer:
-        """Begin to answer, or wait for a place. Raises BusyError if the queue is full. Cancelling the task ends the
-        rollout and frees the sampler's slot."""
+    async def idle(self) -> None:
+        """Wait until the questions that are under way now have ended."""
+        if self._under_way:
+            await asyncio.wait(set(self._under_way))
+
+    def ask(self, answerer: Answerer, question: str, history: Sequence[Message] = (), *, by: str = "") -> PendingAnswer:
+        """Begin to answer a question of the key `by`, or wait for a place. Raises BusyError if the queue is full.
+        Cancelling the task ends the rollout and frees the sampler's slot."""
         if self.taken >= self.most:
             self._refused.inc()
             raise BusyError(f"{self.most} questions are under way or waiting. Ask again later.")
         id, events = reply_id(), asyncio.Queue[Event | None]()
-        task = asyncio.create_task(self._answer(id, question, history, events))
+        task = asyncio.create_task(self._answer(answerer, id, question, history, events, by))
         self._under_way.add(task)
         task.add_done_callback(self._under_way.discard)
         return PendingAnswer(id, task, events)
 
     async def _answer(
-        self, id: str, question: str, history: Sequence[Message], events: asyncio.Queue[Event | None]
+        self,
+        answerer: Answerer,
+        id: str,
+        question: str,
+        history: Sequence[Message],
+        events: asyncio.Queue[Event | None],
+        by: str,
     ) -> Answered:
         loop = asyncio.get_running_loop()
 
@@ -118,19 +130,22 @@ class AnswerQueue:
 
         async with self._room:
             self.running += 1
-            began, outcome = time.monotonic(), "failed"
+            began, outcome, answered = time.monotonic(), "failed", None
             try:
-                answered = await self._worker.run(self._answerer.answer(question, id, history=history, watch=watch))
+                answered = await self._worker.run(answerer.answer(question, id, history=history, watch=watch))
                 outcome = _outcome(answered)
                 self._searches.inc(len(answered.trajectory.results))
+                return answered
             except asyncio.CancelledError:
                 outcome = "cancelled"
                 raise
             finally:
                 self.running -= 1
                 self._ended.labels(outcome).inc()
-                self._seconds.observe(time.monotonic() - began)
-        return answered
+                seconds = time.monotonic() - began
+                self._seconds.observe(seconds)
+                if self._on_end is not None:
+                    self._on_end(by, question, id, outcome, seconds, answered)
 
 
 def _outcome(answered: Answered) -> str:

@@ -4,18 +4,18 @@ and the origin of requests."""
 from __future__ import annotations
 
 import asyncio
-import hmac
 import logging
-import os
 import signal
 import socket
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from ipaddress import ip_address
+from math import ceil
 from pathlib import Path
 from typing import Any
 
 import h11
 import uvicorn
+from aiolimiter import AsyncLimiter
 from starlette.datastructures import Headers
 from starlette.requests import Request
 from starlette.responses import FileResponse, JSONResponse, Response
@@ -23,6 +23,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from evoseek.errors import ConfigError, DataError, EvoseekError
+from evoseek.serve.keys import EVERYBODY, IN_SCOPE, Key, find_key, is_loopback
 
 _LOG = logging.getLogger(__name__)
 _PAGE = Path(__file__).parent / "page"
@@ -231,10 +232,8 @@ def _bound(host: str, port: int) -> socket.socket:
         ) from error
 
 
-KEY_VARIABLE = "EVOSEEK_KEY"
-_SHORTEST_KEY = 16
-PAGE_FILES = ("chat.css", "chat.js", "conversations.js", "reader.js", "upload.js")
-_OPEN = frozenset({"/", "/health", "/ready", *(f"/{name}" for name in PAGE_FILES)})
+PAGE_FILES = ("chat.css", "chat.js", "conversations.js", "reader.js", "upload.js", "log.css", "log.js")
+_OPEN = frozenset({"/", "/log", "/health", "/ready", *(f"/{name}" for name in PAGE_FILES)})
 
 
 class Guard:
@@ -245,12 +244,14 @@ class Guard:
     then pointed at 127.0.0.1: DNS rebinding). So `Origin`, if present, must be this server's, and `Host` must be an
     address or a name of this server.
 
-    keys: the valid keys. If there are any, one is required except for the chat page, /health and /ready. host: the
-    server's address. names: its further names for clients (None: any).
+    keys: the valid keys, which may be replaced. If there are any, one is required except for the pages, /health and
+    /ready; the application finds it by `key_of`. host: the server's address. names: its further names for clients
+    (None: any).
     """
 
-    def __init__(self, app: ASGIApp, *, keys: Sequence[str], host: str, names: Collection[str] | None = ()) -> None:
-        self._app, self._keys, self._has_any_name = app, [key.encode() for key in keys], names is None
+    def __init__(self, app: ASGIApp, *, keys: Sequence[Key], host: str, names: Collection[str] | None = ()) -> None:
+        self._app, self.keys, self._has_any_name = app, keys, names is None
+        self._paces = dict[Key, AsyncLimiter]()
         self._names = {"localhost", host.lower(), *(name.lower() for name in names or ())}
         self._only_loopback = is_loopback(host)
 
@@ -260,6 +261,7 @@ class Guard:
             return
         headers = Headers(scope=scope)
         host, origin = headers.get("host", ""), headers.get("origin")
+        key = find_key(self.keys, headers.get("authorization", "")) if self.keys else EVERYBODY
         if not self._is_own(host):
             app = error_reply(
                 421, f"This server is not {host[:100]!r}. Call it by its address, or start it with that name (--name)."
@@ -268,13 +270,16 @@ class Guard:
             app = error_reply(
                 403, f"The request is of a page of {origin[:100]!r}. Only this server's own page may send requests."
             )
-        elif scope["path"] not in _OPEN and not self._is_key(headers.get("authorization", "")):
+        elif scope["path"] not in _OPEN and key is None:
             wrong = " The key that was sent is not valid." if "authorization" in headers else ""
             app = error_reply(
                 401, f"A key is needed.{wrong} Send it as `Authorization: Bearer KEY`.", {"WWW-Authenticate": "Bearer"}
             )
+        elif key is not None and scope["method"] == "POST" and (wait_s := await self._wait_s(key)):
+            text = f"This key may send {key.per_minute} requests a minute. Send the next one in {wait_s} seconds."
+            app = error_reply(429, text, {"Retry-After": str(wait_s)})
         else:
-            app = self._app
+            app, scope = self._app, {**scope, IN_SCOPE: key} if key else scope
         await app(scope, receive, send)
 
     def _is_own(self, host: str) -> bool:
@@ -287,49 +292,12 @@ class Guard:
         except ValueError:
             return False
 
-    def _is_key(self, authorization: str) -> bool:
-        """Return whether a header holds one of the keys; every comparison takes the same time."""
-        scheme, _, given = authorization.partition(" ")
-        sent = given.strip().encode()
-        matches = [hmac.compare_digest(sent, key) for key in self._keys]
-        return not self._keys or (scheme.lower() == "bearer" and any(matches))
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address is reachable only from this machine."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host.lower() == "localhost"
-
-
-def read_keys(file: Path | None, *, host: str) -> list[str]:
-    """Return the keys of a file, one a line, or else the key in the environment variable EVOSEEK_KEY; an address that
-    only this machine reaches needs none. Raises ConfigError."""
-    try:
-        text = file.read_text(encoding="utf-8") if file else os.environ.get(KEY_VARIABLE, "")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(
-            f"The keys in {file} cannot be read: {error}. Give a text file with one key in each line.",
-            code="serve.keys_unreadable",
-        ) from error
-    keys = [line.strip() for line in text.splitlines() if line.strip()]
-    source = str(file) if file else KEY_VARIABLE
-    if file and not keys:
-        raise ConfigError(
-            f"{file} holds no key. Write one into it, such as the output of `openssl rand -hex 24`.",
-            code="serve.no_key",
-        )
-    if any(len(key) < _SHORTEST_KEY or not key.isascii() or " " in key for key in keys):
-        raise ConfigError(
-            f"A key of {source} has fewer than {_SHORTEST_KEY} characters, or spaces or other characters than ASCII. "
-            "Use a long random key, such as the output of `openssl rand -hex 24`.",
-            code="serve.weak_key",
-        )
-    if not keys and not is_loopback(host):
-        raise ConfigError(
-            f"The address {host} is reachable from other machines, so a key is needed. Give one with --key-file FILE "
-            f"or the environment variable {KEY_VARIABLE}; or listen at 127.0.0.1.",
-            code="serve.open",
-        )
-    return keys
+    async def _wait_s(self, key: Key) -> int:
+        """Count a request of a key. Return 0, or, if it has sent too many, the seconds until it may send another."""
+        if key.per_minute is None:
+            return 0
+        limiter = self._paces.setdefault(key, AsyncLimiter(key.per_minute, 60))
+        if not limiter.has_capacity():
+            return ceil(60 / key.per_minute)
+        await limiter.acquire()
+        return 0

@@ -26,7 +26,8 @@ from starlette.routing import Route
 from evoseek.errors import first_problem
 from evoseek.search.opening import LiveIndex
 from evoseek.search.remote import MAX_K, MAX_QUERIES, MAX_QUERY, Request, result_body
-from evoseek.serve.connection import BusyError, CancelOnDisconnect, Guard, StoppableServer, is_loopback, listen, refused
+from evoseek.serve.connection import BusyError, CancelOnDisconnect, Guard, StoppableServer, listen, refused
+from evoseek.serve.keys import is_loopback
 from evoseek.types import Passage
 
 _LOG = logging.getLogger(__name__)

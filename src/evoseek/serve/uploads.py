@@ -22,7 +22,6 @@ from typing import IO, Any
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute, Route
 
 from evoseek.documents.documents import SUFFIXES, is_leftover
 from evoseek.errors import ConfigError
@@ -60,16 +59,14 @@ class Uploads:
         self._files = OrderedDict[str, Mapping[str, object]]()
         self._under_way, self._error = 0, None
         self._updating: asyncio.Task[None] | None = None
-        self.routes: list[BaseRoute] = [
-            Route("/v1/uploads", self._told),
-            Route("/v1/uploads/{name:path}", self._take, methods=["PUT"]),
-        ]
         self.described = {"max_bytes": MAX_BYTES, "types": SUFFIXES}
 
-    async def _told(self, request: Request) -> Response:
+    async def tell(self, request: Request) -> Response:
+        """Reply with the state of the last uploads."""
         return JSONResponse({"error": self._error, "files": [*self._files.values()]})
 
-    async def _take(self, request: Request) -> Response:
+    async def take(self, request: Request) -> Response:
+        """Take a file. Raises HTTPException for one that is not taken."""
         name: str = request.path_params["name"]
         await asyncio.to_thread(self._check, name, request.headers.get("content-length", ""))
         if self._under_way >= MAX_AT_ONCE:
@@ -87,7 +84,7 @@ class Uploads:
         finally:
             self._under_way -= 1
         file = (self._folder / name).relative_to(self._corpus).as_posix()
-        self._tell({"file": file, "state": "waiting"})
+        self._keep({"file": file, "state": "waiting"})
         if self._updating is None or self._updating.done():
             self._updating = asyncio.create_task(self._update())
         return JSONResponse({"file": file}, 201)
@@ -117,7 +114,7 @@ class Uploads:
         except OSError as error:
             raise HTTPException(507, f"The file cannot be written: {error.strerror or error}.") from error
 
-    def _tell(self, file: Mapping[str, object]) -> None:
+    def _keep(self, file: Mapping[str, object]) -> None:
         self._files[str(file["file"])] = file
         while len(self._files) > _TOLD:
             self._files.popitem(last=False)
@@ -131,7 +128,7 @@ class Uploads:
             self._error = report.get("error")
             found = {file["file"]: file for file in report.get("files", ())}
             for name in waiting if self._error is None else ():
-                self._tell(_reported(found.get(name, {"file": name, "skipped_for": [{"reason": "it is gone"}]})))
+                self._keep(_reported(found.get(name, {"file": name, "skipped_for": [{"reason": "it is gone"}]})))
 
     async def _updated(self) -> Mapping[str, Any]:
         """Return the report of an update, or its `error`."""

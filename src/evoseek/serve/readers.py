@@ -1,0 +1,138 @@
+"""What the keys of a server see: each key has an answerer, a library, files and tools of MCP, all over its part of one
+index."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from anyio import create_task_group, sleep_forever
+from anyio.abc import TaskGroup, TaskStatus
+from mcp.server.transport_security import TransportSecuritySettings
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from evoseek.agent.answer import Answered, Answerer
+from evoseek.errors import ConfigError
+from evoseek.protocols import SearchEngine
+from evoseek.search.opening import LiveIndex
+from evoseek.search.sources import FileOrigin
+from evoseek.serve.answer_queue import Worker
+from evoseek.serve.keys import Key, key_of
+from evoseek.serve.mcp import Library, mcp_server
+
+_CHECKED_BEFORE = TransportSecuritySettings(enable_dns_rebinding_protection=False)  # by the Guard
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """What a server answers from: `answerer_for` answers by searches of an engine, `engine` sees everything (None:
+    nothing can be searched). `close` ends it, once it answers no more."""
+
+    answerer_for: Callable[[SearchEngine | None], Answerer]
+    engine: SearchEngine | None
+    close: Callable[[], object] = lambda: None
+
+    def seen_by(self, key: Key) -> SearchEngine | None:
+        """Return what a key may search. ConfigError if that is not everything, and the engine is no index."""
+        if key.folders is None:
+            return self.engine
+        if not isinstance(self.engine, LiveIndex):
+            raise ConfigError(
+                f"The key {key.name} may see {', '.join(key.folders)} alone, but this server does not search an index "
+                "of `evoseek index`. Serve one, or leave out the key's folders."
+            )
+        return self.engine.within(key.folders)
+
+
+@dataclass(slots=True)
+class Reader:
+    """What a key sees. A newer `answerer` replaces the one before."""
+
+    answerer: Answerer
+    engine: SearchEngine | None
+    library: Library | None
+    mcp: Starlette
+
+    @property
+    def files(self) -> Mapping[str, FileOrigin]:
+        return self.engine.files if isinstance(self.engine, LiveIndex) else {}
+
+    async def live(self, *, task_status: TaskStatus[None]) -> None:
+        """Run the tools of MCP until the task is cancelled."""
+        async with self.mcp.router.lifespan_context(self.mcp):
+            task_status.started()
+            await sleep_forever()
+
+
+class Readers:
+    """The readers of a server, by their keys. `ask` answers a question for a key by its answerer."""
+
+    def __init__(
+        self, source: Source, worker: Worker, ask: Callable[[Key, str], Awaitable[Answered]], examples: Sequence[str]
+    ) -> None:
+        self.source, self._worker, self._ask, self._examples = source, worker, ask, examples
+        self._readers = dict[Key, Reader]()
+        self._running: TaskGroup | None = None
+
+    def __getitem__(self, key: Key) -> Reader:
+        return self._readers[key]
+
+    def add(self, keys: Sequence[Key]) -> list[Reader]:
+        """Add readers for the keys that have none yet, and return these. Raises ConfigError, and then adds none."""
+        made = {key: self._reader(key) for key in keys if key not in self._readers}
+        self._readers |= made
+        return list(made.values())
+
+    @asynccontextmanager
+    async def living(self) -> AsyncGenerator[None]:
+        """Run the tools of MCP of every reader in the block."""
+        async with create_task_group() as self._running:
+            for reader in self._readers.values():
+                await self._running.start(reader.live)
+            yield
+            self._running.cancel_scope.cancel()
+
+    async def add_living(self, keys: Sequence[Key]) -> None:
+        """Add readers as `add`, in the block of `living`."""
+        for reader in self.add(keys):
+            if self._running is not None:
+                await self._running.start(reader.live)
+
+    def replace(self, source: Source) -> None:
+        """Answer from another source from now on, over the same engines."""
+        made = [source.answerer_for(reader.engine) for reader in self._readers.values()]
+        for reader, answerer in zip(self._readers.values(), made, strict=True):
+            reader.answerer = answerer
+        self.source = source
+
+    def _reader(self, key: Key) -> Reader:
+        async def ask(question: str) -> Answered:
+            return await self._ask(key, question)
+
+        engine = self.source.seen_by(key)
+        examples = self._examples if key.folders is None else ()  # they may be about other folders
+        library = Library(engine, self._worker.run, examples) if engine is not None else None
+        mcp = mcp_server(library, ask).streamable_http_app(
+            stateless_http=True, json_response=True, transport_security=_CHECKED_BEFORE
+        )
+        return Reader(self.source.answerer_for(engine), engine, library, mcp)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass a request to the key's tools of MCP, as an ASGI application."""
+        await self[key_of(scope)].mcp(scope, receive, send)
+
+
+def for_all_seeing(reply: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+    """Return an endpoint for keys that see everything; others get 403."""
+
+    async def checked(request: Request) -> Response:
+        if key_of(request).folders is not None:
+            raise HTTPException(403, "This key may see some folders alone. This page is for keys that see everything.")
+        return await reply(request)
+
+    return checked
